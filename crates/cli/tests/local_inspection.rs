@@ -91,8 +91,8 @@ fn inspect_tells_what_parameters_may_be_and_what_starts_the_task() {
     for part in [
         "trigger  at most 1 at once, over HTTP\n",
         "1.  demo  report 3 fast\n",
-        "parameters\n  day   today  a text\n  mode  fast   one of: fast, full; How thorough\n  \
-         n     3      a whole number of at least 3\n",
+        "parameters\n  day   today  a string\n  mode  fast   one of: fast, full; How thorough\n  \
+         n     3      an integer of at least 3\n",
         "the parameter n  run it with -p n=VALUE  shown as 3\n",
     ] {
         assert!(said.out.contains(part), "{part}\n{}", said.out);

@@ -1,5 +1,5 @@
-//! How long large workflow files take to be read and planned, and how much memory. One by one,
-//! since the kernel tells only the most that a process has ever had:
+//! Time and memory for parsing and planning large workflow files. Run one case per process,
+//! since the kernel reports only the peak memory of a process:
 //!
 //! ```sh
 //! cargo run --release -p baton-files --example workflow_scale -- layers
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use baton_files::{Format, parse_workflow};
 
-/// The most memory that this process has had, as the kernel says it.
+/// Returns the peak memory of this process, as the kernel reports it.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

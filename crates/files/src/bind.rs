@@ -1,4 +1,4 @@
-//! Fills in the templates of a task, and checks what only then can be checked.
+//! Renders the templates of a task and validates the results.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::file::{
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::template::{Text, Values};
 
-/// Fills in templates and checks what comes out.
+/// Renders templates and validates the results.
 pub(crate) struct Binder<'a> {
     pub(crate) values: Values<'a>,
     pub(crate) problems: Vec<Problem>,
-    /// Bytes of what came out so far.
+    /// Bytes rendered so far.
     bytes: usize,
     bytes_max: usize,
 }
 
 impl<'a> Binder<'a> {
-    /// `bytes_max` is what everything together may grow to.
+    /// `bytes_max` bounds all rendered values together.
     pub(crate) fn new(values: Values<'a>, problems: Vec<Problem>, bytes_max: usize) -> Self {
         Self {
             values,
@@ -34,7 +34,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The parameters as variables.
+    /// The parameters as environment variables.
     pub(crate) fn param_env(&mut self) -> BTreeMap<String, String> {
         let mut env = BTreeMap::new();
         for (name, value) in self.values.params {
@@ -44,7 +44,7 @@ impl<'a> Binder<'a> {
                     .push(argument_location("params", name).problem(
                         Kind::BadValue,
                         format!("the value {why}"),
-                        "give a shorter text, or the name of a file",
+                        "pass a shorter value, or put it into a file and pass the file name",
                     ));
             }
             env.insert(param_variable(name), self.values.literal(value));
@@ -52,7 +52,7 @@ impl<'a> Binder<'a> {
         env
     }
 
-    /// A whole task. `param_env` goes to every process, below what the task says.
+    /// Binds a whole task. Every process gets `param_env`; the `env` of task and process override it.
     pub(crate) fn body(
         &mut self,
         body: &TaskBody,
@@ -68,13 +68,13 @@ impl<'a> Binder<'a> {
             processes.push(self.process(process, &env));
             if self.is_full() {
                 let what = match self.values.workflow {
-                    None => "with this process the task",
-                    Some(_) => "with this task the workflow",
+                    None => "with this process, the task",
+                    Some(_) => "with this task, the workflow",
                 };
                 self.problems.push(process.name_location.problem(
                     Kind::TooLarge,
-                    format!("{what} grows beyond {} bytes", self.bytes_max),
-                    "use fewer or shorter parameters and variables of the whole task",
+                    format!("{what} exceeds {} bytes", self.bytes_max),
+                    "use fewer or shorter parameters, or move variables from the task `env` into the processes that need them",
                 ));
                 break;
             }
@@ -86,7 +86,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// True if nothing more may come out.
+    /// True if the byte limit is exceeded.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > self.bytes_max
     }
@@ -120,15 +120,15 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// A text that a process is given.
+    /// Renders an argument, path or variable of a process.
     fn argument(&mut self, text: &Text) -> String {
         let value = text.render(&self.values, &mut self.problems);
         self.bytes += value.len();
         if let Some(why) = argument_defect(&value) {
             self.problems.push(text.location.problem(
                 Kind::BadValue,
-                format!("the text {why}"),
-                "put it into a file, and name that file",
+                format!("the value {why}"),
+                "put the value into a file and pass the file name",
             ));
         }
         value
@@ -154,7 +154,7 @@ impl<'a> Binder<'a> {
             self.problems.push(first.location.problem(
                 Kind::BadValue,
                 "the command is empty".to_owned(),
-                "name a program",
+                "write the program to run",
             ));
         }
         bound
@@ -188,7 +188,7 @@ impl<'a> Binder<'a> {
         if port.is_none() && self.problems.len() == before {
             self.problems.push(text.location.problem(
                 Kind::OutOfRange,
-                format!("{} is no port", quote(&value)),
+                format!("{} is not a port", quote(&value)),
                 match self.values.workflow {
                     None => {
                         "write a number from 1 to 65535, or a template such as \"{{ ports.http }}\""
@@ -200,7 +200,7 @@ impl<'a> Binder<'a> {
         port.unwrap_or_default()
     }
 
-    /// It becomes a part of a request line, so it may hold nothing that ends one.
+    /// The path becomes part of an HTTP request line, so it must not contain spaces or line breaks.
     fn http_path(&mut self, text: &Text) -> String {
         let before = self.problems.len();
         let path = self.argument(text);
@@ -209,14 +209,14 @@ impl<'a> Binder<'a> {
         if self.problems.len() == before && !(sample.starts_with('/') && sample.chars().all(fits)) {
             self.problems.push(text.location.problem(
                 Kind::BadValue,
-                format!("{} is no path of an address", quote(&path)),
-                "begin with a slash, and write everything but plain letters and signs as %XX",
+                format!("{} is not a URL path", quote(&path)),
+                "start with a slash and percent-encode other characters as %XX",
             ));
         }
         path
     }
 
-    /// Below the sandbox, whatever a parameter says.
+    /// Ensures that the directory stays below the sandbox for any parameter value.
     fn cwd(&mut self, text: &Text) -> String {
         let before = self.problems.len();
         let cwd = self.argument(text);
@@ -225,21 +225,21 @@ impl<'a> Binder<'a> {
         if self.problems.len() == before && (outside || cwd.is_empty()) {
             self.problems.push(text.location.problem(
                 Kind::BadValue,
-                format!("{} is no directory below the sandbox", quote(&cwd)),
-                "write a relative path without `..`, or `cd` within the command",
+                format!("{} is not a directory below the sandbox", quote(&cwd)),
+                "write a relative path without `..`, or use `cd` in the command",
             ));
         }
         cwd
     }
 }
 
-/// Why the kernel would not take a text, if it would not.
+/// Returns why `execve` would reject a string, if it would.
 fn argument_defect(text: &str) -> Option<String> {
     if text.contains('\0') {
-        Some("holds a zero byte, which no program can be given".to_owned())
+        Some("contains a NUL byte, which cannot be passed to a program".to_owned())
     } else if text.len() >= ARGUMENT_BYTES_MAX {
         Some(format!(
-            "is longer than the {ARGUMENT_BYTES_MAX} bytes that a program can be given at once"
+            "is longer than {ARGUMENT_BYTES_MAX} bytes, the limit for one argument or variable"
         ))
     } else {
         None

@@ -1,5 +1,5 @@
-//! What is given when a task is started: parameters, ports, an id. It stands in no file, so
-//! its problems have a field and no line.
+//! Arguments of a start: parameters, ports, an id. They are not part of a file, so their
+//! problems have a field and no line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::suggest;
 use crate::template::{Reference, Text};
 
 impl TaskFile {
-    /// The defaults, with what was given instead.
+    /// The value of each parameter: the argument, or else the default.
     pub(crate) fn parameters(
         &self,
         binding: &Binding,
@@ -23,8 +23,9 @@ impl TaskFile {
     }
 }
 
-/// The defaults of `declared`, with what was given instead. `what` has them, and its texts
-/// refer to those of `referred`: one without a value is reported where that stands.
+/// Returns the value of each parameter of `declared`: the argument, or else the default.
+/// `what` names the kind of file. A parameter in `referred` without a value is reported at its
+/// reference instead.
 pub(crate) fn parameters(
     what: &str,
     declared: &BTreeMap<String, Param>,
@@ -48,7 +49,7 @@ pub(crate) fn parameters(
         };
         let value = param
             .kind
-            .canonicalize(value, "give")
+            .canonicalize(value, "pass")
             .unwrap_or_else(|error| {
                 let ParamError {
                     kind,
@@ -56,7 +57,7 @@ pub(crate) fn parameters(
                     hint,
                 } = error;
                 problems.push(argument_location("params", name).problem(kind, message, hint));
-                // It was given, badly: nobody need be told that it is missing.
+                // A bad value is not also reported as missing.
                 value.clone()
             });
         params.insert(name.clone(), Some(value));
@@ -66,14 +67,14 @@ pub(crate) fn parameters(
             problems.push(argument_location("params", name).problem(
                 Kind::Unbound,
                 format!("the parameter {} has no value", quote(name)),
-                format!("give one with -p {name}=VALUE, or a default in `params`"),
+                format!("pass -p {name}=VALUE, or add a default in `params`"),
             ));
         }
     }
     params
 }
 
-/// A place outside the file: what was given when the task was started.
+/// The location of an argument: a field without a position in the file.
 pub(crate) fn argument_location(what: &str, name: &str) -> Location {
     Location {
         path: format!("{what}.{}", clean(name)),
@@ -87,16 +88,16 @@ pub(crate) fn check_ids(binding: &Binding, problems: &mut Vec<Problem>) {
     {
         problems.push(argument_location("task", "id").problem(
             Kind::BadName,
-            format!("{} is no id for a task: {why}", quote(id)),
-            "give an id without spaces and slashes that begins with no dot",
+            format!("{} is not a valid task id: {why}", quote(id)),
+            "use an id without spaces or slashes that does not start with a dot",
         ));
     }
     for (name, port) in &binding.ports {
         if *port == 0 {
             problems.push(argument_location("ports", name).problem(
                 Kind::OutOfRange,
-                "no port has the number 0".to_owned(),
-                "give a number from 1 to 65535",
+                "0 is not a port".to_owned(),
+                "pass a number from 1 to 65535",
             ));
         }
     }

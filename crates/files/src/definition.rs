@@ -1,4 +1,4 @@
-//! From a task file to what a library keeps of it.
+//! From a task file to a revision in the library.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::limits::TASK_LIMITS;
 use crate::source;
 use crate::template::{Reference, Text};
 
-/// Names that no owner may have. An owner is the first part of its tasks' addresses, and these
-/// are what the HTTP API has there.
+/// Names that no owner may have: an owner is the first path segment of its tasks' URLs, and
+/// the HTTP API uses these segments itself.
 const RESERVED_OWNERS: &[&str] = &[
     "arena",
     "bullpen",
@@ -33,22 +33,21 @@ const RESERVED_OWNERS: &[&str] = &[
     "workers",
 ];
 
-/// Stands for a parameter that nobody has given yet, and that may be any text.
+/// Placeholder value of a required string parameter.
 const PLACEHOLDER: &str = "x";
 
 impl TaskFile {
-    /// The task as a revision of a library. `file` is the file of the library's directory
-    /// that it comes from. The same values make the same source, in whatever order they are
-    /// written.
+    /// Returns the task as a library revision. `file` is its file in the library directory.
+    /// Equal values make an equal source, regardless of the order of fields.
     ///
     /// # Errors
-    /// An owner whose tasks could not be addressed, and whatever [`TaskFile::instance`]
-    /// would say of every instance, whichever parameters it is given.
+    /// A reserved owner, and every problem that [`TaskFile::instance`] would report for all
+    /// parameter values.
     pub fn definition(&self, file: Option<String>) -> Result<(TaskName, Definition), Errors> {
         let fail = |problems| Errors::new(&self.file, problems);
         self.check_owner().map_err(|problem| fail(vec![problem]))?;
-        // Aliases may unfold a file to more than what is read as JSON; better now than
-        // when the first instance is made of it.
+        // Aliases may expand a file beyond the JSON limits; report that now rather than when
+        // the first instance is created.
         source::from_json(&self.source, &TASK_LIMITS).map_err(fail)?;
         let is_closed = self.params.values().all(|param| param.default.is_some());
         let spec = if is_closed {
@@ -79,14 +78,14 @@ impl TaskFile {
         Err(self.owner_location.problem(
             Kind::BadName,
             format!(
-                "no owner can be called {}, which the HTTP API uses itself",
+                "{} cannot be an owner: the HTTP API reserves this name",
                 quote(owner)
             ),
-            format!("write another name, such as `{owner}-team`"),
+            format!("use another name, such as `{owner}-team`"),
         ))
     }
 
-    /// Looks for what is wrong whatever the parameters are that must be given.
+    /// Reports problems that do not depend on the values of required parameters.
     fn check_unbound(&self) -> Result<(), Vec<Problem>> {
         let open = |name: &str| {
             let param = self.params.get(name);
@@ -108,7 +107,7 @@ impl TaskFile {
         let Err(mut problems) = self.bound(&binding) else {
             return Ok(());
         };
-        // What a stand-in makes of a text says nothing about the text.
+        // A problem of a value that contains a placeholder may not exist with a real argument.
         let is_open = |text: &&Text| {
             let mut references = text.references();
             references.any(|reference| matches!(reference, Reference::Param(name) if open(name)))

@@ -1,9 +1,8 @@
-//! What is wrong with a file, as a person reads it and as a program does.
+//! Problems of a file, for people and for programs.
 //!
-//! A reader collects problems instead of stopping at the first, so that a file is
-//! fixed in one go. Text from the file is repeated only through [`quote`], which
-//! keeps it short and free of control characters: an error is printed to a
-//! terminal.
+//! The reader collects problems instead of stopping at the first, so that the user fixes a file
+//! in one go. Text from the file is repeated only through [`quote`], which keeps it short and
+//! free of control characters: errors are printed to a terminal.
 
 use std::fmt;
 
@@ -18,9 +17,9 @@ use crate::limits::{PROBLEMS_MAX, QUOTED_CHARS_MAX};
 pub enum Kind {
     /// The file could not be read.
     Unreadable,
-    /// The name of the file does not tell its format.
+    /// The file name has no known extension.
     UnknownFormat,
-    /// The file, or what it unfolds to, is too large.
+    /// The file, or its expansion, is too large.
     TooLarge,
     /// The file is not UTF-8.
     NotUtf8,
@@ -28,29 +27,29 @@ pub enum Kind {
     Syntax,
     /// Lists and maps are nested too deep.
     TooDeep,
-    /// A key stands twice in one map.
+    /// A key occurs twice in one map.
     DuplicateKey,
-    /// No such field.
+    /// An unknown field.
     UnknownField,
-    /// A field that must be there is not.
+    /// A required field is missing.
     MissingField,
     /// Two fields that exclude each other.
     Conflict,
     /// A value of the wrong type.
     WrongType,
-    /// A value of the right type that says nothing we know.
+    /// A value of the right type that is not valid.
     BadValue,
     /// A number, duration or size outside its bounds.
     OutOfRange,
-    /// A name that cannot be a name.
+    /// An invalid name.
     BadName,
-    /// A name that is taken.
+    /// A name that is already used.
     DuplicateName,
     /// A task without processes.
     NoProcesses,
     /// A dependency on a process that does not exist.
     UnknownProcess,
-    /// Processes that wait for each other, or a task that comes after itself.
+    /// A dependency cycle.
     Cycle,
     /// A dependency on the end of a daemon.
     DaemonDependency,
@@ -58,23 +57,23 @@ pub enum Kind {
     EphemeralDependency,
     /// A dependency between a final and a regular process.
     FinalDependency,
-    /// A template that cannot be read, or stands where none is filled in.
+    /// A malformed template, or one in a field without templates.
     Template,
-    /// A reference to something that does not exist.
+    /// A reference to an unknown name.
     UnknownReference,
-    /// A reference to something that was not given.
+    /// A reference or parameter without a value.
     Unbound,
-    /// A parameter was given that the task does not have.
+    /// An argument for a parameter that the file does not declare.
     UnknownParam,
-    /// The name of a task that the workflow does not have.
+    /// A reference to a task that the workflow does not have.
     UnknownTask,
-    /// A reference to what a task puts out that need not be over by then.
+    /// A reference to outputs of a task that is not upstream.
     NotUpstream,
-    /// Edges item by item that do not fit the items.
+    /// Item edges that do not match the items.
     BadEdges,
 }
 
-/// A place in the text of a file.
+/// A line and column of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// From 1.
@@ -83,22 +82,21 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One thing to fix.
+/// One problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     pub kind: Kind,
-    /// Where in the text, if known.
+    /// Line and column, if known.
     #[serde(flatten)]
     pub position: Option<Position>,
-    /// Which field, such as `processes[2].after[0]`; empty for the whole file.
+    /// The field, such as `processes[2].after[0]`; empty for the whole file.
     #[serde(rename = "field")]
     pub path: String,
     pub message: String,
-    /// What to do about it.
     pub hint: String,
 }
 
-/// Where in a file something was said.
+/// A field and its position in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) path: String,
@@ -117,23 +115,23 @@ impl Location {
     }
 }
 
-/// Everything that is wrong with one file; never empty.
+/// All problems of one file; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
-    /// The file, as it was named to us.
+    /// The file name as the caller passed it.
     pub file: String,
-    /// The problems, in the order of the text.
+    /// In the order of the text.
     pub problems: Vec<Problem>,
-    /// How many more there are.
+    /// The number of further problems that are not listed.
     pub left_off: usize,
 }
 
 impl Errors {
-    /// Puts the problems of one file in order. There must be at least one.
+    /// Sorts and deduplicates the problems of one file. There must be at least one.
     pub(crate) fn new(file: &str, mut problems: Vec<Problem>) -> Self {
         debug_assert!(!problems.is_empty(), "errors without a problem");
-        // Without a position first: they are about the whole file. Stable, so that
-        // problems of one place keep the order in which they were found.
+        // Problems without a position concern the whole file and come first. The sort is
+        // stable: problems of one position keep the order in which they were found.
         problems.sort_by_key(|problem| problem.position);
         problems.dedup();
         let left_off = problems.len().saturating_sub(PROBLEMS_MAX);
@@ -170,7 +168,7 @@ impl fmt::Display for Errors {
 
 impl std::error::Error for Errors {}
 
-/// Somebody's text between backquotes: short, and harmless to a terminal.
+/// Returns user text in backquotes, shortened and without control characters.
 pub(crate) fn quote(text: &str) -> String {
     let mut short: String = text.chars().take(QUOTED_CHARS_MAX).collect();
     if short.len() < text.len() {
@@ -179,11 +177,11 @@ pub(crate) fn quote(text: &str) -> String {
     format!("`{}`", clean(&short))
 }
 
-/// The text without line breaks and control characters.
+/// Escapes line breaks and control characters.
 pub(crate) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
-        // Beside controls, the invisible characters that reorder a line.
+        // Also escape the invisible characters that reorder a line.
         let reorders = matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if c.is_control() || reorders {
             clean.extend(c.escape_default());

@@ -1,4 +1,4 @@
-//! A task as it was read, and what becomes of it when its templates are bound.
+//! A parsed task file, and binding its templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,49 +13,47 @@ use crate::param::Param;
 use crate::policy::Policy;
 use crate::template::{Reference, Text, Values};
 
-/// A task file that was read and checked, with its templates still open.
+/// A parsed and checked task file with unbound templates.
 #[derive(Clone, Debug)]
 pub struct TaskFile {
     /// The parameters by name.
     pub params: BTreeMap<String, Param>,
-    /// What is not about processes.
+    /// Everything except processes.
     pub policy: Policy,
     pub(crate) file: String,
-    /// What was read, as JSON.
+    /// The parsed file as JSON.
     pub(crate) source: serde_json::Value,
-    /// Where the owner is named.
     pub(crate) owner_location: Location,
     pub(crate) body: TaskBody,
 }
 
-/// What a task does, with its templates still open: of a file of its own, or of a workflow.
+/// The processes and variables of a task, from a task file or a workflow, with unbound templates.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskBody {
-    /// Everything without a template; its processes are in `processes`.
+    /// Everything without a template; `spec.processes` is empty.
     pub(crate) spec: TaskSpec,
     pub(crate) processes: Vec<UnboundProcess>,
-    /// For every process; its own variables go first.
+    /// For every process; variables of the process take precedence.
     pub(crate) env: BTreeMap<String, Text>,
-    /// Whether it says how much of a processor it needs.
+    /// Whether the file sets `resources.cpu`.
     pub(crate) requests_cpu: bool,
 }
 
-/// What is known only when a task is to run.
+/// The arguments of one start of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// Parameters instead of their defaults.
+    /// Values that replace the defaults of parameters.
     pub params: BTreeMap<String, String>,
     /// Ports by name.
     pub ports: BTreeMap<String, u16>,
-    /// The id of the task, if it has one yet.
+    /// The id of the task, once assigned.
     pub task_id: Option<String>,
 }
 
-/// A process with its templates still open.
+/// A process with unbound templates.
 #[derive(Clone, Debug)]
 pub(crate) struct UnboundProcess {
-    /// Everything without a template; `run`, `after`, `ready`, `health`, `env` and
-    /// `cwd` are beside it.
+    /// Everything without a template; the fields below replace theirs in it.
     pub(crate) spec: ProcessSpec,
     pub(crate) name_location: Location,
     pub(crate) run: UnboundRun,
@@ -103,7 +101,7 @@ impl TaskFile {
         &self.body.spec.name
     }
 
-    /// Its namespace.
+    /// The namespace of the task.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         self.body.spec.owner.as_deref()
@@ -114,13 +112,13 @@ impl TaskFile {
         &self.body.spec.resources
     }
 
-    /// The names of its processes, in the order of the file.
+    /// The names of the processes, in file order.
     pub fn process_names(&self) -> impl Iterator<Item = &str> {
         let processes = self.body.processes.iter();
         processes.map(|process| process.spec.name.0.as_str())
     }
 
-    /// The ports that its templates refer to, all of which [`TaskFile::bind`] needs.
+    /// The ports that templates refer to; [`TaskFile::bind`] needs all of them.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<&str> {
         self.body
@@ -133,18 +131,18 @@ impl TaskFile {
             .collect()
     }
 
-    /// Fills in every template. What it returns keeps the invariants of
-    /// [`baton_model::task`] and can be run as it is.
+    /// Renders every template. The result satisfies the invariants of
+    /// [`baton_model::task`] and can run as it is.
     ///
     /// # Errors
-    /// Every reference without a value, every value that was given for nothing, and
-    /// whatever is wrong only once it is filled in.
+    /// Every reference without a value, every argument without a parameter, and every value
+    /// that is invalid after rendering.
     pub fn bind(&self, binding: &Binding) -> Result<TaskSpec, Errors> {
         self.bound(binding)
             .map_err(|problems| Errors::new(&self.file, problems))
     }
 
-    /// [`TaskFile::bind`], with its problems as they were found.
+    /// [`TaskFile::bind`] with unsorted problems.
     pub(crate) fn bound(&self, binding: &Binding) -> Result<TaskSpec, Vec<Problem>> {
         let mut problems = Vec::new();
         let params = self.parameters(binding, &mut problems);
@@ -175,7 +173,7 @@ impl TaskBody {
     }
 }
 
-/// The variable in which a process finds a parameter.
+/// Returns the environment variable of a parameter.
 pub(crate) fn param_variable(name: &str) -> String {
     let name = name.to_ascii_uppercase().replace('-', "_");
     format!("BATON_PARAM_{name}")

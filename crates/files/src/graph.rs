@@ -1,9 +1,8 @@
-//! The order of a task's processes: every name known and unique, no cycle, and
-//! nothing that could never start.
+//! Dependencies of a task's processes: every name is known and unique, there is no cycle, and
+//! every process can start.
 //!
-//! These are the invariants that `baton_model::task` promises to the plan. Loops
-//! here are over explicit lists, never recursion: a chain may be as long as a file
-//! allows.
+//! These are the invariants that `baton_model::task` promises to the plan. The code iterates
+//! over explicit lists and never recurses: a chain may be as long as a file allows.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +13,10 @@ use crate::file::{UnboundDependency, UnboundProcess};
 use crate::limits::PROBLEMS_MAX;
 use crate::suggest;
 
-/// Names in a row, each with its place.
+/// A chain of process names with their locations.
 pub(crate) type Chain = Vec<(String, Location)>;
 
-/// Adds the arrows of `order`: each name waits for the success of the one before.
+/// Adds the dependencies of `order`: each process waits for the success of the one before.
 pub(crate) fn order(
     chains: &[Chain],
     processes: &mut [UnboundProcess],
@@ -42,11 +41,11 @@ pub(crate) fn order(
     }
     for (at, before, location) in arrows {
         let after = &mut processes[at].after;
-        // Said in `after` too, or in two chains: it means the same.
-        let again = |known: &UnboundDependency| {
+        // Also in `after`, or in two chains: add it once.
+        let same = |known: &UnboundDependency| {
             known.process == *before && known.condition == Condition::Success
         };
-        if !after.iter().any(again) {
+        if !after.iter().any(same) {
             after.push(UnboundDependency {
                 process: before.clone(),
                 condition: Condition::Success,
@@ -56,7 +55,7 @@ pub(crate) fn order(
     }
 }
 
-/// Checks names and arrows.
+/// Checks names and dependencies.
 pub(crate) fn check(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
     report_duplicates(processes, problems);
     let known = names(processes);
@@ -78,13 +77,13 @@ pub(crate) fn check(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
     cycles(processes, &known, problems);
 }
 
-/// Where each name stands; the first one, if it is taken twice.
+/// Maps each name to its index; to the first one if it is used twice.
 fn names(processes: &[UnboundProcess]) -> BTreeMap<&str, usize> {
     let mut names = BTreeMap::new();
     for (index, process) in processes.iter().enumerate() {
         names.entry(process.spec.name.0.as_str()).or_insert(index);
     }
-    // Without a name; reported already.
+    // A missing name is already reported.
     names.remove("");
     names
 }
@@ -99,10 +98,10 @@ fn report_duplicates(processes: &[UnboundProcess], problems: &mut Vec<Problem>) 
             problems.push(process.name_location.problem(
                 Kind::DuplicateName,
                 format!(
-                    "the name {} is taken by processes[{first}] already",
+                    "the name {} is already used by processes[{first}]",
                     quote(name)
                 ),
-                "give one of the two another name",
+                "rename one of the two",
             ));
         }
     }
@@ -117,12 +116,12 @@ fn unknown_process(
     let names = known.keys().copied();
     location.problem(
         Kind::UnknownProcess,
-        format!("there is no process {}", quote(name)),
+        format!("unknown process {}", quote(name)),
         suggest::hint(found, name, names, "the processes are:"),
     )
 }
 
-/// Why `from` may not wait for `to` in this way, if it may not.
+/// Returns why `from` must not wait for `to` with this condition.
 fn forbidden_dependency(
     from: &UnboundProcess,
     dependency: &UnboundDependency,
@@ -134,7 +133,7 @@ fn forbidden_dependency(
     if to.spec.daemon && ends {
         problems.push(dependency.location.problem(
             Kind::DaemonDependency,
-            format!("{waiter} waits for the end of {waited}, a daemon, which never ends"),
+            format!("{waiter} waits for {waited} to end, but {waited} is a daemon and never ends"),
             format!(
                 "wait for its start with {{ process: {}, condition: started }} or healthy, or remove \
                  `daemon`",
@@ -144,9 +143,9 @@ fn forbidden_dependency(
     }
     if from.spec.is_final != to.spec.is_final {
         let hint = if from.spec.is_final {
-            "remove it: a final process starts when all regular ones are over anyway"
+            "remove it: a final process starts after all regular processes anyway"
         } else {
-            "remove it, or `final`: a final process starts when all regular ones are over"
+            "remove it, or remove `final`: a final process starts only after all regular processes"
         };
         let (first, second) = if from.spec.is_final {
             ("final", "regular")
@@ -155,14 +154,16 @@ fn forbidden_dependency(
         };
         problems.push(dependency.location.problem(
             Kind::FinalDependency,
-            format!("{waiter} is {first} and waits for {waited}, which is {second}"),
+            format!(
+                "{waiter} is a {first} process and cannot wait for {waited}, a {second} process"
+            ),
             hint,
         ));
     }
     if to.spec.ephemeral && !from.spec.ephemeral {
         problems.push(dependency.location.problem(
             Kind::EphemeralDependency,
-            format!("{waiter} waits for {waited}, which is ephemeral and may never be waited for"),
+            format!("{waiter} waits for {waited}, which is ephemeral: the task does not wait for it to end"),
             "make both ephemeral, or neither",
         ));
     }
@@ -188,8 +189,8 @@ fn cycles(
     report_cycles("processes", &arrows, name, problems);
 }
 
-/// Reports circles that have nothing in common, each with its path. `arrows` go from each to
-/// those that it waits for; `what` are they.
+/// Reports disjoint cycles, each with its path. `arrows` lead from each node to those it waits
+/// for; `what` names the nodes.
 pub(crate) fn report_cycles<'a>(
     what: &str,
     arrows: &[Vec<(usize, &Location)>],
@@ -197,14 +198,13 @@ pub(crate) fn report_cycles<'a>(
     problems: &mut Vec<Problem>,
 ) {
     let mut left: Vec<bool> = vec![true; arrows.len()];
-    // Beyond what is shown, looking for more is lost time.
+    // More cycles than reported problems need not be found.
     for _ in 0..PROBLEMS_MAX {
         remove_acyclic(arrows, &mut left);
         let Some(start) = left.iter().position(|left| *left) else {
             return;
         };
-        // Whatever is left waits for something that is left: walking on must
-        // come back.
+        // Each remaining node waits for another remaining one, so the walk closes a cycle.
         let mut path: Vec<(usize, &Location)> = Vec::new();
         let mut seen: Vec<Option<usize>> = vec![None; arrows.len()];
         let mut at = start;
@@ -224,7 +224,7 @@ pub(crate) fn report_cycles<'a>(
     }
 }
 
-/// Takes away everything that could start once the rest has.
+/// Removes the nodes that are not on or behind a cycle.
 fn remove_acyclic(arrows: &[Vec<(usize, &Location)>], left: &mut [bool]) {
     let mut waits: Vec<usize> = vec![0; arrows.len()];
     let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); arrows.len()];
@@ -254,7 +254,7 @@ fn explain<'a>(
     cycle: &[(usize, &Location)],
 ) -> Problem {
     const SHOWN_MAX: usize = 12;
-    // Told from the first of them in the file, whichever was met first.
+    // Start with the node that comes first in the file.
     let lead = (0..cycle.len())
         .min_by_key(|at| cycle[*at].0)
         .unwrap_or_default();
@@ -273,7 +273,7 @@ fn explain<'a>(
     let message = if cycle.len() == 1 {
         format!("{} waits for itself", quote(&first))
     } else {
-        format!("these {what} wait for each other: {path}")
+        format!("dependency cycle of {what}: {path}")
     };
     let hint = if cycle.len() == 1 {
         "remove this dependency"

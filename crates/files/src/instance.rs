@@ -1,4 +1,4 @@
-//! From a task file to what a scheduler is given: one instance, with every default.
+//! From a task file to an `InstanceSpec`, with the scheduler's defaults.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use crate::file::{Binding, TaskFile};
 use crate::policy::{Growth, Policy, Retry, Scaling};
 use crate::read::FINALIZATION_WAIT;
 
-/// Whose a task is that does not say.
+/// The owner of a task without `owner`.
 pub const DEFAULT_OWNER: &str = "default";
 
-/// One core, for a task that does not say.
+/// One core, for a task without `resources.cpu`.
 const DEFAULT_CPU_MILLI: u64 = 1_000;
 
-/// The rest after a failure, for a task that does not say.
-const DEFAULT_REST: RetryBackoff = RetryBackoff {
+/// The backoff after a failure, for a task without `retry.backoff`.
+const DEFAULT_BACKOFF: RetryBackoff = RetryBackoff {
     first: Millis::from_secs(1),
     max: Millis::from_secs(60),
 };
 
-/// The shell of a command that is a string: the runner's first choice. It is named here
-/// and not looked for, because the worker is another host.
+/// The shell of a string command: the runner's first choice. It is fixed here and not searched
+/// for, because the worker is another host.
 const SHELL: &str = "/bin/bash";
 
 impl TaskFile {
-    /// Fills in every template, and every default of the scheduler's: one core, the owner
-    /// [`DEFAULT_OWNER`], a rest of 1s to 1m. A task of one process without policies of
-    /// its own is a plain command; a worker runs it without a runner.
+    /// Binds the task and applies the scheduler's defaults: one core, the owner
+    /// [`DEFAULT_OWNER`], a backoff of 1s to 1m. A task of one process without process policies
+    /// becomes a plain command; a worker runs it without a runner.
     ///
     /// # Errors
     /// As [`TaskFile::bind`].
@@ -41,8 +41,8 @@ impl TaskFile {
     }
 }
 
-/// What a scheduler is given for a task that is bound. `requests_cpu` is false for one that does
-/// not say how much of a processor it needs.
+/// Builds the instance of a bound task. `requests_cpu` is false for a task without
+/// `resources.cpu`.
 pub(crate) fn instance(task: TaskSpec, policy: &Policy, requests_cpu: bool) -> InstanceSpec {
     let mut request = task.resources.clone();
     if !requests_cpu {
@@ -73,7 +73,7 @@ pub(crate) fn instance(task: TaskSpec, policy: &Policy, requests_cpu: bool) -> I
     }
 }
 
-/// What is run, and the variables that are not inside of it.
+/// The work of an instance, and the environment that is not part of it.
 fn work(mut task: TaskSpec) -> (Work, BTreeMap<String, String>) {
     if !is_plain(&task) {
         return (Work::Task(Box::new(task)), BTreeMap::new());
@@ -86,7 +86,7 @@ fn work(mut task: TaskSpec) -> (Work, BTreeMap<String, String>) {
     (Work::Command(argv), process.env)
 }
 
-/// True if nothing is lost where only its command runs, with its variables.
+/// True if the command and its environment describe the task completely.
 fn is_plain(task: &TaskSpec) -> bool {
     let [process] = &*task.processes else {
         return false;
@@ -106,11 +106,13 @@ fn budget(retry: &Retry) -> RetryBudget {
     RetryBudget {
         failures_max: retry.attempts.saturating_sub(1),
         losses_max: retry.losses.unwrap_or(defaults.losses_max),
-        // A scheduler's rest always doubles; only the bounds are the task's.
-        backoff: retry.backoff.map_or(DEFAULT_REST, |backoff| RetryBackoff {
-            first: backoff.first,
-            max: backoff.max,
-        }),
+        // The scheduler's backoff always doubles; the task sets only its bounds.
+        backoff: retry
+            .backoff
+            .map_or(DEFAULT_BACKOFF, |backoff| RetryBackoff {
+                first: backoff.first,
+                max: backoff.max,
+            }),
         scale: scale(&retry.scale),
         fallback: retry.fallback.clone(),
     }
@@ -129,7 +131,7 @@ fn scale(scaling: &Scaling) -> Scale {
     }
 }
 
-/// The factor in percent, its cap, and the steps that there are in place of both.
+/// The factor in percent, its cap, and the steps that replace both.
 fn growth_parts<T: Copy>(growth: Option<&Growth<T>>) -> (u32, Option<T>, Vec<T>) {
     match growth {
         None => (100, None, Vec::new()),

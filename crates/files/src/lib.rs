@@ -1,5 +1,4 @@
-//! The files people write: YAML, TOML or JSON in, a checked task or workflow or a list of
-//! clear errors out.
+//! Parser and validator of task and workflow files (YAML, TOML, JSON).
 //!
 //! ```
 //! use baton_files::{Binding, Format, parse};
@@ -14,23 +13,23 @@
 //! # Ok::<(), baton_files::Errors>(())
 //! ```
 //!
-//! A file goes through three steps, and each reports everything it finds:
+//! A file passes through these steps; each reports every problem it finds:
 //!
 //! | step | module | knows |
 //! |---|---|---|
-//! | text to tree | `tree` | the three formats and their places |
+//! | text to tree | `tree` | the three formats, with line and column |
 //! | tree to [`TaskFile`] | `read`, `graph` | the schema, names, the order of processes |
-//! | [`TaskFile`] to `TaskSpec` | `file`, `given`, `template` | parameters, ports, the task's id |
-//! | the same to `InstanceSpec` | `instance` | what a scheduler is given, with its defaults |
-//! | the same to [`Definition`] | `definition` | what a library keeps, with its templates open |
-//! | tree to [`WorkflowFile`], that to a plan | `read`, `workflow` | tasks, their order and items |
+//! | [`TaskFile`] to `TaskSpec` | `file`, `binding`, `bind`, `template` | parameters, ports, the task id |
+//! | the same to `InstanceSpec` | `instance` | the scheduler's input, with its defaults |
+//! | the same to [`Definition`] | `definition` | a library revision, with unbound templates |
+//! | tree to [`WorkflowFile`] to plan | `read`, `workflow` | tasks, their order and items |
 //!
-//! Beside them: [`units`] (durations and sizes, for command lines too), [`Param`],
-//! [`Policy`], [`Errors`], and [`limits`]. What a schedule means is `baton-core`'s `clock`,
-//! which is asked while a file is read; what references and conditions of a workflow mean, its
-//! `workflow`. [`wfcommons`] makes workflows of recorded ones. The schema with its defaults of tasks stands in
-//! `docs/decisions/0008-task-files.md`, that of workflows in `docs/workflows.md`; what a task means once it is bound, in
-//! `baton_model::task`. Nothing here runs anything or knows what time it is.
+//! Further modules: [`units`] (durations and sizes, also for command lines), [`Param`],
+//! [`Policy`], [`Errors`], [`limits`], and [`wfcommons`] (imports recorded workflows).
+//! `baton_core::clock` parses schedules; `baton_core::workflow` parses references and conditions.
+//! The schema of tasks and its defaults are in `docs/decisions/0008-task-files.md`, that of
+//! workflows in `docs/workflows.md`; `baton_model::task` specifies a bound task. This crate
+//! starts no process and reads no clock.
 
 mod bind;
 mod binding;
@@ -68,7 +67,7 @@ use error::{Location, quote};
 use limits::{FILE_BYTES_MAX, TASK_LIMITS, WORKFLOW_BYTES_MAX, WORKFLOW_LIMITS};
 use tree::{SizeLimits, Tree};
 
-/// How a file is written. The schema is the same for all.
+/// The syntax of a file. The schema is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// `.yaml`, `.yml`
@@ -80,7 +79,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the extension of a file names.
+    /// Returns the format of a file extension.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
@@ -93,23 +92,21 @@ impl Format {
     }
 }
 
-/// A file of either kind.
+/// A task file or a workflow file.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one at a time, and it is taken apart at once"
+    reason = "one exists at a time, and it is destructured at once"
 )]
 pub enum AnyFile {
-    /// A task.
     Task(TaskFile),
-    /// A workflow.
     Workflow(WorkflowFile),
 }
 
 /// Reads and checks a task file.
 ///
 /// # Errors
-/// Everything that is wrong with it, including that it cannot be read.
+/// Every problem of the file, including that it is unreadable.
 pub fn load(path: impl AsRef<Path>) -> Result<TaskFile, Errors> {
     let (name, format, bytes) = open(path.as_ref(), FILE_BYTES_MAX)?;
     parse_bytes(&bytes, format, &name)
@@ -118,23 +115,23 @@ pub fn load(path: impl AsRef<Path>) -> Result<TaskFile, Errors> {
 /// Reads and checks a workflow file.
 ///
 /// # Errors
-/// Everything that is wrong with it, including that it cannot be read.
+/// Every problem of the file, including that it is unreadable.
 pub fn load_workflow(path: impl AsRef<Path>) -> Result<WorkflowFile, Errors> {
     let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
     parse_workflow(text(&bytes, &WORKFLOW_LIMITS, &name)?, format, &name)
 }
 
-/// Reads and checks a file that is a task or a workflow: one with `workflow` or `tasks` at its
-/// top is a workflow.
+/// Reads and checks a task or workflow file: one with `workflow` or `tasks` at its top level
+/// is a workflow.
 ///
 /// # Errors
-/// Everything that is wrong with it, including that it cannot be read.
+/// Every problem of the file, including that it is unreadable.
 pub fn load_any(path: impl AsRef<Path>) -> Result<AnyFile, Errors> {
     let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
     let text = text(&bytes, &WORKFLOW_LIMITS, &name)?;
     let fail = |problems| Errors::new(&name, problems);
     let read_workflow = |root: &Tree| read::workflow(root, &name).map_err(fail);
-    // Which kind it is decides how large it may be, and is known only when it is read.
+    // The kind decides the size limit, and is known only after parsing.
     match tree::parse(text, format, &TASK_LIMITS) {
         Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
         Ok(root) => read::task(&root, &name).map_err(fail).map(AnyFile::from),
@@ -161,59 +158,59 @@ impl From<WorkflowFile> for AnyFile {
     }
 }
 
-/// Checks the text of a task file. `name` stands for the file in errors.
+/// Parses and checks the text of a task file. `name` is the file name shown in errors.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Every problem of the file.
 pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors> {
     tree::parse(text, format, &TASK_LIMITS)
         .and_then(|root| read::task(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
-/// Checks the text of a workflow file. `name` stands for the file in errors.
+/// Parses and checks the text of a workflow file. `name` is the file name shown in errors.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Every problem of the file.
 pub fn parse_workflow(text: &str, format: Format, name: &str) -> Result<WorkflowFile, Errors> {
     tree::parse(text, format, &WORKFLOW_LIMITS)
         .and_then(|root| read::workflow(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
-/// Checks a task that came as JSON: over HTTP, or from [`TaskFile::to_json`]. `name`
-/// stands for the file in errors, which know fields but no lines.
+/// Checks a task in JSON: from HTTP, or from [`TaskFile::to_json`]. `name` is the file name
+/// shown in errors, which have fields but no lines.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Every problem of the file.
 pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Errors> {
     source::from_json(value, &TASK_LIMITS)
         .and_then(|root| read::task(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
-/// Checks a workflow that came as JSON: over HTTP, or from [`WorkflowFile::to_json`]. `name`
-/// stands for the file in errors, which know fields but no lines.
+/// Checks a workflow in JSON: from HTTP, or from [`WorkflowFile::to_json`]. `name` is the file
+/// name shown in errors, which have fields but no lines.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Every problem of the file.
 pub fn workflow_from_json(value: &serde_json::Value, name: &str) -> Result<WorkflowFile, Errors> {
     source::from_json(value, &WORKFLOW_LIMITS)
         .and_then(|root| read::workflow(&root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
-/// Like [`parse`], for bytes that may not be text.
+/// Like [`parse`], for bytes that may not be UTF-8.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// Every problem of the file.
 pub fn parse_bytes(bytes: &[u8], format: Format, name: &str) -> Result<TaskFile, Errors> {
     parse(text(bytes, &TASK_LIMITS, name)?, format, name)
 }
 
-/// The bytes of a file as text.
+/// Decodes the bytes of a file.
 fn text<'a>(bytes: &'a [u8], size: &SizeLimits, name: &str) -> Result<&'a str, Errors> {
-    // The limit first: what is too large is not looked at.
+    // Check the limit first: an oversized file is not scanned.
     if bytes.len() > size.file_bytes_max {
         let bound = format!("{} bytes", size.file_bytes_max);
         return Err(Errors::new(name, vec![tree::too_large(size, &bound, None)]));
@@ -221,7 +218,7 @@ fn text<'a>(bytes: &'a [u8], size: &SizeLimits, name: &str) -> Result<&'a str, E
     std::str::from_utf8(bytes).map_err(|error| not_utf8(bytes, error.valid_up_to(), name))
 }
 
-/// The name of a file in errors, its format, and what is in it.
+/// Returns the display name, the format and the content of a file.
 fn open(path: &Path, bytes_max: usize) -> Result<(String, Format, Vec<u8>), Errors> {
     let name = path.display().to_string();
     let fail = |kind, message: String, hint: &str| {
@@ -233,15 +230,15 @@ fn open(path: &Path, bytes_max: usize) -> Result<(String, Format, Vec<u8>), Erro
     let format = Format::of(path).ok_or_else(|| {
         fail(
             Kind::UnknownFormat,
-            "the name of the file does not tell its format".to_owned(),
-            "name it .yaml, .yml, .toml or .json",
+            "the file name has no known extension".to_owned(),
+            "use the extension .yaml, .yml, .toml or .json",
         )
     })?;
     let bytes = read(path, bytes_max).map_err(|error| {
         fail(
             Kind::Unreadable,
             format!("the file cannot be read: {error}"),
-            "check its name and who may read it",
+            "check the path and its permissions",
         )
     })?;
     Ok((name, format, bytes))
@@ -262,7 +259,7 @@ fn not_utf8(bytes: &[u8], at: usize, name: &str) -> Errors {
     let problem = location.problem(
         Kind::NotUtf8,
         format!(
-            "the file is not UTF-8: {} stands here",
+            "the file is not UTF-8: invalid byte {}",
             quote(&format!("0x{byte:02x}"))
         ),
         "save the file as UTF-8",
@@ -270,7 +267,7 @@ fn not_utf8(bytes: &[u8], at: usize, name: &str) -> Errors {
     Errors::new(name, vec![problem])
 }
 
-/// One byte more than allowed at most, so that a device without end ends.
+/// Reads at most one byte more than the limit, so that reading an endless device terminates.
 fn read(path: &Path, bytes_max: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX) + 1;

@@ -1,9 +1,9 @@
-//! Parameters: what a value may be.
+//! Parameters and their types.
 //!
-//! A value is a text everywhere: in templates, in variables, on a command line. Its kind
-//! says which texts it may be, and [`ParamKind::fit`] makes one spelling of them, so that
-//! a program can compare it. How a file declares parameters is `read::params`; what becomes
-//! of those that are given, `given`.
+//! A value is a string everywhere: in templates, in variables, on a command line. Its kind
+//! restricts the strings, and [`ParamKind::canonicalize`] returns their canonical spelling, so
+//! that programs can compare values. `read::params` parses declarations; `binding` applies
+//! arguments.
 
 use std::fmt;
 use std::num::IntErrorKind;
@@ -18,49 +18,47 @@ use crate::suggest;
 pub struct Param {
     #[serde(flatten)]
     pub kind: ParamKind,
-    /// What it is if nobody says; `None` for one that must be given.
+    /// `None` for a required parameter.
     #[serde(default)]
     pub default: Option<String>,
-    /// What it is for, in the words of the file.
+    /// The description in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What a parameter may be. Bounds belong to what they bound.
+/// The type of a parameter, with its bounds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ParamKind {
-    /// Any text.
+    /// Any string.
     #[default]
     String,
-    /// A whole number.
+    /// An integer.
     Int {
-        /// The lowest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         min: Option<i64>,
-        /// The highest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max: Option<i64>,
     },
     /// A number. It keeps its digits: `1.10` stays `1.10`.
     Float {
-        /// The lowest; finite.
+        /// A finite number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         min: Option<f64>,
-        /// The highest; finite.
+        /// A finite number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max: Option<f64>,
     },
     /// `true` or `false`.
     Bool,
-    /// One of a few texts.
+    /// One of a list of strings.
     OneOf {
-        /// At least one, none of them twice.
+        /// Not empty, without duplicates.
         one_of: Vec<String>,
     },
 }
 
-/// Why a text is no value of a parameter.
+/// The error of a value that does not match its kind.
 pub(crate) struct ParamError {
     pub(crate) kind: Kind,
     pub(crate) message: String,
@@ -68,7 +66,7 @@ pub(crate) struct ParamError {
 }
 
 impl ParamKind {
-    /// A value that fits; `None` if every text does.
+    /// Returns a valid value; `None` if every string is valid.
     #[must_use]
     pub fn example(&self) -> Option<String> {
         match self {
@@ -86,8 +84,8 @@ impl ParamKind {
         }
     }
 
-    /// The one spelling of a value. `verb` is what a hint asks for: to write something
-    /// else, or to give it.
+    /// Returns the canonical spelling of a value. `verb` begins the hint: `write` for a file,
+    /// `pass` for an argument.
     pub(crate) fn canonicalize(&self, text: &str, verb: &str) -> Result<String, ParamError> {
         let canonical = match self {
             Self::String => Ok(text.to_owned()),
@@ -101,13 +99,13 @@ impl ParamKind {
             }),
             Self::Bool => match &*text.to_ascii_lowercase() {
                 truth @ ("true" | "false") => Ok(truth.to_owned()),
-                _ => Err((Kind::BadValue, "is neither true nor false".to_owned())),
+                _ => Err((Kind::BadValue, "is not a boolean".to_owned())),
             },
             Self::OneOf { one_of } => {
                 if one_of.iter().any(|value| value == text) {
                     Ok(text.to_owned())
                 } else {
-                    Err((Kind::BadValue, "is none of its values".to_owned()))
+                    Err((Kind::BadValue, "is not an allowed value".to_owned()))
                 }
             }
         };
@@ -130,12 +128,12 @@ impl ParamKind {
 }
 
 impl fmt::Display for ParamKind {
-    /// For a sentence: `a whole number from 1 to 10`.
+    /// For a sentence: `an integer from 1 to 10`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::String => f.write_str("a text"),
+            Self::String => f.write_str("a string"),
             Self::Int { min, max } => {
-                f.write_str("a whole number")?;
+                f.write_str("an integer")?;
                 bounds(f, min.as_ref(), max.as_ref())
             }
             Self::Float { min, max } => {
@@ -164,20 +162,20 @@ fn bounds<T: fmt::Display>(
     }
 }
 
-/// What is wrong with a text, to be said after it.
+/// The kind of a problem and the predicate that follows the quoted value.
 type Violation = (Kind, String);
 
 fn integer(text: &str) -> Result<i64, Violation> {
     text.parse()
         .map_err(|error: std::num::ParseIntError| match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
-                (Kind::OutOfRange, "needs more than 64 bits".to_owned())
+                (Kind::OutOfRange, "does not fit into 64 bits".to_owned())
             }
-            _ => (Kind::BadValue, "is no whole number".to_owned()),
+            _ => (Kind::BadValue, "is not an integer".to_owned()),
         })
 }
 
-/// A number in digits: `inf` and `nan` are words that few programs take.
+/// Parses a number in digits: few programs accept `inf` and `nan`.
 pub(crate) fn finite(text: &str) -> Result<f64, Violation> {
     let digits = text
         .bytes()
@@ -185,8 +183,8 @@ pub(crate) fn finite(text: &str) -> Result<f64, Violation> {
     let number = text.parse::<f64>().ok().filter(|_| digits);
     match number {
         Some(number) if number.is_finite() => Ok(number),
-        Some(_) => Err((Kind::OutOfRange, "is too large a number".to_owned())),
-        None => Err((Kind::BadValue, "is no number".to_owned())),
+        Some(_) => Err((Kind::OutOfRange, "is too large".to_owned())),
+        None => Err((Kind::BadValue, "is not a number".to_owned())),
     }
 }
 
@@ -225,7 +223,7 @@ mod tests {
 
     fn fit(kind: &ParamKind, text: &str) -> Result<String, String> {
         let error = |error: ParamError| format!("{}: {}", error.message, error.hint);
-        kind.canonicalize(text, "give").map_err(error)
+        kind.canonicalize(text, "pass").map_err(error)
     }
 
     #[test]
@@ -253,71 +251,67 @@ mod tests {
     #[test]
     fn a_value_that_does_not_fit_is_refused_with_its_hint() {
         for (kind, text, expected) in [
-            (
-                int(None, None),
-                "",
-                "`` is no whole number: give a whole number",
-            ),
+            (int(None, None), "", "`` is not an integer: pass an integer"),
             (
                 int(None, None),
                 " 1",
-                "` 1` is no whole number: give a whole number",
+                "` 1` is not an integer: pass an integer",
             ),
             (
                 int(Some(1), None),
                 "1.0",
-                "`1.0` is no whole number: give a whole number of at least 1",
+                "`1.0` is not an integer: pass an integer of at least 1",
             ),
             (
                 int(Some(1), Some(10)),
                 "0",
-                "`0` is less than 1: give a whole number from 1 to 10",
+                "`0` is less than 1: pass an integer from 1 to 10",
             ),
             (
                 int(None, Some(10)),
                 "11",
-                "`11` is more than 10: give a whole number of at most 10",
+                "`11` is more than 10: pass an integer of at most 10",
             ),
             (
                 int(None, None),
                 "9223372036854775808",
-                "`9223372036854775808` needs more than 64 bits: give a whole number",
+                "`9223372036854775808` does not fit into 64 bits: pass an integer",
             ),
             (
                 float(None, None),
                 "inf",
-                "`inf` is no number: give a number",
+                "`inf` is not a number: pass a number",
             ),
             (
                 float(None, None),
                 "NaN",
-                "`NaN` is no number: give a number",
+                "`NaN` is not a number: pass a number",
             ),
-            (float(None, None), "-", "`-` is no number: give a number"),
+            (float(None, None), "-", "`-` is not a number: pass a number"),
             (
                 float(None, None),
                 "1e999",
-                "`1e999` is too large a number: give a number",
+                "`1e999` is too large: pass a number",
             ),
             (
                 float(Some(0.5), None),
                 "0.49",
-                "`0.49` is less than 0.5: give a number of at least 0.5",
+                "`0.49` is less than 0.5: pass a number of at least 0.5",
             ),
             (
                 ParamKind::Bool,
                 "yes",
-                "`yes` is neither true nor false: give true or false",
+                "`yes` is not a boolean: pass true or false",
             ),
             (
                 one_of(&["fast", "full"]),
                 "fsat",
-                "`fsat` is none of its values: did you mean `fast`?",
+                "`fsat` is not an allowed value: did you mean `fast`?",
             ),
             (
                 one_of(&["fast", "full"]),
                 "slow",
-                "`slow` is none of its values: give one of: fast, full",
+                "`slow` is not an allowed value: pass one of: fast, full",
             ),
         ] {
             assert_eq!(fit(&kind, text), Err(expected.to_owned()), "{kind}");

@@ -1,5 +1,5 @@
-//! The policies of a task: when it starts, how often it is tried, how long it may
-//! take. They are for the scheduler; a runner on one host does not look at them.
+//! Scheduling policies of a task: trigger, retries, timeout, placement. Only the scheduler
+//! uses them; a runner on one host ignores them.
 
 use baton_model::library::Trigger;
 use baton_model::placement::Constraint;
@@ -8,51 +8,50 @@ use baton_model::task::Backoff;
 use baton_model::time::Millis;
 use serde::{Deserialize, Serialize};
 
-/// Everything about a task that is not about its processes.
+/// Everything about a task except its processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What starts it, beside somebody's hand.
+    /// Automatic and remote starts.
     pub trigger: Trigger,
-    /// What happens after a bad end.
     pub retry: Retry,
-    /// How long one attempt may take.
+    /// Of one attempt.
     pub timeout: Option<Millis>,
-    /// How sure Baton must be that an attempt is over before it starts another.
+    /// The certainty that an attempt has ended before the next one starts.
     pub exclusive: Exclusive,
-    /// Higher goes first.
+    /// Higher is placed first.
     pub priority: i32,
-    /// Where it may run: all of them hold. In the order of their labels.
+    /// All must hold. Sorted by label.
     pub constraints: Vec<Constraint>,
-    /// Fetched before it starts.
+    /// Files to fetch before the start.
     pub uris: Vec<Uri>,
 }
 
-/// What happens after a bad end.
+/// Retries after a failure or loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// Attempts in all, the first one included; at least 1.
     pub attempts: u32,
-    /// Losses of a worker that are forgiven; `None` for the scheduler's default.
+    /// Tolerated losses of a worker; `None` for the scheduler's default.
     pub losses: Option<u32>,
-    /// The pause before another attempt; `None` for the scheduler's default.
+    /// `None` for the scheduler's default.
     pub backoff: Option<Backoff>,
-    /// What grows when it was too little.
+    /// What grows after an attempt ran out of it.
     pub scale: Scaling,
-    /// Where it may run after its first failure, its second, and so on, in place of
-    /// [`Policy::constraints`]; the last one stays.
+    /// Constraints after the first failure, the second, and so on, replacing
+    /// [`Policy::constraints`]; the last entry applies to all further attempts.
     pub fallback: Vec<Vec<Constraint>>,
 }
 
-/// How things grow after an attempt that they were too little for.
+/// Growth of resources after an attempt ran out of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scaling {
     /// Bytes of memory.
     pub memory: Option<Growth<u64>>,
-    /// How long one attempt may take.
+    /// Of one attempt.
     pub timeout: Option<Growth<Millis>>,
 }
 
-/// How one of them grows.
+/// Growth of one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Growth<T> {
@@ -60,11 +59,11 @@ pub enum Growth<T> {
     Factor {
         /// In thousandths; at least 1000.
         milli: u64,
-        /// Up to this.
+        /// The upper bound.
         cap: Option<T>,
     },
-    /// To the first of these, then to the second, and so on; the last one stays. At least one,
-    /// and none is less than the one before.
+    /// The value after running out once, twice, and so on; the last one applies from then on.
+    /// Not empty, never decreasing.
     Steps(Vec<T>),
 }
 

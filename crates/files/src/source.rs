@@ -1,10 +1,9 @@
-//! A task or a workflow as JSON: the form in which it travels to a scheduler, templates and
-//! all.
+//! A task or workflow as JSON: the form in which clients submit it, with its templates.
 //!
-//! A number keeps its text in a tree, and `1.10` as a parameter means those four
-//! characters; JSON values keep only the number. So numbers become texts in the fields
-//! that take texts, and stay numbers elsewhere. As an item, one becomes a text only if it would
-//! read otherwise as a number. What is written by [`of`] and read by [`tree`] is the same task.
+//! A tree keeps the text of a number, because `1.10` as a parameter means those four characters;
+//! JSON keeps only the number. So numbers become strings in fields that take strings, and stay
+//! numbers elsewhere. An item becomes a string only if the number would be written differently.
+//! [`from_json`] reads back the same task that [`task_to_json`] writes.
 
 use crate::TaskFile;
 use crate::error::Problem;
@@ -12,20 +11,19 @@ use crate::limits::DEPTH_MAX;
 use crate::tree::{Entry, SizeLimits, Tree, Value, too_large};
 
 impl TaskFile {
-    /// The task as it was read, with its templates open. [`crate::from_json`] makes the
-    /// same task of it.
+    /// The parsed task with unbound templates. [`crate::from_json`] reads it back.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         self.source.clone()
     }
 }
 
-/// The tree of a task as JSON.
+/// Converts the tree of a task.
 pub(crate) fn task_to_json(tree: &Tree) -> serde_json::Value {
     json(tree, &mut Vec::new(), number_form)
 }
 
-/// The tree of a workflow as JSON.
+/// Converts the tree of a workflow.
 pub(crate) fn workflow_to_json(tree: &Tree) -> serde_json::Value {
     json(tree, &mut Vec::new(), |path| match path {
         ["defaults", rest @ ..] | ["tasks" | "templates", _, rest @ ..] => match rest {
@@ -36,20 +34,20 @@ pub(crate) fn workflow_to_json(tree: &Tree) -> serde_json::Value {
     })
 }
 
-/// What becomes of a number.
+/// The JSON form of a number.
 enum NumberForm {
     Number,
     Text,
-    /// A number if it reads as it was typed, or else a text.
+    /// A number if JSON writes it like the file, or else a string.
     AsWritten,
 }
 
-/// A value that stands for nothing but itself as JSON.
+/// Converts a value outside the schema.
 pub(crate) fn value_to_json(tree: &Tree) -> serde_json::Value {
     json(tree, &mut Vec::new(), |_| NumberForm::AsWritten)
 }
 
-/// `path` are the keys on the way to it, without the places in lists.
+/// `path` are the keys from the root to `tree`, without list indexes.
 fn json<'a>(
     tree: &'a Tree,
     path: &mut Vec<&'a str>,
@@ -88,7 +86,7 @@ fn json<'a>(
     }
 }
 
-/// Texts in the fields in which a number is what somebody typed.
+/// Returns the form of numbers in a field: strings where the user's spelling counts.
 fn number_form(path: &[&str]) -> NumberForm {
     let is_bound = matches!(path, ["params", _, "min" | "max"]);
     let takes = matches!(
@@ -111,7 +109,7 @@ fn number(text: &str) -> serde_json::Value {
     if let Ok(whole) = text.parse::<u64>() {
         return whole.into();
     }
-    // More digits than a number of JSON keeps: better a text than another number.
+    // A JSON number would lose digits, so keep a string.
     if text
         .bytes()
         .all(|b| b.is_ascii_digit() || b == b'-' || b == b'+')
@@ -122,7 +120,7 @@ fn number(text: &str) -> serde_json::Value {
     fraction.map_or_else(|| text.into(), serde_json::Value::Number)
 }
 
-/// JSON as a tree without places.
+/// Converts JSON to a tree without positions.
 pub(crate) fn from_json(
     value: &serde_json::Value,
     size: &SizeLimits,
@@ -135,7 +133,7 @@ pub(crate) fn from_json(
     to_tree(value, 0, &mut budget).map_err(|problem| vec![problem])
 }
 
-/// How much of it there was so far.
+/// Bytes and values consumed so far.
 struct Budget<'a> {
     bytes: usize,
     values: usize,

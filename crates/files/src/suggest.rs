@@ -1,8 +1,8 @@
-//! The nearest name to one that is not known.
+//! Suggestions for unknown names.
 
 use crate::limits::PROBLEMS_MAX;
 
-/// What people write who come from somewhere else, with our word for it.
+/// Terms of other systems, with Baton's term.
 const SYNONYMS: &[(&str, &str)] = &[
     ("args", "run"),
     ("boolean", "bool"),
@@ -38,15 +38,15 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("workdir", "cwd"),
 ];
 
-/// The candidate that was most likely meant, if any is near enough.
+/// Returns the most similar candidate, if one is similar enough.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let plain = normal(word);
+    let plain = normalize(word);
     let synonym = SYNONYMS
         .iter()
-        .find(|(foreign, _)| *foreign == plain)
+        .find(|(term, _)| *term == plain)
         .map(|(_, ours)| *ours);
     candidates
         .into_iter()
@@ -54,19 +54,19 @@ pub(crate) fn nearest<'a>(
             let distance = if synonym == Some(candidate) {
                 0
             } else {
-                strsim::damerau_levenshtein(&plain, &normal(candidate))
+                strsim::damerau_levenshtein(&plain, &normalize(candidate))
             };
             (distance, candidate)
         })
-        // One slip in a short word, two or three in a longer one.
+        // One typo in a short word, two or three in a longer one.
         .filter(|(distance, candidate)| *distance <= 1 + plain.len().min(candidate.len()) / 4)
         .min()
         .map(|(_, candidate)| candidate)
 }
 
-/// The hint for a word that is none of the candidates. `found` is how many problems
-/// there are already: beyond what is shown, nobody reads a suggestion, and a file
-/// full of them would cost the product of its wrong and its right names.
+/// Returns the hint for an unknown word. `found` is the number of problems so far: hints beyond
+/// those reported are not shown, and computing them would cost the product of the wrong and the
+/// right names of a file.
 pub(crate) fn hint<'a>(
     found: usize,
     word: &str,
@@ -74,7 +74,7 @@ pub(crate) fn hint<'a>(
     otherwise: &str,
 ) -> String {
     if found > 2 * PROBLEMS_MAX {
-        return "fix the others first".to_owned();
+        return "fix the other problems first".to_owned();
     }
     match nearest(word, candidates.clone()) {
         Some(candidate) => format!("did you mean `{candidate}`?"),
@@ -82,7 +82,7 @@ pub(crate) fn hint<'a>(
     }
 }
 
-/// Names for a sentence: sorted, short, or `none`.
+/// Lists names in a sentence: sorted and shortened, or `none`.
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN_MAX: usize = 30;
     let mut names: Vec<&str> = names.into_iter().collect();
@@ -99,9 +99,9 @@ pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     text
 }
 
-/// Case and the sort of dash are not what people mean to say.
-fn normal(word: &str) -> String {
-    // Longer words are no slips of the keys, and their distance costs the square.
+/// Normalizes case and dashes, which do not distinguish names.
+fn normalize(word: &str) -> String {
+    // The cost of the distance is quadratic in the length, so only a prefix is compared.
     const CHARS_MAX: usize = 64;
     word.chars()
         .take(CHARS_MAX)

@@ -1,15 +1,13 @@
 //! Templates: `{{ params.day }}`, `{{ ports.http }}`, `{{ task.id }}`,
 //! `{{ task.name }}`, with or without the spaces.
 //!
-//! A workflow has no ports and ids, and beside its own name it refers to what is known only
-//! later: `{{ item }}`, `{{ matrix.os }}`, `{{ tasks.list.outputs.files }}`. Those stay in
-//! what is filled in here, which is then a text of `baton_core::workflow::template`, and
-//! everything else in it is escaped.
+//! A workflow has no ports and task ids. Besides its own name it has runtime references:
+//! `{{ item }}`, `{{ matrix.os }}`, `{{ tasks.list.outputs.files }}`. Rendering leaves them in
+//! place and escapes everything else; `baton_core::workflow::template` renders the result.
 //!
-//! `{{{{` stands for `{{` itself, so `{{{{.Names}}` comes out as `{{.Names}}`;
-//! `}}` outside a reference is itself. What is filled in is not looked at again:
-//! a value can neither refer to another nor escape from its argument, but a shell
-//! will split and expand it like any other text in its command.
+//! `{{{{` is a literal `{{`, so `{{{{.Names}}` renders as `{{.Names}}`; `}}` outside a reference
+//! is literal. A rendered value is not parsed again: it can neither refer to another value nor
+//! break out of its argument, but a shell splits and expands it like any other text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,10 +24,10 @@ const NAMESPACES: &[&str] = &["params", "ports", "task"];
 const WORKFLOW_NAMESPACES: &[&str] = &["params", "workflow", "task", "item", "matrix", "tasks"];
 const TASK_FIELDS: &[&str] = &["id", "name"];
 
-/// The references of a workflow that stay until an item is ready.
+/// The references of a workflow that remain until an item is ready.
 pub(crate) use baton_core::workflow::template::Reference as RuntimeReference;
 
-/// What sort of file a text stands in, which decides what it may refer to.
+/// The kind of file of a template, which decides the namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
     #[default]
@@ -37,7 +35,7 @@ pub(crate) enum Scope {
     Workflow,
 }
 
-/// A text with references, and where it stands.
+/// A template and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text {
     pieces: Vec<Piece>,
@@ -50,7 +48,7 @@ enum Piece {
     Reference(Reference),
 }
 
-/// What a template may refer to.
+/// A reference in a template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reference {
     Param(String),
@@ -62,7 +60,7 @@ pub(crate) enum Reference {
 }
 
 impl Reference {
-    /// The parameter that it refers to.
+    /// The name of the parameter, for a parameter reference.
     pub(crate) fn param(&self) -> Option<&str> {
         match self {
             Self::Param(name) => Some(name),
@@ -84,18 +82,18 @@ impl std::fmt::Display for Reference {
     }
 }
 
-/// What references are filled in with.
+/// The values of references.
 pub(crate) struct Values<'a> {
     pub(crate) params: &'a BTreeMap<String, Option<String>>,
     pub(crate) ports: &'a BTreeMap<String, u16>,
     pub(crate) task_id: Option<&'a str>,
     pub(crate) task_name: &'a str,
-    /// The name of the workflow, if the texts are those of one.
+    /// The name of the workflow; `None` in a task file.
     pub(crate) workflow: Option<&'a str>,
 }
 
 impl Text {
-    /// Reads the references of a text. Whether they are bound is known later.
+    /// Parses the references. Whether they have values is checked by [`Text::render`].
     pub(crate) fn parse(
         text: &str,
         item: &Item<'_>,
@@ -116,8 +114,8 @@ impl Text {
             let Some(end) = after.find("}}") else {
                 problems.push(item.problem(
                     Kind::Template,
-                    format!("the template {} has no end", quote(&rest[start..])),
-                    "close it with `}}`; write `{{{{` for two braces that are no template",
+                    format!("the template {} is not closed", quote(&rest[start..])),
+                    "close it with `}}`; write `{{{{` for literal braces",
                 ));
                 literal.push_str(&rest[start..]);
                 rest = "";
@@ -145,7 +143,7 @@ impl Text {
         }
     }
 
-    /// A text in a place that has none of its own.
+    /// A default value, located at `item`.
     pub(crate) fn literal(text: &str, item: &Item<'_>) -> Self {
         Self {
             pieces: vec![Piece::Literal(text.to_owned())],
@@ -153,7 +151,7 @@ impl Text {
         }
     }
 
-    /// Everything it refers to.
+    /// All references.
     pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Reference(reference) => Some(reference),
@@ -161,12 +159,12 @@ impl Text {
         })
     }
 
-    /// Fills in every reference, or says which cannot be.
+    /// Replaces every reference, or reports those without a value.
     pub(crate) fn render(&self, values: &Values<'_>, problems: &mut Vec<Problem>) -> String {
-        // What is escaped must be escaped as a whole: a brace may come from two places.
+        // Escape the whole run of literals and values: a double brace may span two pieces.
         let (mut text, mut open) = (String::new(), String::new());
         for piece in &self.pieces {
-            // Too long already; who asked for it will say so.
+            // Too long already; the caller reports it.
             if text.len() + open.len() > ARGUMENT_BYTES_MAX {
                 break;
             }
@@ -193,7 +191,7 @@ impl Text {
         text
     }
 
-    /// A single brace in front of a reference would open it one character too early.
+    /// Reports a single brace before a reference: it would open the template too early.
     fn no_brace_before(
         &self,
         before: &str,
@@ -204,8 +202,8 @@ impl Text {
         if braces % 2 == 1 {
             problems.push(self.location.problem(
                 Kind::Template,
-                format!("a brace stands directly before {{{{ {reference} }}}}"),
-                "put something between them, or put the value into a variable of `env`",
+                format!("a brace directly precedes {{{{ {reference} }}}}"),
+                "separate them, or pass the value in a variable of `env`",
             ));
         }
     }
@@ -214,7 +212,7 @@ impl Text {
 type TemplateError = (Kind, String, String);
 
 impl Values<'_> {
-    /// A text that comes out as it is, in whatever is filled in.
+    /// Escapes a literal for the second rendering of a workflow.
     pub(crate) fn literal(&self, text: &str) -> String {
         match self.workflow {
             Some(_) => core::escape(text),
@@ -222,7 +220,7 @@ impl Values<'_> {
         }
     }
 
-    /// A text that was filled in as it may look later, to be checked.
+    /// Returns a rendered value with runtime references replaced by a sample, for validation.
     pub(crate) fn sample<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.workflow {
             Some(_) => core::render(text, |_| Some("x".into())).into(),
@@ -237,7 +235,7 @@ impl Values<'_> {
                 Some(None) => Err((
                     Kind::Unbound,
                     "has no value".to_owned(),
-                    format!("give one with -p {name}=VALUE, or a default in `params`"),
+                    format!("pass -p {name}=VALUE, or add a default in `params`"),
                 )),
                 None => Err((
                     Kind::UnknownReference,
@@ -257,9 +255,9 @@ impl Values<'_> {
                 || {
                     Err((
                         Kind::Unbound,
-                        "was not given".to_owned(),
+                        "has no value".to_owned(),
                         format!(
-                            "give it with -P {name}:PORT; the given ports are: {}",
+                            "pass -P {name}:PORT; the bound ports are: {}",
                             suggest::list(self.ports.keys().map(String::as_str))
                         ),
                     ))
@@ -269,8 +267,8 @@ impl Values<'_> {
             Reference::TaskId => self.task_id.map(str::to_owned).ok_or_else(|| {
                 (
                     Kind::Unbound,
-                    "is known only when the task runs".to_owned(),
-                    "give an id with --task-id ID".to_owned(),
+                    "is known only at run time".to_owned(),
+                    "pass --task-id ID".to_owned(),
                 )
             }),
             Reference::TaskName => Ok(self.task_name.to_owned()),
@@ -280,11 +278,11 @@ impl Values<'_> {
     }
 }
 
-/// What stands between the braces in a workflow.
+/// Parses the inside of a template in a workflow.
 fn workflow_reference(inside: &str, found: usize) -> Result<Reference, TemplateError> {
     const HINT: &str = "write `{{ params.NAME }}`, `{{ workflow.name }}`, `{{ task.name }}`, `{{ item }}`, \
-                        `{{ matrix.KEY }}` or `{{ tasks.NAME.outputs.KEY }}`; `{{{{` for two braces \
-                        that are no template";
+                        `{{ matrix.KEY }}` or `{{ tasks.NAME.outputs.KEY }}`; `{{{{` for literal \
+                        braces";
     let inside = inside.trim();
     let shown = quote(&format!("{{{{ {inside} }}}}"));
     match inside {
@@ -309,23 +307,23 @@ fn workflow_reference(inside: &str, found: usize) -> Result<Reference, TemplateE
     if namespace == "ports" {
         return Err((
             Kind::UnknownReference,
-            format!("{shown}: the tasks of a workflow have no ports"),
-            "let the command choose a free port, or write its number".to_owned(),
+            format!("{shown}: tasks of a workflow have no ports"),
+            "let the command choose a free port, or write the port number".to_owned(),
         ));
     }
     if is_name(inside) && !WORKFLOW_NAMESPACES.contains(&inside) {
         let hint = match suggest::nearest(inside, ["item"]) {
             Some(_) => "did you mean `{{ item }}`?".to_owned(),
             None => format!(
-                "did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for two braces that are no template"
+                "did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for literal braces"
             ),
         };
-        return Err((Kind::Template, format!("{shown} is no reference"), hint));
+        return Err((Kind::Template, format!("{shown} is not a reference"), hint));
     }
     if !is_name(namespace) || WORKFLOW_NAMESPACES.contains(&namespace) {
         return Err((
             Kind::Template,
-            format!("{shown} is no reference"),
+            format!("{shown} is not a reference"),
             HINT.to_owned(),
         ));
     }
@@ -333,29 +331,27 @@ fn workflow_reference(inside: &str, found: usize) -> Result<Reference, TemplateE
     Err((
         Kind::UnknownReference,
         format!(
-            "{shown} refers to {}, which does not exist",
+            "{shown} refers to an unknown namespace {}",
             quote(namespace)
         ),
-        suggest::hint(found, namespace, names, "a template can refer to:"),
+        suggest::hint(found, namespace, names, "the namespaces are:"),
     ))
 }
 
-/// What stands between the braces.
+/// Parses the inside of a template in a task file.
 fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError> {
     let inside = inside.trim();
     let shown = quote(&format!("{{{{ {inside} }}}}"));
     let Some((namespace, name)) = inside.split_once('.').filter(|(_, name)| is_name(name)) else {
-        // `{{ day }}` is most often a parameter without its namespace.
+        // `{{ day }}` is usually a parameter without its namespace.
         let hint = if is_name(inside) && !NAMESPACES.contains(&inside) {
-            format!(
-                "did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for two braces that are no template"
-            )
+            format!("did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for literal braces")
         } else {
             "write `{{ params.NAME }}`, `{{ ports.NAME }}`, `{{ task.id }}` or `{{ task.name }}`; \
-             `{{{{` for two braces that are no template"
+             `{{{{` for literal braces"
                 .to_owned()
         };
-        return Err((Kind::Template, format!("{shown} is no reference"), hint));
+        return Err((Kind::Template, format!("{shown} is not a reference"), hint));
     };
     match (namespace, name) {
         ("params", name) => Ok(Reference::Param(name.to_owned())),
@@ -369,26 +365,26 @@ fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError
                 found,
                 name,
                 TASK_FIELDS.iter().copied(),
-                "a task can be asked for:",
+                "the fields of `task` are:",
             ),
         )),
         (namespace, _) => Err((
             Kind::UnknownReference,
             format!(
-                "{shown} refers to {}, which does not exist",
+                "{shown} refers to an unknown namespace {}",
                 quote(namespace)
             ),
             suggest::hint(
                 found,
                 namespace,
                 NAMESPACES.iter().copied(),
-                "a template can refer to:",
+                "the namespaces are:",
             ),
         )),
     }
 }
 
-/// Names of parameters and ports, and only they, stand in templates.
+/// True for a valid name of a parameter, port or axis.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars
@@ -397,15 +393,18 @@ pub(crate) fn is_name(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Refuses a template where none is filled in, instead of using its braces.
+/// Reports a template in a field that does not support templates.
 pub(crate) fn reject_template(item: &Item<'_>, problems: &mut Vec<Problem>) {
     if let Value::String(text) = &item.tree.value
         && text.contains("{{")
     {
         problems.push(item.problem(
             Kind::Template,
-            format!("{} has a template, and none is filled in here", quote(text)),
-            "templates work in `run`, `env`, `cwd` and checks; write the value itself",
+            format!(
+                "{} contains a template, but templates are not supported here",
+                quote(text)
+            ),
+            "write the value itself; templates work in `run`, `env`, `cwd` and checks",
         ));
     }
 }

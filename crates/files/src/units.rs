@@ -1,8 +1,7 @@
-//! Durations, sizes and numbers as people write them: `1h30m`, `256MiB`, `0.5`.
+//! Parsers of durations, sizes and decimal numbers: `1h30m`, `256MiB`, `0.5`.
 //!
-//! Each function takes the text alone and answers with a [`UnitError`] that says
-//! what is wrong and what to write instead; where the text stands is the caller's
-//! to add. Nothing is guessed: a number without a unit is refused, except zero.
+//! Each function returns a [`UnitError`] with message and hint; the caller adds the location. A
+//! duration without a unit is rejected, except zero.
 
 use std::fmt;
 
@@ -11,7 +10,7 @@ use baton_model::time::Millis;
 use crate::error::{Kind, quote};
 use crate::limits::{DURATION_MS_MAX, SIZE_BYTES_MAX};
 
-/// Why a text is no duration, size or number.
+/// The error of a malformed duration, size or number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError {
     /// [`Kind::BadValue`] or [`Kind::OutOfRange`].
@@ -46,7 +45,7 @@ impl fmt::Display for UnitError {
 
 impl std::error::Error for UnitError {}
 
-/// Unit and its milliseconds, longest first: parts stand in this order.
+/// Units in milliseconds, longest first: parts of a duration follow this order.
 const TIMES: &[(&str, u64)] = &[
     ("d", 86_400_000),
     ("h", 3_600_000),
@@ -57,7 +56,7 @@ const TIMES: &[(&str, u64)] = &[
 
 const TIME_HINT: &str = "write a duration such as 250ms, 5s, 10m, 1h30m or 2d";
 
-/// Unit and its bytes. One letter alone is binary, as for `du` and `ulimit`.
+/// Units in bytes. A single letter is binary, as for `du` and `ulimit`.
 const SIZES: &[(&str, u64)] = &[
     ("B", 1),
     ("K", 1 << 10),
@@ -76,7 +75,7 @@ const SIZES: &[(&str, u64)] = &[
 
 const SIZE_HINT: &str = "write a size such as 256MiB, 1GB or a plain number of bytes";
 
-/// A duration: `5s`, `10m`, `1h30m`, `250ms`, `1.5h`, `0`.
+/// Parses a duration: `5s`, `10m`, `1h30m`, `250ms`, `1.5h`, `0`.
 ///
 /// # Errors
 /// A missing or unknown unit, parts out of order, or more than ten years.
@@ -89,7 +88,7 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
     let mut total: u64 = 0;
     let mut units = TIMES;
     if rest.is_empty() {
-        return Err(bad("is no duration"));
+        return Err(bad("is not a duration"));
     }
     while !rest.is_empty() {
         let digits = number_length(rest);
@@ -98,12 +97,12 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
             .unwrap_or(rest.len() - digits);
         let unit = &rest[digits..digits + letters];
         if digits == 0 {
-            return Err(bad("is no duration"));
+            return Err(bad("is not a duration"));
         }
         if unit.is_empty() {
             let space = rest[digits..].starts_with(char::is_whitespace);
             return Err(bad(if space {
-                "has a space in it"
+                "contains a space"
             } else {
                 "has no unit"
             }));
@@ -111,9 +110,9 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
         let Some(index) = units.iter().position(|(name, _)| *name == unit) else {
             let known = TIMES.iter().any(|(name, _)| *name == unit);
             return Err(bad(if known {
-                "does not name its units once each, from the longest to the shortest"
+                "must name each unit once, from the longest to the shortest"
             } else {
-                "has a unit that is none of d, h, m, s, ms"
+                "has an unknown unit; the units are d, h, m, s and ms"
             }));
         };
         let part = whole(&rest[..digits], units[index].1)
@@ -129,7 +128,7 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
     Ok(Millis(total))
 }
 
-/// A size in bytes: `256MiB`, `1GB`, `20G`, `1.5GiB`, `4096`.
+/// Parses a size in bytes: `256MiB`, `1GB`, `20G`, `1.5GiB`, `4096`.
 ///
 /// # Errors
 /// An unknown unit, a part of a byte, or more than an exbibyte.
@@ -137,7 +136,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), SIZE_HINT);
     let digits = number_length(text);
     if digits == 0 {
-        return Err(bad("is no size"));
+        return Err(bad("is not a size"));
     }
     let unit = text[digits..].trim_start_matches(' ');
     let known = SIZES.iter().find(|(name, _)| *name == unit);
@@ -145,7 +144,8 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
         Some((_, bytes)) => *bytes,
         None if unit.is_empty() => 1,
         None => {
-            let mut error = bad("has a unit that is none of B, KB, KiB, MB, MiB, GB, GiB, TB, TiB");
+            let mut error =
+                bad("has an unknown unit; the units are B, KB, KiB, MB, MiB, GB, GiB, TB and TiB");
             let near = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
             if let Some((name, _)) = SIZES.iter().find(near) {
                 error.hint = format!("did you mean `{}{name}`?", &text[..digits]);
@@ -162,7 +162,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     Ok(total)
 }
 
-/// A number with at most three decimals, in thousandths: `2` is 2000, `0.5` is 500.
+/// Parses a number with at most three decimals, in thousandths: `2` is 2000, `0.5` is 500.
 ///
 /// # Errors
 /// Anything else, a sign and an exponent included.
@@ -170,15 +170,14 @@ pub fn thousandths(text: &str) -> Result<u64, UnitError> {
     const HINT: &str = "write a number with at most three decimals, such as 2 or 0.5";
     if text.is_empty() || number_length(text) != text.len() {
         return Err(UnitError::bad(
-            format!("{} is no such number", quote(text)),
+            format!("{} is not a decimal number", quote(text)),
             HINT,
         ));
     }
     whole(text, 1_000).map_err(|error| error.explain(text, "thousandths", HINT))
 }
 
-/// The two ends of `a..b`; a text without `..` has one end only. `a..` has an
-/// open end.
+/// Splits `a..b` into its ends; without `..` there is only one. The second end of `a..` is empty.
 pub(crate) fn ends(text: &str) -> (&str, Option<&str>) {
     match text.split_once("..") {
         Some((low, high)) => (low.trim(), Some(high.trim())),
@@ -186,7 +185,7 @@ pub(crate) fn ends(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// How many bytes at the start are digits with at most one point.
+/// Returns the length of the leading digits with at most one point.
 fn number_length(text: &str) -> usize {
     let mut points = 0;
     text.find(|c: char| {
@@ -196,7 +195,7 @@ fn number_length(text: &str) -> usize {
     .unwrap_or(text.len())
 }
 
-/// Why a decimal number of units is no whole number of the smallest one.
+/// Why a decimal number of units is not a whole number of the smallest unit.
 enum DecimalError {
     NoNumber,
     Fraction,
@@ -207,23 +206,26 @@ impl DecimalError {
     fn explain(&self, text: &str, smallest: &str, hint: &str) -> UnitError {
         let text = quote(text);
         match self {
-            Self::NoNumber => UnitError::bad(format!("{text} has no number in it"), hint),
+            Self::NoNumber => UnitError::bad(
+                format!("{text} has no digits after its decimal point"),
+                hint,
+            ),
             Self::Fraction => {
-                UnitError::bad(format!("{text} is no whole number of {smallest}"), hint)
+                UnitError::bad(format!("{text} is not a whole number of {smallest}"), hint)
             }
             Self::TooLarge => UnitError::range(format!("{text} is too large"), hint),
         }
     }
 }
 
-/// `number * unit`, where the number may have a fraction but the result may not.
+/// Returns `number * unit`; the number may have a fraction, the result must not.
 fn whole(number: &str, unit: u64) -> Result<u64, DecimalError> {
     let (integer, fraction) = match number.split_once('.') {
         Some((_, "")) => return Err(DecimalError::NoNumber),
         Some((integer, fraction)) => (integer, fraction),
         None => (number, ""),
     };
-    // More digits than this mean either nothing or less than the smallest unit.
+    // More digits than this are below the smallest unit.
     let fraction = fraction.trim_end_matches('0');
     if fraction.len() > 15 {
         return Err(DecimalError::Fraction);
@@ -272,21 +274,21 @@ mod tests {
     #[test]
     fn no_duration_is_guessed() {
         for (text, why) in [
-            ("", "is no duration"),
+            ("", "is not a duration"),
             ("5", "has no unit"),
             ("1h30", "has no unit"),
-            ("s", "is no duration"),
-            ("-5s", "is no duration"),
-            ("5 s", "has a space in it"),
-            ("5sec", "none of d, h, m, s, ms"),
+            ("s", "is not a duration"),
+            ("-5s", "is not a duration"),
+            ("5 s", "contains a space"),
+            ("5sec", "the units are d, h, m, s and ms"),
             ("30m1h", "from the longest to the shortest"),
             ("5s5s", "from the longest to the shortest"),
-            ("0.5ms", "no whole number of milliseconds"),
-            ("1.s", "has no number"),
+            ("0.5ms", "is not a whole number of milliseconds"),
+            ("1.s", "has no digits after"),
             ("1.2.3s", "has no unit"),
             ("5000d", "longer than ten years"),
             ("99999999999999999999d", "is too large"),
-            ("١s", "is no duration"),
+            ("١s", "is not a duration"),
         ] {
             let error = duration(text).expect_err(text);
             assert!(error.message.contains(why), "{text}: {error}");
@@ -311,13 +313,13 @@ mod tests {
     #[test]
     fn no_size_is_guessed() {
         for (text, why) in [
-            ("", "is no size"),
-            ("MiB", "is no size"),
-            ("-1", "is no size"),
+            ("", "is not a size"),
+            ("MiB", "is not a size"),
+            ("-1", "is not a size"),
             ("1mib", "did you mean `1MiB`?"),
             ("1Mb", "did you mean `1MB`?"),
-            ("1 furlong", "none of B, KB"),
-            ("0.5B", "no whole number of bytes"),
+            ("1 furlong", "the units are B, KB"),
+            ("0.5B", "is not a whole number of bytes"),
             ("2000000TiB", "more than an exbibyte"),
             ("99999999999999999999", "is too large"),
         ] {

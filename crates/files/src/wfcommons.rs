@@ -1,8 +1,8 @@
-//! Workflows that others have recorded, as workflow files: WfFormat 1.4, 1.5 and 1.6.
+//! Importer of recorded workflows (WfCommons traces, WfFormat 1.4, 1.5 and 1.6).
 //!
-//! Each task of a trace becomes a task that takes as long, by sleeping or by burning a
-//! processor; what it read and wrote is left out. Names are made of the ids: what no name
-//! holds becomes `-`, and whoever would be called like another gets a number.
+//! Each task of a trace becomes a task that takes as long, by sleeping or by burning CPU time;
+//! its input and output files are ignored. Names are made from ids: characters that are invalid
+//! in names become `-`, and duplicate names get a number.
 //!
 //! | version | structure | measurements |
 //! |---|---|---|
@@ -19,18 +19,17 @@ use crate::graph;
 use crate::limits::{CPU_MILLI_MAX, SIZE_BYTES_MAX};
 use crate::read::bad_name;
 
-/// What to make of a trace.
+/// Options of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
-    /// How many times faster than it was.
+    /// The speed-up factor of all runtimes.
     pub speed: f64,
-    /// What a task does for its time.
     pub work: Work,
-    /// The name of the workflow; that of the trace unless it is given.
+    /// The name of the workflow; `None` for the name in the trace.
     pub name: Option<String>,
-    /// Whether tasks ask for the processors and the memory that the trace says they had.
-    /// Otherwise one that sleeps asks for a tenth of a processor, so that many fit beside each
-    /// other, and one that burns asks for one.
+    /// Whether tasks request the cores and the memory recorded in the trace. Otherwise a
+    /// sleeping task requests a tenth of a core, so that many fit on one worker, and a burning
+    /// task requests one.
     pub resources: bool,
 }
 
@@ -45,29 +44,28 @@ impl Default for Import {
     }
 }
 
-/// What a task does for its time.
+/// How an imported task spends its runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Work {
     #[default]
     Sleep,
-    /// Keeps one processor busy for about that much processor time.
+    /// Burns about the same CPU time on one core.
     Cpu,
 }
 
-/// What a task that sleeps asks for.
+/// Cores that a sleeping task requests.
 const SLEEP_CPU: f64 = 0.1;
 
-/// Burns processor time until the shell itself has used TICKS hundredths of a second: the
-/// fields 14 and 15 of its own line of statistics. So it takes longer on a busy host, as any
-/// work does.
+/// Burns CPU time until the shell itself has used TICKS hundredths of a second: fields 14 and 15
+/// of its `/proc/self/stat`. So it takes longer on a busy host, like real work.
 const BURN: &str = "while read -ra stat < /proc/self/stat && (( stat[13] + stat[14] < TICKS )); do \
                     for (( i = 0; i < 5000; i++ )); do :; done; done";
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The longest that a task may take, in seconds: what the bounds of files allow anything to.
+/// The longest runtime in seconds: the longest duration of a file.
 const SECONDS_MAX: f64 = 3_650.0 * 24.0 * 3_600.0;
 
-/// Bytes of a name that is made of an id; a number may follow.
+/// Bytes of a name made from an id; a number may follow.
 const NAME_BYTES_MAX: usize = 120;
 
 /// A task of a trace.
@@ -75,20 +73,20 @@ struct TraceTask<'a> {
     path: String,
     name: String,
     json: &'a Map<String, Value>,
-    /// What was measured, which may stand elsewhere, and where.
+    /// The measurements, which 1.5 keeps in a separate list.
     measured: &'a Map<String, Value>,
     measured_path: String,
-    /// Those that it comes after, by their places.
+    /// Indexes of the tasks that it depends on.
     parents: BTreeSet<usize>,
 }
 
-/// Makes a workflow file of a trace; [`crate::workflow_from_json`] reads it.
+/// Converts a trace to a workflow file; [`crate::workflow_from_json`] reads it.
 ///
 /// # Errors
-/// What is wrong with the trace, with the name of the field, or with the options.
+/// A problem of the trace, with the name of the field, or of the options.
 pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
     if !(options.speed.is_finite() && options.speed > 0.0) {
-        return Err(format!("speed: {} is no positive number", options.speed));
+        return Err(format!("speed: {} is not a positive number", options.speed));
     }
     let version = text(trace, "schemaVersion", "")?;
     let workflow = object(trace, "workflow", "")?;
@@ -97,7 +95,7 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
         "1.5" | "1.6" => tasks_v1_5(workflow)?,
         other => {
             return Err(format!(
-                "schemaVersion: {} is not known; 1.4, 1.5 and 1.6 are",
+                "schemaVersion: {} is not supported; use 1.4, 1.5 or 1.6",
                 quote(other)
             ));
         }
@@ -108,7 +106,7 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
     if tasks.len() > PLAN_TASKS_MAX {
         let count = tasks.len();
         return Err(format!(
-            "the trace has {count} tasks, of {PLAN_TASKS_MAX} allowed"
+            "the trace has {count} tasks, at most {PLAN_TASKS_MAX} are allowed"
         ));
     }
     resolve_parents(&mut tasks)?;
@@ -118,7 +116,7 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
         None => sanitize_name(text(trace, "name", "")?),
     };
     if let Some(why) = bad_name(&name) {
-        return Err(format!("name: {} is no name: {why}", quote(&name)));
+        return Err(format!("name: {} is not a valid name: {why}", quote(&name)));
     }
     file(&name, &tasks, options)
 }
@@ -165,7 +163,7 @@ fn file(name: &str, tasks: &[TraceTask<'_>], options: &Import) -> Result<Value, 
     Ok(file)
 }
 
-/// 1.4: everything about a task stands in one place.
+/// Reads the tasks of 1.4: specification and measurements in one object.
 fn tasks_v1_4(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
     let path = "workflow.tasks";
     let mut names = Names::new();
@@ -185,7 +183,7 @@ fn tasks_v1_4(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
     Ok(tasks)
 }
 
-/// 1.5: what was measured stands apart from what was to be done.
+/// Reads the tasks of 1.5 and 1.6: specification and measurements in separate lists.
 fn tasks_v1_5(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
     let specification = object(workflow, "specification", "workflow")?;
     let execution = object(workflow, "execution", "workflow")?;
@@ -205,7 +203,7 @@ fn tasks_v1_5(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
         let id = id(json, &path)?;
         let Some((measured, measured_path)) = measured.get(id) else {
             return Err(format!(
-                "{path}: workflow.execution.tasks does not have {}",
+                "{path}: workflow.execution.tasks has no task {}",
                 quote(id)
             ));
         };
@@ -221,10 +219,10 @@ fn tasks_v1_5(workflow: &Value) -> Result<Vec<TraceTask<'_>>, String> {
     Ok(tasks)
 }
 
-/// Finds out who comes after whom. What only one of two says counts.
+/// Resolves `parents` and `children` to indexes. An edge in either list counts.
 fn resolve_parents(tasks: &mut [TraceTask<'_>]) -> Result<(), String> {
     let mut indexes: BTreeMap<&str, usize> = BTreeMap::new();
-    // Some traces of 1.4 refer to names, which go behind ids.
+    // Some traces of 1.4 refer to names; ids take precedence.
     for key in ["name", "id"] {
         for (at, task) in tasks.iter().enumerate() {
             if let Some(Value::String(text)) = task.json.get(key)
@@ -234,7 +232,7 @@ fn resolve_parents(tasks: &mut [TraceTask<'_>]) -> Result<(), String> {
                 && tasks[other].json.get(key) == task.json.get(key)
             {
                 return Err(format!(
-                    "{}.id: {} is taken by {}",
+                    "{}.id: {} is already used by {}",
                     task.path,
                     quote(text),
                     tasks[other].path
@@ -248,16 +246,16 @@ fn resolve_parents(tasks: &mut [TraceTask<'_>]) -> Result<(), String> {
             let listed = match task.json.get(field) {
                 None | Some(Value::Null) => &[][..],
                 Some(Value::Array(listed)) => listed,
-                Some(_) => return Err(format!("{}.{field}: a list is expected", task.path)),
+                Some(_) => return Err(format!("{}.{field}: expected a list", task.path)),
             };
             for (index, other) in listed.iter().enumerate() {
                 let path = format!("{}.{field}[{index}]", task.path);
                 let other = other
                     .as_str()
-                    .ok_or_else(|| format!("{path}: a text is expected"))?;
+                    .ok_or_else(|| format!("{path}: expected a string"))?;
                 let index = indexes.get(other);
                 let index =
-                    index.ok_or_else(|| format!("{path}: there is no task {}", quote(other)))?;
+                    index.ok_or_else(|| format!("{path}: unknown task {}", quote(other)))?;
                 arrows.push(match field {
                     "parents" => (at, *index),
                     _ => (*index, at),
@@ -297,7 +295,7 @@ fn check_acyclic(tasks: &[TraceTask<'_>]) -> Result<(), String> {
     }
 }
 
-/// How long a task took.
+/// Returns the recorded runtime.
 fn seconds(task: &TraceTask<'_>) -> Result<f64, String> {
     const FIELD: &str = "runtimeInSeconds";
     let path = &task.measured_path;
@@ -305,25 +303,22 @@ fn seconds(task: &TraceTask<'_>) -> Result<f64, String> {
         None => Err(format!("{path}: the field `{FIELD}` is missing")),
         Some(Some(seconds)) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
         Some(_) => Err(format!(
-            "{path}.{FIELD}: a number of seconds is expected, of ten years at most"
+            "{path}.{FIELD}: expected a number of seconds, at most ten years"
         )),
     }
 }
 
-/// What a task had, within what a file may ask for.
+/// Returns the recorded resources, capped at the limits of a file.
 fn resources(task: &TraceTask<'_>) -> Result<Map<String, Value>, String> {
     let mut resources = Map::new();
     let number = |field: &str| match task.measured.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => match value.as_f64().filter(|number| *number >= 0.0) {
             Some(number) => Ok(Some(number)),
-            None => Err(format!(
-                "{}.{field}: a number is expected",
-                task.measured_path
-            )),
+            None => Err(format!("{}.{field}: expected a number", task.measured_path)),
         },
     };
-    // As 1.5 and 1.4 call it.
+    // `coreCount` in 1.5, `cores` in 1.4.
     let cores = match number("coreCount")? {
         None => number("cores")?,
         cores => cores,
@@ -356,36 +351,36 @@ fn object<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a Value, St
     if value.is_object() {
         Ok(value)
     } else {
-        Err(format!("{}: an object is expected", path_of(parent, name)))
+        Err(format!("{}: expected an object", path_of(parent, name)))
     }
 }
 
 fn list<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a [Value], String> {
     let value = field(json, name, parent)?;
     let list = value.as_array().map(Vec::as_slice);
-    list.ok_or_else(|| format!("{}: a list is expected", path_of(parent, name)))
+    list.ok_or_else(|| format!("{}: expected a list", path_of(parent, name)))
 }
 
 fn text<'a>(json: &'a Value, name: &str, parent: &str) -> Result<&'a str, String> {
     let value = field(json, name, parent)?.as_str();
-    value.ok_or_else(|| format!("{}: a text is expected", path_of(parent, name)))
+    value.ok_or_else(|| format!("{}: expected a string", path_of(parent, name)))
 }
 
 fn map<'a>(value: &'a Value, path: &str) -> Result<&'a Map<String, Value>, String> {
     value
         .as_object()
-        .ok_or_else(|| format!("{path}: an object is expected"))
+        .ok_or_else(|| format!("{path}: expected an object"))
 }
 
-/// What a task is called by others.
+/// Returns the id that other tasks refer to.
 fn id<'a>(task: &'a Map<String, Value>, path: &str) -> Result<&'a str, String> {
     let id = task.get("id").or_else(|| task.get("name"));
     let id = id.ok_or_else(|| format!("{path}: the field `id` is missing"))?;
     let id = id.as_str().filter(|id| !id.is_empty());
-    id.ok_or_else(|| format!("{path}.id: a text is expected"))
+    id.ok_or_else(|| format!("{path}.id: expected a string"))
 }
 
-/// A name that a file may have.
+/// Replaces characters that are invalid in a name.
 fn sanitize_name(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let chars = text.chars().take(NAME_BYTES_MAX);
@@ -396,7 +391,7 @@ fn sanitize_name(text: &str) -> String {
     }
 }
 
-/// The names that were given, each with the number that its next namesake may have.
+/// Assigned names, each with the number for its next duplicate.
 type Names = BTreeMap<String, u32>;
 
 fn unique_name(id: &str, names: &mut Names) -> String {

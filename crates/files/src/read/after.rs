@@ -1,4 +1,4 @@
-//! What a task of a workflow comes after, and its condition.
+//! Dependencies (`after`) and conditions (`when`) of a workflow task.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::workflow::{UnresolvedAfter, UnresolvedWhen};
 const AFTER_FIELDS: &[&str] = &["task", "on", "each", "items"];
 const AFTER_HINT: &str = "write a list, such as [extract, { task: load, on: end }]";
 const EDGES_HINT: &str =
-    "write for each item the items that it waits for, with `;` between them: \"0,1;1,2;2\"";
+    "write, for each item, the items that it waits for, separated by `;`: \"0,1;1,2;2\"";
 
 const CONDITIONS: &[(&str, Condition)] = &[
     ("success", Condition::Success),
@@ -23,7 +23,7 @@ const CONDITIONS: &[(&str, Condition)] = &[
 ];
 
 impl Reader {
-    /// One entry, or a list of them.
+    /// Reads one entry or a list of entries.
     pub(super) fn after_in_workflow(&mut self, item: &Item<'_>) -> Vec<UnresolvedAfter> {
         let items = match item.tree.value {
             Value::String(_) | Value::Map(_) => vec![item.clone()],
@@ -36,8 +36,8 @@ impl Reader {
                 continue;
             };
             if !known.insert(entry.task.clone()) {
-                let message = format!("{} stands here twice", quote(&entry.task));
-                let hint = "keep one of them; `on: end` waits whatever comes of it";
+                let message = format!("{} is listed twice", quote(&entry.task));
+                let hint = "keep one entry; `on: end` waits for success or failure";
                 self.note(item, Kind::DuplicateName, message, hint);
                 continue;
             }
@@ -67,8 +67,8 @@ impl Reader {
             self.problems.push(fields.key_problem(
                 "items",
                 Kind::Conflict,
-                "`each` and `items` exclude each other".to_owned(),
-                "remove `each` to wait for the items that are listed, or `items` to wait for the one of the same place",
+                "`each` and `items` cannot be combined".to_owned(),
+                "remove `each` to wait for the listed items, or `items` to wait for the item with the same index",
             ));
         }
         let Some(task) = fields.get("task") else {
@@ -92,7 +92,7 @@ impl Reader {
         })
     }
 
-    /// A text such as `0,1;2`, or a list of lists.
+    /// Reads a string such as `0,1;2`, or a list of lists.
     fn edges(&mut self, item: &Item<'_>) -> Option<EdgeLists> {
         let lists = match &item.tree.value {
             Value::String(text) | Value::Number(text) => {
@@ -100,9 +100,7 @@ impl Reader {
                 if lists < RUN_ITEMS_MAX {
                     EdgeLists::try_from(text.clone())
                 } else {
-                    Err(format!(
-                        "there are more than {RUN_ITEMS_MAX} lists of edges"
-                    ))
+                    Err(format!("the edges have more than {RUN_ITEMS_MAX} lists"))
                 }
             }
             Value::List(lists) => listed(lists),
@@ -116,7 +114,6 @@ impl Reader {
             .ok()
     }
 
-    /// A condition.
     pub(super) fn when(&mut self, item: &Item<'_>) -> Option<UnresolvedWhen> {
         const HINT: &str =
             "write a condition, such as \"params.day != '' and tasks.list.outputs.count > 0\"";
@@ -136,11 +133,11 @@ impl Reader {
             }),
             Err(error) => {
                 let hint = if text.contains("{{") {
-                    "names stand without braces here: params.day, item, tasks.list.outputs.count"
+                    "write references without braces here: params.day, item, tasks.list.outputs.count"
                 } else {
                     HINT
                 };
-                let message = format!("the condition cannot be read: {}", shorten(&error));
+                let message = format!("invalid condition: {}", shorten(&error));
                 self.note(item, Kind::BadValue, message, hint);
                 None
             }
@@ -149,7 +146,7 @@ impl Reader {
 }
 
 impl UnresolvedAfter {
-    /// The success of all of a task.
+    /// A dependency on the success of all items of a task.
     pub(crate) fn new(task: &str, location: Location) -> Self {
         Self {
             task: task.to_owned(),
@@ -162,7 +159,7 @@ impl UnresolvedAfter {
     }
 }
 
-/// What somebody else says about somebody's text, which it may repeat.
+/// Shortens an error message of the parser, which may quote user text.
 fn shorten(error: &str) -> String {
     const CHARS_MAX: usize = 120;
     clean(&error.chars().take(CHARS_MAX).collect::<String>())
@@ -173,7 +170,7 @@ fn listed(lists: &[Tree]) -> Result<EdgeLists, String> {
     let mut numbers = Vec::new();
     for list in lists {
         let Value::List(items) = &list.value else {
-            return Err("each list of edges is a list of numbers".to_owned());
+            return Err("each list of edges must be a list of numbers".to_owned());
         };
         numbers.clear();
         for item in items {
@@ -181,7 +178,7 @@ fn listed(lists: &[Tree]) -> Result<EdgeLists, String> {
                 Value::Number(text) => text.parse().ok(),
                 _ => None,
             };
-            numbers.push(number.ok_or("each edge is the number of an item, from 0")?);
+            numbers.push(number.ok_or("each edge must be an item index, from 0")?);
         }
         edges.push(&numbers)?;
     }

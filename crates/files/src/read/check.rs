@@ -22,19 +22,19 @@ const CHECK_FIELDS: &[&str] = &[
 const PROBES: &[&str] = &["command", "http", "tcp"];
 const PORT_HINT: &str = "write a port, such as 8080 or \"{{ ports.http }}\"";
 
-/// When a check is tried, unless it says otherwise.
+/// Default timing of a check.
 pub(super) struct Timing {
     delay: Millis,
     interval: Millis,
 }
 
-/// Something starts: ask at once, and often.
+/// A process is starting: probe at once, and often.
 pub(super) const READY: Timing = Timing {
     delay: Millis(0),
     interval: Millis(1_000),
 };
 
-/// Something runs: leave it time to start, and ask now and then.
+/// A process is running: allow time to start, and probe less often.
 pub(super) const HEALTH: Timing = Timing {
     delay: Millis(15_000),
     interval: Millis(10_000),
@@ -79,8 +79,11 @@ impl Reader {
             .collect();
         let [name] = probes[..] else {
             let message = match probes.first() {
-                None => "the check does not say what to try".to_owned(),
-                Some(_) => format!("the check tries {}", probes.join(" and ")),
+                None => "the check has no probe".to_owned(),
+                Some(_) => format!(
+                    "the check has more than one probe: {}",
+                    probes.join(" and ")
+                ),
             };
             self.problems.push(fields.item.problem(
                 if probes.is_empty() {
@@ -114,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// A port is a text until templates are filled in; then it must be a number.
+    /// A port may be a template; it must be a number after rendering.
     fn required_port(&mut self, fields: &Fields<'_>) -> Option<Text> {
         let Some(port) = fields.get("port") else {
             self.missing(fields, "port", PORT_HINT);
@@ -130,8 +133,8 @@ impl Reader {
             self.note(
                 item,
                 Kind::Template,
-                format!("{reference} is not known yet where a port is asked for"),
-                "write the number, or a parameter that holds it",
+                format!("{reference} is known only at run time and cannot be a port"),
+                "write the number, or a parameter",
             );
             return None;
         }

@@ -1,7 +1,7 @@
-//! What a task of a workflow has one instance for each of: `for_each` and `matrix`.
+//! Items of a workflow task: `for_each` and `matrix`.
 //!
-//! Whatever a file asks for is counted before it is made, so that a short one cannot fill a
-//! host's memory.
+//! Items are counted before they are created, so that a short file cannot exhaust a host's
+//! memory.
 
 use std::collections::BTreeSet;
 
@@ -18,23 +18,23 @@ use crate::workflow::{ItemKeys, UnresolvedItems};
 
 const FOR_EACH_HINT: &str = "write a list, a range such as { range: [0, 10] } or \"0..10\", { product: … }, or \
                              \"{{ tasks.NAME.outputs.KEY }}\"";
-const RANGE_HINT: &str = "write [FIRST, END] or [FIRST, END, STEP]: { range: [0, 10] } has 0 to 9";
+const RANGE_HINT: &str = "write [FIRST, END] or [FIRST, END, STEP]: { range: [0, 10] } is 0 to 9";
 const AXES_HINT: &str =
-    "write names with their values, such as { os: [linux, bsd], n: { range: [0, 3] } }";
-const TOO_MANY_HINT: &str = "let each item do more, or make several runs of it";
+    "write axes with their values, such as { os: [linux, bsd], n: { range: [0, 3] } }";
+const TOO_MANY_HINT: &str = "let each item do more work, or split the workflow into several runs";
 
-/// What a workflow has had so far of what is bounded as a whole.
+/// Amounts that are limited for a whole workflow.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     /// Items of all tasks.
     pub(super) items: u64,
-    /// Values of all axes, which are many even where one of them is empty.
+    /// Values of all axes, which may be many even if the product is empty.
     axis_values: u64,
-    /// Bytes that were taken from defaults and templates.
+    /// Bytes inherited from defaults and templates.
     pub(super) inherited_bytes: usize,
 }
 
-/// Numbers from the first, in steps.
+/// An arithmetic sequence.
 struct Span {
     first: i64,
     step: i64,
@@ -42,7 +42,7 @@ struct Span {
 }
 
 impl Span {
-    /// The numbers before `end`; `None` if they lead away from it.
+    /// The numbers before `end`; `None` if the step leads away from it.
     fn new(first: i64, end: i64, step: i64) -> Option<Self> {
         let distance = i128::from(end) - i128::from(first);
         let pace = i128::from(step);
@@ -58,14 +58,13 @@ impl Span {
     }
 }
 
-/// The values of an axis, not yet made.
+/// The values of an axis, not yet created.
 enum AxisValues<'a> {
     Listed(&'a [Tree]),
     Range(Span),
 }
 
 impl Reader {
-    /// The items of a task.
     pub(super) fn items(&mut self, fields: &Fields<'_>) -> UnresolvedItems {
         let mut unresolved = UnresolvedItems {
             items: Items::One,
@@ -73,7 +72,7 @@ impl Reader {
             keys: ItemKeys::NoItem,
             location: fields.item.location(),
         };
-        // Until they are read: nobody need be told what follows from a mistake in them.
+        // Unknown until they are read: an error in the items must not cause further errors.
         if fields.has("for_each") || fields.has("matrix") {
             unresolved.keys = ItemKeys::Unknown;
         }
@@ -81,8 +80,8 @@ impl Reader {
             (Some(_), Some(_)) => self.problems.push(fields.key_problem(
                 "matrix",
                 Kind::Conflict,
-                "a task has either `for_each` or `matrix`".to_owned(),
-                "write both as one product: for_each: { product: { NAME: …, NAME: … } }",
+                "a task cannot have both `for_each` and `matrix`".to_owned(),
+                "combine them: for_each: { product: { NAME: …, NAME: … } }",
             )),
             (Some(item), None) => {
                 unresolved.location = item.location();
@@ -117,7 +116,8 @@ impl Reader {
                     (None, Some(axes)) => self.product(&axes, unresolved),
                     _ if self.problems.len() > before => {}
                     _ => {
-                        let message = "for_each has either `range` or `product`".to_owned();
+                        let message =
+                            "for_each needs exactly one of `range` and `product`".to_owned();
                         self.note(item, Kind::Conflict, message, FOR_EACH_HINT);
                     }
                 }
@@ -139,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// `{{ tasks.NAME.outputs.KEY }}` alone.
+    /// Reads `{{ tasks.NAME.outputs.KEY }}`, without surrounding text.
     fn output(&mut self, item: &Item<'_>, text: &str, unresolved: &mut UnresolvedItems) {
         let inside = text.trim().strip_prefix("{{");
         let inside = inside.and_then(|rest| rest.strip_suffix("}}"));
@@ -151,7 +151,7 @@ impl Reader {
                 unresolved.items = Items::Output { task: 0, key };
             }
             _ => {
-                let message = format!("{} is no list of values", quote(text));
+                let message = format!("{} is not a reference to a list of values", quote(text));
                 self.note(item, Kind::Template, message, FOR_EACH_HINT);
             }
         }
@@ -164,8 +164,8 @@ impl Reader {
             if !is_name(name) {
                 let mut problem = value.problem(
                     Kind::BadName,
-                    format!("{} is no name for values", quote(name)),
-                    "write letters, digits, `_` and `-`",
+                    format!("{} is not a valid axis name", quote(name)),
+                    "use letters, digits, `_` and `-`",
                 );
                 problem.position = position;
                 self.problems.push(problem);
@@ -177,16 +177,16 @@ impl Reader {
             return;
         }
         if axes.is_empty() {
-            let message = "there is nothing to combine".to_owned();
+            let message = "the product has no axes".to_owned();
             self.note(item, Kind::BadValue, message, AXES_HINT);
             return;
         }
-        // Not every format keeps the order of a map, and the numbers of items depend on it.
+        // Not every format keeps the order of a map, and item indexes depend on it.
         axes.sort_by_key(|(name, ..)| *name);
         let lengths = || axes.iter().map(|(.., values)| values.len());
         let values = lengths().fold(self.totals.axis_values, u64::saturating_add);
         if values > RUN_ITEMS_MAX {
-            let message = format!("all axes together have more than {RUN_ITEMS_MAX} values");
+            let message = format!("the axes have more than {RUN_ITEMS_MAX} values in total");
             self.note(item, Kind::TooLarge, message, TOO_MANY_HINT);
             return;
         }
@@ -217,14 +217,14 @@ impl Reader {
         }
     }
 
-    /// `{ range: [0, 10, 2] }` or `"0..10"`.
+    /// Reads `{ range: [0, 10, 2] }` or `"0..10"`.
     fn span(&mut self, item: &Item<'_>) -> Option<Span> {
         if let Value::String(text) = &item.tree.value {
             let ends = text.split_once("..").and_then(|(first, end)| {
                 Some((first.trim().parse().ok()?, end.trim().parse().ok()?))
             });
             let Some((first, end)) = ends else {
-                let message = format!("{} is no range", quote(text));
+                let message = format!("{} is not a range", quote(text));
                 self.note(item, Kind::BadValue, message, FOR_EACH_HINT);
                 return None;
             };
@@ -247,7 +247,7 @@ impl Reader {
             [first, end] => self.forward(&range, first, end, 1),
             [first, end, step] => self.forward(&range, first, end, step),
             _ => {
-                let message = format!("a range has two or three numbers, not {}", numbers.len());
+                let message = format!("a range has two or three numbers, found {}", numbers.len());
                 self.note(&range, Kind::BadValue, message, RANGE_HINT);
                 None
             }
@@ -257,13 +257,13 @@ impl Reader {
     fn forward(&mut self, item: &Item<'_>, first: i64, end: i64, step: i64) -> Option<Span> {
         let span = Span::new(first, end, step);
         if span.is_none() {
-            let message = format!("steps of {step} do not lead from {first} to {end}");
+            let message = format!("steps of {step} never reach {end} from {first}");
             self.note(item, Kind::OutOfRange, message, RANGE_HINT);
         }
         span
     }
 
-    /// Takes room for this many items; false if there is none.
+    /// Adds items to the total; false if that exceeds the limit.
     fn reserve_items(&mut self, item: &Item<'_>, count: u64) -> bool {
         let items = self.totals.items.saturating_add(count);
         if items <= RUN_ITEMS_MAX {
@@ -271,12 +271,12 @@ impl Reader {
             return true;
         }
         let message =
-            format!("with these {count} items the workflow has more than {RUN_ITEMS_MAX}");
+            format!("with these {count} items, the workflow has more than {RUN_ITEMS_MAX} items");
         self.note(item, Kind::TooLarge, message, TOO_MANY_HINT);
         false
     }
 
-    /// Values as a plan has them.
+    /// The values in the form of a plan.
     fn item_values(&mut self, item: &Item<'_>, trees: &[Tree]) -> Vec<String> {
         let mut values = Vec::with_capacity(trees.len());
         for (index, tree) in trees.iter().enumerate() {
@@ -328,7 +328,7 @@ fn numbers(span: &Span) -> Vec<String> {
     (0..).map_while(value).collect()
 }
 
-/// The keys that every value has, if all are maps.
+/// Returns the keys that all values have in common, if all are maps.
 fn common_keys(values: &[Tree]) -> ItemKeys {
     let mut common: Option<BTreeSet<&str>> = None;
     for tree in values {

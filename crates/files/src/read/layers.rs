@@ -1,9 +1,9 @@
-//! What a task of a workflow takes from its template and from the defaults.
+//! Inheritance of workflow tasks from templates and defaults.
 //!
-//! A task is read as one map, whoever said which part of it. So a wrong value is looked for in
-//! one way only, and its line is where it stands; its field is that of the task which it is
-//! wrong for. Defaults and templates that are wrong by themselves were noted before, and no
-//! task takes anything from them.
+//! A task is merged with its layers and read as one map. So every value is checked in one way;
+//! the position of a problem is where the value is written, its field that of the inheriting
+//! task. Problems of defaults and templates alone are reported first, and such layers are not
+//! inherited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,25 +16,26 @@ use crate::error::{Kind, quote};
 use crate::suggest;
 use crate::tree::{Tree, Value};
 
-/// What of a template is not for each of its tasks: they share it.
+/// Fields of a template that its tasks share instead of inheriting.
 const SHARED: &[&str] = &["max_concurrent"];
 
-/// Maps in which each key counts for itself.
+/// Maps that are merged key by key.
 const KEY_BY_KEY: &[&str] = &["env", "resources", "retry"];
 
-/// Of each of these only the uppermost layer with any of the `by` counts.
+/// Groups of fields that a layer replaces as a whole: the first list is dropped from lower
+/// layers if an upper layer has any field of the second.
 const REPLACED: &[(&[&str], &[&str])] = &[
     (&["run", "processes", "order"], &["run", "processes"]),
     (&["for_each", "matrix"], &["for_each", "matrix"]),
 ];
 
-/// Something that tasks are made from.
+/// A map that tasks inherit from.
 #[derive(Clone, Debug)]
 pub(super) struct Layer<'a> {
     tree: &'a Tree,
-    /// What is not for the tasks.
+    /// Fields that tasks do not inherit.
     excluded: &'static [&'static str],
-    /// About what a copy of it takes.
+    /// Approximate size of a copy.
     pub(super) bytes: usize,
 }
 
@@ -48,19 +49,19 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// What tasks are made from.
+/// Defaults and templates of a workflow.
 #[derive(Default)]
 pub(super) struct Layers<'a> {
     pub(super) defaults: Option<Layer<'a>>,
     pub(super) templates: BTreeMap<&'a str, Template<'a>>,
-    /// False in a part, which has none.
+    /// False in a part, which has no templates.
     pub(super) has_templates: bool,
-    /// Limits of templates that some task is made from.
+    /// Concurrency limits of templates in use.
     pub(super) pools: Vec<Pool>,
 }
 
 pub(super) struct Template<'a> {
-    /// `None` for one that is wrong.
+    /// `None` for an invalid template.
     pub(super) layer: Option<Layer<'a>>,
     max_concurrent: Option<u32>,
     pool: Option<u32>,
@@ -74,8 +75,7 @@ impl Reader {
         });
         let mut templates = BTreeMap::new();
         if let Some(item) = fields.get("templates") {
-            let hint =
-                "write templates by their names, such as { heavy: { resources: { cpu: 4 } } }";
+            let hint = "write a map of templates, such as { heavy: { resources: { cpu: 4 } } }";
             for (name, value, position) in self.entries(&item, hint) {
                 self.key_name(name, &value, position);
                 let known = &TASK_FIELDS[..TEMPLATE_COUNT];
@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// Looks at what tasks are made from by itself; `None` if it is wrong.
+    /// Checks a layer on its own; `None` if it has problems.
     fn layer<'a>(
         &mut self,
         item: &Item<'a>,
@@ -118,12 +118,12 @@ impl Reader {
         if let Some(fields) = self.fields(item, what, known, misplaced_workflow_task_field) {
             self.unbound_task(&fields, String::new(), Completeness::Partial);
         }
-        // Only what a task takes from it counts.
+        // Totals count only what tasks inherit.
         self.totals = before.1;
         (self.problems.len() == before.0).then(|| Layer::new(item.tree, excluded))
     }
 
-    /// Finds a template, and the limit that its tasks share.
+    /// Resolves a template and the concurrency limit that its tasks share.
     pub(super) fn use_template<'a>(
         &mut self,
         item: &Item<'_>,
@@ -138,7 +138,7 @@ impl Reader {
         let Some((name, template)) = template else {
             let names = layers.templates.keys().copied();
             let hint = suggest::hint(self.problems.len(), name, names, "the templates are:");
-            let message = format!("there is no template {}", quote(name));
+            let message = format!("unknown template {}", quote(name));
             self.note(item, Kind::UnknownReference, message, hint);
             return None;
         };
@@ -153,7 +153,7 @@ impl Reader {
     }
 }
 
-/// The task `own` with the layers below it, the uppermost first.
+/// Merges the task `own` with the layers below it, the uppermost first.
 pub(super) fn merged(own: &Tree, below: &[&Layer<'_>]) -> Tree {
     let mut tree = own.clone();
     for layer in below {
@@ -184,18 +184,18 @@ fn merge_below(upper: &mut Tree, layer: &Layer<'_>) {
     }
 }
 
-/// Adds the keys of a map that another does not have.
+/// Adds the keys that `upper` lacks.
 fn add_keys(upper: &mut Tree, lower: &Tree) {
     let Value::Map(entries) = &mut upper.value else {
         return;
     };
     let known: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
-    let news = lower.entries().iter();
-    let news: Vec<_> = news
+    let missing = lower.entries().iter();
+    let missing: Vec<_> = missing
         .filter(|entry| !known.contains(entry.key.as_str()))
         .cloned()
         .collect();
-    entries.extend(news);
+    entries.extend(missing);
 }
 
 fn bytes(tree: &Tree) -> usize {

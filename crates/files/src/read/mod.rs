@@ -1,24 +1,23 @@
 //! From a tree of values to a [`TaskFile`](crate::TaskFile), field by field.
 //!
-//! A [`Reader`] notes every problem and goes on with a default; whoever reads a
-//! file throws the result away if there is any. So a default here is either the
-//! documented one or never seen by anybody.
+//! A [`Reader`] reports every problem and continues with a default; the caller discards the
+//! result if there is any problem. So every visible default is a documented one.
 //!
 //! | module | reads |
 //! |---|---|
-//! | [`scalars`] | texts, numbers, durations, sizes, names |
-//! | [`task`] | the top of a file |
+//! | [`scalars`] | strings, numbers, durations, sizes, names |
+//! | [`task`] | the top level of a task file |
 //! | [`process`], [`check`] | a process and its checks |
 //! | [`params`] | parameters |
-//! | [`trigger`] | schedule, limits on launches, what a task comes after |
+//! | [`trigger`] | schedule, launch limits, upstream tasks of the library |
 //! | [`policy`] | retry, backoff |
-//! | [`scale`] | what is different from attempt to attempt |
+//! | [`scale`] | scaling and fallback between attempts |
 //! | [`resources`] | resources and kernel limits |
 //! | [`placement`] | priority, constraints on workers |
 //! | [`uris`] | files to fetch |
-//! | [`workflow`] | the top of a workflow, and parts of one |
-//! | [`layers`] | defaults and templates below a task of a workflow |
-//! | [`items`], [`after`] | what a task of a workflow has one instance for each of, and what it comes after |
+//! | [`workflow`] | the top level of a workflow file, and parts of a workflow |
+//! | [`layers`] | defaults and templates of workflow tasks |
+//! | [`items`], [`after`] | items, dependencies and conditions of workflow tasks |
 
 mod after;
 mod check;
@@ -45,11 +44,11 @@ pub(crate) use scalars::bad_name;
 pub(crate) use task::{FINALIZATION_WAIT, task};
 pub(crate) use workflow::{is_workflow, part, workflow};
 
-/// A value on its way in, with the name of its field.
+/// A value with the path of its field.
 #[derive(Clone, Debug)]
 pub(crate) struct Item<'a> {
     pub(crate) tree: &'a Tree,
-    /// `processes[2].after[0]`; empty for the top.
+    /// `processes[2].after[0]`; empty for the root.
     pub(crate) path: String,
 }
 
@@ -85,17 +84,17 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Notes problems while it reads.
+/// Reads a tree and collects problems.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     pub(crate) problems: Vec<Problem>,
-    /// What its texts may refer to.
+    /// Decides the namespaces of templates.
     pub(crate) scope: Scope,
-    /// What a workflow has had so far of what is bounded as a whole.
+    /// Amounts that are limited for a whole workflow.
     totals: items::Totals,
 }
 
-/// The fields of one map, all of them known.
+/// The fields of one map.
 pub(crate) struct Fields<'a> {
     item: Item<'a>,
     entries: &'a [Entry],
@@ -114,7 +113,7 @@ impl<'a> Fields<'a> {
         self.entries.iter().any(|entry| entry.key == name)
     }
 
-    /// The place of a key, which is where a conflict is best shown.
+    /// A problem at the position of a key, where a conflict is easiest to see.
     fn key_problem(&self, key: &str, kind: Kind, message: String, hint: &str) -> Problem {
         let entry = self.entries.iter().find(|entry| entry.key == key);
         Problem {
@@ -146,8 +145,8 @@ impl Reader {
         self.note(item, Kind::WrongType, message, hint);
     }
 
-    /// The map `item`, whose keys must all be `known`. `what` names the thing that
-    /// has these fields; `misplaced` may know better where an unknown one belongs.
+    /// Reads the map `item` and reports keys that are not `known`. `what` names the owner of
+    /// the fields; `misplaced` may return a hint for a field that belongs elsewhere.
     fn fields<'a>(
         &mut self,
         item: &Item<'a>,
@@ -156,7 +155,7 @@ impl Reader {
         misplaced: impl Fn(&str) -> Option<String>,
     ) -> Option<Fields<'a>> {
         let Value::Map(entries) = &item.tree.value else {
-            let hint = format!("write a map; its fields are: {}", known.join(", "));
+            let hint = format!("write a map; the fields are: {}", known.join(", "));
             self.wrong_type(item, "a map", &hint);
             return None;
         };
@@ -169,7 +168,7 @@ impl Reader {
                     self.problems.len(),
                     &entry.key,
                     known.iter().copied(),
-                    "its fields are:",
+                    "the fields are:",
                 )
             });
             self.problems.push(Problem {
@@ -186,7 +185,7 @@ impl Reader {
         })
     }
 
-    /// A map whose keys are anybody's.
+    /// Reads a map with arbitrary keys.
     fn entries<'a>(
         &mut self,
         item: &Item<'a>,

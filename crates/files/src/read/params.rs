@@ -1,4 +1,4 @@
-//! Parameters: a default alone, or a map that says more.
+//! Parameters: a default value, or a map with type and bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,11 +15,12 @@ use crate::tree::Value;
 const PARAM_FIELDS: &[&str] = &["type", "default", "description", "min", "max", "one_of"];
 const PARAMS_HINT: &str = "write parameters with their defaults, such as { day: yesterday }";
 const PARAM_HINT: &str =
-    "write a text, nothing for a parameter that must be given, or a map such as { type: int }";
-const DEFAULT_HINT: &str = "write the value itself, or nothing for a parameter that must be given";
-const CHOICES_HINT: &str = "write a list of texts, such as [fast, full]";
+    "write a default, null for a required parameter, or a map such as { type: int }";
+const DEFAULT_HINT: &str =
+    "write the value itself, or remove `default` to make the parameter required";
+const CHOICES_HINT: &str = "write a list of strings, such as [fast, full]";
 
-/// What `type` may say.
+/// The values of `type`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     String,
@@ -42,15 +43,20 @@ impl Reader {
         for (name, value, position) in self.entries(item, PARAMS_HINT) {
             let other = variables.insert(param_variable(name), name);
             let why = if !is_name(name) {
-                Some("is no name for a parameter".to_owned())
+                Some("is not a valid parameter name".to_owned())
             } else {
-                other.map(|other| format!("differs too little from {}", quote(other)))
+                other.map(|other| {
+                    format!(
+                        "differs from {} only in case or in `-` and `_`",
+                        quote(other)
+                    )
+                })
             };
             if let Some(why) = why {
                 let mut problem = value.problem(
                     Kind::BadName,
                     format!("{} {why}", quote(name)),
-                    "write letters, digits, `_` and `-`, in names that differ by more than case",
+                    "use letters, digits, `_` and `-`, and names that differ in more than case and dashes",
                 );
                 problem.position = position;
                 self.problems.push(problem);
@@ -63,8 +69,8 @@ impl Reader {
         params
     }
 
-    /// Notes each parameter that nobody is there to give, where a task starts without a
-    /// person. `item` is the map that `params` were read from.
+    /// Reports each required parameter of a task that a schedule or another task starts.
+    /// `item` is the map that `params` were read from.
     pub(super) fn check_unattended_params(
         &mut self,
         item: &Item<'_>,
@@ -78,7 +84,7 @@ impl Reader {
             Trigger { after, .. } if !after.is_empty() => "another task",
             _ => return,
         };
-        // Without parameters it may be anything, and that was noted.
+        // `params` may not be a map, which is already reported.
         if params.is_empty() {
             return;
         }
@@ -88,12 +94,12 @@ impl Reader {
                 let mut problem = value.problem(
                     Kind::MissingField,
                     format!(
-                        "the parameter {} has no default, and {starter} starts the task without \
-                         anybody to give one",
+                        "the parameter {} has no default, but {starter} starts the task and passes no \
+                         parameters",
                         quote(name)
                     ),
                     match value.tree.value {
-                        Value::Map(_) => "write `default: VALUE` into it".to_owned(),
+                        Value::Map(_) => "add `default: VALUE`".to_owned(),
                         _ => format!("write a default: `{name}: VALUE`"),
                     },
                 );
@@ -115,7 +121,7 @@ impl Reader {
         let fields = self.fields(item, "a parameter", PARAM_FIELDS, |_| None)?;
         let kind = self.kind(&fields);
         let description = fields.get("description").and_then(|item| {
-            let hint = "write what the parameter is for, in a sentence";
+            let hint = "write one sentence about the parameter";
             self.text(&item, hint).map(str::to_owned)
         });
         let kind = kind?;
@@ -129,7 +135,7 @@ impl Reader {
         })
     }
 
-    /// `None` if it is wrong; `Some(None)` if there is none.
+    /// Returns `None` for an invalid default, `Some(None)` for none.
     fn default(&mut self, item: &Item<'_>, kind: &ParamKind, hint: &str) -> Option<Option<String>> {
         if matches!(item.tree.value, Value::Null) {
             return Some(None);
@@ -155,8 +161,8 @@ impl Reader {
                 self.problems.push(fields.key_problem(
                     "one_of",
                     Kind::Conflict,
-                    "the values of `one_of` are texts".to_owned(),
-                    "remove `type`, or write `min` and `max` instead",
+                    "`one_of` needs `type: string`".to_owned(),
+                    "remove `type`, or use `min` and `max` instead of `one_of`",
                 ));
                 return None;
             }
@@ -184,7 +190,7 @@ impl Reader {
         }
     }
 
-    /// Refuses bounds where there is nothing to bound.
+    /// Reports bounds of a type without bounds.
     fn unbounded(&mut self, fields: &Fields<'_>) -> Option<()> {
         let before = self.problems.len();
         for name in ["min", "max"] {
@@ -192,7 +198,7 @@ impl Reader {
                 self.problems.push(fields.key_problem(
                     name,
                     Kind::Conflict,
-                    format!("`{name}` is for numbers"),
+                    format!("`{name}` needs a numeric type"),
                     "write `type: int` or `type: float`, or remove it",
                 ));
             }
@@ -214,8 +220,8 @@ impl Reader {
             self.problems.push(fields.key_problem(
                 "max",
                 Kind::OutOfRange,
-                format!("nothing lies between {low} and {high}"),
-                "write the smaller number as `min`",
+                format!("min {low} is greater than max {high}"),
+                "swap `min` and `max`",
             ));
         }
         (self.problems.len() == before).then_some((min, max))
@@ -240,8 +246,11 @@ impl Reader {
         let before = self.problems.len();
         let items = self.list(item, CHOICES_HINT);
         if items.len() > CHOICES_MAX {
-            let message = format!("these are {} values, of {CHOICES_MAX} allowed", items.len());
-            let hint = "remove `one_of`, and let the task check the value";
+            let message = format!(
+                "{} values are listed, at most {CHOICES_MAX} are allowed",
+                items.len()
+            );
+            let hint = "remove `one_of` and check the value in the task";
             self.note(item, Kind::TooLarge, message, hint);
             return None;
         }
@@ -257,7 +266,7 @@ impl Reader {
                 continue;
             };
             if !known.insert(value.clone()) {
-                let message = format!("{} stands here twice", quote(&value));
+                let message = format!("{} is listed twice", quote(&value));
                 self.note(item, Kind::DuplicateName, message, "remove one of them");
             }
             one_of.push(value);

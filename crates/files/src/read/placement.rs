@@ -1,4 +1,4 @@
-//! Which workers a task may run on, and before whom.
+//! Placement: priority and constraints on workers.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::tree::Value;
 
 const RULE_HINT: &str = "write a value, a list of values, { not: VALUE }, true for any value, or \
                          false for a worker without the label";
-const VALUE_HINT: &str = "write a text; `true` and `false` as values stand in quotes";
+const VALUE_HINT: &str = "write a string; quote `true` and `false` to use them as values";
 
 impl Reader {
     pub(super) fn priority(&mut self, item: &Item<'_>) -> Option<i32> {
@@ -30,8 +30,8 @@ impl Reader {
             if !parts_fit || label.len() > NAME_BYTES_MAX {
                 let mut problem = value.problem(
                     Kind::BadName,
-                    format!("{} cannot name a label", quote(label)),
-                    "write a name such as `zone` or `disk/kind`",
+                    format!("{} is not a valid label name", quote(label)),
+                    "use a name such as `zone` or `disk/kind`",
                 );
                 problem.position = position;
                 self.problems.push(problem);
@@ -44,7 +44,7 @@ impl Reader {
                 });
             }
         }
-        // Not every format keeps the order of a map, and it means nothing.
+        // Not every format keeps the order of a map, and it has no meaning.
         constraints.sort();
         constraints
     }
@@ -64,7 +64,7 @@ impl Reader {
                 }
             }
             Value::Null => {
-                self.wrong_type(item, "what the label must be", RULE_HINT);
+                self.wrong_type(item, "a value for the label", RULE_HINT);
                 None
             }
             Value::String(_) | Value::Number(_) | Value::List(_) => {
@@ -73,7 +73,7 @@ impl Reader {
         }
     }
 
-    /// One value, or a list of at least one.
+    /// Reads one value or a non-empty list.
     fn values(&mut self, item: &Item<'_>) -> Option<BTreeSet<String>> {
         if !matches!(item.tree.value, Value::List(_)) {
             return Some(BTreeSet::from([self.value(item)?]));
@@ -93,7 +93,7 @@ impl Reader {
             Value::Number(text) => Some(text.clone()),
             Value::String(_) => self.text(item, VALUE_HINT).map(str::to_owned),
             _ => {
-                self.wrong_type(item, "a text", VALUE_HINT);
+                self.wrong_type(item, "a string", VALUE_HINT);
                 None
             }
         }
@@ -104,8 +104,8 @@ impl Reader {
             self.note(
                 item,
                 Kind::TooLarge,
-                format!("these are {count} {what}, of {CONSTRAINTS_MAX} allowed"),
-                "give the workers one label that stands for them all",
+                format!("{count} {what} are listed, at most {CONSTRAINTS_MAX} are allowed"),
+                "give the workers one label that covers them all",
             );
         }
     }

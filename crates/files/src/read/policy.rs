@@ -15,9 +15,9 @@ use crate::units;
 const RETRY_FIELDS: &[&str] = &["attempts", "losses", "backoff", "scale", "fallback"];
 const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
 
-/// A growing pause doubles unless somebody says otherwise.
+/// A growing backoff doubles by default.
 const GROWTH_PERCENT: u32 = 200;
-/// Enough to tear apart what failed together.
+/// Enough to spread retries of tasks that failed together.
 const JITTER_PERCENT: u32 = 10;
 
 impl Reader {
@@ -38,7 +38,7 @@ impl Reader {
         Some(retry)
     }
 
-    /// A duration, a range `1s..1m`, or a map.
+    /// Reads a duration, a range `1s..1m`, or a map.
     pub(super) fn backoff(&mut self, item: &Item<'_>) -> Option<Backoff> {
         if matches!(item.tree.value, Value::Map(_)) {
             return self.backoff_map(item);
@@ -67,7 +67,7 @@ impl Reader {
             self.missing(
                 &fields,
                 "first",
-                "write the first pause, such as `first: 1s`",
+                "add the first backoff, such as `first: 1s`",
             );
             return None;
         };
@@ -86,7 +86,7 @@ impl Reader {
         };
         let first = first?;
         if max.is_none() && growth.is_some_and(|growth| growth > 100) {
-            self.missing(&fields, "max", "write the longest pause, such as `max: 1m`");
+            self.missing(&fields, "max", "add the maximum backoff, such as `max: 1m`");
             return None;
         }
         let grows = max.is_some();
@@ -113,8 +113,8 @@ impl Reader {
         self.note(
             item,
             Kind::OutOfRange,
-            format!("the longest pause ({max}) is shorter than the first ({first})"),
-            "write the shorter one first",
+            format!("the maximum ({max}) is shorter than the first backoff ({first})"),
+            "write the shorter duration first",
         );
         None
     }
@@ -131,7 +131,7 @@ impl Reader {
             .and_then(|digits| digits.parse().ok())
             .filter(|percent| *percent <= 100);
         if percent.is_none() {
-            let message = format!("{} is no percentage", quote(text));
+            let message = format!("{} is not a percentage", quote(text));
             self.note(item, Kind::BadValue, message, HINT);
         }
         percent

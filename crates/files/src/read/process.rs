@@ -54,8 +54,8 @@ const DESTINATIONS: &[(&str, LogDestination)] = &[
     ("none", LogDestination::None),
 ];
 
-/// The signals that end a process or that programs give a meaning, by their
-/// numbers on Linux. Not STOP and CONT, which end nothing.
+/// Signals that end a process or that programs handle, with their numbers on Linux. STOP and
+/// CONT are missing: they end nothing.
 const SIGNALS: &[(&str, i32)] = &[
     ("HUP", 1),
     ("INT", 2),
@@ -73,15 +73,15 @@ const SIGNALS: &[(&str, i32)] = &[
 /// From SIGRTMIN to SIGRTMAX.
 const REAL_TIME_SIGNALS: std::ops::RangeInclusive<i32> = 34..=64;
 
-/// What Thermos kept: a hundred mebibytes, five times.
+/// The defaults of Thermos: 100 MiB, five backups.
 const ROTATE_BYTES: u64 = 100 << 20;
 const ROTATE_BACKUPS: u32 = 5;
 
 const RUN_HINT: &str =
-    "write a command for the shell, such as \"make test\", or a list, such as [\"make\", \"test\"]";
+    "write a shell command, such as \"make test\", or a list, such as [\"make\", \"test\"]";
 
 impl Reader {
-    /// `misplaced` knows where a field belongs that no process has.
+    /// `misplaced` returns a hint for a field that belongs elsewhere.
     pub(super) fn process(
         &mut self,
         item: &Item<'_>,
@@ -93,11 +93,11 @@ impl Reader {
         match fields.get("name") {
             Some(item) => {
                 name_location = item.location();
-                // A bad name is still the one that others mean.
+                // Other processes may refer to an invalid name, too.
                 let name = self.name(&item).unwrap_or_else(|| raw_text(&item));
                 spec.name = ProcessName(name);
             }
-            None => self.missing(&fields, "name", "give the process a name"),
+            None => self.missing(&fields, "name", "add `name: NAME`"),
         }
         self.flags(&fields, &mut spec);
         self.retry_and_stop(&fields, &mut spec);
@@ -205,7 +205,7 @@ impl Reader {
                 let words: Vec<Text> = self
                     .list(item, RUN_HINT)
                     .iter()
-                    .filter_map(|word| self.template(word, "each word of a command is a text"))
+                    .filter_map(|word| self.template(word, "write each argument as a string"))
                     .collect();
                 Some(UnboundRun::Exec(words))
             }
@@ -225,7 +225,7 @@ impl Reader {
                 continue;
             };
             if !seen.insert((dependency.process.clone(), dependency.condition)) {
-                let message = format!("{} stands here twice", quote(&dependency.process));
+                let message = format!("{} is listed twice", quote(&dependency.process));
                 self.note(&item, Kind::DuplicateName, message, "remove one of the two");
                 continue;
             }
@@ -260,7 +260,7 @@ impl Reader {
         })
     }
 
-    /// Variables; both those of a process and those of a task.
+    /// Reads the environment variables of a process or a task.
     pub(super) fn env(&mut self, item: &Item<'_>) -> BTreeMap<String, Text> {
         let mut env = BTreeMap::new();
         let hint = "write variables, such as { LANG: C.UTF-8 }";
@@ -269,14 +269,14 @@ impl Reader {
             if name.is_empty() || !name.chars().all(fits) {
                 let mut problem = value.problem(
                     Kind::BadName,
-                    format!("{} cannot name a variable", quote(name)),
-                    "write a name without spaces and `=`, such as LANG",
+                    format!("{} is not a valid variable name", quote(name)),
+                    "use a name without spaces and `=`, such as LANG",
                 );
                 problem.position = position;
                 self.problems.push(problem);
                 continue;
             }
-            if let Some(text) = self.template(&value, "write a text; \"\" for an empty one") {
+            if let Some(text) = self.template(&value, "write a string; use \"\" for an empty one") {
                 env.insert(name.to_owned(), text);
             }
         }
@@ -284,14 +284,14 @@ impl Reader {
     }
 
     pub(super) fn user(&mut self, item: &Item<'_>) -> Option<String> {
-        let text = self.text(item, "write the name of a user of the host")?;
+        let text = self.text(item, "write the name of a user on the worker host")?;
         Some(text.to_owned())
     }
 
     fn umask(&mut self, item: &Item<'_>) -> Option<u32> {
-        const HINT: &str = "write it in octal and in quotes, such as \"022\"";
+        const HINT: &str = "write the octal number in quotes, such as \"022\"";
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "an octal text", HINT);
+            self.wrong_type(item, "an octal string", HINT);
             return None;
         };
         let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -305,7 +305,7 @@ impl Reader {
                 None
             }
             None => {
-                let message = format!("{} is no octal number", quote(text));
+                let message = format!("{} is not an octal number", quote(text));
                 self.note(item, Kind::BadValue, message, HINT);
                 None
             }
@@ -358,7 +358,7 @@ impl Reader {
             }
         };
         if signal.is_none() {
-            let message = format!("{} is no signal that ends a process", quote(text));
+            let message = format!("{} is not a signal that can stop a process", quote(text));
             let hint = suggest::hint(
                 self.problems.len(),
                 text,
@@ -393,7 +393,7 @@ impl Reader {
                 self.problems.push(fields.key_problem(
                     name,
                     Kind::Conflict,
-                    format!("`{name}` means nothing to a log that is not rotated"),
+                    format!("`{name}` has no effect without log rotation"),
                     "add `mode: rotate`, or remove it",
                 ));
             }
@@ -412,7 +412,7 @@ impl Reader {
     fn log_size(&mut self, item: &Item<'_>) -> Option<u64> {
         let size = self.size(item)?;
         if size == 0 {
-            let message = "a log of no size cannot be written".to_owned();
+            let message = "the log size is zero".to_owned();
             self.note(
                 item,
                 Kind::OutOfRange,

@@ -1,4 +1,4 @@
-//! What a task may use, and the kernel's limits on one process.
+//! Resources of a task, and the resource limits (`setrlimit`) of a process.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::units;
 
 const BUILT_IN: &[&str] = &["cpu", "memory", "disk", "gpu"];
 
-/// How a limit is written.
+/// The unit of a limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Bytes,
     Number,
 }
 
-/// The limits that Linux knows, as `setrlimit` names them.
+/// The limits of Linux, as `setrlimit` names them.
 const RLIMITS: &[(&str, Measure)] = &[
     ("as", Measure::Bytes),
     ("core", Measure::Bytes),
@@ -40,7 +40,7 @@ const RLIMITS: &[(&str, Measure)] = &[
     ("stack", Measure::Bytes),
 ];
 
-/// The kernel's word for no limit.
+/// `RLIM_INFINITY`.
 const UNLIMITED: u64 = u64::MAX;
 
 impl Reader {
@@ -64,7 +64,7 @@ impl Reader {
         resources
     }
 
-    /// One size for both ends, a range, or a range without an upper end.
+    /// Reads a size for both ends, a range, or a range without an upper end.
     fn memory(&mut self, item: &Item<'_>) -> Option<(u64, u64)> {
         let hint = "write a size such as 256MiB, or a range such as 256MiB..1GiB";
         let text = self.unit_text(item, "a size or a range", hint)?;
@@ -76,7 +76,10 @@ impl Reader {
             Some(high) => self.unit(item, units::size(high))?,
         };
         if max < min {
-            let message = format!("the range {} ends below its beginning", quote(text));
+            let message = format!(
+                "the maximum of the range {} is below its minimum",
+                quote(text)
+            );
             self.note(
                 item,
                 Kind::OutOfRange,
@@ -88,8 +91,8 @@ impl Reader {
         Some((min, max))
     }
 
-    /// A countable of one's own. A plain name that is nearly a built-in one is
-    /// refused: as a countable it would be a limit that nobody has, for ever.
+    /// Reads a custom countable resource. A plain name that resembles a built-in resource is
+    /// rejected: as a countable, no worker would ever offer it.
     fn countable(
         &mut self,
         name: &str,
@@ -106,9 +109,9 @@ impl Reader {
         {
             self.problems.push(key.problem(
                 Kind::UnknownField,
-                format!("there is no resource {}", quote(name)),
+                format!("unknown resource {}", quote(name)),
                 format!(
-                    "did you mean `{near}`? A countable of your own needs a slash: `pool/{name}`"
+                    "did you mean `{near}`? A custom resource with such a name needs a slash: `pool/{name}`"
                 ),
             ));
             return;
@@ -119,8 +122,8 @@ impl Reader {
         if !parts_fit || name.len() > NAME_BYTES_MAX {
             self.problems.push(key.problem(
                 Kind::BadName,
-                format!("{} cannot name a resource", quote(name)),
-                "write a name such as `licences` or `db/orders`",
+                format!("{} is not a valid resource name", quote(name)),
+                "use a name such as `licences` or `db/orders`",
             ));
             return;
         }
@@ -137,8 +140,8 @@ impl Reader {
                 let known = RLIMITS.iter().map(|(known, _)| *known);
                 let mut problem = value.problem(
                     Kind::UnknownField,
-                    format!("the kernel has no limit {}", quote(name)),
-                    suggest::hint(self.problems.len(), name, known, "its limits are:"),
+                    format!("unknown resource limit {}", quote(name)),
+                    suggest::hint(self.problems.len(), name, known, "the limits are:"),
                 );
                 problem.position = position;
                 self.problems.push(problem);
@@ -152,12 +155,12 @@ impl Reader {
                 });
             }
         }
-        // Not every format keeps the order of a map, and it means nothing.
+        // Not every format keeps the order of a map, and it has no meaning.
         rlimits.sort();
         rlimits
     }
 
-    /// One limit for soft and hard, or a range from soft to hard.
+    /// Reads one limit for soft and hard, or a range from soft to hard.
     fn limits(&mut self, item: &Item<'_>, measure: Measure) -> Option<(u64, u64)> {
         let hint = "write a number, a range such as 1024..4096, or unlimited";
         let text = match &item.tree.value {
@@ -174,7 +177,7 @@ impl Reader {
             None => soft,
         };
         if soft > hard {
-            let message = format!("the soft limit of {} is above the hard one", quote(text));
+            let message = format!("the soft limit in {} is above the hard limit", quote(text));
             self.note(item, Kind::OutOfRange, message, "write SOFT..HARD");
             return None;
         }
@@ -194,8 +197,8 @@ impl Reader {
                     self.note(
                         item,
                         Kind::BadValue,
-                        format!("{} is no limit", quote(text)),
-                        "write a whole number, a range such as 1024..4096, or unlimited",
+                        format!("{} is not a limit", quote(text)),
+                        "write an integer, a range such as 1024..4096, or unlimited",
                     );
                 }
                 number

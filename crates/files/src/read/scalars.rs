@@ -1,4 +1,4 @@
-//! Single values: texts, numbers, durations, sizes, names, words of a list.
+//! Scalars: strings, numbers, durations, sizes, names, keywords.
 
 use baton_model::time::Millis;
 
@@ -10,37 +10,37 @@ use crate::template::{self, Text};
 use crate::tree::Value;
 use crate::units::{self, UnitError};
 
-/// What a duration may be.
+/// Whether a duration may be zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Zero {
     Allowed,
-    /// The thing would not happen at all, or without end.
+    /// Zero would mean never, or an endless loop.
     Refused,
 }
 
 impl Reader {
-    /// A text without templates.
+    /// Reads a string without templates.
     pub(super) fn text<'a>(&mut self, item: &Item<'a>, hint: &str) -> Option<&'a str> {
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "a text", hint);
+            self.wrong_type(item, "a string", hint);
             return None;
         };
         template::reject_template(item, &mut self.problems);
         self.reject_nul(item, text);
         if text.is_empty() {
-            self.note(item, Kind::BadValue, "the text is empty".to_owned(), hint);
+            self.note(item, Kind::BadValue, "the string is empty".to_owned(), hint);
             return None;
         }
         Some(text)
     }
 
-    /// A text, or a number or truth value as it was written.
+    /// Reads a string, or a number or boolean as it is written.
     pub(super) fn scalar_text(&mut self, item: &Item<'_>, hint: &str) -> Option<String> {
         let text = match &item.tree.value {
             Value::String(text) | Value::Number(text) => text.clone(),
             Value::Bool(value) => value.to_string(),
             Value::Null | Value::List(_) | Value::Map(_) => {
-                self.wrong_type(item, "a text", hint);
+                self.wrong_type(item, "a string", hint);
                 return None;
             }
         };
@@ -48,7 +48,7 @@ impl Reader {
         Some(text)
     }
 
-    /// A text with templates.
+    /// Reads a string with templates.
     pub(super) fn template(&mut self, item: &Item<'_>, hint: &str) -> Option<Text> {
         let text = self.scalar_text(item, hint)?;
         Some(Text::parse(&text, item, self.scope, &mut self.problems))
@@ -59,7 +59,7 @@ impl Reader {
             self.note(
                 item,
                 Kind::BadValue,
-                "the text holds a zero byte, which no program can be given".to_owned(),
+                "the string contains a NUL byte, which cannot be passed to a program".to_owned(),
                 "remove it",
             );
         }
@@ -75,23 +75,23 @@ impl Reader {
         }
     }
 
-    /// A whole number within bounds.
+    /// Reads an integer within bounds.
     pub(super) fn integer(&mut self, item: &Item<'_>, min: i64, max: i64) -> Option<i64> {
-        let hint = format!("write a whole number from {min} to {max}");
+        let hint = format!("write an integer from {min} to {max}");
         let text = match &item.tree.value {
             Value::Number(text) => text,
             _ => {
-                self.wrong_type(item, "a whole number", &hint);
+                self.wrong_type(item, "an integer", &hint);
                 return None;
             }
         };
         let whole = text.strip_prefix(['-', '+']).unwrap_or(text);
         if !whole.bytes().all(|b| b.is_ascii_digit()) {
-            let message = format!("{} is no whole number", quote(text));
+            let message = format!("{} is not an integer", quote(text));
             self.note(item, Kind::BadValue, message, hint);
             return None;
         }
-        // Only a number that is too long for any bound does not parse.
+        // Parsing fails only for a number that is too large for any bound.
         match text.parse::<i64>() {
             Ok(value) if (min..=max).contains(&value) => Some(value),
             _ => {
@@ -102,7 +102,7 @@ impl Reader {
         }
     }
 
-    /// A count from `min`.
+    /// Reads a count of at least `min`.
     pub(super) fn count(&mut self, item: &Item<'_>, min: u32) -> Option<u32> {
         self.count_to(item, min, COUNT_MAX)
     }
@@ -112,7 +112,7 @@ impl Reader {
         u32::try_from(value).ok()
     }
 
-    /// Thousandths of a number within bounds, also in thousandths.
+    /// Reads a decimal number in thousandths; the bounds are in thousandths, too.
     pub(super) fn factor(&mut self, item: &Item<'_>, min: u64, max: u64) -> Option<u64> {
         let hint = format!(
             "write a number from {} to {}",
@@ -125,7 +125,7 @@ impl Reader {
         };
         let value = self.unit(item, units::thousandths(text))?;
         if !(min..=max).contains(&value) {
-            let message = format!("{} is outside its bounds", quote(text));
+            let message = format!("{} is out of range", quote(text));
             self.note(item, Kind::OutOfRange, message, hint);
             return None;
         }
@@ -136,14 +136,14 @@ impl Reader {
         let text = self.unit_text(
             item,
             "a duration",
-            "write it with its unit, such as 5s or 10m",
+            "write a number with a unit, such as 5s or 10m",
         )?;
         let parsed = units::duration(text);
         let value = self.unit(item, parsed)?;
         self.not_zero(item, value, zero)
     }
 
-    /// `Some` unless it is zero and may not be.
+    /// Reports a zero that is not allowed.
     pub(super) fn not_zero(
         &mut self,
         item: &Item<'_>,
@@ -155,7 +155,7 @@ impl Reader {
                 item,
                 Kind::OutOfRange,
                 "the duration is zero".to_owned(),
-                "write a longer one, or remove the field",
+                "write a longer duration, or remove the field",
             );
             return None;
         }
@@ -163,12 +163,12 @@ impl Reader {
     }
 
     pub(super) fn size(&mut self, item: &Item<'_>) -> Option<u64> {
-        let text = self.unit_text(item, "a size", "write it with its unit, such as 256MiB")?;
+        let text = self.unit_text(item, "a size", "write a number with a unit, such as 256MiB")?;
         self.unit(item, units::size(text))
     }
 
-    /// The text of something with a unit; a plain number is let through, so that
-    /// the error can speak of the missing unit.
+    /// Reads a value with a unit; accepts a plain number, so that the error can name the
+    /// missing unit.
     pub(super) fn unit_text<'a>(
         &mut self,
         item: &Item<'a>,
@@ -190,30 +190,30 @@ impl Reader {
             .ok()
     }
 
-    /// The name of a task, owner or process, which is also a file name and a part
-    /// of an address.
+    /// Reads the name of a task, owner or process, which is also a file name and a URL segment.
     pub(super) fn name(&mut self, item: &Item<'_>) -> Option<String> {
-        const HINT: &str = "write a short text without spaces and slashes that begins with no dot";
+        const HINT: &str =
+            "use a short name without spaces or slashes that does not start with a dot";
         let text = self.text(item, HINT)?;
         if let Some(why) = bad_name(text) {
-            let message = format!("{} is no name: {why}", quote(text));
+            let message = format!("{} is not a valid name: {why}", quote(text));
             self.note(item, Kind::BadName, message, HINT);
             return None;
         }
         Some(text.to_owned())
     }
 
-    /// One of a few words.
+    /// Reads one of a list of keywords.
     pub(super) fn word<T: Copy>(&mut self, item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
         let names = || words.iter().map(|(name, _)| *name);
         let Value::String(text) = &item.tree.value else {
             let hint = format!("write one of: {}", suggest::list(names()));
-            self.wrong_type(item, "a word", &hint);
+            self.wrong_type(item, "a keyword", &hint);
             return None;
         };
         let found = words.iter().find(|(name, _)| name == text);
         if found.is_none() {
-            let message = format!("{} is not known here", quote(text));
+            let message = format!("{} is not an allowed value", quote(text));
             let hint = suggest::hint(self.problems.len(), text, names(), "write one of:");
             self.note(item, Kind::BadValue, message, hint);
         }
@@ -221,25 +221,25 @@ impl Reader {
     }
 }
 
-/// A SHA-256 in hexadecimal, in small letters.
+/// Returns a SHA-256 hash in lowercase hexadecimal.
 pub(super) fn hash(text: &str) -> Option<String> {
     const DIGITS: usize = 64;
     let is_hash = text.len() == DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
     is_hash.then(|| text.to_ascii_lowercase())
 }
 
-/// Why a text cannot be a name, if it cannot.
+/// Returns why a string is not a valid name.
 pub(crate) fn bad_name(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         Some("it is empty")
     } else if text.starts_with('.') {
-        Some("it begins with a dot")
+        Some("it starts with a dot")
     } else if text.contains('/') {
-        Some("it holds a slash")
+        Some("it contains a slash")
     } else if text.contains(char::is_whitespace) {
-        Some("it holds a space")
+        Some("it contains a space")
     } else if text.contains(char::is_control) {
-        Some("it holds a control character")
+        Some("it contains a control character")
     } else if text.len() > NAME_BYTES_MAX {
         Some("it is too long for a file name")
     } else {

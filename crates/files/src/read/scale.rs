@@ -1,8 +1,8 @@
-//! What is different from attempt to attempt: how memory and timeout grow after they were too
-//! little, and where a task goes after a failure.
+//! Changes between attempts: scaling of memory and timeout after an attempt ran out of them,
+//! and fallback constraints after a failure.
 //!
-//! Whatever grows never gets less than the attempt before had, the first attempt of the task
-//! included: that would be a mistake in the file, and is told.
+//! A scaled value never decreases, starting with the first attempt: a decrease is reported as a
+//! mistake.
 
 use baton_model::placement::Constraint;
 use baton_model::task::Resources;
@@ -16,7 +16,7 @@ use crate::policy::{Growth, Scaling};
 use crate::suggest;
 use crate::tree::Value;
 
-/// What an attempt can run out of.
+/// Values that can be scaled.
 const SCALED: &[&str] = &["memory", "timeout"];
 const GROWTH_FIELDS: &[&str] = &["factor", "cap"];
 
@@ -27,9 +27,9 @@ const TIMEOUT_HINT: &str =
     "write a factor such as 2, a list such as [1h, 4h], or { factor: 2, cap: 4h }";
 const FALLBACK_HINT: &str = "write a list of constraints, such as [{ pool: big }, { pool: huge }]";
 
-/// What the first attempt of a task may use.
+/// Limits of the first attempt of a task.
 pub(super) struct FirstAttempt {
-    /// The most that it may have of it; 0 where it asks for none.
+    /// The maximum in bytes; 0 without a request.
     memory: u64,
     timeout: Option<Millis>,
 }
@@ -43,7 +43,7 @@ impl FirstAttempt {
     }
 }
 
-/// How one of the things that grow is read and told.
+/// Parser and formatter of one scaled value.
 struct ScaledQuantity<T> {
     read: fn(&mut Reader, &Item<'_>) -> Option<T>,
     show: fn(T) -> String,
@@ -76,8 +76,8 @@ impl Reader {
                     let names = SCALED.iter().copied();
                     let mut problem = value.problem(
                         Kind::UnknownField,
-                        format!("{} does not grow from attempt to attempt", quote(name)),
-                        suggest::hint(self.problems.len(), name, names, "these do:"),
+                        format!("{} cannot be scaled between attempts", quote(name)),
+                        suggest::hint(self.problems.len(), name, names, "these can:"),
                     );
                     problem.position = position;
                     self.problems.push(problem);
@@ -87,7 +87,7 @@ impl Reader {
         scale
     }
 
-    /// Where a task may run after its first failure, its second, and so on.
+    /// Reads the constraints after the first failure, the second, and so on.
     pub(super) fn fallback(&mut self, item: &Item<'_>) -> Vec<Vec<Constraint>> {
         let fallbacks = self.steps(item, FALLBACK_HINT);
         fallbacks
@@ -96,8 +96,8 @@ impl Reader {
             .collect()
     }
 
-    /// A factor, a list of what there is after running out once, twice, and so on, or a factor
-    /// with a cap. `first` is what there was before.
+    /// Reads a factor, a list of values after running out once, twice, and so on, or a factor
+    /// with a cap. `first` is the value of the first attempt.
     fn growth<T: Copy + PartialOrd>(
         &mut self,
         item: &Item<'_>,
@@ -131,16 +131,16 @@ impl Reader {
             let step = (quantity.read)(self, item)?;
             if let Some(before) = before.filter(|before| step < *before) {
                 let whose = if steps.is_empty() {
-                    "what the task has at first"
+                    "the value of the first attempt"
                 } else {
-                    "the one before it"
+                    "the previous step"
                 };
                 let (step, before) = ((quantity.show)(step), (quantity.show)(before));
                 self.note(
                     item,
                     Kind::OutOfRange,
                     format!("{step} is less than {whose} ({before})"),
-                    "write what grows: each at least as much as the one before",
+                    "make each step at least as large as the one before",
                 );
                 return None;
             }
@@ -156,9 +156,9 @@ impl Reader {
         quantity: &ScaledQuantity<T>,
         first: Option<T>,
     ) -> Option<Growth<T>> {
-        let fields = self.fields(item, "a growth", GROWTH_FIELDS, |_| None)?;
+        let fields = self.fields(item, "a scaling rule", GROWTH_FIELDS, |_| None)?;
         let Some(factor) = fields.get("factor") else {
-            self.missing(&fields, "factor", "write the factor, such as `factor: 1.5`");
+            self.missing(&fields, "factor", "add the factor, such as `factor: 1.5`");
             return None;
         };
         let milli = self.factor(&factor, 1_000, FACTOR_MILLI_MAX);
@@ -170,8 +170,10 @@ impl Reader {
                     self.note(
                         &item,
                         Kind::OutOfRange,
-                        format!("the cap ({cap}) is below what the task has at first ({first})"),
-                        "write a higher cap, or let the task begin with less",
+                        format!(
+                            "the cap ({cap}) is below the value of the first attempt ({first})"
+                        ),
+                        "raise the cap, or lower the value of the first attempt",
                     );
                     return None;
                 }
@@ -182,7 +184,7 @@ impl Reader {
         Some(Growth::Factor { milli: milli?, cap })
     }
 
-    /// A list of at least one step, and not too many.
+    /// Reads a non-empty list of at most `STEPS_MAX` steps.
     fn steps<'a>(&mut self, item: &Item<'a>, hint: &str) -> Vec<Item<'a>> {
         let items = self.list(item, hint);
         if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
@@ -190,8 +192,11 @@ impl Reader {
             self.note(item, Kind::BadValue, message, hint);
         }
         if items.len() > STEPS_MAX {
-            let message = format!("these are {} steps, of {STEPS_MAX} allowed", items.len());
-            let hint = "leave some out: the last one stays";
+            let message = format!(
+                "{} steps are listed, at most {STEPS_MAX} are allowed",
+                items.len()
+            );
+            let hint = "remove some steps: the last one applies to all further attempts";
             self.note(item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
@@ -201,7 +206,7 @@ impl Reader {
     fn whole_size(&mut self, item: &Item<'_>) -> Option<u64> {
         let size = self.size(item)?;
         if size == 0 {
-            let message = "no memory at all is too little for anything".to_owned();
+            let message = "the memory size is zero".to_owned();
             let hint = "write a size such as 256MiB";
             self.note(item, Kind::OutOfRange, message, hint);
             return None;
@@ -210,7 +215,7 @@ impl Reader {
     }
 }
 
-/// A size as a person would write it, if it is a whole number of some unit.
+/// Formats a size in its largest exact unit.
 fn bytes(size: u64) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let whole = units

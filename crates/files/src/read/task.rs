@@ -1,4 +1,4 @@
-//! The top of a file: a task.
+//! The top level of a task file.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ const TASK_FIELDS: &[&str] = &[
     "uris",
 ];
 
-/// Thermos' default: long enough for a graceful stop and a small cleanup.
+/// The default of Thermos: long enough for a graceful stop and a small cleanup.
 pub(crate) const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
 
 /// Reads a task from the tree of a file called `file`.
@@ -60,38 +60,38 @@ pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
     }
 }
 
-/// Whether a task must say what it runs, or may be a part of one.
+/// Whether a task must have a command, or may lack one because it is a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completeness {
     Complete,
     Partial,
 }
 
-/// Where a field belongs that a task does not have.
+/// Returns the hint for a field that does not belong to a task.
 pub(super) fn misplaced_task_field(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `task`?".to_owned())
     } else if key == "after" {
-        let hint = "put it into a process, or into the trigger: trigger: { after: TASK }";
+        let hint = "move it into a process, or into the trigger: trigger: { after: TASK }";
         Some(hint.to_owned())
     } else if PROCESS_FIELDS.contains(&key) {
         Some(format!(
-            "`{key}` belongs to a process: put it beside `run` in `processes`"
+            "`{key}` is a field of a process: move it next to `run` in `processes`"
         ))
     } else if TRIGGER_FIELDS.contains(&key) || key == "cron" {
         Some(format!(
-            "`{key}` belongs to the trigger: trigger: {{ {key}: … }}"
+            "`{key}` is a field of the trigger: trigger: {{ {key}: … }}"
         ))
     } else {
         None
     }
 }
 
-/// Where a field belongs that a process does not have.
+/// Returns the hint for a field that does not belong to a process.
 fn misplaced_process_field(key: &str) -> Option<String> {
     TASK_FIELDS
         .contains(&key)
-        .then(|| format!("`{key}` belongs to the task: put it at the top of the file"))
+        .then(|| format!("`{key}` is a field of the task: move it to the top level of the file"))
 }
 
 impl Reader {
@@ -100,11 +100,11 @@ impl Reader {
         let fields = self.fields(item, "a task", TASK_FIELDS, misplaced_task_field)?;
         let name = fields.get("task").map(|item| self.name(&item));
         if fields.has("run") && !fields.has("processes") && !fields.has("task") {
-            self.missing(&fields, "task", "give the task a name: `task: NAME`");
+            self.missing(&fields, "task", "add `task: NAME`");
         }
         let mut body = self.body(&fields, name.clone().flatten(), Completeness::Complete);
         let params = fields.get("params").map(|item| self.params(&item));
-        // As for Thermos, a task without a name is called like its first process.
+        // As in Thermos, a task without a name is named after its first process.
         let name = match name {
             Some(name) => name,
             None => body
@@ -135,7 +135,7 @@ impl Reader {
         })
     }
 
-    /// What a task does, without its name. `name` is that of the process of its `run`.
+    /// Reads the body of a task. `name` is the name of the process of `run`.
     pub(super) fn body(
         &mut self,
         fields: &Fields<'_>,
@@ -158,7 +158,7 @@ impl Reader {
         };
         self.bounds(fields, &mut spec);
         let mut processes = self.processes(fields, name, completeness);
-        // The processes of a part of a task may stand in another part.
+        // The processes of a layer may be in another layer.
         if let Some(order) = fields.get("order")
             && (completeness == Completeness::Complete || !processes.is_empty())
         {
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// Says early what the file is, if it is something else.
+    /// Reports early that the file is empty or a workflow.
     fn is_task(&mut self, item: &Item<'_>) -> Option<()> {
         let message = match &item.tree.value {
             Value::Null => "the file is empty",
@@ -185,8 +185,8 @@ impl Reader {
                 self.note(
                     item,
                     Kind::UnknownField,
-                    "this is a workflow, and a task is expected here".to_owned(),
-                    "name a file with `task` at its top; `tasks` of a workflow run with the workflow",
+                    "expected a task, found a workflow".to_owned(),
+                    "use a file with `task` at its top level; the tasks of a workflow run with the workflow",
                 );
                 return None;
             }
@@ -228,8 +228,8 @@ impl Reader {
                 self.problems.push(fields.key_problem(
                     "run",
                     Kind::Conflict,
-                    "a task has either `run` or `processes`".to_owned(),
-                    "move the command into `processes`, or remove them",
+                    "a task cannot have both `run` and `processes`".to_owned(),
+                    "move the command into `processes`, or remove `processes`",
                 ));
                 Vec::new()
             }
@@ -237,7 +237,7 @@ impl Reader {
             (None, None) => {
                 self.problems.push(fields.item.problem(
                     Kind::NoProcesses,
-                    "the task runs nothing".to_owned(),
+                    "the task has no command".to_owned(),
                     "write `run: COMMAND` or `processes: [{ name: NAME, run: COMMAND }]`",
                 ));
                 Vec::new()
@@ -272,14 +272,14 @@ impl Reader {
         }
         if items.len() > PROCESSES_MAX {
             let message = format!(
-                "the task has {} processes, of {PROCESSES_MAX} allowed",
+                "the task has {} processes, at most {PROCESSES_MAX} are allowed",
                 items.len()
             );
             self.note(
                 item,
                 Kind::TooLarge,
                 message,
-                "make a workflow of several tasks",
+                "split the task into a workflow of several tasks",
             );
             return Vec::new();
         }
@@ -289,14 +289,14 @@ impl Reader {
             .collect()
     }
 
-    /// Chains of names: each waits for the success of the one before it.
+    /// Reads chains of names: each process waits for the success of the one before.
     fn order(&mut self, item: &Item<'_>, processes: &mut [UnboundProcess]) {
         let hint = "write a list of chains, such as [[a, b, c], [a, d]]";
         let mut chains = Vec::new();
         for chain in self.list(item, hint) {
             let names = self.list(&chain, hint);
             if names.len() < 2 && matches!(chain.tree.value, Value::List(_)) {
-                let message = "a chain of fewer than two processes orders nothing".to_owned();
+                let message = "a chain needs at least two processes".to_owned();
                 self.note(&chain, Kind::BadValue, message, hint);
             }
             let links: graph::Chain = names
@@ -306,7 +306,7 @@ impl Reader {
                     Some((text.to_owned(), name.location()))
                 })
                 .collect();
-            // With a name missing, its neighbours are not neighbours.
+            // An incomplete chain would connect the wrong processes.
             if links.len() == names.len() {
                 chains.push(links);
             }
@@ -314,7 +314,7 @@ impl Reader {
         graph::order(&chains, processes, &mut self.problems);
     }
 
-    /// Everything but the trigger.
+    /// Reads the policies except the trigger.
     pub(super) fn policy(&mut self, fields: &Fields<'_>, spec: &TaskSpec) -> Policy {
         let words = &[("timed", Exclusive::Timed), ("strict", Exclusive::Strict)];
         let timeout = fields

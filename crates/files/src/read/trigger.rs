@@ -1,7 +1,6 @@
-//! What starts a task: its schedule, what it comes after, and the limits on both.
+//! Triggers: schedule, upstream tasks, remote starts, and launch limits.
 //!
-//! A schedule is understood here and kept as it is written; whoever needs its due times
-//! reads the text again, and can rely on it.
+//! A schedule is validated here and stored as text; later parsing of the text cannot fail.
 
 use std::collections::BTreeSet;
 
@@ -32,17 +31,17 @@ pub(super) const TRIGGER_FIELDS: &[&str] = &[
     "after",
 ];
 
-/// What says nothing without a schedule.
+/// Fields that have no effect without a schedule.
 const SCHEDULE_ONLY: &[&str] = &["timezone", "slack", "catch_up", "jitter", "gap", "fold"];
 
-const SECRET_HINT: &str = "no secret stands in a file: write `secret_sha256` with what \
-                           `printf %s \"$SECRET\" | sha256sum` prints";
+const SECRET_HINT: &str = "a file never contains the secret itself: write `secret_sha256` with the output of \
+                           `printf %s \"$SECRET\" | sha256sum`";
 const HASH_HINT: &str = "write the 64 hexadecimal digits that `printf %s \"$SECRET\" | \
                          sha256sum` prints, in quotes";
 const AFTER_HINT: &str = "write NAME for a task of the same owner, OWNER/NAME, or a list of them";
 
 impl Reader {
-    /// `owner` and `name` are those of the task.
+    /// `owner` and `name` are those of the task itself.
     pub(super) fn trigger(
         &mut self,
         item: &Item<'_>,
@@ -59,7 +58,7 @@ impl Reader {
             max_instances: get("max_instances").and_then(|item| self.count(&item, 1)),
             launch_rate: get("launch_rate").and_then(|item| self.launch_rate(&item)),
             remote: get("remote").is_some_and(|item| {
-                // One that is wrong may have been meant, and is told already.
+                // Treat an invalid value, which is already reported, as true.
                 self.boolean(&item).unwrap_or(true)
             }),
             secret_sha256: get("secret_sha256").and_then(|item| self.secret_hash(&item)),
@@ -69,15 +68,12 @@ impl Reader {
             },
         };
         if fields.has("secret_sha256") && !trigger.remote {
-            self.problems.push(
-                fields.key_problem(
-                    "secret_sha256",
-                    Kind::Conflict,
-                    "nobody is asked for a secret where nobody may trigger the task over HTTP"
-                        .to_owned(),
-                    "write `remote: true` beside it, or remove it",
-                ),
-            );
+            self.problems.push(fields.key_problem(
+                "secret_sha256",
+                Kind::Conflict,
+                "`secret_sha256` has no effect: the task cannot be triggered over HTTP".to_owned(),
+                "add `remote: true`, or remove it",
+            ));
         }
         Some(trigger)
     }
@@ -101,7 +97,7 @@ impl Reader {
             .get("catch_up")
             .and_then(|item| self.word(&item, words))
             .unwrap_or(usual.catch_up);
-        // A schedule is looked at in any zone, so that both are told at once.
+        // Check the schedule even if the zone is invalid, so that both are reported.
         let zone = match fields.get("timezone") {
             Some(item) => self.zone(&item).unwrap_or(Zone::UTC),
             None => Zone::UTC,
@@ -110,7 +106,8 @@ impl Reader {
             self.needs_schedule(fields);
             return None;
         };
-        let hint = "write it in English, such as \"every monday at 12:00\", or as cron";
+        let hint =
+            "write it in English, such as \"every monday at 12:00\", or as a cron expression";
         let text = self.text(&item, hint)?;
         let parsed = clock::Schedule::parse(text, &zone, dst);
         self.clock(&item, parsed)?;
@@ -130,8 +127,8 @@ impl Reader {
                 self.problems.push(fields.key_problem(
                     name,
                     Kind::Conflict,
-                    format!("`{name}` says nothing without a schedule"),
-                    "write `schedule` beside it, or remove it",
+                    format!("`{name}` has no effect without a schedule"),
+                    "add `schedule`, or remove it",
                 ));
             }
         }
@@ -159,7 +156,7 @@ impl Reader {
         self.clock(item, zone)
     }
 
-    /// What the clock has understood, or what it says about it.
+    /// Reports an error of the schedule parser.
     fn clock<T>(&mut self, item: &Item<'_>, parsed: Result<T, ScheduleError>) -> Option<T> {
         parsed
             .map_err(|error| self.note(item, Kind::BadValue, error.message, error.hint))
@@ -167,12 +164,12 @@ impl Reader {
     }
 
     fn launch_rate(&mut self, item: &Item<'_>) -> Option<Rate> {
-        const HINT: &str = "write how many in how long, such as 1/s, 10/m or 5/30s";
+        const HINT: &str = "write a count per duration, such as 1/s, 10/m or 5/30s";
         let text = self.text(item, HINT)?;
         let parsed = text.split_once('/').and_then(|(count, per)| {
             let count: u32 = count.trim().parse().ok()?;
             let per = per.trim();
-            // A unit alone means one of it.
+            // A unit without a number means one.
             let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
                 units::duration(per)
             } else {
@@ -184,27 +181,27 @@ impl Reader {
                 .then_some(Rate { count, per })
         });
         if parsed.is_none() {
-            let message = format!("{} is no rate", quote(text));
+            let message = format!("{} is not a rate", quote(text));
             self.note(item, Kind::BadValue, message, HINT);
         }
         parsed
     }
 
-    /// Its text is never repeated: it may be the secret itself, written in the wrong place.
+    /// Errors never repeat the value: it may be the secret itself.
     fn secret_hash(&mut self, item: &Item<'_>) -> Option<String> {
         let Value::String(text) = &item.tree.value else {
-            self.wrong_type(item, "a text", HASH_HINT);
+            self.wrong_type(item, "a string", HASH_HINT);
             return None;
         };
         let sum = hash(text);
         if sum.is_none() {
-            let message = "this is no SHA-256".to_owned();
+            let message = "the value is not a SHA-256 hash".to_owned();
             self.note(item, Kind::BadValue, message, HASH_HINT);
         }
         sum
     }
 
-    /// One task, or a list of at least one.
+    /// Reads one task or a non-empty list.
     fn after_tasks(&mut self, item: &Item<'_>, owner: &str, name: Option<&str>) -> Vec<TaskName> {
         let items = match item.tree.value {
             Value::List(_) => self.list(item, AFTER_HINT),
@@ -215,8 +212,11 @@ impl Reader {
             self.note(item, Kind::BadValue, message, AFTER_HINT);
         }
         if items.len() > AFTER_MAX {
-            let message = format!("these are {} tasks, of {AFTER_MAX} allowed", items.len());
-            let hint = "put a task between that comes after some of them";
+            let message = format!(
+                "{} tasks are listed, at most {AFTER_MAX} are allowed",
+                items.len()
+            );
+            let hint = "add an intermediate task that runs after some of them";
             self.note(item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
@@ -227,11 +227,11 @@ impl Reader {
                 continue;
             };
             if task.owner == owner && name == Some(&*task.name) {
-                let message = "the task would come after itself, without end".to_owned();
-                let hint = "name another task, or write a schedule such as \"every 5 minutes\"";
+                let message = "the task would trigger itself in an endless loop".to_owned();
+                let hint = "use another task, or a schedule such as \"every 5 minutes\"";
                 self.note(item, Kind::Cycle, message, hint);
             } else if !known.insert(task.clone()) {
-                let message = format!("{} stands here twice", quote(&task.to_string()));
+                let message = format!("{} is listed twice", quote(&task.to_string()));
                 self.note(item, Kind::DuplicateName, message, "remove one of them");
             }
             tasks.push(task);
@@ -243,7 +243,7 @@ impl Reader {
         let text = self.text(item, AFTER_HINT)?;
         let (owner, name) = text.split_once('/').unwrap_or((owner, text));
         if let Some(why) = bad_name(owner).or_else(|| bad_name(name)) {
-            let message = format!("{} names no task: {why}", quote(text));
+            let message = format!("{} is not a valid task name: {why}", quote(text));
             self.note(item, Kind::BadName, message, AFTER_HINT);
             return None;
         }

@@ -1,4 +1,4 @@
-//! Files that are fetched into the sandbox before a task starts.
+//! Files to fetch into the sandbox before a task starts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::limits::{URI_BYTES_MAX, URIS_MAX};
 use crate::tree::Value;
 
 const URI_FIELDS: &[&str] = &["from", "name", "sha256", "executable"];
-const FROM_HINT: &str = "write an address such as file:///srv/data.csv or http://host/data.csv";
+const FROM_HINT: &str = "write a URL such as file:///srv/data.csv or http://host/data.csv";
 const NAME_HINT: &str = "write a plain file name: `name: data.csv`";
 
 impl Reader {
@@ -21,8 +21,11 @@ impl Reader {
             "write a list, such as [http://host/data.csv, { from: file:///srv/tool, executable: true }]",
         );
         if items.len() > URIS_MAX {
-            let message = format!("these are {} files, of {URIS_MAX} allowed", items.len());
-            self.note(item, Kind::TooLarge, message, "put them into one archive");
+            let message = format!(
+                "{} files are listed, at most {URIS_MAX} are allowed",
+                items.len()
+            );
+            self.note(item, Kind::TooLarge, message, "pack them into one archive");
             return Vec::new();
         }
         let mut names: BTreeMap<String, usize> = BTreeMap::new();
@@ -33,8 +36,11 @@ impl Reader {
                 self.note(
                     item,
                     Kind::DuplicateName,
-                    format!("the name {} is taken by `uris[{other}]`", quote(&uri.name)),
-                    "give one of them another name: { from: …, name: NAME }",
+                    format!(
+                        "the name {} is already used by `uris[{other}]`",
+                        quote(&uri.name)
+                    ),
+                    "rename one of them: { from: …, name: NAME }",
                 );
             }
             uris.push(uri);
@@ -42,7 +48,7 @@ impl Reader {
         uris
     }
 
-    /// An address, or a map with one.
+    /// Reads a URL, or a map with one.
     fn uri(&mut self, item: &Item<'_>) -> Option<Uri> {
         if !matches!(item.tree.value, Value::Map(_)) {
             let from = self.address(item)?;
@@ -91,22 +97,28 @@ impl Reader {
         let (why, hint) = if text.len() > URI_BYTES_MAX {
             (format!("is longer than {URI_BYTES_MAX} bytes"), FROM_HINT)
         } else if !text.chars().all(|c| c.is_ascii_graphic()) {
-            let hint = "write spaces and everything but plain letters and signs as %XX";
-            ("holds something that no address holds".to_owned(), hint)
+            let hint = "percent-encode spaces and special characters as %XX";
+            (
+                "contains characters that are not allowed in a URL".to_owned(),
+                hint,
+            )
         } else {
             match &*scheme {
                 "file" if rest.starts_with('/') => return Some(text.to_owned()),
                 "file" => {
                     let hint = "write file:// and an absolute path: file:///srv/data.csv";
-                    ("names no absolute path".to_owned(), hint)
+                    ("has no absolute path".to_owned(), hint)
                 }
                 "http" if !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
                     return Some(text.to_owned());
                 }
-                "http" => ("names no host".to_owned(), FROM_HINT),
+                "http" => ("has no host".to_owned(), FROM_HINT),
                 "https" => {
-                    let hint = "use http:// or file://, with `sha256` to be sure of what arrives";
-                    ("is https, which Baton cannot fetch yet".to_owned(), hint)
+                    let hint = "use http:// or file://, with `sha256` to verify the content";
+                    (
+                        "uses https, which Baton does not support yet".to_owned(),
+                        hint,
+                    )
                 }
                 _ => ("is neither file:// nor http://".to_owned(), FROM_HINT),
             }
@@ -115,7 +127,7 @@ impl Reader {
         None
     }
 
-    /// What a file is called that nobody named.
+    /// Returns the default file name: the last segment of the path.
     fn last_segment(&mut self, item: &Item<'_>, from: &str) -> Option<String> {
         let (_, rest) = from.split_once("://").unwrap_or(("", from));
         let path = rest.split(['?', '#']).next().unwrap_or_default();
@@ -128,7 +140,7 @@ impl Reader {
             item,
             Kind::BadName,
             format!("{} does not end in a file name", quote(from)),
-            "name the file: { from: …, name: data.csv }",
+            "add a file name: { from: …, name: data.csv }",
         );
         None
     }
@@ -136,7 +148,7 @@ impl Reader {
     fn file_name(&mut self, item: &Item<'_>) -> Option<String> {
         let text = self.text(item, NAME_HINT)?;
         if let Some(why) = bad_name(text) {
-            let message = format!("{} is no plain file name: {why}", quote(text));
+            let message = format!("{} is not a plain file name: {why}", quote(text));
             self.note(item, Kind::BadName, message, NAME_HINT);
             return None;
         }
@@ -145,11 +157,11 @@ impl Reader {
 
     fn sha256(&mut self, item: &Item<'_>) -> Option<String> {
         const HINT: &str = "write the 64 hexadecimal digits that `sha256sum` prints, in quotes";
-        // Digits alone are a number to YAML, and it may have eaten leading zeros.
+        // YAML parses digits alone as a number, which loses leading zeros: require a string.
         let text = self.text(item, HINT)?;
         let sum = hash(text);
         if sum.is_none() {
-            let message = format!("{} is no SHA-256", quote(text));
+            let message = format!("{} is not a SHA-256 hash", quote(text));
             self.note(item, Kind::BadValue, message, HINT);
         }
         sum

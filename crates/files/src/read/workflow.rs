@@ -1,4 +1,4 @@
-//! The top of a workflow, and the parts that it may come in.
+//! The top level of a workflow file, and parts that extend a workflow.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ const WORKFLOW_FIELDS: &[&str] = &[
     "tasks",
 ];
 
-/// Of a task: `defaults` have the first of them, templates all but the last.
+/// The fields of a task: `defaults` have the first `DEFAULTS_COUNT`, templates all but the last.
 pub(super) const TASK_FIELDS: &[&str] = &[
     "resources",
     "env",
@@ -56,10 +56,10 @@ pub(super) const TASK_FIELDS: &[&str] = &[
 pub(super) const DEFAULTS_COUNT: usize = 14;
 pub(super) const TEMPLATE_COUNT: usize = TASK_FIELDS.len() - 1;
 
-const TASKS_HINT: &str = "write tasks by their names, such as { build: { run: make } }";
-const NAME_HINT: &str = "write a short name without spaces and slashes that begins with no dot";
+const TASKS_HINT: &str = "write a map of tasks, such as { build: { run: make } }";
+const NAME_HINT: &str = "use a short name without spaces or slashes that does not start with a dot";
 
-/// True if a file is a workflow, right or wrong.
+/// True if a file is a workflow, valid or not.
 pub(crate) fn is_workflow(root: &Tree) -> bool {
     root.has("workflow") || root.has("tasks")
 }
@@ -80,7 +80,7 @@ pub(crate) fn workflow(root: &Tree, file: &str) -> Result<WorkflowFile, Vec<Prob
     }
 }
 
-/// Reads tasks that a workflow gets beside those that it has.
+/// Reads tasks that extend an existing workflow.
 pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<UnboundTask>, Vec<Problem>> {
     let mut reader = Reader {
         scope: Scope::Workflow,
@@ -100,45 +100,46 @@ pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<UnboundTask>, Vec<P
     }
 }
 
-/// Where a field belongs that a workflow does not have.
+/// Returns the hint for a field that does not belong to a workflow.
 fn misplaced_workflow_field(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `workflow`?".to_owned())
     } else if key == "trigger" {
         Some(
-            "remove it: a trigger starts a task of the library, and a task may submit a workflow"
+            "remove it: only library tasks have triggers; a triggered task can submit this workflow"
                 .to_owned(),
         )
     } else if TASK_FIELDS[..DEFAULTS_COUNT].contains(&key) {
         Some(format!(
-            "`{key}` belongs to tasks: put it into `defaults` for all of them"
+            "`{key}` is a field of a task: move it into `defaults` to set it for all tasks"
         ))
     } else if TASK_FIELDS.contains(&key) {
         Some(format!(
-            "`{key}` belongs to a task: tasks: {{ NAME: {{ {key}: … }} }}"
+            "`{key}` is a field of a task: tasks: {{ NAME: {{ {key}: … }} }}"
         ))
     } else {
         None
     }
 }
 
-/// Where a field belongs that a task of a workflow does not have.
+/// Returns the hint for a field that does not belong to a workflow task.
 pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
     match key {
-        "task" | "name" => Some("a task is named by its key: tasks: { NAME: … }".to_owned()),
+        "task" | "name" => Some("the key is the name of the task: tasks: { NAME: … }".to_owned()),
         "owner" | "params" | "fail_fast" => Some(format!(
-            "`{key}` belongs to the workflow: put it at the top of the file"
+            "`{key}` is a field of the workflow: move it to the top level of the file"
         )),
         "trigger" => Some(
-            "remove it: a task of a workflow starts when those are over that it comes `after`"
-                .to_owned(),
+            "remove it: a workflow task starts when the tasks in its `after` have ended".to_owned(),
         ),
-        "template" => Some("no template is made from another: write its fields here".to_owned()),
+        "template" => {
+            Some("a template cannot use another template: copy the fields here".to_owned())
+        }
         _ if TASK_FIELDS.contains(&key) => Some(format!(
-            "`{key}` differs from task to task: put it into a task or a template"
+            "`{key}` is specific to a task: move it into a task or a template"
         )),
         _ if PROCESS_FIELDS.contains(&key) => Some(format!(
-            "`{key}` belongs to a process: put it beside `run` in `processes`"
+            "`{key}` is a field of a process: move it next to `run` in `processes`"
         )),
         _ => None,
     }
@@ -156,11 +157,7 @@ impl Reader {
         let name = match fields.get("workflow") {
             Some(item) => self.name(&item),
             None => {
-                self.missing(
-                    &fields,
-                    "workflow",
-                    "give the workflow a name: `workflow: NAME`",
-                );
+                self.missing(&fields, "workflow", "add `workflow: NAME`");
                 None
             }
         };
@@ -189,7 +186,7 @@ impl Reader {
             pools: layers.pools,
             tasks,
             file: file.to_owned(),
-            // Nobody asks for that of a file with problems.
+            // The source of an invalid file is never used.
             source: if self.problems.is_empty() {
                 source::workflow_to_json(item.tree)
             } else {
@@ -201,7 +198,7 @@ impl Reader {
     fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<UnboundTask>> {
         let fields = self.fields(item, "a part of a workflow", &["tasks"], |key| {
             Some(format!(
-                "remove it: `{key}` was said with the workflow, and a part has only `tasks`"
+                "remove it: a part has only `tasks`; `{key}` is set when the workflow is submitted"
             ))
         })?;
         let tasks = self.tasks(&fields, &mut Layers::default(), before.tasks.len());
@@ -212,7 +209,7 @@ impl Reader {
         Some(resolve(tasks, &context, &mut self.problems))
     }
 
-    /// Says early what the file is, if it is something else.
+    /// Reports early that the file is empty or a task.
     fn expect_workflow(&mut self, item: &Item<'_>) -> Option<()> {
         let (message, hint) = match &item.tree.value {
             Value::Map(entries) if !entries.is_empty() => {
@@ -223,8 +220,8 @@ impl Reader {
                     return Some(());
                 }
                 (
-                    "this is a task, and a workflow is expected here",
-                    "name a file with `workflow` at its top, or put the task into `tasks` of one",
+                    "expected a workflow, found a task",
+                    "use a file with `workflow` at its top level, or move the task into `tasks` of a workflow",
                 )
             }
             Value::Null | Value::Map(_) => (
@@ -237,7 +234,7 @@ impl Reader {
         None
     }
 
-    /// `before` is how many tasks there are already.
+    /// `before` is the number of existing tasks.
     fn tasks(
         &mut self,
         fields: &Fields<'_>,
@@ -255,8 +252,9 @@ impl Reader {
         }
         if before + count > PLAN_TASKS_MAX {
             let all = before + count;
-            let message = format!("the workflow has {all} tasks, of {PLAN_TASKS_MAX} allowed");
-            let hint = "make items of those that are alike, with for_each";
+            let message =
+                format!("the workflow has {all} tasks, at most {PLAN_TASKS_MAX} are allowed");
+            let hint = "turn similar tasks into items of one task with for_each";
             self.note(&item, Kind::TooLarge, message, hint);
             return Vec::new();
         }
@@ -273,7 +271,7 @@ impl Reader {
 
     pub(super) fn key_name(&mut self, name: &str, item: &Item<'_>, position: Option<Position>) {
         if let Some(why) = bad_name(name) {
-            let message = format!("{} is no name: {why}", quote(name));
+            let message = format!("{} is not a valid name: {why}", quote(name));
             let mut problem = item.problem(Kind::BadName, message, NAME_HINT);
             problem.position = position;
             self.problems.push(problem);
@@ -309,8 +307,8 @@ impl Reader {
             self.note(
                 item,
                 Kind::TooLarge,
-                format!("up to this task, all have taken more than {WORKFLOW_INHERITED_BYTES_MAX} bytes from defaults and templates"),
-                "use smaller ones, or make items of tasks that are alike, with for_each",
+                format!("up to this task, the tasks inherit more than {WORKFLOW_INHERITED_BYTES_MAX} bytes from defaults and templates"),
+                "make them smaller, or turn similar tasks into items of one task with for_each",
             );
             return None;
         }
@@ -332,23 +330,23 @@ impl Reader {
             "template" => Some("remove it: a part of a workflow has no templates".to_owned()),
             key => misplaced_workflow_task_field(key),
         })?;
-        // What is missing may stand in a template that is wrong or unknown, which was told.
-        let is_made =
+        // A missing field may be in an invalid or unknown template, which is already reported.
+        let lacks_template =
             item.tree.has("template") && below.len() == usize::from(layers.defaults.is_some());
-        let completeness = if is_made {
+        let completeness = if lacks_template {
             Completeness::Partial
         } else {
             Completeness::Complete
         };
         let mut task = self.unbound_task(&fields, name.to_owned(), completeness);
-        if is_made {
+        if lacks_template {
             task.items.keys = ItemKeys::Unknown;
         }
         task.pool = pool.and_then(|(_, pool)| pool);
         Some(task)
     }
 
-    /// A task, or what one is made from.
+    /// Reads a task or a layer.
     pub(super) fn unbound_task(
         &mut self,
         fields: &Fields<'_>,

@@ -1,9 +1,8 @@
-//! JSON: read by `serde_json`, level by level.
+//! JSON, parsed by `serde_json` level by level.
 //!
-//! `serde_json` does not tell where a value stands, but a raw value borrows its
-//! text, and the place of that text within the whole is the place of the value.
-//! Each level is scanned once more for its parent; with bounded depth that costs
-//! a bounded factor.
+//! `serde_json` does not report positions of values, but a raw value borrows its text, whose
+//! offset in the whole text is the position of the value. Each level is scanned once more by its
+//! parent; with bounded depth that costs a bounded factor.
 
 use std::fmt;
 
@@ -16,10 +15,10 @@ use crate::limits::DEPTH_MAX;
 
 pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Vec<Problem>> {
     let lines = Lines::new(text);
-    // The whole first: an error in the middle of a level has its true place.
+    // Parse the whole text first: a syntax error then has its true position.
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| vec![explain(&error, 0, &lines)])?;
-    // Each value costs many times its bytes. No more values than bytes, so a short text need
-    // not be counted.
+    // Each value costs many times its bytes. A text has no more values than bytes, so a short
+    // one need not be counted.
     if text.len() > size.json_values_max && values(text) > size.json_values_max {
         let bound = format!("{} values", size.json_values_max);
         return Err(vec![too_large(size, &bound, None)]);
@@ -36,7 +35,7 @@ pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Vec<Problem>>
     }
 }
 
-/// How many values a text has at most; it is JSON.
+/// Returns an upper bound of the number of values in a JSON text.
 fn values(text: &str) -> usize {
     let (mut count, mut in_string, mut escaped) = (1, false, false);
     for byte in text.bytes() {
@@ -56,7 +55,7 @@ struct Reader<'a> {
     problems: Vec<Problem>,
 }
 
-/// One object, with duplicate keys and the text of each value.
+/// One object with duplicate keys and the raw text of each value.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -84,7 +83,7 @@ impl<'de> Deserialize<'de> for Object<'de> {
 }
 
 impl<'a> Reader<'a> {
-    /// `text` is a part of the whole text that holds exactly one value.
+    /// `text` is a slice of the whole text with exactly one value.
     fn tree(&mut self, text: &'a str, depth: usize) -> Tree {
         let text = text.trim_ascii();
         let position = Some(self.lines.position(self.offset(text)));
@@ -119,7 +118,7 @@ impl<'a> Reader<'a> {
         let Some(Object(raw)) = self.part(text) else {
             return Value::Null;
         };
-        // A key begins with the first quote after whatever stood before it.
+        // A key begins with the first quote after the previous value.
         let mut before = self.offset(text);
         let mut seen = std::collections::BTreeSet::new();
         let mut entries = Vec::with_capacity(raw.len());
@@ -141,7 +140,7 @@ impl<'a> Reader<'a> {
         Value::Map(entries)
     }
 
-    /// Reads a part of the text; what is wrong with it is noted.
+    /// Parses a slice of the text and reports its errors.
     fn part<T: Deserialize<'a>>(&mut self, text: &'a str) -> Option<T> {
         match serde_json::from_str(text) {
             Ok(value) => Some(value),
@@ -153,8 +152,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Says of the keys behind the first `known` problems in which field they stand. What is
-    /// too deep has no name that anybody would read.
+    /// Prefixes the paths of duplicate keys after the first `known` problems with their field.
+    /// A problem of depth keeps no path: it would be too long to read.
     fn prefix_paths(&mut self, known: usize, field: impl Fn() -> String) {
         let behind = self.problems.iter_mut().skip(known);
         for problem in behind.filter(|it| it.kind == Kind::DuplicateKey) {
@@ -171,13 +170,13 @@ impl<'a> Reader<'a> {
         Some(self.lines.position(from + rest.find('"')?))
     }
 
-    /// Where a borrowed part of the text begins in it.
+    /// The offset of a borrowed slice in the text.
     fn offset(&self, part: &str) -> usize {
         (part.as_ptr() as usize).saturating_sub(self.lines.text.as_ptr() as usize)
     }
 }
 
-/// `start` is where the text that `serde_json` was given begins in the whole.
+/// `start` is the offset of the parsed slice in the whole text.
 fn explain(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Problem {
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
@@ -189,15 +188,14 @@ fn explain(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Proble
         "JSON",
         message,
         position,
-        "check commas, quotes and brackets around this place; JSON has no comments",
+        "check commas, quotes and brackets here; JSON has no comments",
     )
 }
 
 fn error_position(error: &serde_json::Error, start: usize, lines: &Lines<'_>) -> Option<Position> {
     let line = u32::try_from(error.line()).ok().filter(|line| *line > 0)?;
     let first = lines.position(start);
-    // `serde_json` counts bytes, and from the start of what it was given; we count
-    // characters.
+    // `serde_json` counts bytes from the start of its slice; positions count characters.
     let line_start = match line {
         1 => start,
         _ => {

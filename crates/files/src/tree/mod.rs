@@ -1,8 +1,8 @@
-//! The text of a file as a tree of values that know where they stand.
+//! The text of a file as a tree of values with positions.
 //!
-//! The three formats meet here: everything above sees one kind of tree, so that
-//! the schema is written once and its errors read the same. A number keeps its
-//! text, because `1.10` given as a parameter means those four characters.
+//! All three formats produce the same tree, so that the schema is implemented once and errors
+//! are uniform. A number keeps its text, because `1.10` as a parameter means those four
+//! characters.
 
 mod json;
 mod toml;
@@ -12,19 +12,19 @@ use crate::Format;
 use crate::error::{Kind, Position, Problem};
 use crate::limits::DEPTH_MAX;
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) value: Value,
     pub(crate) position: Option<Position>,
 }
 
-/// What a file can say.
+/// A value of a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Null,
     Bool(bool),
-    /// Its text, without underscores and in base ten.
+    /// The text, without underscores and in base ten.
     Number(String),
     String(String),
     List(Vec<Tree>),
@@ -46,7 +46,7 @@ impl Tree {
         self.entries().iter().any(|entry| entry.key == key)
     }
 
-    /// The entries of a map; none of anything else.
+    /// The entries of a map; empty for other values.
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -55,37 +55,37 @@ impl Tree {
     }
 }
 
-/// How large a file of one kind may be.
+/// Size limits of one kind of file.
 #[derive(Debug)]
 pub(crate) struct SizeLimits {
     pub(crate) what: &'static str,
     pub(crate) file_bytes_max: usize,
     pub(crate) toml_bytes_max: usize,
-    /// What YAML may unfold to.
+    /// For YAML, after expansion of aliases.
     pub(crate) values_max: usize,
-    /// The same for JSON, which unfolds nothing.
+    /// For JSON, which has no aliases.
     pub(crate) json_values_max: usize,
     pub(crate) text_bytes_max: usize,
-    /// What to do about one that is larger.
+    /// For a file that is too large.
     pub(crate) hint: &'static str,
 }
 
 impl Value {
-    /// What it is, for a sentence.
+    /// The type, for error messages.
     pub(crate) fn describe(&self) -> &'static str {
         match self {
-            Self::Null => "nothing",
+            Self::Null => "null",
             Self::Bool(_) => "true or false",
             Self::Number(_) => "a number",
-            Self::String(_) => "a text",
+            Self::String(_) => "a string",
             Self::List(_) => "a list",
             Self::Map(_) => "a map",
         }
     }
 }
 
-/// Reads the text. Duplicate keys, excessive depth and alias bombs are found here,
-/// because only here is it known how the text was written.
+/// Parses the text. Duplicate keys, excessive depth and alias bombs are reported here, because
+/// the tree no longer shows them.
 pub(crate) fn parse(text: &str, format: Format, size: &SizeLimits) -> Result<Tree, Vec<Problem>> {
     let bytes_max = match format {
         Format::Toml => size.toml_bytes_max,
@@ -94,7 +94,7 @@ pub(crate) fn parse(text: &str, format: Format, size: &SizeLimits) -> Result<Tre
     if text.len() > bytes_max {
         return Err(vec![too_large(size, &format!("{bytes_max} bytes"), None)]);
     }
-    // Editors of one operating system put it there; no format needs it.
+    // A byte order mark, which some editors write.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match format {
         Format::Yaml => yaml::parse(text, size).map_err(|problem| vec![problem]),
@@ -103,11 +103,11 @@ pub(crate) fn parse(text: &str, format: Format, size: &SizeLimits) -> Result<Tre
     }
 }
 
-/// Bytes after which characters are counted anew.
+/// Bytes between two cached character counts.
 const BLOCK: usize = 1024;
 
-/// Turns byte offsets into places. Everything may stand in one line, so columns are
-/// looked up and not counted from the start of the line each time.
+/// Converts byte offsets to positions. A file may be one long line, so columns are looked up
+/// instead of counted from the start of the line each time.
 struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -150,7 +150,7 @@ impl<'a> Lines<'a> {
     }
 
     fn characters_before(&self, offset: usize) -> usize {
-        // At the very end there may be no block of its own.
+        // The end of the text may lie behind the last block.
         let block = (offset / BLOCK).min(self.blocks.len().saturating_sub(1));
         let rest = &self.text.as_bytes()[block * BLOCK..offset];
         let counted = rest.iter().filter(|byte| begins_character(**byte)).count();
@@ -167,21 +167,18 @@ fn syntax(format: &str, message: &str, position: Option<Position>, hint: &str) -
         kind: Kind::Syntax,
         position,
         path: String::new(),
-        message: format!(
-            "the {format} cannot be read: {}",
-            crate::error::clean(message)
-        ),
+        message: format!("invalid {format}: {}", crate::error::clean(message)),
         hint: hint.to_owned(),
     }
 }
 
-/// `bound` is what it has more than.
+/// `bound` is the exceeded limit.
 pub(crate) fn too_large(size: &SizeLimits, bound: &str, position: Option<Position>) -> Problem {
     Problem {
         kind: Kind::TooLarge,
         position,
         path: String::new(),
-        message: format!("the {} has more than {bound}", size.what),
+        message: format!("the {} file has more than {bound}", size.what),
         hint: size.hint.to_owned(),
     }
 }
@@ -191,8 +188,8 @@ pub(crate) fn too_deep(position: Option<Position>) -> Problem {
         kind: Kind::TooDeep,
         position,
         path: String::new(),
-        message: format!("lists and maps are nested more than {DEPTH_MAX} deep"),
-        hint: "no file needs that; look for a bracket or an indent too many".to_owned(),
+        message: format!("lists and maps are nested more than {DEPTH_MAX} levels deep"),
+        hint: "check for an extra bracket or indent".to_owned(),
     }
 }
 
@@ -201,11 +198,8 @@ fn duplicate_key(key: &str, position: Option<Position>) -> Problem {
         kind: Kind::DuplicateKey,
         position,
         path: String::new(),
-        message: format!(
-            "the key {} stands twice in one map",
-            crate::error::quote(key)
-        ),
-        hint: "keep one of the two, or give one another name".to_owned(),
+        message: format!("duplicate key {}", crate::error::quote(key)),
+        hint: "remove or rename one of the two".to_owned(),
     }
 }
 

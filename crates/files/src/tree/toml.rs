@@ -1,5 +1,5 @@
-//! TOML: read by `toml`, which keeps the span of every value and goes on after an
-//! error. Dates are texts here, as in the other formats.
+//! TOML, parsed by `toml`, which keeps the span of every value and continues after an error.
+//! Dates are strings, as in the other formats.
 
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
@@ -34,7 +34,7 @@ fn explain(error: &::toml::de::Error, lines: &Lines<'_>) -> Problem {
         "TOML",
         message,
         position,
-        "check quotes, brackets and the `=` around this place",
+        "check quotes, brackets and the `=` here",
     )
 }
 
@@ -76,8 +76,8 @@ fn tree(raw: &Spanned<DeValue<'_>>, lines: &Lines<'_>, depth: usize) -> Result<T
     Ok(Tree { value, position })
 }
 
-/// A number of another base in base ten. One that is too long for any field keeps
-/// its text, and is refused where it stands.
+/// Converts a number to base ten. One that is too long for any field keeps its text; the field
+/// rejects it.
 fn decimal(value: &DeInteger<'_>) -> String {
     let text = value.as_str();
     match i128::from_str_radix(text, value.radix()) {

@@ -1,7 +1,7 @@
-//! YAML: read by `serde-saphyr`, which refuses duplicate keys and alias bombs.
+//! YAML, parsed by `serde-saphyr`, which rejects duplicate keys and alias bombs.
 //!
-//! Only `true` and `false` are booleans here: an environment of `COUNTRY: no`
-//! means Norway. Anchors, aliases and merge keys work; tags of one's own do not.
+//! Only `true` and `false` are booleans: `COUNTRY: no` in `env` means Norway. Anchors, aliases
+//! and merge keys are supported; custom tags are not.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Problem> {
     Ok(tree(raw, text))
 }
 
-/// What YAML has more of than values: begins and ends of lists and maps.
+/// YAML has more events than values: starts and ends of lists and maps.
 const EVENTS_PER_VALUE: usize = 4;
 
 fn options(size: &SizeLimits) -> Options {
@@ -38,7 +38,7 @@ fn options(size: &SizeLimits) -> Options {
     }
 }
 
-/// A value as YAML gives it, before numbers get their text back.
+/// A value as the YAML parser returns it, before numbers regain their text.
 enum Raw {
     Null,
     Bool(bool),
@@ -139,7 +139,7 @@ fn tree(raw: Spanned<Raw>, text: &str) -> Tree {
     }
 }
 
-/// `True` is true to YAML, and something else to whoever puts it into a variable.
+/// Keeps `True` a string: YAML reads it as a boolean, but an environment variable needs its spelling.
 fn boolean(written: Option<&str>, value: bool) -> Value {
     match written {
         Some(written) if written != "true" && written != "false" => {
@@ -149,11 +149,10 @@ fn boolean(written: Option<&str>, value: bool) -> Value {
     }
 }
 
-/// The number as it was written, or in base ten if it has another one.
+/// Returns the number as it is written, or in base ten if it has another base.
 ///
-/// Some of what YAML takes for a number is none to people, and stays a text: `022`
-/// (an octal mask), `1_000`, `12e4567` (a commit), `.inf`. Whoever asks for a number
-/// says what is wrong with it.
+/// Some YAML numbers are not meant as numbers and stay strings: `022` (an octal mask), `1_000`,
+/// `12e4567` (a commit), `.inf`. A numeric field rejects them.
 fn number(written: Option<&str>, canonical: String) -> Value {
     match written {
         Some(written)
@@ -199,13 +198,13 @@ fn explain(error: &Error, size: &SizeLimits) -> Problem {
         | Error::AliasReplayStackDepthExceeded { .. } => expansion_too_large(size, at),
         Error::MultipleDocuments { .. } => syntax(
             "YAML",
-            "there is another document after `---`",
+            "the file has a second document after `---`",
             at,
-            "put each task into a file of its own",
+            "put each task into its own file",
         ),
         other => {
             let message = other.to_string();
-            // The place stands in front of our message already.
+            // The position is part of the problem already.
             let message = message.split(" at line ").next().unwrap_or_default();
             syntax("YAML", message, at, syntax_hint(message))
         }
@@ -221,13 +220,13 @@ fn innermost(mut error: &Error) -> &Error {
 
 fn syntax_hint(message: &str) -> &'static str {
     if message.contains("string scalar") {
-        "a key is a plain text; a value that begins with `{{` needs quotes around it"
+        "a key must be a plain string; quote a value that starts with `{{`"
     } else if message.contains("unsupported tag") {
-        "remove the tag; put quotes around a text that begins with `!`"
+        "remove the tag, or quote a string that starts with `!`"
     } else if message.contains("unknown anchor") {
-        "define the anchor before its use; put quotes around a text that begins with `*`"
+        "define the anchor before its use, or quote a string that starts with `*`"
     } else {
-        "check indents, brackets and quotes around this place"
+        "check indents, brackets and quotes here"
     }
 }
 
@@ -242,10 +241,10 @@ fn breached(breach: &BudgetBreach, size: &SizeLimits, position: Option<Position>
             position,
             path: String::new(),
             message: format!(
-                "the YAML is too large to be read: {}",
+                "the YAML file exceeds a limit: {}",
                 clean(&format!("{other:?}"))
             ),
-            hint: "write a smaller file; use fewer anchors, aliases and merges".to_owned(),
+            hint: "make the file smaller; use fewer anchors, aliases and merge keys".to_owned(),
         },
     }
 }
@@ -256,9 +255,9 @@ fn expansion_too_large(size: &SizeLimits, position: Option<Position>) -> Problem
         position,
         path: String::new(),
         message: format!(
-            "the file unfolds to more than {} values or {} bytes of text",
+            "the file expands to more than {} values or {} bytes of text",
             size.values_max, size.text_bytes_max
         ),
-        hint: "use fewer aliases, or aliases of smaller things".to_owned(),
+        hint: "use fewer aliases, or aliases of smaller values".to_owned(),
     }
 }

@@ -1,13 +1,13 @@
-//! A workflow as it was read, and the plan that it becomes when its parameters are given.
+//! A parsed workflow file, and the plan that it becomes with its parameters.
 //!
-//! Everything that parameters cannot change is checked when a file is read: names, circles,
-//! items, edges, references. What is left for [`WorkflowFile::plan`] is to fill in texts. What
-//! comes out passes `baton_core::workflow::check`.
+//! Everything that does not depend on parameters is checked when a file is read: names, cycles,
+//! items, edges, references. [`WorkflowFile::plan`] only renders templates. The result passes
+//! `baton_core::workflow::check`.
 //!
 //! | module | |
 //! |---|---|
-//! | [`order`] | who comes after whom: names, circles, edges, the order of the plan |
-//! | [`references`] | what texts and conditions refer to |
+//! | [`order`] | names, cycles, edges, and the dependency order of the plan |
+//! | [`references`] | references of templates and conditions |
 
 mod order;
 mod references;
@@ -32,13 +32,13 @@ use crate::{Format, tree};
 
 pub(crate) use order::resolve;
 
-/// A workflow file that was read and checked, with its templates still open.
+/// A parsed and checked workflow file with unbound templates.
 #[derive(Clone, Debug)]
 pub struct WorkflowFile {
     /// The parameters by name.
     pub params: BTreeMap<String, Param>,
     pub(crate) file: String,
-    /// What was read, as JSON.
+    /// The parsed file as JSON.
     pub(crate) source: serde_json::Value,
     pub(crate) name: String,
     pub(crate) owner: Option<String>,
@@ -46,17 +46,17 @@ pub struct WorkflowFile {
     pub(crate) fail_fast: bool,
     pub(crate) timeout: Option<Millis>,
     pub(crate) pools: Vec<Pool>,
-    /// Each behind those that it comes after.
+    /// In dependency order.
     pub(crate) tasks: Vec<UnboundTask>,
 }
 
-/// A task of a workflow with its templates still open.
+/// A workflow task with unbound templates.
 #[derive(Clone, Debug)]
 pub(crate) struct UnboundTask {
     pub(crate) body: TaskBody,
     pub(crate) policy: Policy,
     pub(crate) location: Location,
-    /// Its place in the plan, found by [`resolve`].
+    /// The index in the plan, set by [`resolve`].
     pub(crate) at: u32,
     pub(crate) items: UnresolvedItems,
     pub(crate) after: Vec<UnresolvedAfter>,
@@ -65,34 +65,33 @@ pub(crate) struct UnboundTask {
     pub(crate) pool: Option<u32>,
 }
 
-/// What a task has one instance for each of.
+/// The items of a task; [`resolve`] sets the index of the task that reports them.
 #[derive(Clone, Debug)]
 pub(crate) struct UnresolvedItems {
-    /// The place of a task whose output they are is found by [`resolve`].
     pub(crate) items: Items,
-    /// The task whose output they are.
+    /// The task that reports the items as an output.
     pub(crate) from: Option<String>,
     pub(crate) keys: ItemKeys,
     pub(crate) location: Location,
 }
 
-/// What `item.KEY` may name.
+/// The keys of `item.KEY`.
 #[derive(Clone, Debug)]
 pub(crate) enum ItemKeys {
-    /// There is no item.
+    /// The task has no items.
     NoItem,
-    /// An item has no keys.
+    /// Some item is not a map.
     Scalar,
     Known(BTreeSet<String>),
-    /// Nobody knows yet.
+    /// Known only at run time, or the items are invalid.
     Unknown,
 }
 
-/// That a task comes after another.
+/// A dependency on another task, by name until [`resolve`] sets the index.
 #[derive(Clone, Debug)]
 pub(crate) struct UnresolvedAfter {
     pub(crate) task: String,
-    /// Its place in the plan, found by [`resolve`].
+    /// The index in the plan, set by [`resolve`].
     pub(crate) at: u32,
     pub(crate) condition: Condition,
     pub(crate) edges: Edges,
@@ -100,7 +99,7 @@ pub(crate) struct UnresolvedAfter {
     pub(crate) edges_location: Location,
 }
 
-/// A condition that can be read.
+/// A parsed condition.
 #[derive(Clone, Debug)]
 pub(crate) struct UnresolvedWhen {
     pub(crate) text: String,
@@ -108,15 +107,15 @@ pub(crate) struct UnresolvedWhen {
     pub(crate) location: Location,
 }
 
-/// What tasks are read beside.
+/// The existing tasks and parameters that new tasks may refer to.
 pub(crate) struct Context<'a> {
-    /// Tasks that are there already; their places come first.
+    /// Existing tasks; their indexes come first.
     pub(crate) before: &'a Plan,
     pub(crate) params: &'a BTreeSet<&'a str>,
 }
 
 impl UnresolvedItems {
-    /// True if there was something wrong with them, which was told.
+    /// True for invalid items, which are already reported.
     fn is_wrong(&self) -> bool {
         matches!((&self.items, &self.keys), (Items::One, ItemKeys::Unknown))
     }
@@ -135,13 +134,13 @@ impl WorkflowFile {
         &self.name
     }
 
-    /// Its namespace.
+    /// The namespace of the workflow.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// The same workflow; this owner's, if it does not say whose it is.
+    /// Sets the owner of a workflow without one.
     #[must_use]
     pub fn or_owner(mut self, owner: &str) -> Self {
         if self.owner.is_none() {
@@ -153,39 +152,37 @@ impl WorkflowFile {
         self
     }
 
-    /// The names of its tasks, in the order of its plan: each behind those that it comes
-    /// after, and otherwise as the file has them.
+    /// The names of the tasks in dependency order, otherwise in file order.
     pub fn task_names(&self) -> impl Iterator<Item = &str> {
         self.tasks.iter().map(UnboundTask::name)
     }
 
-    /// The workflow as it was read, with its templates open. [`crate::workflow_from_json`]
-    /// makes the same workflow of it.
+    /// The parsed workflow with unbound templates. [`crate::workflow_from_json`] reads it back.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         self.source.clone()
     }
 
-    /// Fills in the parameters: `params` instead of their defaults.
+    /// Binds the parameters: `params` replace the defaults.
     ///
     /// # Errors
-    /// Every parameter without a value, every value that was given for nothing, and whatever
-    /// is wrong only once it is filled in.
+    /// Every parameter without a value, every argument without a parameter, and every value
+    /// that is invalid after rendering.
     pub fn plan(&self, params: &BTreeMap<String, String>) -> Result<Plan, Errors> {
         let mut problems = Vec::new();
         let texts = self.tasks.iter().flat_map(|task| task.body.texts());
         let referred = texts.flat_map(Text::references);
         let referred = referred.filter_map(Reference::param).collect();
-        let values_given =
+        let arguments =
             binding::parameters("workflow", &self.params, params, &referred, &mut problems);
         let owner = self.owner().unwrap_or(DEFAULT_OWNER);
-        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &values_given, problems)
+        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &arguments, problems)
             .map_err(|problems| Errors::new(&self.file, problems))?;
-        let values_given = values_given.into_iter();
+        let arguments = arguments.into_iter();
         Ok(Plan {
             name: self.name.clone(),
             owner: owner.to_owned(),
-            params: values_given
+            params: arguments
                 .filter_map(|(name, value)| Some((name, value?)))
                 .collect(),
             max_concurrent: self.max_concurrent,
@@ -197,17 +194,16 @@ impl WorkflowFile {
     }
 }
 
-/// Tasks that come beside those of a plan: the text of `{"tasks": {…}}`, as in a workflow file.
-/// They may
-/// come after tasks of `before`, see its parameters, and are named unlike its tasks. `name`
-/// stands for the file in errors.
+/// Parses tasks that extend a plan: the text of `{"tasks": {…}}`, as in a workflow file. They may
+/// depend on tasks of `before`, use its parameters, and must have new names. `name` is the file
+/// name shown in errors.
 ///
-/// What comes out has only the new tasks; their places count from the beginning of `before`,
-/// behind whose tasks they are to be put. It has the name, the owner and the parameters of
-/// `before`, and none of its limits.
+/// The result has only the new tasks; their indexes continue those of `before`, after whose tasks
+/// the caller appends them. It has the name, the owner and the parameters of `before`, and none
+/// of its limits.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// Every problem of the tasks.
 pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Errors> {
     let params = before.params.iter();
     let params = params
@@ -233,7 +229,7 @@ pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Err
     })
 }
 
-/// `problems` are those that were found before.
+/// `problems` are those found so far.
 fn plan_tasks(
     unbound_tasks: &[UnboundTask],
     (workflow, owner): (&str, &str),
@@ -263,7 +259,7 @@ fn plan_tasks(
             max_concurrent: unbound.max_concurrent,
             pool: unbound.pool,
         });
-        // One parameter too few may be missed by every task.
+        // Every task may miss the same parameter.
         if binder.is_full() || binder.problems.len() > 2 * PROBLEMS_MAX {
             break;
         }

@@ -1,7 +1,8 @@
-//! Who comes after whom: every name known and unique, no circle, edges between items that
-//! exist, and an order in which each task stands behind those that it comes after.
+//! Dependency order of workflow tasks: every name is known and unique, there is no cycle, edges
+//! connect existing items, and each task is sorted after its upstream tasks.
 //!
-//! Loops are over explicit lists, never recursion: a chain may be as long as a file allows.
+//! The code iterates over explicit lists and never recurses: a chain may be as long as a file
+//! allows.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,11 +18,11 @@ use crate::graph;
 use crate::limits::SUGGESTED_TASKS_MAX;
 use crate::suggest;
 
-/// The places of tasks by their names; those of `before` come first.
+/// Indexes of tasks by name; those of `before` come first.
 pub(super) type Names = BTreeMap<String, u32>;
 
-/// Checks tasks as they stand in a file, and puts them into the order of a plan. What comes
-/// out is of use only if no problem was noted.
+/// Checks tasks in file order and sorts them into dependency order. The result is valid only if
+/// no problem is reported.
 pub(crate) fn resolve(
     mut tasks: Vec<UnboundTask>,
     context: &Context<'_>,
@@ -79,8 +80,8 @@ fn names(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<Proble
         if *other != at {
             problems.push(task.location.problem(
                 Kind::DuplicateName,
-                format!("the workflow has a task {} already", quote(task.name())),
-                "give one of the two another name",
+                format!("the workflow already has a task {}", quote(task.name())),
+                "rename one of the two",
             ));
         }
     }
@@ -101,13 +102,13 @@ pub(super) fn unknown_task(
             "the tasks are:",
         )
     } else {
-        "name a task of this workflow".to_owned()
+        "use the name of a task of this workflow".to_owned()
     };
-    let message = format!("there is no task {}", quote(name));
+    let message = format!("unknown task {}", quote(name));
     location.problem(Kind::UnknownTask, message, hint)
 }
 
-/// A task whose items another puts out comes after all of it.
+/// A task whose items are an output of another depends on all of that task.
 fn add_implied_dependency(task: &mut UnboundTask, problems: &mut Vec<Problem>) {
     let Some(from) = &task.items.from else {
         return;
@@ -120,7 +121,7 @@ fn add_implied_dependency(task: &mut UnboundTask, problems: &mut Vec<Problem>) {
         Some(after) => problems.push(after.edges_location.problem(
             Kind::BadEdges,
             format!(
-                "the items come from {}, so all of it must be over before",
+                "the items are an output of {}, so the whole task must end first",
                 quote(from)
             ),
             "remove `each` and `items`",
@@ -163,15 +164,15 @@ fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<
             if before <= PLAN_EDGES_MAX && edges > PLAN_EDGES_MAX {
                 problems.push(after.edges_location.problem(
                     Kind::TooLarge,
-                    format!("with these the workflow has more than {PLAN_EDGES_MAX} edges"),
-                    "wait for whole tasks where that will do, or for the item of the same place with `each`",
+                    format!("with these edges, the workflow has more than {PLAN_EDGES_MAX} edges"),
+                    "wait for whole tasks where possible, or for the item with the same index with `each`",
                 ));
             }
         }
     }
 }
 
-/// Why edges do not fit the items on both sides, if they do not.
+/// Returns why edges do not match the items of both tasks.
 fn edge_mismatch(
     task: &UnboundTask,
     after: &UnresolvedAfter,
@@ -191,7 +192,7 @@ fn edge_mismatch(
             Some(_) => other,
         };
         return problem(
-            format!("how many items {unknown} has is known only when it runs"),
+            format!("the number of items of {unknown} is known only at run time"),
             "wait for the whole task: remove `each` and `items`",
         );
     };
@@ -200,14 +201,14 @@ fn edge_mismatch(
         Edges::Same if own == theirs => None,
         Edges::Same => problem(
             format!(
-                "{} has {own} items, and {other} has {theirs}",
+                "{} has {own} items, but {other} has {theirs}",
                 quote(task.name())
             ),
-            "give both as many, list the edges with `items`, or remove `each`",
+            "give both tasks the same number of items, list the edges with `items`, or remove `each`",
         ),
         Edges::Lists(lists) if lists.len() as u64 != own => problem(
-            format!("these are {} lists of edges, for {own} items", lists.len()),
-            "write one list for each item, with `;` between them: \"0,1;1,2;2\"",
+            format!("{} lists of edges for {own} items", lists.len()),
+            "write one list for each item, separated by `;`: \"0,1;1,2;2\"",
         ),
         Edges::Lists(lists) => {
             let wrong = lists
@@ -215,8 +216,8 @@ fn edge_mismatch(
                 .iter()
                 .find(|item| u64::from(**item) >= theirs)?;
             problem(
-                format!("there is no item {wrong}: {other} has {theirs}, from 0"),
-                "write numbers of items that exist",
+                format!("unknown item {wrong}: {other} has {theirs} items, numbered from 0"),
+                "use indexes of existing items",
             )
         }
     }
@@ -234,8 +235,7 @@ fn report_cycles(tasks: &[UnboundTask], first: u32, problems: &mut Vec<Problem>)
     graph::report_cycles("tasks", &arrows, |at| tasks[at].name(), problems);
 }
 
-/// Puts each task behind those that it comes after, and otherwise leaves them in the order of
-/// the file. There is no circle.
+/// Sorts tasks topologically, otherwise in file order. There is no cycle.
 fn sort(tasks: &mut [UnboundTask], first: u32) {
     let own = |after: &UnresolvedAfter| Some(after.at.checked_sub(first)? as usize);
     let mut waits = vec![0_usize; tasks.len()];

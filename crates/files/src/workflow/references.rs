@@ -1,4 +1,4 @@
-//! What texts and conditions of a workflow refer to: it must exist, and be known by then.
+//! References of workflow templates and conditions: each must exist and be known in time.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::limits::UPSTREAM_STEPS_MAX;
 use crate::suggest;
 use crate::template::{Reference, RuntimeReference};
 
-/// Checks everything but the order: parameters, items, and that tasks exist.
+/// Checks everything except the order: parameters, items, and that tasks exist.
 pub(super) fn check_own(
     tasks: &[UnboundTask],
     context: &Context<'_>,
@@ -85,27 +85,27 @@ fn check_runtime_reference(
         }
         (RuntimeReference::Item | RuntimeReference::ItemKey(_), ItemKeys::NoItem) => problem(
             format!(
-                "{shown} is used, and {} has no items",
+                "{shown} is used, but {} has no items",
                 quote(consumer.name())
             ),
-            "write `for_each` or `matrix` into the task".to_owned(),
+            "add `for_each` or `matrix` to the task".to_owned(),
         ),
         (RuntimeReference::ItemKey(_), ItemKeys::Scalar) => problem(
             format!(
-                "{shown} is used, and not every item of {} is a map",
+                "{shown} is used, but not every item of {} is a map",
                 quote(consumer.name())
             ),
-            "write `{{ item }}`, or maps in `for_each`".to_owned(),
+            "write `{{ item }}`, or use maps in `for_each`".to_owned(),
         ),
         (RuntimeReference::ItemKey(key), ItemKeys::Known(keys)) if !keys.contains(key) => {
             let known = keys.iter().map(String::as_str);
             problem(
                 format!(
-                    "not every item of {} has {}",
+                    "not every item of {} has the key {}",
                     quote(consumer.name()),
                     quote(key)
                 ),
-                suggest::hint(found, key, known, "what they have is:"),
+                suggest::hint(found, key, known, "the common keys are:"),
             )
         }
         (RuntimeReference::ItemKey(_), ItemKeys::Known(_) | ItemKeys::Unknown)
@@ -114,17 +114,17 @@ fn check_runtime_reference(
     }
 }
 
-/// Looks for tasks whose outputs others refer to.
+/// Upstream search for tasks whose outputs are referenced.
 pub(super) struct References<'a> {
     tasks: &'a [UnboundTask],
     before: &'a Plan,
-    /// For each task the last one that was asked whether it comes after it.
+    /// For each task, the last consumer whose search visited it.
     seen: Vec<usize>,
     steps: usize,
 }
 
 impl<'a> References<'a> {
-    /// `tasks` stand in the order of a plan, behind those of `context`.
+    /// `tasks` are in dependency order and follow those of `context`.
     pub(super) fn new(tasks: &'a [UnboundTask], context: &Context<'a>) -> Self {
         Self {
             tasks,
@@ -134,9 +134,9 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Notes every reference to the outputs of a task that need not be over by then. Who refers
-    /// to one that it comes after only by way of others comes after it itself: says of which
-    /// draft that is true, and how.
+    /// Reports every reference to outputs of a task that may not have ended in time. A task that
+    /// refers to an indirect upstream task gets a direct dependency on it: returns these implied
+    /// dependencies with the index of their task.
     pub(super) fn check_upstream(
         mut self,
         names: &Names,
@@ -146,7 +146,7 @@ impl<'a> References<'a> {
         let mut implied: Vec<(usize, UnresolvedAfter)> = Vec::new();
         for (at, consumer) in tasks.iter().enumerate() {
             let mut wanted = output_references(consumer, names);
-            // Most often it is one of those that it comes directly after.
+            // Usually it is a direct dependency.
             wanted.retain(|(wanted, task)| {
                 let near = consumer.after.iter().find(|after| after.at == *task);
                 problems.extend(near.and_then(|after| self.partial_wait(consumer, after, wanted)));
@@ -160,27 +160,27 @@ impl<'a> References<'a> {
                 if self.steps > UPSTREAM_STEPS_MAX {
                     problems.push(location.problem(
                         Kind::TooLarge,
-                        "too many tasks lie between those that refer to outputs and those that put them out".to_owned(),
-                        format!("name the task itself: `after: [{name}]`"),
+                        "too many tasks lie between references to outputs and the tasks that report them".to_owned(),
+                        format!("depend on the task directly: `after: [{name}]`"),
                     ));
                     return implied;
                 }
                 if name == consumer.name() {
                     problems.push(location.problem(
                         Kind::NotUpstream,
-                        format!("{} refers to what it puts out itself", quote(name)),
+                        format!("{} refers to its own outputs", quote(name)),
                         "remove the reference",
                     ));
                 } else if self.seen.get(task as usize) != Some(&at) {
                     problems.push(location.problem(
                         Kind::NotUpstream,
                         format!(
-                            "{} may not be known yet: {} does not come after {}",
+                            "{} may not be known yet: {} does not run after {}",
                             quote(&format!("tasks.{name}.outputs.{key}")),
                             quote(consumer.name()),
                             quote(name)
                         ),
-                        format!("write `after: [{name}]` into the task, or remove the reference"),
+                        format!("add `after: [{name}]` to the task, or remove the reference"),
                     ));
                 } else if !implied
                     .iter()
@@ -206,7 +206,7 @@ impl<'a> References<'a> {
         implied
     }
 
-    /// Why what a task puts out cannot be known to one that waits for some of its items.
+    /// Reports a reference to the outputs of a task of which the consumer awaits only some items.
     fn partial_wait(
         &self,
         consumer: &UnboundTask,
@@ -218,11 +218,11 @@ impl<'a> References<'a> {
             location.problem(
                 Kind::NotUpstream,
                 format!(
-                    "{} is of all items, and {} waits for some of them",
+                    "{} covers all items, but {} waits only for some of them",
                     quote(&format!("tasks.{name}.outputs.{key}")),
                     quote(consumer.name())
                 ),
-                format!("wait for all of it (`after: [{name}]`), or for the item of the same place with `each`"),
+                format!("wait for the whole task (`after: [{name}]`), or for the item with the same index with `each`"),
             )
         })
     }
@@ -238,7 +238,7 @@ impl<'a> References<'a> {
         }
     }
 
-    /// Whether the items of a draft follow those of a task one by one, by way of others.
+    /// Whether the items of a consumer follow those of a task one by one, through other tasks.
     fn follows_item_by_item(&mut self, at: usize, task: u32) -> bool {
         let first = self.before.tasks.len();
         let (mut open, mut seen) = (vec![first + at], BTreeSet::new());
@@ -267,7 +267,7 @@ impl<'a> References<'a> {
         false
     }
 
-    /// Marks everything upstream of a task, down to the place `lowest`.
+    /// Marks everything upstream of a task, down to the index `lowest`.
     fn mark_upstream(&mut self, at: usize, lowest: u32) {
         let first = self.before.tasks.len();
         let mut open = vec![first + at];
@@ -295,10 +295,10 @@ impl<'a> References<'a> {
     }
 }
 
-/// The name of a task, what is wanted of it, and where that stands.
+/// The name of a task, the key of its output, and the location of the reference.
 type OutputReference<'a> = (&'a str, &'a str, &'a Location);
 
-/// Whose outputs a task refers to, with their places in the plan.
+/// Returns the output references of a task, with the indexes of the referenced tasks.
 fn output_references<'a>(
     consumer: &'a UnboundTask,
     names: &Names,

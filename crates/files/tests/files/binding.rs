@@ -1,4 +1,4 @@
-//! Templates: what is filled in, what stays as it is, and what is refused.
+//! Binding: rendered references, literal text, and rejected arguments.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn references_are_filled_in_with_and_without_spaces() {
 }
 
 #[test]
-fn doubled_braces_stand_for_themselves() {
+fn doubled_braces_are_literal() {
     for (template, expected) in [
         ("{{{{.Names}}", "{{.Names}}"),
         ("{{{{ params.x }}", "{{ params.x }}"),
@@ -65,7 +65,7 @@ fn doubled_braces_stand_for_themselves() {
 }
 
 #[test]
-fn what_is_filled_in_is_not_looked_at_again() {
+fn a_rendered_value_is_not_rendered_again() {
     let mut binding = binding();
     let nested = "{{ task.id }}".to_owned();
     binding.params.insert("x".to_owned(), nested.clone());
@@ -74,7 +74,7 @@ fn what_is_filled_in_is_not_looked_at_again() {
 }
 
 #[test]
-fn what_was_given_goes_before_the_default() {
+fn an_argument_overrides_the_default() {
     let mut binding = binding();
     binding.params.insert("x".to_owned(), "Y".to_owned());
     let task = file("{{ params.x }}").bind(&binding).expect("bound");
@@ -98,12 +98,12 @@ fn a_parameter_that_does_not_exist_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn a_parameter_without_default_must_be_given_even_if_nobody_refers_to_it() {
+fn a_required_parameter_needs_an_argument_even_without_references() {
     assert_eq!(kinds(file("x").bind(&Binding::default())), [Kind::Unbound]);
 }
 
 #[test]
-fn a_typed_value_reaches_templates_and_variables_in_its_one_spelling() {
+fn a_typed_value_reaches_templates_and_variables_in_canonical_spelling() {
     let json = serde_json::json!({
         "task": "t",
         "params": {
@@ -115,9 +115,9 @@ fn a_typed_value_reaches_templates_and_variables_in_its_one_spelling() {
         "run": ["echo", "{{ params.n }} {{ params.r }} {{ params.b }} {{ params.m }}"],
     });
     let file = parse(&json.to_string(), Format::Json, "t").expect("it is a good file");
-    let given = [("n", "+007"), ("r", "+1.10"), ("b", "TRUE"), ("m", "full")];
+    let arguments = [("n", "+007"), ("r", "+1.10"), ("b", "TRUE"), ("m", "full")];
     let binding = Binding {
-        params: given
+        params: arguments
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),
         ..Binding::default()
@@ -134,7 +134,7 @@ fn a_typed_value_reaches_templates_and_variables_in_its_one_spelling() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_is_told_once_at_its_parameter() {
+fn an_invalid_value_is_reported_once_at_its_parameter() {
     let json = serde_json::json!({
         "task": "t",
         "params": { "n": { "type": "int" } },
@@ -152,22 +152,22 @@ fn a_value_that_does_not_fit_is_told_once_at_its_parameter() {
     assert_eq!((problem.kind, &*problem.path), (Kind::BadValue, "params.n"));
     assert_eq!(
         (problem.position, &*problem.hint),
-        (None, "give a whole number")
+        (None, "pass an integer")
     );
 }
 
 #[test]
-fn every_missing_port_is_named_and_known_before() {
+fn every_missing_port_is_reported_and_listed_before() {
     let file = file("{{ ports.b }} {{ ports.a }} {{ ports.http }}");
     let ports: Vec<&str> = file.ports().into_iter().collect();
     assert_eq!(ports, ["a", "b", "http"]);
     let errors = file.bind(&binding()).expect_err("two are missing");
     assert_eq!(errors.problems.len(), 2);
-    assert!(errors.to_string().contains("the given ports are: http"));
+    assert!(errors.to_string().contains("the bound ports are: http"));
 }
 
 #[test]
-fn ids_and_ports_that_cannot_be_are_refused() {
+fn invalid_ids_and_ports_are_rejected() {
     for id in ["../up", "a b", "", ".x"] {
         let mut binding = binding();
         binding.task_id = Some(id.to_owned());

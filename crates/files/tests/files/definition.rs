@@ -1,4 +1,4 @@
-//! What a library keeps of a task file.
+//! Library revisions of task files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,14 +22,14 @@ fn refused(text: &str) -> Errors {
     yaml(text).definition(None).expect_err("it is of no use")
 }
 
-/// A source as a task again.
-fn read_again(definition: &Definition) -> TaskFile {
+/// Parses the source of a definition.
+fn reparse(definition: &Definition) -> TaskFile {
     let json = serde_json::from_str(&definition.source).expect("it is JSON");
     from_json(&json, "library").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 #[test]
-fn a_task_is_kept_with_its_name_its_file_and_what_starts_it() {
+fn a_definition_has_name_file_and_trigger() {
     let text = "owner: ops\ntask: report\nrun: [make, report]\ntrigger: { schedule: noon }\n";
     let file = yaml(text);
     let made = file.definition(Some("ops/report.yaml".to_owned()));
@@ -46,7 +46,7 @@ fn a_task_is_kept_with_its_name_its_file_and_what_starts_it() {
 }
 
 #[test]
-fn the_instance_of_the_defaults_is_there_only_if_every_parameter_has_one() {
+fn the_default_instance_exists_only_if_every_parameter_has_a_default() {
     let closed = "task: t\nrun: echo {{ params.n }}\nparams: { n: { type: int, default: 07 } }\n";
     let (_, definition) = self::definition(closed);
     let spec = definition.spec.expect("nothing is missing");
@@ -55,12 +55,12 @@ fn the_instance_of_the_defaults_is_there_only_if_every_parameter_has_one() {
     let open = "task: t\nrun: echo {{ params.n }}\nparams: { n: { type: int } }\n";
     let (_, definition) = self::definition(open);
     assert_eq!(definition.spec, None);
-    // Whoever triggers it gives what is missing, to the task that is kept.
-    let given = Binding {
+    // The caller of a trigger passes the missing parameters to the stored task.
+    let binding = Binding {
         params: BTreeMap::from([("n".to_owned(), "+8".to_owned())]),
         ..Binding::default()
     };
-    let spec = read_again(&definition).instance(&given).expect("given");
+    let spec = reparse(&definition).instance(&binding).expect("bound");
     assert_eq!(spec.env["BATON_PARAM_N"], "8");
 }
 
@@ -75,7 +75,7 @@ fn the_same_values_make_the_same_source_in_whatever_order() {
 }
 
 #[test]
-fn a_source_is_the_same_task_again() {
+fn a_source_parses_to_the_same_task() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/full");
     for extension in ["yaml", "toml", "json"] {
         let file = load(path.with_extension(extension)).expect("it is good");
@@ -87,32 +87,28 @@ fn a_source_is_the_same_task_again() {
     }
     let text = "task: t\nrun: x\nparams: { r: { type: float, default: 1.10, min: 0.1 } }\n";
     let (name, definition) = definition(text);
-    let again = read_again(&definition).definition(None);
+    let again = reparse(&definition).definition(None);
     assert_eq!(again, Ok((name, definition)));
 }
 
 #[test]
-fn a_bound_with_many_digits_is_kept_exactly() {
+fn a_bound_with_many_digits_is_stored_exactly() {
     for exponent in -300..=300 {
         let bound = format!("3.1415926535897931e{exponent}");
         let text = format!("task: t\nrun: x\nparams: {{ r: {{ type: float, max: {bound} }} }}\n");
         let (_, definition) = definition(&text);
-        assert_eq!(
-            read_again(&definition).params,
-            yaml(&text).params,
-            "{bound}"
-        );
+        assert_eq!(reparse(&definition).params, yaml(&text).params, "{bound}");
     }
 }
 
 #[test]
-fn what_no_instance_can_have_is_refused_whatever_the_parameters_are() {
+fn problems_independent_of_parameters_are_rejected() {
     for text in [
         "task: t\nrun: echo {{ ports.http }}\n",
         "task: t\nrun: echo {{ task.id }}\n",
     ] {
         let as_submitted = yaml(text).instance(&Binding::default());
-        assert_eq!(refused(text), as_submitted.expect_err("not given"));
+        assert_eq!(refused(text), as_submitted.expect_err("unbound"));
         assert_eq!(refused(text).problems[0].kind, Kind::Unbound);
     }
     let open = |more: &str| format!("task: t\nparams: {{ p: }}\nprocesses:\n  - {more}\n");
@@ -137,13 +133,13 @@ fn what_no_instance_can_have_is_refused_whatever_the_parameters_are() {
         let found: Vec<_> = errors.problems.iter().map(|p| (&*p.path, p.kind)).collect();
         assert_eq!(found, [(path, kind)], "{process}");
     }
-    // Only its value will tell.
+    // This depends on the value.
     let unsure = open("{ name: a, run: x, ready: { tcp: '{{ params.p }}' } }");
     assert_eq!(definition(&unsure).1.spec, None);
 }
 
 #[test]
-fn no_owner_is_called_like_a_part_of_the_api() {
+fn owners_that_the_api_reserves_are_rejected() {
     for owner in [
         "instances",
         "bullpen",
@@ -170,14 +166,14 @@ fn no_owner_is_called_like_a_part_of_the_api() {
         );
         let line = problems[0].position.map(|position| position.line);
         assert_eq!(line, Some(3), "{owner}");
-        // As long as it is nobody's in a library, it does no harm.
+        // Outside a library the owner is harmless.
         assert!(yaml(&text).instance(&Binding::default()).is_ok());
     }
     assert!(yaml("task: instances\nrun: x\n").definition(None).is_ok());
 }
 
 #[test]
-fn a_file_that_unfolds_to_more_than_a_library_reads_is_refused() {
+fn a_file_that_expands_beyond_the_json_limit_is_rejected() {
     let text = format!(
         "task: t\nrun: x\nenv:\n  A: &a {}\n{}",
         "y".repeat(100_000),

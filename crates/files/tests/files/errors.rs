@@ -1,6 +1,6 @@
-//! What people are told about a bad file: each file of `tests/errors` beside the
-//! text that it must produce; a file `.given` says what it is bound with. `BATON_REWRITE=1` writes the texts anew; read the
-//! difference before committing it.
+//! Golden error messages: each invalid file of `tests/errors` has a `.txt` file with its
+//! messages, and optionally a `.params` file with its arguments. `BATON_REWRITE=1` rewrites the
+//! messages; read the diff before committing it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,9 +21,9 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// What is given to a case: lines of NAME=VALUE in a file beside it, if there is one.
-fn given(path: &Path) -> Binding {
-    let text = fs::read_to_string(format!("{}.given", path.display())).unwrap_or_default();
+/// The arguments of a case: lines of NAME=VALUE in its `.params` file, if it exists.
+fn arguments(path: &Path) -> Binding {
+    let text = fs::read_to_string(format!("{}.params", path.display())).unwrap_or_default();
     let pairs = text.lines().map(|line| {
         let (name, value) = line.split_once('=').expect("NAME=VALUE");
         (name.to_owned(), value.to_owned())
@@ -34,29 +34,29 @@ fn given(path: &Path) -> Binding {
     }
 }
 
-/// What reading it, or else binding it, or else putting it into a library complains about.
+/// The errors of parsing, binding, or adding the file to a library.
 fn errors(path: &Path) -> Errors {
     let name = path.file_name().expect("a file").to_string_lossy();
     let bytes = fs::read(path).expect("it is readable");
     let format = Format::of(path).expect("only such files are cases");
     parse_bytes(&bytes, format, &name)
-        .and_then(|file| file.bind(&given(path)).map(|_| file))
+        .and_then(|file| file.bind(&arguments(path)).map(|_| file))
         .and_then(|file| file.definition(None))
         .map(|_| panic!("{name}: nothing is wrong with it"))
         .unwrap_or_else(|errors| errors)
 }
 
 #[test]
-fn every_bad_file_is_explained_as_it_was_agreed() {
-    golden::explained(cases(), errors);
+fn every_invalid_file_has_its_golden_errors() {
+    golden::compare(cases(), errors);
 }
 
 #[test]
-fn every_problem_has_a_place_or_says_why_not_and_a_hint() {
+fn every_problem_has_a_hint_and_a_position_if_it_is_in_the_file() {
     for path in cases() {
         for problem in errors(&path).problems {
-            let stands_nowhere = problem.kind == Kind::Unbound || !given(&path).params.is_empty();
-            let outside = problem.path.starts_with("params.") && stands_nowhere;
+            let is_argument = problem.kind == Kind::Unbound || !arguments(&path).params.is_empty();
+            let outside = problem.path.starts_with("params.") && is_argument;
             assert!(
                 problem.position.is_some() || outside,
                 "{}: {problem:?}",
@@ -105,7 +105,7 @@ fn every_kind_of_problem_has_a_case() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_has_no_format_is_explained() {
+fn a_missing_file_and_an_unknown_extension_are_reported() {
     let kind = |path: &str| load(path).expect_err("it cannot be read").problems[0].kind;
     assert_eq!(kind("no-such-directory/task.yaml"), Kind::Unreadable);
     assert_eq!(kind("task.txt"), Kind::UnknownFormat);
@@ -113,7 +113,7 @@ fn a_file_that_is_not_there_or_has_no_format_is_explained() {
 }
 
 #[test]
-fn a_file_that_is_too_large_is_refused_unread() {
+fn an_oversized_file_is_rejected_unparsed() {
     let large = vec![b'#'; baton_files::limits::FILE_BYTES_MAX + 1];
     for format in [Format::Yaml, Format::Toml, Format::Json] {
         let errors = parse_bytes(&large, format, "large").expect_err("too large");

@@ -1,4 +1,4 @@
-//! One schema in three formats, and everything that a task file can say.
+//! One schema in three formats: every field of a task file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,7 +76,7 @@ fn every_field_of_a_task_arrives() {
     );
     assert_eq!((task.max_failures, task.max_concurrency), (2, 4));
     assert_eq!(task.finalization_wait, Millis::from_secs(45));
-    assert_eq!(task.user.as_deref(), Some("nobody"));
+    assert_eq!(task.user.as_deref(), Some("www-data"));
     assert_eq!(task.ports, binding().ports);
     assert_eq!(file.ports().into_iter().collect::<Vec<_>>(), ["http"]);
     assert_eq!(
@@ -150,7 +150,7 @@ fn every_policy_arrives() {
 }
 
 #[test]
-fn every_field_of_a_parameter_arrives_and_its_default_has_one_spelling() {
+fn every_field_of_a_parameter_arrives_and_its_default_is_canonical() {
     let (file, task) = full("yaml");
     let param = |kind, default: &str| Param {
         kind,
@@ -211,7 +211,7 @@ fn a_schedule_alone_gets_the_defaults_of_the_clock() {
 }
 
 #[test]
-fn a_bare_name_to_come_after_means_the_same_owner() {
+fn a_bare_name_in_after_means_the_same_owner() {
     for (head, owner) in [("", baton_files::DEFAULT_OWNER), ("owner: ops\n", "ops")] {
         let text = format!("{head}task: a\nrun: x\ntrigger: {{ after: load }}\n");
         let file = parse(&text, Format::Yaml, "a").expect("good");
@@ -221,13 +221,13 @@ fn a_bare_name_to_come_after_means_the_same_owner() {
         };
         assert_eq!(file.policy.trigger.after, [expected]);
     }
-    // Of another owner it is another task, although it has the same name.
+    // The same name under another owner is another task.
     let other = "owner: ops\ntask: a\nrun: x\ntrigger: { after: default/a }\n";
     assert!(parse(other, Format::Yaml, "a").is_ok());
 }
 
 #[test]
-fn a_zone_is_kept_by_the_name_of_the_database() {
+fn a_zone_is_stored_by_its_database_name() {
     let text = "task: a\nrun: x\ntrigger: { schedule: noon, timezone: europe/berlin }\n";
     let file = parse(text, Format::Yaml, "a").expect("good");
     let schedule = file.policy.trigger.schedule.expect("it has one");
@@ -349,7 +349,7 @@ fn defaults_are_those_of_thermos() {
 }
 
 #[test]
-fn variables_of_a_process_go_before_those_of_the_task_and_its_parameters() {
+fn variables_of_a_process_override_those_of_the_task_and_its_parameters() {
     let (_, task) = full("yaml");
     let env = &process(&task, "serve").env;
     let get = |name: &str| env.get(name).map(String::as_str);
@@ -366,7 +366,7 @@ fn variables_of_a_process_go_before_those_of_the_task_and_its_parameters() {
 }
 
 #[test]
-fn a_text_of_yaml_is_what_was_written() {
+fn a_yaml_string_keeps_its_spelling() {
     let written = [
         "1.10",
         "+5",
@@ -467,7 +467,7 @@ fn every_example_can_be_run() {
                 continue;
             }
         };
-        // Ports and an id are given when it runs; all the rest must be there.
+        // Ports and an id are arguments of a start; everything else must be in the file.
         let binding = Binding {
             ports: file
                 .ports()

@@ -1,4 +1,4 @@
-//! Whatever is in a file, reading it ends, without a panic.
+//! Hostile input: parsing terminates without a panic for any file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use baton_files::{
 };
 use baton_model::task::{Condition, ProcessName, TaskSpec};
 
-/// splitmix64: a failing round can be named by its number, for ever.
-struct Dice(u64);
+/// splitmix64: a failing round is reproducible by its number.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// What tears a parser apart more often than a random byte does.
+/// Fragments that break parsers more often than random bytes.
 const SPLINTERS: &[&str] = &[
     "{{",
     "}}",
@@ -80,46 +80,46 @@ const SPLINTERS: &[&str] = &[
     ",",
 ];
 
-fn mutate(bytes: &mut Vec<u8>, dice: &mut Dice) {
-    let at = dice.below(bytes.len());
-    match dice.below(6) {
-        0 if !bytes.is_empty() => bytes[at] = u8::try_from(dice.below(256)).expect("a byte"),
+fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let at = rng.below(bytes.len());
+    match rng.below(6) {
+        0 if !bytes.is_empty() => bytes[at] = u8::try_from(rng.below(256)).expect("a byte"),
         1 if !bytes.is_empty() => {
             bytes.remove(at);
         }
         2 => {
-            let to = (at + dice.below(40)).min(bytes.len());
+            let to = (at + rng.below(40)).min(bytes.len());
             bytes.drain(at.min(to)..to);
         }
         3 => {
-            let to = (at + dice.below(60)).min(bytes.len());
+            let to = (at + rng.below(60)).min(bytes.len());
             let copy = bytes[at.min(to)..to].to_vec();
-            let into = dice.below(bytes.len());
+            let into = rng.below(bytes.len());
             bytes.splice(into..into, copy);
         }
-        4 if dice.below(4) == 0 => bytes.truncate(at),
+        4 if rng.below(4) == 0 => bytes.truncate(at),
         _ => {
-            let splinter = SPLINTERS[dice.below(SPLINTERS.len())].bytes();
+            let splinter = SPLINTERS[rng.below(SPLINTERS.len())].bytes();
             bytes.splice(at..at, splinter);
         }
     }
 }
 
-/// The files of some folders.
+/// The files of the folders.
 fn corpus(folders: &[&str]) -> Vec<(Format, Vec<u8>)> {
     let mut corpus = Vec::new();
     for folder in folders {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
         for entry in fs::read_dir(folder).expect("part of the repository") {
             let path = entry.expect("readable").path();
-            // Unfolding it thousands of times proves nothing more.
+            // Expanding an alias bomb thousands of times proves nothing more.
             let bomb = path.ends_with("alias-bomb.yaml");
             if let Some(format) = Format::of(&path).filter(|_| !bomb) {
                 corpus.push((path.clone(), format, fs::read(&path).expect("readable")));
             }
         }
     }
-    // The order of a directory differs between hosts; a round must not.
+    // Directory order differs between hosts; rounds must be reproducible.
     corpus.sort_by(|a, b| a.0.file_name().cmp(&b.0.file_name()));
     corpus
         .into_iter()
@@ -127,8 +127,8 @@ fn corpus(folders: &[&str]) -> Vec<(Format, Vec<u8>)> {
         .collect()
 }
 
-/// What a library keeps must be of use for as long as it is kept.
-fn assert_reads_again(name: &TaskName, definition: &Definition) {
+/// A stored definition must parse again.
+fn assert_parses_again(name: &TaskName, definition: &Definition) {
     let json = serde_json::from_str(&definition.source).expect("it is JSON");
     let file = from_json(&json, "library").unwrap_or_else(|errors| panic!("{errors}"));
     let again = file.definition(definition.file.clone());
@@ -137,7 +137,7 @@ fn assert_reads_again(name: &TaskName, definition: &Definition) {
 
 #[test]
 fn no_mutated_file_makes_the_reader_panic() {
-    // Good files several times: a mutated one reaches further than a bad one.
+    // Valid files several times: their mutations reach further than those of invalid ones.
     let corpus = corpus(&[
         "tests",
         "tests",
@@ -153,16 +153,16 @@ fn no_mutated_file_makes_the_reader_panic() {
     };
     let mut read = 0;
     for round in 0..20_000_u64 {
-        let mut dice = Dice(round);
-        let (format, original) = &corpus[dice.below(corpus.len())];
+        let mut rng = Rng(round);
+        let (format, original) = &corpus[rng.below(corpus.len())];
         let mut bytes = original.clone();
-        for _ in 0..=dice.below(4) {
-            mutate(&mut bytes, &mut dice);
+        for _ in 0..=rng.below(4) {
+            mutate(&mut bytes, &mut rng);
         }
         let result = std::panic::catch_unwind(|| {
             let file = parse_bytes(&bytes, *format, "mutated")?;
             if let Ok((name, definition)) = file.definition(None) {
-                assert_reads_again(&name, &definition);
+                assert_parses_again(&name, &definition);
             }
             file.bind(&binding)
         });
@@ -183,9 +183,9 @@ fn no_mutated_file_makes_the_reader_panic() {
 }
 
 #[test]
-fn no_mutated_workflow_makes_the_reader_panic_or_becomes_a_plan_that_is_none() {
+fn no_mutated_workflow_makes_the_reader_panic_or_becomes_an_invalid_plan() {
     let mut corpus = corpus(&["tests/workflow-errors"]);
-    // As often as all the bad ones together: only a good one reaches the plan.
+    // As often as all invalid files together: only a valid one reaches the plan.
     let etl = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/etl.yaml");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workflows.md");
     let docs = fs::read_to_string(docs).expect("part of the repository");
@@ -203,11 +203,11 @@ fn no_mutated_workflow_makes_the_reader_panic_or_becomes_a_plan_that_is_none() {
     }
     let mut read = 0;
     for round in 0..10_000_u64 {
-        let mut dice = Dice(round);
-        let (format, original) = &corpus[dice.below(corpus.len())];
+        let mut rng = Rng(round);
+        let (format, original) = &corpus[rng.below(corpus.len())];
         let mut bytes = original.clone();
-        for _ in 0..=dice.below(4) {
-            mutate(&mut bytes, &mut dice);
+        for _ in 0..=rng.below(4) {
+            mutate(&mut bytes, &mut rng);
         }
         let text = String::from_utf8_lossy(&bytes);
         let result = std::panic::catch_unwind(|| {
@@ -232,7 +232,7 @@ fn no_mutated_workflow_makes_the_reader_panic_or_becomes_a_plan_that_is_none() {
     assert!(read > 200, "only {read} mutated workflows were good ones");
 }
 
-/// What the plan relies on, as far as it is easily said again.
+/// The invariants that the plan relies on, as far as they are easy to check.
 fn assert_invariants(task: &TaskSpec, round: u64) {
     let find = |name: &ProcessName| task.processes.iter().position(|p| p.name == *name);
     assert!(!task.processes.is_empty(), "round {round}");
@@ -260,7 +260,7 @@ fn many(head: &str, piece: &str, tail: &str) -> String {
     text + tail
 }
 
-/// What would take minutes if reading it cost the square of its length.
+/// Files that would take minutes if parsing were quadratic.
 fn mistakes() -> Vec<(&'static str, Format, String)> {
     let processes = {
         let mut text = "processes:\n".to_owned();
@@ -330,13 +330,13 @@ fn mistakes() -> Vec<(&'static str, Format, String)> {
 }
 
 #[test]
-fn a_file_full_of_mistakes_is_refused() {
+fn a_file_full_of_mistakes_is_rejected() {
     for (what, format, text) in mistakes() {
         assert!(parse(&text, format, "hostile").is_err(), "{what}");
     }
 }
 
-/// What would take minutes, or all memory, if it were made before it is counted.
+/// Files that would take minutes or all memory if items were created before they are counted.
 fn monsters() -> Vec<(&'static str, Kind, Format, String)> {
     let head = "workflow: w\ntasks:\n";
     let axes: String = (0..40)
@@ -449,7 +449,7 @@ fn monsters() -> Vec<(&'static str, Kind, Format, String)> {
 }
 
 #[test]
-fn a_small_file_that_asks_for_everything_is_refused() {
+fn a_small_file_with_a_huge_expansion_is_rejected() {
     for (what, kind, format, text) in monsters() {
         let plan =
             parse_workflow(&text, format, "monster").and_then(|it| it.plan(&BTreeMap::new()));
@@ -462,8 +462,8 @@ fn a_small_file_that_asks_for_everything_is_refused() {
 }
 
 #[test]
-fn outputs_far_upstream_are_looked_for_within_bounds() {
-    // Every task refers to the first of a long chain, and does not name it.
+fn the_upstream_search_is_bounded() {
+    // Every task refers to the first of a long chain without an `after` on it.
     let mut text =
         "workflow: w\ntasks:\n  t0: { run: x }\n  t1: { run: x, after: [t0] }\n".to_owned();
     for n in 2..20_000 {
@@ -476,12 +476,12 @@ fn outputs_far_upstream_are_looked_for_within_bounds() {
     let errors = parse_workflow(&text, Format::Yaml, "far").expect_err("too far");
     assert_eq!(
         errors.problems[0].hint,
-        "name the task itself: `after: [t0]`"
+        "depend on the task directly: `after: [t0]`"
     );
 }
 
 #[test]
-fn references_to_many_parameters_are_refused() {
+fn references_to_many_parameters_are_rejected() {
     let mut text = "task: a\nparams:\n".to_owned();
     for n in 0..20_000 {
         let _ = writeln!(text, "  parameter{n}:");

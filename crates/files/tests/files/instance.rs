@@ -1,4 +1,4 @@
-//! What a scheduler is given for a task, and the task as JSON on its way there.
+//! Instances of task files, and tasks as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn full_binding() -> Binding {
     }
 }
 
-fn texts(values: &[&str]) -> BTreeSet<String> {
+fn strings(values: &[&str]) -> BTreeSet<String> {
     values.iter().map(|value| (*value).to_owned()).collect()
 }
 
@@ -99,7 +99,7 @@ fn whatever_needs_a_runner_stays_a_task() {
 }
 
 #[test]
-fn what_grows_is_a_factor_a_list_or_a_factor_with_a_cap() {
+fn scaling_is_a_factor_a_list_or_a_factor_with_a_cap() {
     let scale = |text: &str| {
         instance(&format!("task: t\nrun: x\nretry: {{ {text} }}\n"))
             .retry
@@ -127,12 +127,12 @@ fn what_grows_is_a_factor_a_list_or_a_factor_with_a_cap() {
 }
 
 #[test]
-fn policies_arrive_where_the_scheduler_looks() {
+fn policies_become_fields_of_the_instance() {
     let spec = full("yaml")
         .instance(&full_binding())
         .unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(spec.owner, "analytics");
-    assert_eq!(spec.user.as_deref(), Some("nobody"));
+    assert_eq!(spec.user.as_deref(), Some("www-data"));
     assert_eq!(spec.request.resources.cpu_milli, 1_500);
     assert_eq!(spec.request.resources.named["db/orders"], 2);
     assert_eq!(spec.timeout, Some(Millis::from_secs(3_600)));
@@ -159,12 +159,12 @@ fn policies_arrive_where_the_scheduler_looks() {
     assert_eq!(
         spec.request.constraints,
         [
-            rule("disk", Rule::OneOf(texts(&["nvme", "ssd"]))),
-            rule("gen", Rule::OneOf(texts(&["1.10"]))),
+            rule("disk", Rule::OneOf(strings(&["nvme", "ssd"]))),
+            rule("gen", Rule::OneOf(strings(&["1.10"]))),
             rule("gpu/model", Rule::Present),
-            rule("rack", Rule::NoneOf(texts(&["r1"]))),
+            rule("rack", Rule::NoneOf(strings(&["r1"]))),
             rule("shared", Rule::Absent),
-            rule("zone", Rule::NoneOf(texts(&["eu", "us"]))),
+            rule("zone", Rule::NoneOf(strings(&["eu", "us"]))),
         ]
     );
     assert_eq!(
@@ -187,7 +187,7 @@ fn policies_arrive_where_the_scheduler_looks() {
 }
 
 #[test]
-fn no_processor_at_all_is_asked_for_by_saying_so() {
+fn zero_cpu_can_be_requested() {
     let spec = instance("task: t\nrun: x\nresources: { cpu: 0, memory: 1GiB }\n");
     assert_eq!(spec.request.resources.cpu_milli, 0);
     let spec = instance("task: t\nrun: x\nresources: { memory: 1GiB }\n");
@@ -195,7 +195,7 @@ fn no_processor_at_all_is_asked_for_by_saying_so() {
 }
 
 #[test]
-fn a_task_survives_its_way_as_json() {
+fn a_task_survives_a_round_trip_through_json() {
     for extension in ["yaml", "toml", "json"] {
         let file = full(extension);
         let sent = serde_json::to_string(&file.to_json()).expect("plain data");
@@ -212,14 +212,14 @@ fn a_task_survives_its_way_as_json() {
 }
 
 #[test]
-fn a_resource_called_like_a_field_of_texts_stays_a_number() {
+fn a_resource_named_like_a_string_field_stays_a_number() {
     let file = yaml("task: t\nrun: x\nresources: { run: 3, cpu: 0.50 }\n");
     assert_eq!(file.to_json()["resources"], json!({ "run": 3, "cpu": 0.5 }));
     assert!(from_json(&file.to_json(), "task").is_ok());
 }
 
 #[test]
-fn what_is_wrong_with_json_is_told_by_its_field() {
+fn problems_of_json_name_their_field() {
     let errors = |value: serde_json::Value| -> Errors {
         from_json(&value, "task").expect_err("something is wrong with it")
     };

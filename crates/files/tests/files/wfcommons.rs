@@ -1,4 +1,4 @@
-//! Recorded workflows become workflow files. The traces of `tests/fixtures` are made up.
+//! Import of WfCommons traces. Those of `tests/fixtures` are synthetic.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn a_trace_of_1_4_becomes_tasks_that_sleep() {
 }
 
 #[test]
-fn a_trace_of_1_5_becomes_tasks_that_burn_and_ask_for_what_they_had() {
+fn a_trace_of_1_5_becomes_tasks_that_burn_with_recorded_resources() {
     let options = Import {
         work: Work::Cpu,
         name: Some("mine".to_owned()),
@@ -90,14 +90,14 @@ fn burning_ends() {
 }
 
 #[test]
-fn the_newest_version_reads_like_the_one_before() {
+fn version_1_6_parses_like_1_5() {
     let mut trace = trace("1.5");
     trace["schemaVersion"] = "1.6".into();
     assert!(wfcommons(&trace, &Import::default()).is_ok());
 }
 
 #[test]
-fn what_is_wrong_with_a_trace_is_told_by_its_field() {
+fn problems_of_a_trace_name_their_field() {
     let wrong = |version: &str, pointer: &str, value: Value, expected: &str| {
         let mut trace = trace(version);
         let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
@@ -131,13 +131,13 @@ fn what_is_wrong_with_a_trace_is_told_by_its_field() {
         "1.4",
         "/schemaVersion",
         json!("2.0"),
-        "schemaVersion: `2.0` is not known; 1.4, 1.5 and 1.6 are",
+        "schemaVersion: `2.0` is not supported; use 1.4, 1.5 or 1.6",
     );
     wrong(
         "1.4",
         "/workflow",
         json!([]),
-        "workflow: an object is expected",
+        "workflow: expected an object",
     );
     wrong(
         "1.4",
@@ -150,37 +150,37 @@ fn what_is_wrong_with_a_trace_is_told_by_its_field() {
         "1.4",
         tasks,
         json!([1]),
-        "workflow.tasks[0]: an object is expected",
+        "workflow.tasks[0]: expected an object",
     );
     wrong(
         "1.4",
         &format!("{tasks}/0/id"),
         json!(1),
-        "workflow.tasks[0].id: a text is expected",
+        "workflow.tasks[0].id: expected a string",
     );
     wrong(
         "1.4",
         &format!("{tasks}/1/id"),
         json!("1"),
-        "workflow.tasks[1].id: `1` is taken by workflow.tasks[0]",
+        "workflow.tasks[1].id: `1` is already used by workflow.tasks[0]",
     );
     wrong(
         "1.4",
         &format!("{tasks}/1/parents/0"),
         json!("x"),
-        "workflow.tasks[1].parents[0]: there is no task `x`",
+        "workflow.tasks[1].parents[0]: unknown task `x`",
     );
     wrong(
         "1.4",
         &format!("{tasks}/1/parents"),
         json!("x"),
-        "workflow.tasks[1].parents: a list is expected",
+        "workflow.tasks[1].parents: expected a list",
     );
     wrong(
         "1.4",
         &format!("{tasks}/0/parents"),
         json!(["join"]),
-        "workflow.tasks[0].parents: these tasks wait for each other: 1 -> join -> count-1 -> 1",
+        "workflow.tasks[0].parents: dependency cycle of tasks: 1 -> join -> count-1 -> 1",
     );
     wrong(
         "1.4",
@@ -192,7 +192,7 @@ fn what_is_wrong_with_a_trace_is_told_by_its_field() {
         "1.4",
         &format!("{tasks}/0/runtimeInSeconds"),
         json!(-1),
-        "workflow.tasks[0].runtimeInSeconds: a number of seconds is expected, of ten years at most",
+        "workflow.tasks[0].runtimeInSeconds: expected a number of seconds, at most ten years",
     );
     wrong(
         "1.5",
@@ -210,7 +210,7 @@ fn what_is_wrong_with_a_trace_is_told_by_its_field() {
         "1.5",
         &format!("{executed}/0/id"),
         json!("ID3"),
-        "workflow.specification.tasks[1]: workflow.execution.tasks does not have `ID1`",
+        "workflow.specification.tasks[1]: workflow.execution.tasks has no task `ID1`",
     );
     wrong(
         "1.5",
@@ -229,7 +229,7 @@ fn what_is_wrong_with_a_trace_is_told_by_its_field() {
 }
 
 #[test]
-fn ids_that_cannot_be_names_become_names_that_differ() {
+fn invalid_ids_become_distinct_names() {
     let tasks: Vec<Value> = (0..2_000)
         .map(|at| json!({ "id": "ä".repeat(at % 7 + 1) + &"/".repeat(at / 7 % 300), "parents": [], "children": [], "runtimeInSeconds": 1 }))
         .collect();

@@ -1,6 +1,6 @@
-//! Workflow files: the plans that good ones become, and what people are told about bad ones.
-//! `BATON_REWRITE=1` writes the texts of `tests/workflow-errors` anew; read the difference
-//! before committing it.
+//! Workflow files: plans of valid files, and golden error messages of invalid ones.
+//! `BATON_REWRITE=1` rewrites the messages in `tests/workflow-errors`; read the diff before
+//! committing it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +49,7 @@ fn words(plan: &Plan, task: &str) -> Vec<String> {
     }
 }
 
-/// What a plan says of its tasks, one in a line.
+/// The tasks of a plan, one per line.
 fn shown(plan: &Plan) -> Vec<String> {
     let line = |task: &baton_model::workflow::PlanTask| {
         let mut line = task.name.clone();
@@ -116,7 +116,7 @@ tasks:
 "#;
 
 #[test]
-fn a_workflow_becomes_a_plan_in_which_each_task_stands_behind_those_it_comes_after() {
+fn a_workflow_becomes_a_plan_in_dependency_order() {
     let plan = plan(FULL);
     assert_eq!(
         shown(&plan),
@@ -150,7 +150,7 @@ fn a_workflow_becomes_a_plan_in_which_each_task_stands_behind_those_it_comes_aft
 }
 
 #[test]
-fn defaults_and_templates_count_where_a_task_says_nothing() {
+fn tasks_inherit_from_templates_and_defaults() {
     let plan = plan(FULL);
     let spec = |name: &str| {
         let task = plan.tasks.iter().find(|task| task.name == name);
@@ -176,7 +176,7 @@ fn defaults_and_templates_count_where_a_task_says_nothing() {
 }
 
 #[test]
-fn a_task_of_its_own_replaces_what_its_template_runs() {
+fn the_command_of_a_task_replaces_that_of_its_template() {
     let plan = plan(
         "workflow: w\ntemplates:\n  t: { processes: [{ name: a, run: x }, { name: b, run: y }], order: [[a, b]], matrix: { a: [1] } }\n\
          tasks:\n  one: { template: t, run: z, for_each: [{ n: 1 }] }\n  two: { template: t }\n",
@@ -187,7 +187,7 @@ fn a_task_of_its_own_replaces_what_its_template_runs() {
 }
 
 #[test]
-fn small_files_become_the_plans_that_they_say() {
+fn small_files_become_their_plans() {
     for (tasks, expected) in [
         ("a: { run: x }", &["a"][..]),
         ("b: { run: x, after: a }\n  a: { run: x }", &["a", "b <- 0"]),
@@ -223,7 +223,7 @@ fn small_files_become_the_plans_that_they_say() {
             "a: { run: x }\n  b: { run: x, for_each: \"{{ tasks.a.outputs.l }}\", after: [{ task: a, on: end }] }",
             &["a", "b from 0.l <- 0 end"],
         ),
-        // Who refers to an output comes after it, item by item where everything between does.
+        // A reference to an output implies a dependency, item by item where all edges between are.
         (
             "a: { run: x, for_each: [1, 2] }\n  b: { run: x, for_each: [1, 2], after: [{ task: a, each: true }] }\n  c: { run: 'x {{ tasks.a.outputs.k }}', for_each: [1, 2], after: [{ task: b, each: true }] }\n  d: { run: 'x {{ tasks.a.outputs.k }}', after: [c] }",
             &[
@@ -242,7 +242,7 @@ fn small_files_become_the_plans_that_they_say() {
 }
 
 #[test]
-fn every_text_is_a_template_that_comes_out_as_it_was_meant() {
+fn every_string_renders_as_intended() {
     let file = yaml(
         r#"
 workflow: w
@@ -293,7 +293,7 @@ fn processes_and_their_checks_keep_references_too() {
 }
 
 #[test]
-fn parameters_are_given_and_held_to_their_types() {
+fn arguments_are_checked_against_parameter_types() {
     let file = yaml(
         "workflow: w\nparams: { n: { type: int, default: 3 } }\ntasks: { a: { run: \"x {{ params.n }}\" } }\n",
     );
@@ -304,7 +304,7 @@ fn parameters_are_given_and_held_to_their_types() {
 }
 
 #[test]
-fn a_workflow_means_the_same_in_three_formats_and_on_its_way_as_json() {
+fn a_workflow_is_the_same_in_three_formats_and_as_json() {
     let from = yaml(FULL);
     let expected = planned(&from, &[]);
     let sent = from.to_json().to_string();
@@ -318,7 +318,7 @@ fn a_workflow_means_the_same_in_three_formats_and_on_its_way_as_json() {
                 .iter()
                 .map(|task| (task.name.clone(), (task.spec.clone(), task.items.clone())));
             let mut specs: BTreeMap<_, _> = specs.collect();
-            // The only one that refers to a place.
+            // The only one with a position.
             specs.remove("mapped");
             specs
         };
@@ -342,7 +342,7 @@ fn a_workflow_means_the_same_in_three_formats_and_on_its_way_as_json() {
 }
 
 #[test]
-fn a_file_of_either_kind_is_told_by_its_top() {
+fn the_top_level_decides_the_kind_of_a_file() {
     let any = |name: &str| load_any(folder("../../examples").join(name));
     match any("etl.yaml") {
         Ok(AnyFile::Workflow(file)) => assert_eq!(file.name(), "etl"),
@@ -355,12 +355,12 @@ fn a_file_of_either_kind_is_told_by_its_top() {
     let errors = load_workflow(folder("../../examples/hello.yaml")).expect_err("a task");
     assert_eq!(
         errors.problems[0].message,
-        "this is a task, and a workflow is expected here"
+        "expected a workflow, found a task"
     );
 }
 
 #[test]
-fn the_example_is_a_workflow_that_uses_most_of_it() {
+fn the_example_is_a_valid_workflow() {
     let file = load_workflow(folder("../../examples/etl.yaml"))
         .unwrap_or_else(|errors| panic!("{errors}"));
     let plan = planned(&file, &[]);
@@ -403,9 +403,9 @@ fn cases() -> Vec<PathBuf> {
     cases
 }
 
-/// What is given to a case: lines of NAME=VALUE in a file beside it, if there is one.
-fn given(path: &Path) -> BTreeMap<String, String> {
-    let text = fs::read_to_string(format!("{}.given", path.display())).unwrap_or_default();
+/// The arguments of a case: lines of NAME=VALUE in its `.params` file, if it exists.
+fn arguments(path: &Path) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(format!("{}.params", path.display())).unwrap_or_default();
     let pairs = text
         .lines()
         .map(|line| line.split_once('=').expect("NAME=VALUE"));
@@ -419,23 +419,23 @@ fn errors(path: &Path) -> Errors {
     let text = fs::read_to_string(path).expect("it is readable");
     let format = Format::of(path).expect("only such files are cases");
     parse_workflow(&text, format, &name)
-        .and_then(|file| file.plan(&given(path)))
+        .and_then(|file| file.plan(&arguments(path)))
         .map(|_| panic!("{name}: nothing is wrong with it"))
         .unwrap_or_else(|errors| errors)
 }
 
 #[test]
-fn every_bad_file_is_explained_as_it_was_agreed() {
-    golden::explained(cases(), errors);
+fn every_invalid_file_has_its_golden_errors() {
+    golden::compare(cases(), errors);
 }
 
 #[test]
-fn every_problem_has_a_place_unless_it_was_given_and_a_hint() {
+fn every_problem_has_a_hint_and_a_position_if_it_is_in_the_file() {
     for path in cases() {
         for problem in errors(&path).problems {
-            let is_given = problem.path.starts_with("params.");
+            let is_argument = problem.path.starts_with("params.");
             assert!(
-                problem.position.is_some() || is_given,
+                problem.position.is_some() || is_argument,
                 "{}: {problem:?}",
                 path.display()
             );
@@ -450,7 +450,7 @@ fn part(tasks: Value, before: &Plan) -> Result<Plan, Errors> {
 }
 
 #[test]
-fn a_part_comes_behind_what_is_there() {
+fn a_part_follows_the_existing_tasks() {
     let before = plan(
         "workflow: w\nowner: me\nparams: { day: x }\ntasks:\n  a: { run: x, for_each: [1, 2] }\n  b: { run: x, after: [a] }\n",
     );
@@ -479,7 +479,7 @@ fn a_part_comes_behind_what_is_there() {
 }
 
 #[test]
-fn a_part_says_nothing_but_tasks_of_its_own() {
+fn a_part_has_only_new_tasks() {
     let before = plan("workflow: w\ntasks:\n  a: { run: x, for_each: [1, 2] }\n  b: { run: x }\n");
     let messages = |errors: Errors| -> Vec<String> {
         let problems = errors.problems.into_iter();
@@ -499,12 +499,12 @@ fn a_part_says_nothing_but_tasks_of_its_own() {
     assert_eq!(
         messages(found.expect_err("all of them are wrong")),
         [
-            "tasks.a: the workflow has a task `a` already",
+            "tasks.a: the workflow already has a task `a`",
             "tasks.c.template: a task of a workflow has no field `template`",
-            "tasks.d.after[0]: there is no task `z`",
+            "tasks.d.after[0]: unknown task `z`",
             "tasks.d.run: `params.day` is not a parameter of this workflow",
-            "tasks.d.run: `tasks.b.outputs.k` may not be known yet: `d` does not come after `b`",
-            "tasks.e.after[0].items: there is no item 2: `a` has 2, from 0",
+            "tasks.d.run: `tasks.b.outputs.k` may not be known yet: `d` does not run after `b`",
+            "tasks.e.after[0].items: unknown item 2: `a` has 2 items, numbered from 0",
         ]
     );
     let found = json!({ "tasks": {}, "defaults": {} }).to_string();
@@ -519,7 +519,7 @@ fn a_part_says_nothing_but_tasks_of_its_own() {
 }
 
 #[test]
-fn limits_count_what_is_there_before_a_part() {
+fn limits_count_the_existing_tasks() {
     let before = plan("workflow: w\ntasks: { a: { run: x, for_each: \"0..1999999\" } }\n");
     let kind = |tasks| part(tasks, &before).expect_err("too many").problems[0].kind;
     assert_eq!(

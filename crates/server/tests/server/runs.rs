@@ -200,7 +200,7 @@ async fn a_key_that_stands_twice_is_refused_wherever_it_stands() {
         let error = &refused.body["errors"][0];
         assert_eq!(error["field"], field, "{refused:?}");
         let message = error["message"].as_str().expect("a text");
-        assert!(message.contains("stands twice"), "{refused:?}");
+        assert!(message.contains("duplicate key"), "{refused:?}");
         assert!(refused.detail().contains("the workflow"), "{refused:?}");
     };
     let file = |text: &str| format!(r#"{{"file": {text}}}"#);

@@ -253,7 +253,7 @@ mod tests {
         };
         assert_eq!(
             message(from_command(&words(&["x"]), &options)),
-            "command line: resources.cpu\n  expected a number, found a text\n  hint: write a \
+            "command line: resources.cpu\n  expected a number, found a string\n  hint: write a \
              number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  hint: write \
              a duration such as 250ms, 5s, 10m, 1h30m or 2d"
         );
