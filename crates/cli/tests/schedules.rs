@@ -23,7 +23,7 @@ use baton_model::library::{Definition, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, TickVerdict};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono, Now, Wall};
-use baton_sim::chronos::check::{Entry, Look, Story, check};
+use baton_sim::chronos::check::{Entry, ClockCheck, History, check};
 use baton_store::view::{self, Seq, TickQuery};
 use baton_store::{SqliteStore, Store, TakeOutcome};
 use cluster_support::rng::Rng;
@@ -226,15 +226,15 @@ fn check_records(store: &dyn Store, mut entries: Vec<Entry>, until: Wall) -> (u6
             fact: entry.fact,
         });
     }
-    let look = Look {
+    let look = ClockCheck {
         after: entries.len(),
         wall: until,
     };
-    let story = Story {
+    let history = History {
         entries: &entries,
-        looks: &[look],
+        clock_checks: &[look],
     };
-    match check(&story) {
+    match check(&history) {
         Ok(tally) => {
             eprintln!("{} facts: {tally:?}", entries.len());
             (tally.late, tally.missed)

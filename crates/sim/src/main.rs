@@ -73,9 +73,9 @@ fn main() -> ExitCode {
     }
     // A panic of the cores is caught, counted and reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
-    let begun = Instant::now();
+    let started = Instant::now();
     let totals = run(&args);
-    let wall_seconds = begun.elapsed().as_secs_f64();
+    let wall_seconds = started.elapsed().as_secs_f64();
     if args.json {
         print_json(&args, &totals, wall_seconds);
     } else {
@@ -122,9 +122,9 @@ impl Args {
 
     /// The seeds to run: `--seed S` alone is one seed.
     fn seeds(&self) -> std::ops::Range<u64> {
-        let said = std::env::args().any(|arg| arg == "--seeds" || arg.starts_with("--seeds="));
+        let has_count = std::env::args().any(|arg| arg == "--seeds" || arg.starts_with("--seeds="));
         match self.seed {
-            Some(first) if said => first..first.saturating_add(self.seeds),
+            Some(first) if has_count => first..first.saturating_add(self.seeds),
             Some(only) => only..only.saturating_add(1),
             None => 0..self.seeds,
         }
@@ -167,9 +167,9 @@ fn run(args: &Args) -> Totals {
 
 /// Runs the seed again, this time keeping its last events, and tells all.
 fn report(args: &Args, seed: u64, violation: &Violation) {
-    let again = args.run_seed(seed, Detail::Tail);
+    let replay = args.run_seed(seed, Detail::Tail);
     if !args.trace {
-        for line in &again.tail {
+        for line in &replay.tail {
             println!("{line}");
         }
     }

@@ -15,7 +15,7 @@ use baton_model::workflow::{Condition, EdgeLists, Edges, Items, Plan, PlanTask, 
 use crate::rng::Rng;
 
 /// How a `when` of this world begins; the number behind it is the item that is not wanted.
-pub(crate) const UNWANTED: &str = "item != ";
+pub(crate) const EXCLUDED_ITEM: &str = "item != ";
 
 /// Draws a plan; `strict` of a thousand tasks are.
 pub(crate) fn draw(rng: &mut Rng, name: String, strict: u64) -> Plan {
@@ -23,7 +23,7 @@ pub(crate) fn draw(rng: &mut Rng, name: String, strict: u64) -> Plan {
         0 => chain(rng.within(2, 5) as u32),
         1 => vec![vec![], vec![0], vec![0], vec![1, 2]],
         2 => vec![vec![], vec![0], vec![1]],
-        _ => tangle(rng),
+        _ => random_graph(rng),
     };
     let pools = if rng.chance(300) {
         vec![Pool {
@@ -73,7 +73,7 @@ pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for _ in 0..rng.within(1, 2) {
         match rng.below(6) {
-            0 => rework(rng, &mut plan),
+            0 => change_work(rng, &mut plan),
             1 => {
                 let upstream: Vec<u32> = (0..plan.tasks.len() as u32)
                     .filter(|_| rng.chance(300))
@@ -87,7 +87,7 @@ pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
                 plan.max_concurrent = rng.chance(500).then(|| rng.within(1, 3) as u32);
                 plan.fail_fast = rng.chance(250);
             }
-            4 => recount(rng, &mut plan),
+            4 => change_items(rng, &mut plan),
             _ => {
                 // Every place moves by one.
                 let name = fresh_name(rng);
@@ -116,7 +116,7 @@ fn chain(length: u32) -> Vec<Vec<u32>> {
         .collect()
 }
 
-fn tangle(rng: &mut Rng) -> Vec<Vec<u32>> {
+fn random_graph(rng: &mut Rng) -> Vec<Vec<u32>> {
     let length = rng.within(2, 7) as u32;
     (0..length)
         .map(|at| (0..at).filter(|_| rng.chance(400)).collect())
@@ -141,7 +141,7 @@ fn task(rng: &mut Rng, plan: &Plan, name: String, upstream: &[u32], strict: u64)
         ..PlanTask::default()
     };
     if matches!(items, Items::Range { .. }) && rng.chance(150) {
-        task.when = Some(format!("{UNWANTED}{}", rng.below(4)));
+        task.when = Some(format!("{EXCLUDED_ITEM}{}", rng.below(4)));
     }
     task.items = items;
     for at in upstream {
@@ -218,7 +218,7 @@ fn spec(rng: &mut Rng, name: &str, strict: u64) -> InstanceSpec {
 }
 
 /// A task does something else from now on.
-fn rework(rng: &mut Rng, plan: &mut Plan) {
+fn change_work(rng: &mut Rng, plan: &mut Plan) {
     let at = rng.below(plan.tasks.len() as u64) as usize;
     let task = &mut plan.tasks[at];
     let version = format!("{:08x}", rng.next() >> 32);
@@ -227,7 +227,7 @@ fn rework(rng: &mut Rng, plan: &mut Plan) {
 }
 
 /// A task has more items, or fewer, if no edge names them one by one.
-fn recount(rng: &mut Rng, plan: &mut Plan) {
+fn change_items(rng: &mut Rng, plan: &mut Plan) {
     let at = rng.below(plan.tasks.len() as u64) as usize;
     let by_item = |after: &Upstream| after.edges != Edges::All;
     let named = plan

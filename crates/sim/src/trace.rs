@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use crate::time::Time;
 
 /// How many events are kept for a report.
-const KEPT_MAX: usize = 60;
+const TAIL_MAX: usize = 60;
 
 /// FNV-1a: the same on every machine and in every version.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ impl Trace {
             println!("{line}");
         }
         self.tail.push_back(line);
-        if self.tail.len() > KEPT_MAX {
+        if self.tail.len() > TAIL_MAX {
             self.tail.pop_front();
         }
     }

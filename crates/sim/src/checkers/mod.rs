@@ -32,7 +32,7 @@ use baton_model::spec::Exclusive;
 
 use crate::time::{SECOND, Time};
 
-pub use runs::{Asked, Row, RunChecks};
+pub use runs::{ResumeRequest, Row, RunChecks};
 pub use truth::{Execution, Truth};
 
 /// How long a leader may take to answer a condemned worker.
@@ -62,7 +62,7 @@ impl Checkers {
     }
 
     /// Reports what does not hold.
-    pub fn hold(&mut self, checked: Result<(), Violation>) {
+    pub fn require(&mut self, checked: Result<(), Violation>) {
         if let Err(Violation { checker, what }) = checked {
             self.violate(checker, what);
         }
@@ -93,7 +93,7 @@ impl Checkers {
         }
         self.truth.start(lease, execution);
         let checked = self.runs.started(instance, &self.truth);
-        self.hold(checked);
+        self.require(checked);
     }
 
     /// A fact became durable (or, without a store, was decided).
@@ -106,20 +106,20 @@ impl Checkers {
         } = fact
         {
             self.attempt_ended(*lease, *end);
-            self.outputs_kept(*lease, *end, outputs.as_deref());
+            self.check_outputs(*lease, *end, outputs.as_deref());
         }
         let checked = self.runs.committed(fact, &self.truth);
-        self.hold(checked);
+        self.require(checked);
     }
 
     /// What a success has put out is kept with it, however its end was told.
-    fn outputs_kept(&mut self, lease: LeaseId, end: AttemptEnd, kept: Option<&str>) {
+    fn check_outputs(&mut self, lease: LeaseId, end: AttemptEnd, stored: Option<&str>) {
         let AttemptEnd::Real(outcome) = end else {
             return;
         };
         let truth = outputs_of(lease.attempt.instance, outcome);
-        if kept != truth.as_deref() {
-            let what = format!("{lease} has put out {truth:?}, and {kept:?} is kept");
+        if stored != truth.as_deref() {
+            let what = format!("{lease} has put out {truth:?}, and {stored:?} is kept");
             self.violate("lost-outputs", what);
         }
     }
@@ -180,25 +180,25 @@ impl Checkers {
     }
 
     /// A leader has read a new heartbeat of a life that it has condemned.
-    pub fn order_owed(&mut self, at: Time, to: Incarnation) {
-        self.truth.owed.entry(to).or_insert(at);
+    pub fn expect_order(&mut self, at: Time, to: Incarnation) {
+        self.truth.expected_orders.entry(to).or_insert(at);
     }
 
     /// An order to die has left for that life.
     pub fn order_sent(&mut self, to: Incarnation) {
-        self.truth.owed.remove(&to);
+        self.truth.expected_orders.remove(&to);
     }
 
     /// The leader changed, stopped or lost its store: it owes nothing any more.
-    pub fn orders_void(&mut self) {
-        self.truth.owed.clear();
+    pub fn cancel_expected_orders(&mut self) {
+        self.truth.expected_orders.clear();
     }
 
     /// Looks for orders that were owed for too long.
     pub fn check_orders(&mut self, now: Time) {
         let overdue = self
             .truth
-            .owed
+            .expected_orders
             .iter()
             .find(|(_, since)| now.0 - since.0 > ORDER_WAIT);
         if let Some((who, since)) = overdue {
@@ -211,7 +211,7 @@ impl Checkers {
     }
 
     /// A life was declared over by its own worker.
-    pub fn life_ended(&mut self, who: Incarnation, alive: Option<LeaseId>) {
+    pub fn incarnation_ended(&mut self, who: Incarnation, alive: Option<LeaseId>) {
         if let Some(lease) = alive {
             self.violate(
                 "survivor",

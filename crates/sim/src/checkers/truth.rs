@@ -30,7 +30,7 @@ pub struct Truth {
     /// Leases whose end was recorded, whichever it was.
     recorded: BTreeSet<LeaseId>,
     /// Condemned lives that were heard and not yet ordered to die, since when.
-    pub(super) owed: BTreeMap<Incarnation, Time>,
+    pub(super) expected_orders: BTreeMap<Incarnation, Time>,
 }
 
 impl Truth {

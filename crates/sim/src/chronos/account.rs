@@ -67,14 +67,14 @@ impl Account {
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub fn take(&mut self, record: &Record, now: Wall) -> Result<(), Violation> {
+    pub fn record(&mut self, record: &Record, now: Wall) -> Result<(), Violation> {
         self.match_times(record)?;
         if record.last > now {
             let what = format!("{record:?} was recorded at {now:?}");
             return Err(broken("due-early", what));
         }
-        if let Some(wrong) = self.wrong(record, now) {
-            let what = format!("{record:?} at {now:?} under {self:?}: {wrong}");
+        if let Some(contradiction) = self.contradiction(record, now) {
+            let what = format!("{record:?} at {now:?} under {self:?}: {contradiction}");
             return Err(broken("false-verdict", what));
         }
         self.until = record.last;
@@ -115,7 +115,7 @@ impl Account {
     }
 
     /// Why the verdict is not true, if it is not.
-    fn wrong(&self, record: &Record, now: Wall) -> Option<&'static str> {
+    fn contradiction(&self, record: &Record, now: Wall) -> Option<&'static str> {
         let at = record.first;
         let age = now.since(record.last);
         let planned_by = self.planned_by(at);
@@ -136,7 +136,7 @@ impl Account {
                 } else if planned < at || planned > planned_by {
                     Some("it was not planned for then")
                 } else {
-                    self.unwanted(at, now)
+                    self.not_caught_up(at, now)
                 }
             }
             TickVerdict::Skip(SkipReason::Missed) => {
@@ -161,7 +161,7 @@ impl Account {
                 if !one || overdue > self.slack {
                     Some("it was not to be launched anyway")
                 } else if overdue > ON_TIME {
-                    self.unwanted(at, now)
+                    self.not_caught_up(at, now)
                 } else {
                     None
                 }
@@ -172,7 +172,7 @@ impl Account {
     }
 
     /// Why the policy does not make up for a late due time, if it does not.
-    fn unwanted(&self, at: Wall, now: Wall) -> Option<&'static str> {
+    fn not_caught_up(&self, at: Wall, now: Wall) -> Option<&'static str> {
         let newer = || {
             let next = self.schedule.after(at);
             next.is_some_and(|occurrence| self.planned_by(occurrence.at) <= now)
@@ -198,7 +198,7 @@ impl Account {
     ///
     /// # Errors
     /// What was forgotten.
-    pub fn settled(&self, now: Wall) -> Result<(), Violation> {
+    pub fn check_settled(&self, now: Wall) -> Result<(), Violation> {
         match self.schedule.after(self.until) {
             Some(next) if next.at <= now && self.planned_by(next.at) <= now => {
                 let what = format!("{:?} has no record at {now:?}: {self:?}", next.at);
@@ -213,7 +213,7 @@ impl Account {
     ///
     /// # Errors
     /// What was forgotten.
-    pub fn closed(&self, now: Wall) -> Result<(), Violation> {
+    pub fn check_closed(&self, now: Wall) -> Result<(), Violation> {
         match self.schedule.after(self.until) {
             Some(next) if next.at <= now => {
                 let what = format!("{:?} has no record, and {self:?} is no more", next.at);

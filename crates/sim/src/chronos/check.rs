@@ -31,7 +31,7 @@ pub struct Entry {
 
 /// A leader has looked at the clock, and what it had to record is durable.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct ClockCheck {
     /// How many facts there were by then.
     pub after: usize,
     pub wall: Wall,
@@ -39,11 +39,11 @@ pub struct Look {
 
 /// All that happened.
 #[derive(Clone, Copy, Debug)]
-pub struct Story<'a> {
+pub struct History<'a> {
     /// The facts, in order.
     pub entries: &'a [Entry],
     /// The looks, in order.
-    pub looks: &'a [Look],
+    pub clock_checks: &'a [ClockCheck],
 }
 
 #[derive(Debug)]
@@ -59,14 +59,14 @@ struct Task {
 
 /// An instance of a task that is not at an end.
 #[derive(Debug)]
-struct Live {
+struct LiveInstance {
     task: TaskNo,
     leased: bool,
 }
 
 /// What a batch must still bring.
 #[derive(Debug, Default)]
-struct Owed {
+struct Obligations {
     /// Instances that a record has named, whose they are, and the due time: the earliest that
     /// it may have been planned for, and the latest.
     instances: BTreeMap<InstanceId, (TaskNo, Option<(Due, Due)>)>,
@@ -77,17 +77,17 @@ struct Owed {
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct LibraryState {
     tasks: BTreeMap<TaskNo, Task>,
-    live: BTreeMap<InstanceId, Live>,
+    live: BTreeMap<InstanceId, LiveInstance>,
     /// Those that have ended, for whoever tries them again.
     ended: BTreeMap<InstanceId, TaskNo>,
     keys: BTreeSet<(TaskNo, (u64, u64))>,
-    owed: Owed,
+    obligations: Obligations,
     tally: Tally,
 }
 
-type Checked = Result<(), Violation>;
+type CheckResult = Result<(), Violation>;
 
 fn broken<T>(checker: &'static str, what: String) -> Result<T, Violation> {
     Err(Violation { checker, what })
@@ -97,48 +97,52 @@ fn broken<T>(checker: &'static str, what: String) -> Result<T, Violation> {
 ///
 /// # Errors
 /// The first promise that it breaks.
-pub fn check(story: &Story<'_>) -> Result<Tally, Violation> {
-    let mut books = Books::default();
-    let mut looks = story.looks.iter().peekable();
-    for (index, entry) in story.entries.iter().enumerate() {
+pub fn check(history: &History<'_>) -> Result<Tally, Violation> {
+    let mut state = LibraryState::default();
+    let mut clock_checks = history.clock_checks.iter().peekable();
+    for (index, entry) in history.entries.iter().enumerate() {
         let begins = index
             .checked_sub(1)
-            .is_none_or(|before| story.entries[before].batch != entry.batch);
+            .is_none_or(|before| history.entries[before].batch != entry.batch);
         if begins {
-            books.balanced(entry)?;
+            state.check_batch_end(entry)?;
         }
-        while let Some(look) = looks.next_if(|look| look.after <= index) {
-            books.look(look.wall)?;
+        while let Some(check_clock) = clock_checks.next_if(|check_clock| check_clock.after <= index)
+        {
+            state.check_clock(check_clock.wall)?;
         }
-        books.take(entry)?;
+        state.apply(entry)?;
     }
-    if let Some(last) = story.entries.last() {
-        books.balanced(last)?;
+    if let Some(last) = history.entries.last() {
+        state.check_batch_end(last)?;
     }
-    looks.try_for_each(|look| books.look(look.wall))?;
-    Ok(books.tally)
+    clock_checks.try_for_each(|check_clock| state.check_clock(check_clock.wall))?;
+    Ok(state.tally)
 }
 
-impl Books {
+impl LibraryState {
     /// Between two batches nothing is owed.
-    fn balanced(&self, before: &Entry) -> Checked {
-        let owed = &self.owed;
-        if owed.instances.is_empty() && owed.follows.is_empty() && owed.replacements.is_empty() {
+    fn check_batch_end(&self, before: &Entry) -> CheckResult {
+        let obligations = &self.obligations;
+        if obligations.instances.is_empty()
+            && obligations.follows.is_empty()
+            && obligations.replacements.is_empty()
+        {
             return Ok(());
         }
-        let what = format!("the batch before {before:?} still owes {owed:?}");
+        let what = format!("the batch before {before:?} still owes {obligations:?}");
         broken("record-alone", what)
     }
 
-    fn look(&self, now: Wall) -> Checked {
+    fn check_clock(&self, now: Wall) -> CheckResult {
         let accounts = self.tasks.values().filter_map(|task| task.account.as_ref());
         for account in accounts {
-            account.settled(now)?;
+            account.check_settled(now)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, entry: &Entry) -> Checked {
+    fn apply(&mut self, entry: &Entry) -> CheckResult {
         match &entry.fact {
             Fact::TaskDefined {
                 task,
@@ -163,7 +167,7 @@ impl Books {
                 }
                 self.tally.keyed += u64::from(key.is_some());
                 // It is counted as on its way already.
-                self.launch(entry, *task, 1)
+                self.check_launch(entry, *task, 1)
             }
             Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
                 self.leased(lease.attempt.instance, true);
@@ -196,26 +200,26 @@ impl Books {
         name: &TaskName,
         (revision, from): (Revision, Wall),
         definition: &Definition,
-    ) -> Checked {
-        self.owed.replacements.remove(&number);
+    ) -> CheckResult {
+        self.obligations.replacements.remove(&number);
         let schedule = definition.trigger.schedule.as_ref();
         let before = self.tasks.get(&number);
         if before.is_some_and(|it| it.name != *name || it.revision >= revision) {
             return broken("number-again", format!("{:?}", entry.fact));
         }
         let was = before.and_then(|it| it.trigger.as_ref()?.schedule.as_ref());
-        let goes_on = was.is_some() && was == schedule;
+        let continues = was.is_some() && was == schedule;
         let old = before.and_then(|it| it.account.as_ref());
         let expected = match old {
-            Some(account) if goes_on => account.until(),
+            Some(account) if continues => account.until(),
             _ => entry.now.wall,
         };
         if from != expected {
             let what = format!("{:?} should begin at {expected:?}", entry.fact);
             return broken("false-start", what);
         }
-        if let Some(account) = old.filter(|_| !goes_on) {
-            account.closed(entry.now.wall)?;
+        if let Some(account) = old.filter(|_| !continues) {
+            account.check_closed(entry.now.wall)?;
         }
         let accounted = before.map_or(from, |it| it.accounted.max(from));
         let account = schedule.map(|it| Account::new(it, accounted)).transpose()?;
@@ -233,20 +237,20 @@ impl Books {
         Ok(())
     }
 
-    fn removed(&mut self, entry: &Entry, number: TaskNo) -> Checked {
-        self.owed.replacements.remove(&number);
+    fn removed(&mut self, entry: &Entry, number: TaskNo) -> CheckResult {
+        self.obligations.replacements.remove(&number);
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
         task.trigger = None;
         task.bucket = None;
         match task.account.take() {
-            Some(account) => account.closed(entry.now.wall),
+            Some(account) => account.check_closed(entry.now.wall),
             None => Ok(()),
         }
     }
 
-    fn ticked(&mut self, entry: &Entry) -> Checked {
+    fn ticked(&mut self, entry: &Entry) -> CheckResult {
         let Fact::TickRecorded {
             task: number,
             revision,
@@ -269,12 +273,12 @@ impl Books {
         }
         let mut due = None;
         if let Some(done) = after {
-            if !self.owed.follows.remove(&(number, done))
+            if !self.obligations.follows.remove(&(number, done))
                 || matches!(verdict, TickVerdict::Late { .. })
             {
                 return broken("false-follower", format!("{entry:?}"));
             }
-            self.tally.followed += 1;
+            self.tally.followers += 1;
         } else {
             let Some(account) = &mut task.account else {
                 return broken("never-due", format!("{entry:?} of {task:?}"));
@@ -285,7 +289,7 @@ impl Books {
                 count,
                 verdict,
             };
-            account.take(&record, entry.now.wall)?;
+            account.record(&record, entry.now.wall)?;
             task.accounted = last;
             let schedule = task.trigger.as_ref().and_then(|it| it.schedule.as_ref());
             due = schedule.map(|schedule| {
@@ -298,17 +302,17 @@ impl Books {
             self.tally.note(verdict, count);
         }
         if let Some(id) = instance {
-            self.owed.instances.insert(id, (number, due));
+            self.obligations.instances.insert(id, (number, due));
         }
         match verdict {
-            TickVerdict::Skip(reason) => self.refused(entry, number, reason),
-            TickVerdict::Launch | TickVerdict::Late { .. } => self.launch(entry, number, 0),
+            TickVerdict::Skip(reason) => self.check_skip(entry, number, reason),
+            TickVerdict::Launch | TickVerdict::Late { .. } => self.check_launch(entry, number, 0),
         }
     }
 
     /// Something is launched: its limits must allow it. `counted` of what is on its way is
     /// this launch itself.
-    fn launch(&mut self, entry: &Entry, number: TaskNo, counted: u64) -> Checked {
+    fn check_launch(&mut self, entry: &Entry, number: TaskNo, counted: u64) -> CheckResult {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
@@ -329,7 +333,7 @@ impl Books {
     }
 
     /// Something is not launched: the reason must be true.
-    fn refused(&mut self, entry: &Entry, number: TaskNo, reason: SkipReason) -> Checked {
+    fn check_skip(&mut self, entry: &Entry, number: TaskNo, reason: SkipReason) -> CheckResult {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
@@ -343,7 +347,7 @@ impl Books {
                 !full && bucket.is_some_and(|bucket| !bucket.has_room(now, epoch))
             }
             SkipReason::Replaced => {
-                self.owed.replacements.insert(number);
+                self.obligations.replacements.insert(number);
                 true
             }
             SkipReason::Missed | SkipReason::CatchUp => true,
@@ -355,13 +359,18 @@ impl Books {
         }
     }
 
-    fn submitted(&mut self, first: InstanceId, last: InstanceId, spec: &InstanceSpec) -> Checked {
+    fn submitted(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+        spec: &InstanceSpec,
+    ) -> CheckResult {
         let Some(origin) = spec.origin else {
             return Ok(());
         };
-        let owed = self.owed.instances.remove(&first);
+        let obligations = self.obligations.instances.remove(&first);
         let named = spec.env.contains_key("BATON_NOMINAL_TIME");
-        let fits = match owed {
+        let fits = match obligations {
             Some((task, due)) => {
                 let fits = match (due, origin.due) {
                     (Some((earliest, latest)), Some(due)) => {
@@ -378,7 +387,7 @@ impl Books {
         if !fits || first != last {
             return broken(
                 "record-alone",
-                format!("{first} of {origin:?} is not {owed:?}"),
+                format!("{first} of {origin:?} is not {obligations:?}"),
             );
         }
         if self.live.contains_key(&first) || self.ended.contains_key(&first) {
@@ -390,7 +399,10 @@ impl Books {
 
     fn begin(&mut self, id: InstanceId, task: TaskNo) {
         let leased = false;
-        if self.live.insert(id, Live { task, leased }).is_none()
+        if self
+            .live
+            .insert(id, LiveInstance { task, leased })
+            .is_none()
             && let Some(task) = self.tasks.get_mut(&task)
         {
             task.live += 1;
@@ -425,8 +437,8 @@ impl Books {
                 trigger.is_some_and(|trigger| trigger.after.contains(&of.name))
             };
             let followers = self.tasks.iter().filter(|(_, task)| after(task));
-            let owed = followers.map(|(number, _)| (*number, id));
-            self.owed.follows.extend(owed);
+            let obligations = followers.map(|(number, _)| (*number, id));
+            self.obligations.follows.extend(obligations);
         }
         self.end(id);
     }

@@ -19,17 +19,17 @@ pub(super) const YEAR: u64 = 365 * DAY;
 /// follows from it. A record of many is counted one by one, so what is due often is watched
 /// for hours, and what is due seldom for years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pace {
-    texts: &'static [&'static str],
+pub(super) struct TimeScale {
+    patterns: &'static [&'static str],
     /// About the time between two.
     pub(super) unit: u64,
     /// Clocks may be wrong by a year.
-    pub(super) years: bool,
+    pub(super) steps_by_years: bool,
 }
 
-const PACES: [Pace; 4] = [
-    Pace {
-        texts: &[
+const TIME_SCALES: [TimeScale; 4] = [
+    TimeScale {
+        patterns: &[
             "* * * * * *",
             "*/7 * * * * *",
             "5,6,7 * * * * *",
@@ -39,10 +39,10 @@ const PACES: [Pace; 4] = [
             "*/3 * * * *",
         ],
         unit: SECOND,
-        years: false,
+        steps_by_years: false,
     },
-    Pace {
-        texts: &[
+    TimeScale {
+        patterns: &[
             "*/5 * * * *",
             "every 7 minutes",
             "every 90 minutes",
@@ -52,10 +52,10 @@ const PACES: [Pace; 4] = [
             "every hour",
         ],
         unit: MINUTE,
-        years: false,
+        steps_by_years: false,
     },
-    Pace {
-        texts: &[
+    TimeScale {
+        patterns: &[
             "30 2 * * *",
             "0 */6 * * *",
             "15,45 1,2,3 * * *",
@@ -65,10 +65,10 @@ const PACES: [Pace; 4] = [
             "59 23 * * *",
         ],
         unit: HOUR,
-        years: true,
+        steps_by_years: true,
     },
-    Pace {
-        texts: &[
+    TimeScale {
+        patterns: &[
             "every monday at 12:00",
             "0 0 L * *",
             "30 2 * * sun",
@@ -79,7 +79,7 @@ const PACES: [Pace; 4] = [
             "0 12 1,15 * *",
         ],
         unit: DAY,
-        years: true,
+        steps_by_years: true,
     },
 ];
 
@@ -108,9 +108,9 @@ const STARTS: &[u64] = &[
 /// Names of tasks that may be there.
 const NAMES: u64 = 5;
 
-impl Pace {
+impl TimeScale {
     pub(super) fn draw(rng: &mut Rng) -> Self {
-        rng.pick(&PACES)
+        rng.pick(&TIME_SCALES)
     }
 
     /// What the wall clock shows at first.
@@ -119,19 +119,19 @@ impl Pace {
     }
 
     /// A short while, for this pace.
-    pub(super) const fn moment(self, rng: &mut Rng) -> u64 {
+    pub(super) const fn short_span(self, rng: &mut Rng) -> u64 {
         rng.below(3 * self.unit)
     }
 
     /// How long nobody leads: from a second to weeks.
-    pub(super) fn absence(self, rng: &mut Rng) -> u64 {
+    pub(super) fn outage(self, rng: &mut Rng) -> u64 {
         let most = rng.pick(&[SECOND, self.unit, 20 * self.unit, 300 * self.unit]);
         rng.below(most.min(8 * 7 * DAY))
     }
 
     /// How far somebody sets the wall clock.
-    pub(super) fn jump(self, rng: &mut Rng) -> u64 {
-        if self.years && rng.chance(300) {
+    pub(super) fn wall_step(self, rng: &mut Rng) -> u64 {
+        if self.steps_by_years && rng.chance(300) {
             YEAR
         } else {
             rng.below(200 * self.unit)
@@ -184,7 +184,7 @@ impl Pace {
             text: if rng.chance(60) {
                 once(rng)
             } else {
-                rng.pick(self.texts).to_owned()
+                rng.pick(self.patterns).to_owned()
             },
             zone: rng.pick(ZONES).to_owned(),
             dst: Dst {

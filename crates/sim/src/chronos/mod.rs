@@ -9,8 +9,8 @@
 //! | [`oracle`] | due times found the slow way, by looking at the clock of a zone minute by minute |
 //! | `draw` | what a seed draws: tasks, schedules, zones, policies |
 //! | `world` | wall and monotonic time, a store, leaders that die and are overtaken |
-//! | `wishes` | what people want of a leader |
-//! | `visit` | a worker that comes by and brings instances to their ends |
+//! | `commands` | what people want of a leader |
+//! | `worker` | a worker that comes by and brings instances to their ends |
 //!
 //! What it proves, for the seeds that are run, whatever was durable of what a leader decided,
 //! however long nobody led, and wherever the wall clock was set:
@@ -29,13 +29,13 @@
 pub mod account;
 mod bucket;
 pub mod check;
+mod commands;
 mod draw;
 pub mod oracle;
 pub mod tally;
 #[cfg(test)]
 mod tests;
-mod visit;
-mod wishes;
+mod worker;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +45,7 @@ use baton_core::bugs::{Bug, Bugs};
 use crate::campaign::{Outcome, panic_text, spread};
 use crate::checkers::Violation;
 use crate::trace::Detail;
-use check::{Entry, Look};
+use check::{ClockCheck, Entry};
 use tally::Tally;
 use world::World;
 
@@ -69,7 +69,7 @@ pub fn run_seed(seed: u64, bugs: Bugs, detail: Detail) -> (Outcome, Tally) {
         checker: "panic",
         what: panic_text(panic.as_ref()),
     });
-    let (tally, broken) = match check::check(&world.story()) {
+    let (tally, broken) = match check::check(&world.history()) {
         Ok(tally) => (tally, world.contradiction()),
         Err(violation) => (Tally::default(), Some(violation)),
     };
@@ -85,9 +85,9 @@ pub fn run_seed(seed: u64, bugs: Bugs, detail: Detail) -> (Outcome, Tally) {
 
 /// What happened in a seed, for whoever wants to try the checker itself.
 #[must_use]
-pub fn history(seed: u64) -> (Vec<Entry>, Vec<Look>) {
+pub fn history(seed: u64) -> (Vec<Entry>, Vec<ClockCheck>) {
     let mut world = World::new(spread(seed), Bugs::NONE, Detail::Hash);
     world.run();
-    let story = world.story();
-    (story.entries.to_vec(), story.looks.to_vec())
+    let history = world.history();
+    (history.entries.to_vec(), history.clock_checks.to_vec())
 }

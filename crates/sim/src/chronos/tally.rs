@@ -12,15 +12,15 @@ pub struct Tally {
     /// Nobody had looked in time.
     pub missed: u64,
     /// The policy did not want them.
-    pub left_behind: u64,
+    pub not_caught_up: u64,
     /// Too many were on their way.
-    pub full: u64,
+    pub max_instances_reached: u64,
     /// The launch rate was used up.
-    pub rated: u64,
+    pub launch_rate_exceeded: u64,
     /// Their schedule was replaced or removed.
     pub replaced: u64,
     /// Ends of instances that were followed.
-    pub followed: u64,
+    pub followers: u64,
     /// Requests with a key.
     pub keyed: u64,
 }
@@ -31,11 +31,11 @@ impl Tally {
         self.launched += other.launched;
         self.late += other.late;
         self.missed += other.missed;
-        self.left_behind += other.left_behind;
-        self.full += other.full;
-        self.rated += other.rated;
+        self.not_caught_up += other.not_caught_up;
+        self.max_instances_reached += other.max_instances_reached;
+        self.launch_rate_exceeded += other.launch_rate_exceeded;
         self.replaced += other.replaced;
-        self.followed += other.followed;
+        self.followers += other.followers;
         self.keyed += other.keyed;
     }
 
@@ -44,9 +44,9 @@ impl Tally {
             TickVerdict::Launch => &mut self.launched,
             TickVerdict::Late { .. } => &mut self.late,
             TickVerdict::Skip(SkipReason::Missed) => &mut self.missed,
-            TickVerdict::Skip(SkipReason::CatchUp) => &mut self.left_behind,
-            TickVerdict::Skip(SkipReason::MaxInstances { .. }) => &mut self.full,
-            TickVerdict::Skip(SkipReason::LaunchRate) => &mut self.rated,
+            TickVerdict::Skip(SkipReason::CatchUp) => &mut self.not_caught_up,
+            TickVerdict::Skip(SkipReason::MaxInstances { .. }) => &mut self.max_instances_reached,
+            TickVerdict::Skip(SkipReason::LaunchRate) => &mut self.launch_rate_exceeded,
             TickVerdict::Skip(SkipReason::Replaced) => &mut self.replaced,
         } += count;
     }

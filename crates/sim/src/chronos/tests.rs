@@ -12,7 +12,7 @@ use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 use baton_model::spec::{Due, InstanceSpec, Origin};
 use baton_model::time::{Millis, Mono, Now, Wall};
 
-use super::check::{Entry, Look, Story, check};
+use super::check::{ClockCheck, Entry, History, check};
 use super::tally::Tally;
 use crate::checkers::Violation;
 
@@ -22,12 +22,12 @@ const START: u64 = 1_767_225_600_000;
 
 /// Facts in batches, with what the wall clock showed, in hours.
 #[derive(Default)]
-struct Told {
+struct HistoryBuilder {
     entries: Vec<Entry>,
-    looks: Vec<Look>,
+    clock_checks: Vec<ClockCheck>,
 }
 
-impl Told {
+impl HistoryBuilder {
     fn batch(mut self, hours: u64, facts: Vec<Fact>) -> Self {
         let batch = self.entries.last().map_or(0, |it| it.batch) + 1;
         let entries = facts.into_iter().map(|fact| Entry {
@@ -43,29 +43,29 @@ impl Told {
         self
     }
 
-    fn look(mut self, hours: u64) -> Self {
-        self.looks.push(Look {
+    fn clock_check(mut self, hours: u64) -> Self {
+        self.clock_checks.push(ClockCheck {
             after: self.entries.len(),
             wall: Wall(START + hours * HOUR),
         });
         self
     }
 
-    fn judge(&self) -> Result<Tally, Violation> {
-        check(&Story {
+    fn check(&self) -> Result<Tally, Violation> {
+        check(&History {
             entries: &self.entries,
-            looks: &self.looks,
+            clock_checks: &self.clock_checks,
         })
     }
 
     #[track_caller]
-    fn is_true(&self) {
-        assert!(self.judge().is_ok(), "{:?}", self.judge());
+    fn holds(&self) {
+        assert!(self.check().is_ok(), "{:?}", self.check());
     }
 
     #[track_caller]
-    fn breaks(&self, checker: &str) {
-        let found = self.judge().expect_err("something is wrong");
+    fn violates(&self, checker: &str) {
+        let found = self.check().expect_err("something is wrong");
         assert_eq!(found.checker, checker, "{}", found.what);
     }
 }
@@ -170,18 +170,18 @@ fn done(id: u64) -> Fact {
     }
 }
 
-fn with(trigger: Trigger) -> Told {
-    Told::default().batch(0, vec![defined(1, 0, trigger)])
+fn with(trigger: Trigger) -> HistoryBuilder {
+    HistoryBuilder::default().batch(0, vec![defined(1, 0, trigger)])
 }
 
 #[test]
 fn what_is_launched_in_time_is_true_and_what_is_left_is_forgotten() {
-    let story = || with(hourly()).batch(1, launch(1)).look(1);
-    story().is_true();
-    story().look(2).breaks("due-forgotten");
-    with(hourly()).batch(2, launch(2)).breaks("due-forgotten");
-    story().batch(1, launch(1)).breaks("due-twice");
-    story().batch(1, launch(2)).breaks("due-early");
+    let history = || with(hourly()).batch(1, launch(1)).clock_check(1);
+    history().holds();
+    history().clock_check(2).violates("due-forgotten");
+    with(hourly()).batch(2, launch(2)).violates("due-forgotten");
+    history().batch(1, launch(1)).violates("due-twice");
+    history().batch(1, launch(2)).violates("due-early");
 }
 
 #[test]
@@ -189,37 +189,40 @@ fn a_launch_and_its_instance_are_one_batch() {
     let [record, instance] = &launch(1)[..] else {
         panic!("two facts");
     };
-    let story = |facts: &[&Fact]| with(hourly()).batch(1, facts.iter().copied().cloned().collect());
-    story(&[record]).breaks("record-alone");
-    story(&[record])
+    let history =
+        |facts: &[&Fact]| with(hourly()).batch(1, facts.iter().copied().cloned().collect());
+    history(&[record]).violates("record-alone");
+    history(&[record])
         .batch(1, vec![instance.clone()])
-        .breaks("record-alone");
-    story(&[instance]).breaks("record-alone");
-    story(&[record, &submitted(1, 1, Some(2))]).breaks("record-alone");
-    story(&[record, &submitted(1, 1, None)]).breaks("record-alone");
-    story(&[record, &submitted(1, 2, Some(1))]).breaks("record-alone");
+        .violates("record-alone");
+    history(&[instance]).violates("record-alone");
+    history(&[record, &submitted(1, 1, Some(2))]).violates("record-alone");
+    history(&[record, &submitted(1, 1, None)]).violates("record-alone");
+    history(&[record, &submitted(1, 2, Some(1))]).violates("record-alone");
     let none = tick(1, 1, TickVerdict::Launch, None);
-    with(hourly()).batch(1, vec![none]).breaks("false-record");
+    with(hourly()).batch(1, vec![none]).violates("false-record");
 }
 
 #[test]
 fn what_was_skipped_has_a_true_reason() {
     use SkipReason::{CatchUp, LaunchRate, MaxInstances, Missed, Replaced};
     let at = |hour, fact| with(hourly()).batch(hour, vec![fact]);
-    at(3, skip(1, 2, Missed)).is_true();
-    at(3, skip(1, 3, Missed)).breaks("false-verdict");
-    at(1, skip(1, 1, CatchUp)).breaks("false-verdict");
-    at(3, skip(1, 2, CatchUp)).breaks("false-verdict");
-    at(1, skip(1, 1, MaxInstances { limit: 1 })).breaks("false-verdict");
-    at(1, skip(1, 1, LaunchRate)).breaks("false-verdict");
-    at(1, skip(1, 1, Replaced)).breaks("record-alone");
+    at(3, skip(1, 2, Missed)).holds();
+    at(3, skip(1, 3, Missed)).violates("false-verdict");
+    at(1, skip(1, 1, CatchUp)).violates("false-verdict");
+    at(3, skip(1, 2, CatchUp)).violates("false-verdict");
+    at(1, skip(1, 1, MaxInstances { limit: 1 })).violates("false-verdict");
+    at(1, skip(1, 1, LaunchRate)).violates("false-verdict");
+    at(1, skip(1, 1, Replaced)).violates("record-alone");
     let gone = Fact::TaskRemoved {
         task: TaskNo(1),
         revision: Revision(1),
     };
     let replaced = vec![skip(1, 1, Replaced), gone.clone()];
-    with(hourly()).batch(1, replaced).is_true();
-    with(hourly()).batch(1, vec![gone]).breaks("due-forgotten");
+    with(hourly()).batch(1, replaced).holds();
+    with(hourly())
+        .batch(1, vec![gone])
+        .violates("due-forgotten");
 }
 
 #[test]
@@ -232,14 +235,14 @@ fn limits_hold_and_are_not_made_up() {
     with(one())
         .batch(1, launch(1))
         .batch(2, vec![full()])
-        .is_true();
+        .holds();
     with(one())
         .batch(1, launch(1))
         .batch(2, launch(2))
-        .breaks("limit-broken");
+        .violates("limit-broken");
     let ended = || with(one()).batch(1, launch(1)).batch(1, vec![done(1)]);
-    ended().batch(2, launch(2)).is_true();
-    ended().batch(2, vec![full()]).breaks("false-verdict");
+    ended().batch(2, launch(2)).holds();
+    ended().batch(2, vec![full()]).violates("false-verdict");
     let rate = |hours| Trigger {
         launch_rate: Some(Rate {
             count: 1,
@@ -251,19 +254,19 @@ fn limits_hold_and_are_not_made_up() {
     with(rate(2))
         .batch(1, launch(1))
         .batch(2, refused())
-        .is_true();
+        .holds();
     with(rate(2))
         .batch(1, launch(1))
         .batch(2, launch(2))
-        .breaks("limit-broken");
+        .violates("limit-broken");
     with(rate(1))
         .batch(1, launch(1))
         .batch(2, launch(2))
-        .is_true();
+        .holds();
     with(rate(1))
         .batch(1, launch(1))
         .batch(2, refused())
-        .breaks("false-verdict");
+        .violates("false-verdict");
 }
 
 #[test]
@@ -273,8 +276,8 @@ fn each_end_is_followed_once_and_in_its_batch() {
         ..Trigger::default()
     };
     let begun = || {
-        let story = with(hourly()).batch(0, vec![defined(2, 0, after.clone())]);
-        story.batch(1, launch(1))
+        let history = with(hourly()).batch(0, vec![defined(2, 0, after.clone())]);
+        history.batch(1, launch(1))
     };
     let follows = |of| Fact::TickRecorded {
         task: TaskNo(2),
@@ -289,15 +292,15 @@ fn each_end_is_followed_once_and_in_its_batch() {
     let launched = || submitted(9, 2, None);
     begun()
         .batch(1, vec![done(1), follows(1), launched()])
-        .is_true();
-    begun().batch(1, vec![done(1)]).breaks("record-alone");
+        .holds();
+    begun().batch(1, vec![done(1)]).violates("record-alone");
     begun()
         .batch(1, vec![follows(1), launched()])
-        .breaks("false-follower");
+        .violates("false-follower");
     let other = vec![done(1), follows(7), launched()];
-    begun().batch(1, other).breaks("false-follower");
+    begun().batch(1, other).violates("false-follower");
     let twice = vec![done(1), follows(1), launched(), follows(1)];
-    begun().batch(1, twice).breaks("false-follower");
+    begun().batch(1, twice).violates("false-follower");
 }
 
 #[test]
@@ -315,20 +318,20 @@ fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
         };
         vec![submitted(id, 1, None), triggered]
     };
-    let story = || with(Trigger::default()).batch(1, keyed(1));
-    story().is_true();
-    story().batch(2, keyed(2)).breaks("key-twice");
-    story()
+    let history = || with(Trigger::default()).batch(1, keyed(1));
+    history().holds();
+    history().batch(2, keyed(2)).violates("key-twice");
+    history()
         .batch(2, vec![submitted(1, 1, None)])
-        .breaks("instance-twice");
+        .violates("instance-twice");
     // It begins now, not with what is accounted for; and where it goes on, the other way.
     let again = |trigger| {
         with(hourly())
             .batch(1, launch(1))
             .batch(2, vec![defined(1, 1, trigger)])
     };
-    again(Trigger::default()).breaks("false-start");
-    again(hourly()).is_true();
+    again(Trigger::default()).violates("false-start");
+    again(hourly()).holds();
     let renamed = with(hourly()).batch(0, vec![defined(1, 0, hourly())]);
-    renamed.breaks("number-again");
+    renamed.violates("number-again");
 }

@@ -15,8 +15,8 @@ use baton_model::ids::Epoch;
 use baton_model::library::Definition;
 use baton_model::time::{Millis, Mono, Now, Wall};
 
-use super::check::{Entry, Look, Story};
-use super::draw::{Pace, YEAR};
+use super::check::{ClockCheck, Entry, History};
+use super::draw::{TimeScale, YEAR};
 use crate::checkers::Violation;
 use crate::rng::Rng;
 use crate::time::{MILLI, Time};
@@ -26,17 +26,17 @@ use crate::trace::{Detail, Trace};
 const EVENTS: u64 = 220;
 
 /// Looks in a row that one wake-up may need, with room to spare.
-const LOOKS_MAX: usize = 1_000;
+const CLOCK_CHECKS_MAX: usize = 1_000;
 
 /// Ended instances that the store keeps for whoever wants them tried again.
-const ENDED_KEPT: usize = 300;
+const ENDED_MAX: usize = 300;
 
 /// Something on its way to the store.
 #[derive(Debug)]
 enum Pending {
     Batch(Batch<Fact>, Now),
     /// The leader has looked at the clock when it showed this.
-    Look(Wall),
+    ClockCheck(Wall),
 }
 
 #[derive(Debug)]
@@ -51,15 +51,15 @@ struct Leader {
 pub(super) struct World {
     pub(super) trace: Trace,
     pub(super) rng: Rng,
-    pace: Pace,
+    scale: TimeScale,
     bugs: Bugs,
     mono: u64,
     wall: u64,
-    begun: u64,
+    started: u64,
     epoch: Epoch,
-    kept: Ledger,
+    durable: Ledger,
     entries: Vec<Entry>,
-    looks: Vec<Look>,
+    clock_checks: Vec<ClockCheck>,
     batches: u64,
     leader: Option<Leader>,
     /// One that does not know yet that another leads.
@@ -67,38 +67,38 @@ pub(super) struct World {
     /// Batches stay in the queue for now.
     slow: bool,
     /// Workers that have come by.
-    pub(super) visits: u64,
+    pub(super) workers: u64,
     contradiction: Option<String>,
 }
 
 impl World {
     pub(super) fn new(seed: u64, bugs: Bugs, detail: Detail) -> Self {
         let mut rng = Rng::new(seed);
-        let pace = Pace::draw(&mut rng);
+        let scale = TimeScale::draw(&mut rng);
         let mono = rng.below(YEAR);
         Self {
             trace: Trace::new(detail),
-            wall: Pace::start(&mut rng),
-            pace,
+            wall: TimeScale::start(&mut rng),
+            scale,
             bugs,
             mono,
-            begun: mono,
+            started: mono,
             rng,
             epoch: Epoch(0),
-            kept: Ledger::default(),
+            durable: Ledger::default(),
             entries: Vec::new(),
-            looks: Vec::new(),
+            clock_checks: Vec::new(),
             batches: 0,
             leader: None,
             deposed: None,
             slow: false,
-            visits: 0,
+            workers: 0,
             contradiction: None,
         }
     }
 
     pub(super) fn run(&mut self) {
-        self.elect();
+        self.elect_leader();
         for _ in 0..self.rng.within(1, 4) {
             self.define();
         }
@@ -106,16 +106,16 @@ impl World {
             self.event();
         }
         self.slow = false;
-        self.elect();
-        self.pass(self.pace.unit);
-        self.look();
-        self.land_all();
+        self.elect_leader();
+        self.pass(self.scale.unit);
+        self.check_clock();
+        self.commit_all();
     }
 
-    pub(super) fn story(&self) -> Story<'_> {
-        Story {
+    pub(super) fn history(&self) -> History<'_> {
+        History {
             entries: &self.entries,
-            looks: &self.looks,
+            clock_checks: &self.clock_checks,
         }
     }
 
@@ -127,7 +127,7 @@ impl World {
     }
 
     pub(super) const fn elapsed(&self) -> Time {
-        Time((self.mono - self.begun) * MILLI)
+        Time((self.mono - self.started) * MILLI)
     }
 
     pub(super) const fn now(&self) -> Now {
@@ -138,8 +138,8 @@ impl World {
     }
 
     /// What is durable, with some of what has ended.
-    pub(super) const fn kept(&self) -> &Ledger {
-        &self.kept
+    pub(super) const fn durable(&self) -> &Ledger {
+        &self.durable
     }
 
     /// What the leader has decided.
@@ -149,7 +149,7 @@ impl World {
 
     /// Some task that suits the pace.
     pub(super) fn definition(&mut self) -> Definition {
-        self.pace.definition(&mut self.rng)
+        self.scale.definition(&mut self.rng)
     }
 
     /// Both clocks go on.
@@ -158,7 +158,7 @@ impl World {
         self.wall += span;
     }
 
-    pub(super) fn tell(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
         let (at, shown) = (self.elapsed(), self.wall);
         self.trace
             .note(at, &shown, || format!("[{shown}] {}", what()));
@@ -166,73 +166,73 @@ impl World {
 
     fn event(&mut self) {
         if self.leader.is_none() {
-            let absence = self.pace.absence(&mut self.rng);
+            let absence = self.scale.outage(&mut self.rng);
             self.pass(absence);
-            self.elect();
+            self.elect_leader();
         }
         match self.rng.below(100) {
             0..=39 => self.wait(),
             40..=49 => {
-                let span = self.pace.moment(&mut self.rng);
+                let span = self.scale.short_span(&mut self.rng);
                 self.pass(span);
-                self.look();
+                self.check_clock();
             }
             50..=55 => self.crash(),
             56..=59 => self.overtake(),
-            60..=63 => self.jump(),
+            60..=63 => self.step_wall(),
             64..=69 => self.define(),
             70..=71 => self.remove(),
-            72..=75 => self.fire(),
+            72..=75 => self.trigger(),
             76..=79 => self.cancel(),
             80..=82 => self.retry(),
-            83..=89 => self.visit(),
+            83..=89 => self.run_worker(),
             90..=93 => self.slow = !self.slow,
             94 => self.fail(),
-            _ => self.absent(),
+            _ => self.freeze_leader(),
         }
-        self.late_word();
+        self.deposed_leader_acts();
         if !self.slow {
-            self.land_all();
+            self.commit_all();
         }
     }
 
     /// Until something is due, and a moment longer, as drivers do.
     fn wait(&mut self) {
         let next = self.leader.as_ref().and_then(|it| it.core.next_tick());
-        let longest = 400 * self.pace.unit;
+        let longest = 400 * self.scale.unit;
         let span = next.map_or(longest, |next| next.since(Wall(self.wall)).0);
         let lag = self.rng.below(900);
         self.pass(span.min(longest) + lag);
-        self.look();
+        self.check_clock();
     }
 
     /// Nobody is scheduled on the leader's machine for a while; it still leads afterwards.
-    fn absent(&mut self) {
-        let span = self.pace.absence(&mut self.rng);
-        self.tell(|| format!("stopped for {}", Millis(span)));
+    fn freeze_leader(&mut self) {
+        let span = self.scale.outage(&mut self.rng);
+        self.note(|| format!("stopped for {}", Millis(span)));
         self.pass(span);
-        self.look();
+        self.check_clock();
     }
 
     /// The leader looks at the clock until it has nothing more to do.
-    fn look(&mut self) {
-        for _ in 0..LOOKS_MAX {
-            self.give(Input::Tick);
+    fn check_clock(&mut self) {
+        for _ in 0..CLOCK_CHECKS_MAX {
+            self.feed(Input::Tick);
             let wall = Wall(self.wall);
             let Some(leader) = &mut self.leader else {
                 return;
             };
             if leader.core.next_tick().is_none_or(|next| next > wall) {
-                leader.queue.push_back(Pending::Look(wall));
+                leader.queue.push_back(Pending::ClockCheck(wall));
                 return;
             }
         }
-        let what = format!("something is still due after {LOOKS_MAX} looks");
+        let what = format!("something is still due after {CLOCK_CHECKS_MAX} looks");
         self.contradiction.get_or_insert(what);
     }
 
     /// Hands an input to the leader, if there is one.
-    pub(super) fn give(&mut self, input: Input) {
+    pub(super) fn feed(&mut self, input: Input) {
         let now = self.now();
         let Some(leader) = &mut self.leader else {
             return;
@@ -245,17 +245,17 @@ impl World {
     }
 
     /// What the leader may say by now.
-    pub(super) fn said(&mut self) -> Vec<Effect> {
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         let leader = self.leader.as_mut();
         leader.map_or_else(Vec::new, |leader| leader.outbox.drain().collect())
     }
 
-    pub(super) fn land_all(&mut self) {
-        self.land(usize::MAX);
+    pub(super) fn commit_all(&mut self) {
+        self.commit(usize::MAX);
     }
 
     /// So many of what waits become durable.
-    fn land(&mut self, count: usize) {
+    fn commit(&mut self, count: usize) {
         let Some(mut leader) = self.leader.take() else {
             return;
         };
@@ -263,28 +263,28 @@ impl World {
         for item in leader.queue.drain(..waiting) {
             match item {
                 Pending::Batch(batch, now) => {
-                    self.keep(&batch, now);
+                    self.persist(&batch, now);
                     leader.outbox.release(batch.durable());
                 }
-                Pending::Look(wall) => self.looks.push(Look {
+                Pending::ClockCheck(wall) => self.clock_checks.push(ClockCheck {
                     after: self.entries.len(),
                     wall,
                 }),
             }
         }
         self.leader = Some(leader);
-        if self.kept.instances().count() > ENDED_KEPT {
-            self.kept.drop_all_ended();
+        if self.durable.instances().count() > ENDED_MAX {
+            self.durable.drop_all_ended();
         }
     }
 
     /// Keeps every fact, also one that does not fit: judging is for the checker.
-    fn keep(&mut self, batch: &Batch<Fact>, now: Now) {
+    fn persist(&mut self, batch: &Batch<Fact>, now: Now) {
         self.batches += 1;
         for fact in batch.facts() {
             self.trace
                 .note(self.elapsed(), fact, || format!("kept: {fact}"));
-            if let Err(error) = self.kept.apply(fact) {
+            if let Err(error) = self.durable.apply(fact) {
                 let what = format!("{fact}: {error}");
                 self.contradiction.get_or_insert(what);
             }
@@ -297,8 +297,8 @@ impl World {
         }
     }
 
-    fn elect(&mut self) {
-        self.land_some();
+    fn elect_leader(&mut self) {
+        self.commit_prefix();
         self.epoch = self.epoch.next();
         let config = Config {
             bugs: self.bugs,
@@ -306,50 +306,50 @@ impl World {
         };
         let (epoch, now) = (self.epoch, self.now());
         self.leader = Some(Leader {
-            core: Scheduler::new(config, epoch, self.kept.clone(), now),
+            core: Scheduler::new(config, epoch, self.durable.clone(), now),
             outbox: Outbox::new(epoch),
             queue: VecDeque::new(),
         });
-        self.tell(|| format!("{epoch} leads"));
+        self.note(|| format!("{epoch} leads"));
         if self.rng.chance(700) {
-            self.look();
+            self.check_clock();
         }
     }
 
     /// A prefix of what waits lands; what follows it never will.
-    fn land_some(&mut self) {
+    fn commit_prefix(&mut self) {
         let waiting = self.leader.as_ref().map_or(0, |it| it.queue.len());
-        let landed = self.rng.below(waiting as u64 + 1) as usize;
-        self.land(landed);
+        let committed = self.rng.below(waiting as u64 + 1) as usize;
+        self.commit(committed);
     }
 
     /// The leader dies, perhaps in the middle of something.
     fn crash(&mut self) {
         if self.rng.chance(500) {
-            self.give(Input::Tick);
+            self.feed(Input::Tick);
         }
-        self.land_some();
+        self.commit_prefix();
         self.leader = None;
-        self.tell(|| "the leader dies".to_owned());
+        self.note(|| "the leader dies".to_owned());
     }
 
     /// A commit fails, after those before it have landed: the leader is ahead of its store.
     fn fail(&mut self) {
-        self.land_some();
+        self.commit_prefix();
         self.leader = None;
-        self.tell(|| "a commit fails".to_owned());
-        self.elect();
+        self.note(|| "a commit fails".to_owned());
+        self.elect_leader();
     }
 
     /// Another leads, and the old one has not noticed.
     fn overtake(&mut self) {
-        self.land_some();
+        self.commit_prefix();
         self.deposed = self.leader.take();
-        self.elect();
+        self.elect_leader();
     }
 
     /// A leader that was overtaken decides something more; the store refuses it.
-    fn late_word(&mut self) {
+    fn deposed_leader_acts(&mut self) {
         let now = self.now();
         if !self.rng.chance(300) {
             return;
@@ -363,18 +363,18 @@ impl World {
     }
 
     /// Somebody sets the wall clock.
-    fn jump(&mut self) {
-        let by = self.pace.jump(&mut self.rng);
+    fn step_wall(&mut self) {
+        let by = self.scale.wall_step(&mut self.rng);
         let before = self.wall;
         self.wall = if self.rng.chance(500) {
             before + by
         } else {
             before.saturating_sub(by)
         };
-        self.tell(|| format!("the clock was set; it showed {before}"));
+        self.note(|| format!("the clock was set; it showed {before}"));
         // Whoever notices first.
         if self.rng.chance(800) {
-            self.look();
+            self.check_clock();
         }
     }
 }

@@ -23,7 +23,7 @@ const ROUND: u64 = 5 * SECOND;
 
 /// An instance that somebody wants run.
 #[derive(Debug)]
-struct Wish {
+struct PlannedInstance {
     spec: Arc<InstanceSpec>,
     from: Time,
     acknowledged: bool,
@@ -34,21 +34,21 @@ struct Wish {
 /// Everybody outside the cluster.
 #[derive(Debug)]
 pub(super) struct Client {
-    wishes: BTreeMap<InstanceId, Wish>,
+    planned: BTreeMap<InstanceId, PlannedInstance>,
     open: BTreeMap<RequestId, Vec<InstanceId>>,
     last_request: RequestId,
     /// Without a store: the scheduler that was told everything.
-    told: Option<Epoch>,
+    resubmitted_to: Option<Epoch>,
 }
 
 impl Client {
     pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
-        let mut wishes: BTreeMap<_, _> = (1..=u64::from(mix.instances))
+        let mut planned: BTreeMap<_, _> = (1..=u64::from(mix.instances))
             .map(|id| {
                 let strict = rng.chance(mix.strict);
                 let spec = InstanceSpec {
                     owner: format!("owner{}", rng.below(3)),
-                    request: ask(rng),
+                    request: resource_request(rng),
                     exclusive: if strict {
                         Exclusive::Strict
                     } else {
@@ -70,32 +70,32 @@ impl Client {
                 let cancel_at = rng
                     .chance(mix.cancelled)
                     .then(|| from.after(rng.below(120 * SECOND)));
-                let wish = Wish {
+                let entry = PlannedInstance {
                     spec: Arc::new(spec),
                     from,
                     acknowledged: false,
                     cancel_at,
                     ended: false,
                 };
-                (InstanceId(id), wish)
+                (InstanceId(id), entry)
             })
             .collect();
-        if let (true, Some(mut last)) = (mix.runs > 0, wishes.last_entry()) {
+        if let (true, Some(mut last)) = (mix.runs > 0, planned.last_entry()) {
             last.get_mut().from = Time(0);
         }
         Self {
-            wishes,
+            planned,
             open: BTreeMap::new(),
             last_request: RequestId(0),
-            told: None,
+            resubmitted_to: None,
         }
     }
 
     /// Instances of runs get the ids behind all that are known: once the last of ours is, the
     /// two never meet.
-    pub(super) fn ids_are_apart(&self) -> bool {
-        let last = self.wishes.last_key_value();
-        last.is_none_or(|(_, wish)| wish.acknowledged || wish.ended)
+    pub(super) fn run_ids_are_disjoint(&self) -> bool {
+        let last = self.planned.last_key_value();
+        last.is_none_or(|(_, entry)| entry.acknowledged || entry.ended)
     }
 
     pub(super) const fn new_request(&mut self) -> RequestId {
@@ -112,14 +112,14 @@ impl Client {
             Fact::InstancesHalted { first, .. } => *first,
             _ => return,
         };
-        if let Some(wish) = self.wishes.get_mut(&ended) {
-            wish.ended = true;
+        if let Some(entry) = self.planned.get_mut(&ended) {
+            entry.ended = true;
         }
     }
 }
 
 /// Some ask for nothing, some for all that the smallest worker has.
-fn ask(rng: &mut Rng) -> ResourceRequest {
+fn resource_request(rng: &mut Rng) -> ResourceRequest {
     let request = Resources {
         cpu_milli: 250 * rng.below(5),
         ..Resources::default()
@@ -141,27 +141,27 @@ impl World {
             return;
         };
         let epoch = core.epoch();
-        if !self.is_durable() && self.client.told != Some(epoch) {
+        if !self.is_durable() && self.client.resubmitted_to != Some(epoch) {
             // A scheduler that remembers nothing must be told everything again.
-            self.client.told = Some(epoch);
-            for wish in self.client.wishes.values_mut() {
-                wish.acknowledged = false;
+            self.client.resubmitted_to = Some(epoch);
+            for entry in self.client.planned.values_mut() {
+                entry.acknowledged = false;
             }
         }
         self.submit_due(leader);
         self.cancel_due(leader);
         self.operate(leader);
-        self.flows_round();
+        self.workflows_round();
     }
 
     fn submit_due(&mut self, leader: usize) {
         let now = self.now;
         let due: Vec<_> = self
             .client
-            .wishes
+            .planned
             .iter()
-            .filter(|(_, wish)| !wish.acknowledged && !wish.ended && wish.from <= now)
-            .map(|(id, wish)| Range::one(*id, Arc::clone(&wish.spec)))
+            .filter(|(_, entry)| !entry.acknowledged && !entry.ended && entry.from <= now)
+            .map(|(id, entry)| Range::one(*id, Arc::clone(&entry.spec)))
             .collect();
         if due.is_empty() {
             return;
@@ -182,8 +182,8 @@ impl World {
         for instance in self.client.open.remove(&request).unwrap_or_default() {
             let known = self.store.ledger.known().contains(instance);
             self.checkers.submission_acknowledged(instance, known);
-            if let Some(wish) = self.client.wishes.get_mut(&instance) {
-                wish.acknowledged = true;
+            if let Some(entry) = self.client.planned.get_mut(&instance) {
+                entry.acknowledged = true;
             }
         }
     }
@@ -192,10 +192,10 @@ impl World {
         let now = self.now;
         let due: Vec<InstanceId> = self
             .client
-            .wishes
+            .planned
             .iter()
-            .filter(|(_, wish)| wish.acknowledged && !wish.ended)
-            .filter(|(_, wish)| wish.cancel_at.is_some_and(|at| at <= now))
+            .filter(|(_, entry)| entry.acknowledged && !entry.ended)
+            .filter(|(_, entry)| entry.cancel_at.is_some_and(|at| at <= now))
             .map(|(id, _)| *id)
             .collect();
         for instance in due {
@@ -236,7 +236,7 @@ impl World {
 
     /// True when everything that was wished for has ended and nothing is left over.
     pub(super) fn is_settled(&self) -> bool {
-        self.client.wishes.values().all(|wish| wish.ended)
+        self.client.planned.values().all(|entry| entry.ended)
             && self.unfinished_run().is_none()
             && self
                 .leader()
@@ -248,9 +248,9 @@ impl World {
     pub(super) fn check_end(&mut self) {
         let stuck = self
             .client
-            .wishes
+            .planned
             .iter()
-            .find(|(_, wish)| !wish.ended)
+            .find(|(_, entry)| !entry.ended)
             .map(|(id, _)| *id);
         if let Some(id) = stuck {
             let what = match self.leader() {

@@ -51,12 +51,12 @@ impl World {
     pub(super) fn coordinator_command(&mut self, index: usize, command: Effect) {
         match &mut self.hosts[index].coordinator {
             Some(coordinator) if coordinator.paused => coordinator.orders.push(command),
-            Some(_) => self.coordinator_obey(index, command),
+            Some(_) => self.coordinator_execute(index, command),
             None => {}
         }
     }
 
-    fn coordinator_obey(&mut self, index: usize, command: Effect) {
+    fn coordinator_execute(&mut self, index: usize, command: Effect) {
         match command {
             Effect::Launch(launch) => self.launch(index, launch.lease, launch.spec),
             Effect::Kill(lease, grace) => {

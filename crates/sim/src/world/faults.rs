@@ -149,7 +149,7 @@ impl World {
         let process = &mut self.schedulers[scheduler];
         process.store_free = process.store_free.max(self.now.after(span));
         // Nothing that needs the store can be expected of it meanwhile.
-        self.checkers.orders_void();
+        self.checkers.cancel_expected_orders();
     }
 
     fn step_wall(&mut self, host: usize, scheduler: usize) {

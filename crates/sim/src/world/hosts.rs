@@ -18,7 +18,7 @@ use crate::time::{Clock, SECOND, Time};
 use baton_model::ids::LeaseId;
 
 /// An agent looks for another scheduler after this long without a reply.
-const PATIENCE: u64 = 11 * SECOND;
+const REPLY_TIMEOUT: u64 = 11 * SECOND;
 
 /// A running agent.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl World {
         }
         let intact = host.coordinator.as_ref().is_some_and(|it| !it.paused);
         if !intact {
-            self.begin_next_life(index);
+            self.begin_next_incarnation(index);
         }
         let host = &mut self.hosts[index];
         let now = host.clock.mono(self.now);
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// Kills by identity what an earlier life left behind, then counts up.
-    fn begin_next_life(&mut self, index: usize) {
+    fn begin_next_incarnation(&mut self, index: usize) {
         let left: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
         for lease in left {
             let outcome = Outcome::Killed(KillCause::Suicide);
@@ -208,15 +208,15 @@ impl World {
             return;
         }
         agent.paused = false;
-        let mail: Vec<Input> = agent.mailbox.drain(..).collect();
+        let inputs: Vec<Input> = agent.mailbox.drain(..).collect();
         self.note(&index, || format!("h{index} agent goes on"));
-        for input in mail {
+        for input in inputs {
             self.agent_input(index, input);
         }
         self.agent_input(index, Input::Tick);
     }
 
-    pub(super) fn arrive_host(&mut self, index: usize, to: &WorkerAddress, message: ToWorker) {
+    pub(super) fn deliver_to_host(&mut self, index: usize, to: &WorkerAddress, message: ToWorker) {
         let Some(agent) = &mut self.hosts[index].agent else {
             return;
         };
@@ -271,7 +271,7 @@ impl World {
                 self.agent_input(index, Input::CheckDone(check, ok));
             }
             Effect::ReadLogs(..) => {}
-            Effect::EndLife => self.life_ends(index),
+            Effect::EndLife => self.incarnation_ends(index),
             command => self.coordinator_command(index, command),
         }
     }
@@ -282,7 +282,7 @@ impl World {
             return;
         };
         let is_heartbeat = matches!(message, ToScheduler::ProcessHeartbeat(_));
-        if is_heartbeat && self.now.0 - agent.answered.0 > PATIENCE {
+        if is_heartbeat && self.now.0 - agent.answered.0 > REPLY_TIMEOUT {
             agent.target = (agent.target + 1) % schedulers;
             agent.answered = self.now;
         }
@@ -291,11 +291,11 @@ impl World {
     }
 
     /// The worker says that everything of this life is over.
-    fn life_ends(&mut self, index: usize) {
+    fn incarnation_ends(&mut self, index: usize) {
         let incarnation = self.hosts[index].me().incarnation;
         self.note(&incarnation, || format!("h{index} life {incarnation} ends"));
         let alive = self.hosts[index].children.keys().next().copied();
-        self.checkers.life_ended(incarnation, alive);
+        self.checkers.incarnation_ended(incarnation, alive);
         let host = &mut self.hosts[index];
         host.agent = None;
         host.life = host.life.next();

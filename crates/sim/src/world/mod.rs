@@ -8,8 +8,8 @@
 //! | `hosts` | machines: boots, agents, their restarts and lives |
 //! | `coordinators` | coordinators and the processes they started |
 //! | `client` | whoever submits, cancels, and runs the machines |
-//! | `flows` | whoever submits, stops and resumes workflows |
-//! | `rebuilt` | the ledger of a new leader, put together from rows |
+//! | `workflows` | whoever submits, stops and resumes workflows |
+//! | `recovery` | the ledger of a new leader, put together from rows |
 //! | `faults` | what goes wrong |
 //!
 //! Everything that decides is the real core; this module only plays the world
@@ -19,12 +19,12 @@
 mod client;
 mod coordinators;
 mod faults;
-mod flows;
 mod hosts;
 mod network;
-mod rebuilt;
+mod recovery;
 mod schedulers;
 mod store;
+mod workflows;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -41,11 +41,11 @@ use crate::time::{Clock, Micros, SECOND, Time};
 use crate::trace::{Detail, Trace};
 
 use client::Client;
-use flows::Flows;
 use hosts::Host;
 use network::Links;
 use schedulers::SchedulerProcess;
 use store::{Store, StoreOp, StoreReply};
+use workflows::WorkflowClients;
 
 pub const SAFETY_PHASE: Micros = 3_600 * SECOND;
 /// How long everything due may take once they are over: three leases of 90 s for
@@ -173,7 +173,7 @@ pub struct World {
     hosts: Vec<Host>,
     by_lineage: BTreeMap<Lineage, usize>,
     client: Client,
-    flows: Flows,
+    workflows: WorkflowClients,
     /// The faults are over.
     calm: bool,
     /// Without a store: the epoch of the latest scheduler.
@@ -209,7 +209,7 @@ impl World {
             by_lineage: BTreeMap::new(),
             client: Client::new(&mix, &mut rng),
             // A stream of their own: without workflows a seed means what it always meant.
-            flows: Flows::new(&mix, Rng::new(!seed)),
+            workflows: WorkflowClients::new(&mix, Rng::new(!seed)),
             mix,
             calm: false,
             memory_epoch: 0,
@@ -310,8 +310,10 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::ToScheduler { scheduler, message } => self.arrive_scheduler(scheduler, message),
-            Event::ToHost { host, to, message } => self.arrive_host(host, &to, message),
+            Event::ToScheduler { scheduler, message } => {
+                self.deliver_to_scheduler(scheduler, message)
+            }
+            Event::ToHost { host, to, message } => self.deliver_to_host(host, &to, message),
             Event::Disconnect { scheduler, who } => self.disconnect(scheduler, who),
             Event::SchedulerWake(index) => self.scheduler_wake(index),
             Event::SchedulerStart(index) => self.scheduler_start(index),

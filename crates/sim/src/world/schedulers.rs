@@ -18,7 +18,7 @@ use crate::time::{Clock, SECOND, Time};
 
 /// What waits for a process that is stopped.
 #[derive(Debug)]
-enum Mail {
+enum MailboxEntry {
     Input(Input),
     Store(StoreReply),
 }
@@ -38,12 +38,12 @@ pub(super) struct SchedulerProcess {
     pub(super) paused: bool,
     election: Option<Election>,
     leading: Option<Leading>,
-    mailbox: VecDeque<Mail>,
+    mailbox: VecDeque<MailboxEntry>,
     wake: Option<Time>,
     /// One connection to the store; a new one after every failure.
     pub(super) term: u64,
     pub(super) ops_sent: u64,
-    pub(super) ops_landed: u64,
+    pub(super) ops_applied: u64,
     pub(super) store_free: Time,
 }
 
@@ -59,7 +59,7 @@ impl SchedulerProcess {
             wake: None,
             term: 0,
             ops_sent: 0,
-            ops_landed: 0,
+            ops_applied: 0,
             store_free: Time(0),
         }
     }
@@ -79,8 +79,8 @@ impl World {
     /// The core of a leader whose every decision is in the store, and nothing else is.
     pub(super) fn leading_core(&self, index: usize) -> Option<&Scheduler> {
         let process = &self.schedulers[index];
-        let landed = process.ops_sent == process.ops_landed;
-        let core = &process.leading.as_ref().filter(|_| landed)?.core;
+        let applied = process.ops_sent == process.ops_applied;
+        let core = &process.leading.as_ref().filter(|_| applied)?.core;
         (core.epoch() == self.store.row.epoch).then_some(core)
     }
 
@@ -117,13 +117,13 @@ impl World {
         process.election = None;
         process.leading = None;
         process.mailbox.clear();
-        self.checkers.orders_void();
+        self.checkers.cancel_expected_orders();
     }
 
     pub(super) fn scheduler_pause(&mut self, index: usize) {
         self.note(&index, || format!("s{index} is stopped"));
         self.schedulers[index].paused = true;
-        self.checkers.orders_void();
+        self.checkers.cancel_expected_orders();
     }
 
     /// A process that was stopped reads its mail before it looks at the clock.
@@ -133,11 +133,11 @@ impl World {
         }
         self.note(&index, || format!("s{index} goes on"));
         self.schedulers[index].paused = false;
-        self.checkers.orders_void();
-        while let Some(mail) = self.schedulers[index].mailbox.pop_front() {
-            match mail {
-                Mail::Input(input) => self.scheduler_handle(index, input),
-                Mail::Store(reply) => self.store_reply_read(index, reply),
+        self.checkers.cancel_expected_orders();
+        while let Some(entry) = self.schedulers[index].mailbox.pop_front() {
+            match entry {
+                MailboxEntry::Input(input) => self.scheduler_handle(index, input),
+                MailboxEntry::Store(reply) => self.store_reply_read(index, reply),
             }
         }
         self.scheduler_tick(index);
@@ -184,7 +184,7 @@ impl World {
         process.leading = None;
         let pace = ElectionTimeouts::default();
         process.election = Some(Election::new(pace, now + pace.renew));
-        self.checkers.orders_void();
+        self.checkers.cancel_expected_orders();
         self.rearm_scheduler(index);
     }
 
@@ -196,10 +196,10 @@ impl World {
             core,
             outbox: Outbox::new(epoch),
         });
-        self.checkers.orders_void();
+        self.checkers.cancel_expected_orders();
     }
 
-    pub(super) fn arrive_scheduler(&mut self, index: usize, message: ToScheduler) {
+    pub(super) fn deliver_to_scheduler(&mut self, index: usize, message: ToScheduler) {
         self.note(&message, || format!("s{index} <- {message}"));
         self.scheduler_input(index, Input::Message(message));
     }
@@ -215,14 +215,14 @@ impl World {
             return;
         }
         if process.paused {
-            process.mailbox.push_back(Mail::Input(input));
+            process.mailbox.push_back(MailboxEntry::Input(input));
         } else {
             self.scheduler_handle(index, input);
         }
     }
 
     fn scheduler_handle(&mut self, index: usize, input: Input) {
-        self.note_owed_order(index, &input);
+        self.note_expected_order(index, &input);
         let process = &mut self.schedulers[index];
         let now = process.clock.read(self.now);
         if let Some(leading) = &mut process.leading {
@@ -234,7 +234,7 @@ impl World {
     }
 
     /// A new heartbeat of a condemned life must be answered with an order.
-    fn note_owed_order(&mut self, index: usize, input: &Input) {
+    fn note_expected_order(&mut self, index: usize, input: &Input) {
         let Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)) = input else {
             return;
         };
@@ -242,16 +242,16 @@ impl World {
             return;
         };
         let who = heartbeat.worker.incarnation;
-        let overtaken = leading
+        let stale = leading
             .core
             .seats()
             .get(&heartbeat.worker.worker)
             .is_some_and(|seat| seat.holder.incarnation == who && heartbeat.stamp <= seat.stamp());
         let store_answers = self.schedulers[index].store_free <= self.now.after(5 * SECOND);
-        let heard = heartbeat.epoch_seen <= leading.core.epoch() && !overtaken && store_answers;
+        let heard = heartbeat.epoch_seen <= leading.core.epoch() && !stale && store_answers;
         let is_newest = self.leader().is_some_and(|(newest, _)| newest == index);
         if heard && is_newest && leading.core.ledger().is_condemned(who) {
-            self.checkers.order_owed(self.now, who);
+            self.checkers.expect_order(self.now, who);
         }
     }
 
@@ -265,7 +265,7 @@ impl World {
                 self.store_send(index, StoreOp::Commit(batch));
             } else {
                 for fact in batch.facts() {
-                    self.land(fact);
+                    self.commit_fact(fact);
                 }
                 let receipt = batch.durable();
                 if let Some(leading) = &mut self.schedulers[index].leading {
@@ -327,7 +327,7 @@ impl World {
             return;
         }
         if process.paused {
-            process.mailbox.push_back(Mail::Store(reply));
+            process.mailbox.push_back(MailboxEntry::Store(reply));
         } else {
             self.store_reply_read(index, reply);
         }

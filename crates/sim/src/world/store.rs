@@ -73,12 +73,12 @@ impl World {
     /// The connection of a term is gone: draw how much of what is under way lands.
     pub(super) fn store_cut(&mut self, scheduler: usize) {
         let process = &mut self.schedulers[scheduler];
-        let under_way = process.ops_sent - process.ops_landed;
-        let landing = process.ops_landed + self.fault_rng.below(under_way + 1);
+        let under_way = process.ops_sent - process.ops_applied;
+        let last_applied = process.ops_applied + self.fault_rng.below(under_way + 1);
         self.store
             .cuts
             .entry((scheduler, process.term))
-            .or_insert(landing);
+            .or_insert(last_applied);
         process.term += 1;
     }
 
@@ -88,7 +88,7 @@ impl World {
             return;
         }
         let process = &mut self.schedulers[scheduler];
-        process.ops_landed = process.ops_landed.max(seq);
+        process.ops_applied = process.ops_applied.max(seq);
         let reply = if self.store.failing {
             // Order is part of the promise: nothing of this term lands after a gap.
             self.store.cuts.insert((scheduler, term), seq);
@@ -123,7 +123,7 @@ impl World {
             }
             StoreOp::Commit(batch) if self.store.row.epoch == batch.epoch() => {
                 for fact in batch.facts() {
-                    self.land(fact);
+                    self.commit_fact(fact);
                 }
                 StoreReply::Durable(batch.durable())
             }
@@ -132,7 +132,7 @@ impl World {
     }
 
     /// A fact is durable, or as durable as it gets.
-    pub(super) fn land(&mut self, fact: &Fact) {
+    pub(super) fn commit_fact(&mut self, fact: &Fact) {
         self.note(fact, || format!("store: {fact}"));
         // First by its meaning: a checker says more than that a fact does not fit.
         self.checkers.committed(fact);

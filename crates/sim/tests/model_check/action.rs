@@ -65,10 +65,10 @@ pub(crate) fn possible(world: &World, cluster: &Cluster, actions: &mut Vec<Actio
     }
     for (index, host) in cluster.hosts.iter().enumerate() {
         let doubts = cluster.leader.awaits_reply_from(host.life());
-        if index == FAULTY && cluster.spent.breaks < world.bound.breaks && doubts {
+        if index == FAULTY && cluster.faults.breaks < world.bound.breaks && doubts {
             actions.push(Action::Break(index));
         }
-        if has_reason_to_beat(cluster, index) {
+        if needs_heartbeat(cluster, index) {
             actions.push(if world.bound.atomic_handshake[index] {
                 Action::ShakeHands(index)
             } else {
@@ -84,25 +84,25 @@ pub(crate) fn possible(world: &World, cluster: &Cluster, actions: &mut Vec<Actio
             }
         }
     }
-    faults_of_a_worker(world, cluster, actions);
+    worker_faults(world, cluster, actions);
 }
 
-fn faults_of_a_worker(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
-    let spent = &cluster.spent;
+fn worker_faults(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
+    let faults = &cluster.faults;
     let host = &cluster.hosts[FAULTY];
-    if spent.agent_restarts < world.bound.agent_restarts && !host.over {
+    if faults.agent_restarts < world.bound.agent_restarts && !host.over {
         actions.push(Action::RestartAgent(FAULTY));
     }
-    if spent.deaths < world.bound.deaths {
+    if faults.deaths < world.bound.deaths {
         actions.push(Action::NextLife(FAULTY));
     }
-    if spent.guard_firings < world.bound.guard_firings && !host.guard_fired {
+    if faults.guard_firings < world.bound.guard_firings && !host.guard_fired {
         actions.push(Action::FireGuard(FAULTY));
     }
     // In timed mode the order is the assumption: the dead-man timer of the host
     // has killed everything before the scheduler takes the lease for run out.
     let dead = host.guard_fired && host.alive().next().is_none();
-    if spent.leases_out < world.bound.leases_out
+    if faults.leases_out < world.bound.leases_out
         && (dead || world.bound.frozen_hosts)
         && cluster.is_settled(1 - FAULTY)
     {
@@ -119,7 +119,7 @@ fn is_delivered(message: &Message) -> bool {
 /// that the leader takes the worker for HEALTHY, to say that it has given up; each
 /// once until the next upheaval. All the heartbeats in between would only carry a
 /// later stamp, and nothing but the time depends on that.
-fn has_reason_to_beat(cluster: &Cluster, index: usize) -> bool {
+fn needs_heartbeat(cluster: &Cluster, index: usize) -> bool {
     let host = &cluster.hosts[index];
     let seat = cluster.seat_state(index);
     match host.state() {
@@ -144,31 +144,31 @@ pub(crate) fn follow(world: &World, before: &Cluster, action: Action) -> Option<
         Action::Tick => cluster.schedule(world, Input::Tick),
         Action::ChangeLeader => cluster.change_leader(world),
         Action::Break(host) => {
-            cluster.spent.breaks += 1;
+            cluster.faults.breaks += 1;
             let who = address(&cluster.hosts[host]);
             cluster.schedule(world, Input::Disconnected(who));
         }
-        Action::Beat(host) | Action::ShakeHands(host) => greet(world, &mut cluster, host),
+        Action::Beat(host) | Action::ShakeHands(host) => send_heartbeat(world, &mut cluster, host),
         Action::Finish(host, lease) => cluster.end(host, lease, Outcome::Exited(0)),
-        Action::Die(host, lease) => die(&mut cluster, host, lease),
+        Action::Die(host, lease) => exit(&mut cluster, host, lease),
         Action::RestartAgent(host) => {
-            cluster.spent.agent_restarts += 1;
+            cluster.faults.agent_restarts += 1;
             cluster.hosts[host].edit(Host::restart_agent);
-            greet(world, &mut cluster, host);
+            send_heartbeat(world, &mut cluster, host);
         }
         Action::NextLife(host) => {
-            cluster.spent.deaths += 1;
+            cluster.faults.deaths += 1;
             let dead = cluster.hosts[host].life();
             cluster.hosts[host].edit(Host::next_life);
             cluster.network.edit(|network| network.drop_for(dead));
-            greet(world, &mut cluster, host);
+            send_heartbeat(world, &mut cluster, host);
         }
         Action::FireGuard(host) => {
-            cluster.spent.guard_firings += 1;
+            cluster.faults.guard_firings += 1;
             cluster.fire_guard(host);
         }
         Action::RunLeaseOut(host) => {
-            cluster.spent.leases_out += 1;
+            cluster.faults.leases_out += 1;
             cluster.run_lease_out(world, host);
         }
     }
@@ -177,7 +177,7 @@ pub(crate) fn follow(world: &World, before: &Cluster, action: Action) -> Option<
 
 fn deliver(world: &World, cluster: &mut Cluster, message: &Hashed<Message>) {
     match &**message {
-        Message::ToScheduler(call) => cluster.hear(world, message.key(), call),
+        Message::ToScheduler(call) => cluster.deliver_to_leader(world, message.key(), call),
         Message::ToWorker(to, call) => {
             let receiver = cluster
                 .hosts
@@ -186,7 +186,7 @@ fn deliver(world: &World, cluster: &mut Cluster, message: &Hashed<Message>) {
             let Some(host) = receiver.filter(|host| !cluster.hosts[*host].over) else {
                 return;
             };
-            cluster.obey(world, host, message.key(), call);
+            cluster.deliver_to_host(world, host, message.key(), call);
             if let ToWorker::HeartbeatReply(reply) = call {
                 cluster.pass_check(world, host, reply.association);
             }
@@ -195,10 +195,10 @@ fn deliver(world: &World, cluster: &mut Cluster, message: &Hashed<Message>) {
 }
 
 /// A worker sends a heartbeat. An agent that starts does so before anything else.
-fn greet(world: &World, cluster: &mut Cluster, host: usize) {
-    note_beat(cluster, host);
+fn send_heartbeat(world: &World, cluster: &mut Cluster, host: usize) {
+    note_heartbeat(cluster, host);
     if world.bound.atomic_handshake[host] {
-        cluster.shake_hands(host);
+        cluster.run_handshake(host);
     } else if let Some(heartbeat) = cluster.hosts[host].edit(Host::beat) {
         cluster.send(Message::ToScheduler(ToScheduler::ProcessHeartbeat(
             heartbeat,
@@ -207,7 +207,7 @@ fn greet(world: &World, cluster: &mut Cluster, host: usize) {
 }
 
 /// Uses up the reason for this heartbeat.
-fn note_beat(cluster: &mut Cluster, host: usize) {
+fn note_heartbeat(cluster: &mut Cluster, host: usize) {
     let resigned = cluster.host_state(host) == WorkerState::MustDie;
     cluster.hosts[host].edit(|host| {
         let beats = &mut host.beats;
@@ -221,7 +221,7 @@ fn note_beat(cluster: &mut Cluster, host: usize) {
     });
 }
 
-fn die(cluster: &mut Cluster, host: usize, lease: LeaseId) {
+fn exit(cluster: &mut Cluster, host: usize, lease: LeaseId) {
     let stage = cluster.hosts[host]
         .processes
         .get(&lease)

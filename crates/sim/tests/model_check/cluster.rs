@@ -19,15 +19,15 @@ use baton_model::time::Millis;
 
 use super::bound::timeouts;
 use super::hashed::Hashed;
-use super::host::{Deeds, Host};
+use super::host::{Host, HostEffects};
 use super::leader::Leader;
 use super::network::{Message, Network};
 use super::store::Store;
-use super::world::{Heard, World};
+use super::world::{LeaderReply, World};
 
 /// How often each fault has struck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Spent {
+pub(crate) struct FaultCounts {
     /// Connections that broke.
     pub breaks: u8,
     /// Agents that were killed.
@@ -63,7 +63,7 @@ pub(crate) struct Cluster {
     pub network: Hashed<Network>,
     pub history: Hashed<History>,
     /// The faults so far.
-    pub spent: Spent,
+    pub faults: FaultCounts,
 }
 
 impl Cluster {
@@ -80,10 +80,10 @@ impl Cluster {
             hosts: [Hashed::new(host("a", 1)), Hashed::new(host("b", 2))],
             network: Hashed::new(Network::default()),
             history: Hashed::new(History::default()),
-            spent: Spent::default(),
+            faults: FaultCounts::default(),
         };
         for host in 0..2 {
-            cluster.shake_hands(host);
+            cluster.run_handshake(host);
             assert!(
                 cluster.is_settled(host),
                 "the handshake of worker {host} failed"
@@ -118,18 +118,18 @@ impl Cluster {
 
     /// Hands an input to the leader.
     pub(crate) fn schedule(&mut self, world: &World, input: Input) {
-        let heard = Heard::new(&self.leader, input);
+        let heard = LeaderReply::new(&self.leader, input);
         self.scheduled(world, heard);
     }
 
     /// Hands a message to the leader.
-    pub(crate) fn hear(&mut self, world: &World, key: u64, message: &ToScheduler) {
-        let heard = world.hear(&self.leader, key, message);
+    pub(crate) fn deliver_to_leader(&mut self, world: &World, key: u64, message: &ToScheduler) {
+        let heard = world.deliver_to_leader(&self.leader, key, message);
         self.scheduled(world, heard);
     }
 
-    fn scheduled(&mut self, world: &World, heard: Heard) {
-        let (leader, effects) = heard.given(|effect| self.was_said(effect));
+    fn scheduled(&mut self, world: &World, heard: LeaderReply) {
+        let (leader, effects) = heard.after(|effect| self.was_sent(effect));
         self.leader = leader;
         self.leave(&effects);
         if !world.bound.slow_store || self.epoch().0 >= world.bound.leaders {
@@ -169,37 +169,43 @@ impl Cluster {
     }
 
     /// Hands a message to a host's agent.
-    pub(crate) fn obey(&mut self, world: &World, host: usize, key: u64, message: &ToWorker) {
-        let (after, deeds) = world.obey(&self.hosts[host], key, message);
+    pub(crate) fn deliver_to_host(
+        &mut self,
+        world: &World,
+        host: usize,
+        key: u64,
+        message: &ToWorker,
+    ) {
+        let (after, effects) = world.deliver_to_host(&self.hosts[host], key, message);
         self.hosts[host] = after;
-        self.note(host, &deeds);
-        self.post(&deeds.sent);
+        self.note(host, &effects);
+        self.post(&effects.sent);
     }
 
     /// Hands an input to a host's agent.
-    fn work(&mut self, host: usize, input: io::Input) -> Deeds {
-        let mut deeds = Deeds::default();
-        self.hosts[host].edit(|host| host.handle(input, &mut deeds));
-        self.note(host, &deeds);
-        deeds
+    fn work(&mut self, host: usize, input: io::Input) -> HostEffects {
+        let mut effects = HostEffects::default();
+        self.hosts[host].edit(|host| host.handle(input, &mut effects));
+        self.note(host, &effects);
+        effects
     }
 
     /// A process ends.
     pub(crate) fn end(&mut self, host: usize, lease: LeaseId, outcome: Outcome) {
-        let mut deeds = Deeds::default();
-        self.hosts[host].edit(|host| host.end(lease, outcome, &mut deeds));
+        let mut effects = HostEffects::default();
+        self.hosts[host].edit(|host| host.end(lease, outcome, &mut effects));
         self.history
             .edit(|history| history.executions.insert(lease, (host, Some(outcome))));
-        self.note(host, &deeds);
-        self.post(&deeds.sent);
+        self.note(host, &effects);
+        self.post(&effects.sent);
     }
 
     /// The dead-man timer of a host fires.
     pub(crate) fn fire_guard(&mut self, host: usize) {
-        let mut deeds = Deeds::default();
-        self.hosts[host].edit(|host| host.fire_guard(&mut deeds));
-        self.note(host, &deeds);
-        self.post(&deeds.sent);
+        let mut effects = HostEffects::default();
+        self.hosts[host].edit(|host| host.fire_guard(&mut effects));
+        self.note(host, &effects);
+        self.post(&effects.sent);
     }
 
     /// A whole lease time passes in which the leader hears nothing of `silent`.
@@ -222,7 +228,7 @@ impl Cluster {
 
     /// A handshake from first heartbeat to HEALTHY, without anything in between.
     /// A copy of the last reply may still arrive later.
-    pub(crate) fn shake_hands(&mut self, host: usize) {
+    pub(crate) fn run_handshake(&mut self, host: usize) {
         for _ in 0..2 {
             let reply = self.exchange_heartbeat(host);
             if let (true, Some(reply)) = (self.is_settled(host), reply) {
@@ -252,9 +258,9 @@ impl Cluster {
         let Some(check) = self.open_check(joined) else {
             return;
         };
-        let deeds = self.work(host, io::Input::Message(check.clone()));
+        let effects = self.work(host, io::Input::Message(check.clone()));
         let mut reported = false;
-        for report in deeds.sent {
+        for report in effects.sent {
             reported = true;
             self.schedule(world, Input::Message(report));
         }
@@ -291,23 +297,23 @@ impl Cluster {
                 effects.extend(leader.edit(|leader| store.edit(|store| leader.commit(store))));
             }
             for effect in effects {
-                let Some(greeting) = self.as_greeting(host, &effect) else {
+                let Some(greeting) = self.handshake_message(host, &effect) else {
                     self.leave(&[effect]);
                     continue;
                 };
                 if let ToWorker::HeartbeatReply(_) = greeting {
                     reply = Some(effect);
                 }
-                let mut deeds = self.work(host, io::Input::Message(greeting));
-                inbox.extend(deeds.sent.extract_if(.., |message| is_greeting(message)));
-                self.post(&deeds.sent);
+                let mut effects = self.work(host, io::Input::Message(greeting));
+                inbox.extend(effects.sent.extract_if(.., |message| is_handshake(message)));
+                self.post(&effects.sent);
             }
         }
         reply
     }
 
     /// The message of an effect, if it is part of a handshake with that host.
-    fn as_greeting(&self, host: usize, effect: &Effect) -> Option<ToWorker> {
+    fn handshake_message(&self, host: usize, effect: &Effect) -> Option<ToWorker> {
         let Effect::Send(to, message) = effect else {
             return None;
         };
@@ -335,7 +341,7 @@ impl Cluster {
         }
     }
 
-    fn was_said(&self, effect: &Effect) -> bool {
+    fn was_sent(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Send(to, message) => {
                 let message = Message::ToWorker(to.clone(), message.clone());
@@ -345,8 +351,8 @@ impl Cluster {
         }
     }
 
-    fn note(&mut self, host: usize, deeds: &Deeds) {
-        for lease in &deeds.started {
+    fn note(&mut self, host: usize, effects: &HostEffects) {
+        for lease in &effects.started {
             let leased = self.store.ledger.open_lease(*lease).is_some();
             self.history.edit(|history| {
                 history.started_unleased |= !leased;
@@ -354,7 +360,7 @@ impl Cluster {
                 history.started_twice |= before.is_some();
             });
         }
-        self.note_acknowledged(&deeds.forgotten);
+        self.note_acknowledged(&effects.forgotten);
     }
 
     fn note_acknowledged(&mut self, leases: &[LeaseId]) {
@@ -369,7 +375,7 @@ impl Cluster {
 }
 
 /// True for what belongs to a handshake.
-const fn is_greeting(message: &ToScheduler) -> bool {
+const fn is_handshake(message: &ToScheduler) -> bool {
     matches!(
         message,
         ToScheduler::ProcessHeartbeat(_)

@@ -51,7 +51,7 @@ impl Process {
 
 /// What a host did in answer to one input.
 #[derive(Debug, Default)]
-pub(crate) struct Deeds {
+pub(crate) struct HostEffects {
     /// Messages, heartbeats apart.
     pub sent: Vec<ToScheduler>,
     /// The heartbeat, if one was due.
@@ -144,34 +144,34 @@ impl Host {
     }
 
     /// Hands an input to the agent and carries out what it wants.
-    pub(crate) fn handle(&mut self, input: Input, deeds: &mut Deeds) {
+    pub(crate) fn handle(&mut self, input: Input, effects: &mut HostEffects) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             for effect in self.worker.handle(self.clock, input) {
-                inputs.extend(self.carry_out(effect, deeds));
+                inputs.extend(self.carry_out(effect, effects));
             }
         }
     }
 
     /// Lets just so much time pass that a heartbeat is due.
     pub(crate) fn beat(&mut self) -> Option<Heartbeat> {
-        let mut deeds = Deeds::default();
+        let mut effects = HostEffects::default();
         let soon = self.clock + Millis(1);
         self.clock = self.worker.next_due().map_or(soon, |due| due.max(soon));
-        self.handle(Input::Tick, &mut deeds);
-        deeds.heartbeat
+        self.handle(Input::Tick, &mut effects);
+        effects.heartbeat
     }
 
     /// A process ends: by itself, or because it was told to.
-    pub(crate) fn end(&mut self, lease: LeaseId, outcome: Outcome, deeds: &mut Deeds) {
+    pub(crate) fn end(&mut self, lease: LeaseId, outcome: Outcome, effects: &mut HostEffects) {
         if let Some(process) = self.processes.get_mut(&lease) {
             process.stage = Stage::Ended(outcome);
-            self.handle(Input::Ended(lease, outcome.into()), deeds);
+            self.handle(Input::Ended(lease, outcome.into()), effects);
         }
     }
 
     /// The lease runs out on this host: the coordinator begins to kill.
-    pub(crate) fn fire_guard(&mut self, deeds: &mut Deeds) {
+    pub(crate) fn fire_guard(&mut self, effects: &mut HostEffects) {
         let Some(deadline) = self.guard.next_due() else {
             return;
         };
@@ -179,7 +179,7 @@ impl Host {
         if self.guard.poll(self.clock).is_some() {
             self.guard_fired = true;
             self.order_all_dead(KillCause::LeaseLapsed);
-            self.handle(Input::GuardFired, deeds);
+            self.handle(Input::GuardFired, effects);
         }
     }
 
@@ -194,7 +194,7 @@ impl Host {
             self.worker.resume(order);
         }
         if self.guard_fired {
-            self.handle(Input::GuardFired, &mut Deeds::default());
+            self.handle(Input::GuardFired, &mut HostEffects::default());
         }
     }
 
@@ -240,17 +240,17 @@ impl Host {
     }
 
     /// The coordinator's part, and what it answers.
-    fn carry_out(&mut self, effect: Effect, deeds: &mut Deeds) -> Option<Input> {
+    fn carry_out(&mut self, effect: Effect, effects: &mut HostEffects) -> Option<Input> {
         match effect {
             Effect::Send(ToScheduler::ProcessHeartbeat(heartbeat)) => {
-                deeds.heartbeat = Some(heartbeat);
+                effects.heartbeat = Some(heartbeat);
             }
-            Effect::Send(message) => deeds.sent.push(message),
+            Effect::Send(message) => effects.sent.push(message),
             Effect::Launch(Launch { lease, .. }) if !self.guard.admits(self.clock) => {
                 return Some(Input::LaunchRefused(lease));
             }
             Effect::Launch(Launch { lease, spec, .. }) => {
-                deeds.started.push(lease);
+                effects.started.push(lease);
                 self.processes.insert(
                     lease,
                     Process {
@@ -269,7 +269,7 @@ impl Host {
             Effect::Guard(order) => self.guard.extend(order),
             Effect::Forget(lease) => {
                 self.processes.remove(&lease);
-                deeds.forgotten.push(lease);
+                effects.forgotten.push(lease);
             }
             Effect::RunCheck(check) => return Some(Input::CheckDone(check, true)),
             Effect::ReadLogs(..) => panic!("nobody reads logs here"),

@@ -27,7 +27,7 @@ pub(crate) struct Leader {
 }
 
 /// What came of one input.
-pub(crate) struct Said {
+pub(crate) struct LeaderStep {
     pub(crate) left: Vec<Effect>,
     /// What waits for earlier commits although it has nothing to keep itself, and
     /// the leader as it would be if that had been said before. A copy of a message
@@ -51,13 +51,13 @@ impl Leader {
     }
 
     /// Decides about one input.
-    pub(crate) fn handle(&mut self, input: Input) -> Said {
+    pub(crate) fn handle(&mut self, input: Input) -> LeaderStep {
         let step = self.scheduler.handle(now(self.clock), input);
         self.scheduler.assert_invariants();
-        let (effects, only_effects) = self.look_into(step.clone());
+        let (effects, only_effects) = self.inspect(step.clone());
         let waits = only_effects && !self.outbox.is_idle() && !effects.is_empty();
         if waits && effects.iter().all(|effect| self.waiting.contains(effect)) {
-            return Said {
+            return LeaderStep {
                 left: Vec::new(),
                 repeated: None,
             };
@@ -65,7 +65,7 @@ impl Leader {
         let unsaid = waits.then(|| (effects.clone(), self.clone()));
         self.uncommitted.extend(self.outbox.accept(step));
         self.waiting.extend(effects);
-        Said {
+        LeaderStep {
             left: self.drain(),
             repeated: unsaid,
         }
@@ -108,7 +108,7 @@ impl Leader {
     }
 
     /// What a step would say, and whether it has nothing to keep.
-    fn look_into(&self, step: Step<Fact, Effect>) -> (Vec<Effect>, bool) {
+    fn inspect(&self, step: Step<Fact, Effect>) -> (Vec<Effect>, bool) {
         let mut outbox = Outbox::new(self.scheduler.epoch());
         let batch = outbox.accept(step);
         let only_effects = batch.is_none();

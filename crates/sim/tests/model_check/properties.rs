@@ -211,7 +211,7 @@ pub(crate) const DIED_ON_REQUEST: Named = (
 pub(crate) const OUTLIVED_LEASE: Named = (
     "an attempt outlives its lease, and its result counts",
     |_, cluster| {
-        cluster.spent.leases_out > 0
+        cluster.faults.leases_out > 0
             && cluster.store.closed.iter().any(|(lease, closed)| {
                 closed.end == AttemptEnd::Real(Outcome::Exited(0))
                     && cluster

@@ -9,7 +9,7 @@ use baton_model::message::{ToScheduler, ToWorker};
 
 use super::bound::Bound;
 use super::hashed::Hashed;
-use super::host::{Deeds, Host};
+use super::host::{Host, HostEffects};
 use super::leader::Leader;
 use super::memo::Memo;
 use super::store::Store;
@@ -20,9 +20,9 @@ type Committed = (Hashed<Leader>, Hashed<Store>, Arc<[Effect]>);
 /// The laws of one exploration.
 pub(crate) struct World {
     pub(crate) bound: Bound,
-    leaders: Memo<Heard>,
+    leaders: Memo<LeaderReply>,
     commits: Memo<Committed>,
-    hosts: Memo<(Hashed<Host>, Arc<Deeds>)>,
+    hosts: Memo<(Hashed<Host>, Arc<HostEffects>)>,
 }
 
 impl World {
@@ -37,9 +37,14 @@ impl World {
     }
 
     /// The leader after a message, and what left at once.
-    pub(crate) fn hear(&self, leader: &Hashed<Leader>, key: u64, message: &ToScheduler) -> Heard {
+    pub(crate) fn deliver_to_leader(
+        &self,
+        leader: &Hashed<Leader>,
+        key: u64,
+        message: &ToScheduler,
+    ) -> LeaderReply {
         self.leaders.get(leader.key(), key, || {
-            Heard::new(leader, Input::Message(message.clone()))
+            LeaderReply::new(leader, Input::Message(message.clone()))
         })
     }
 
@@ -53,30 +58,30 @@ impl World {
     }
 
     /// A host after a message, and what it did.
-    pub(crate) fn obey(
+    pub(crate) fn deliver_to_host(
         &self,
         host: &Hashed<Host>,
         key: u64,
         message: &ToWorker,
-    ) -> (Hashed<Host>, Arc<Deeds>) {
+    ) -> (Hashed<Host>, Arc<HostEffects>) {
         self.hosts.get(host.key(), key, || {
             let mut after = host.clone();
-            let mut deeds = Deeds::default();
-            after.edit(|it| it.handle(io::Input::Message(message.clone()), &mut deeds));
-            (keep_if_same(host, after), Arc::new(deeds))
+            let mut effects = HostEffects::default();
+            after.edit(|it| it.handle(io::Input::Message(message.clone()), &mut effects));
+            (keep_if_same(host, after), Arc::new(effects))
         })
     }
 }
 
 /// What a leader made of an input.
 #[derive(Clone)]
-pub(crate) struct Heard {
+pub(crate) struct LeaderReply {
     after: Hashed<Leader>,
     left: Arc<[Effect]>,
     repeated: Option<(Arc<[Effect]>, Hashed<Leader>)>,
 }
 
-impl Heard {
+impl LeaderReply {
     /// Hands an input to a leader.
     pub(crate) fn new(before: &Hashed<Leader>, input: Input) -> Self {
         let mut after = before.clone();
@@ -92,7 +97,7 @@ impl Heard {
     }
 
     /// The leader afterwards and what left at once, given what was said before.
-    pub(crate) fn given(self, said: impl Fn(&Effect) -> bool) -> (Hashed<Leader>, Arc<[Effect]>) {
+    pub(crate) fn after(self, said: impl Fn(&Effect) -> bool) -> (Hashed<Leader>, Arc<[Effect]>) {
         match self.repeated {
             Some((effects, leader)) if effects.iter().all(said) => (leader, Arc::default()),
             _ => (self.after, self.left),

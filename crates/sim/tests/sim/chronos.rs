@@ -6,7 +6,7 @@ use baton_core::clock::{Dst, Fold, Gap, Schedule, SkipReason, TickVerdict, Zone}
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
-use baton_sim::chronos::check::{Entry, Story, check};
+use baton_sim::chronos::check::{Entry, History, check};
 use baton_sim::chronos::tally::Tally;
 use baton_sim::chronos::{BUGS, history, oracle, run_seed};
 use baton_sim::trace::Detail;
@@ -31,11 +31,11 @@ fn every_due_time_is_accounted_for_whoever_leads_and_whatever_the_clock_shows() 
         all.launched,
         all.late,
         all.missed,
-        all.left_behind,
-        all.full,
-        all.rated,
+        all.not_caught_up,
+        all.max_instances_reached,
+        all.launch_rate_exceeded,
         4 * all.replaced,
-        all.followed,
+        all.followers,
         all.keyed,
     ];
     assert!(least.iter().all(|count| *count > SEEDS), "{all:?}");
@@ -43,7 +43,7 @@ fn every_due_time_is_accounted_for_whoever_leads_and_whatever_the_clock_shows() 
 }
 
 /// A record that says something else; nothing if it makes no difference.
-fn spoilt(fact: &Fact, how: u64) -> Option<Vec<Fact>> {
+fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
     let mut other = fact.clone();
     let Fact::TickRecorded {
         first,
@@ -57,7 +57,7 @@ fn spoilt(fact: &Fact, how: u64) -> Option<Vec<Fact>> {
     else {
         return None;
     };
-    match how {
+    match variant {
         0 => return Some(Vec::new()),
         1 => return Some(vec![other.clone(), other]),
         2 => *count += 1,
@@ -84,12 +84,12 @@ fn spoilt(fact: &Fact, how: u64) -> Option<Vec<Fact>> {
 fn a_story_with_one_false_record_is_noticed() {
     let mut tried = 0;
     for seed in 0..12 {
-        let (entries, looks) = history(seed);
-        let tells = |at: &usize| spoilt(&entries[*at].fact, 0).is_some();
-        let records: Vec<usize> = (0..entries.len()).filter(tells).collect();
+        let (entries, clock_checks) = history(seed);
+        let is_record = |at: &usize| corrupted(&entries[*at].fact, 0).is_some();
+        let records: Vec<usize> = (0..entries.len()).filter(is_record).collect();
         for at in records.iter().step_by(1 + records.len() / 12) {
-            for how in 0..8 {
-                let facts = spoilt(&entries[*at].fact, how).expect("it is a record");
+            for variant in 0..8 {
+                let facts = corrupted(&entries[*at].fact, variant).expect("it is a record");
                 let moved = facts.len();
                 let with = |fact| Entry {
                     fact,
@@ -97,15 +97,18 @@ fn a_story_with_one_false_record_is_noticed() {
                 };
                 let mut other = entries.clone();
                 other.splice(*at..=*at, facts.into_iter().map(with));
-                let mut seen = looks.clone();
+                let mut seen = clock_checks.clone();
                 let later = seen.iter_mut().filter(|look| look.after > *at);
                 later.for_each(|look| look.after = look.after + moved - 1);
-                let story = Story {
+                let history = History {
                     entries: &other,
-                    looks: &seen,
+                    clock_checks: &seen,
                 };
                 let what = &entries[*at];
-                assert!(check(&story).is_err(), "seed {seed}, way {how}: {what:?}");
+                assert!(
+                    check(&history).is_err(),
+                    "seed {seed}, way {variant}: {what:?}"
+                );
                 tried += 1;
             }
         }
@@ -125,7 +128,7 @@ fn a_seed_gives_the_same_run_every_time() {
 }
 
 /// The checker that must notice each mistake first.
-fn telltales(bug: Bug) -> &'static [&'static str] {
+fn expected_checkers(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::AccountedNotAdvanced => &["due-miscounted"],
         Bug::TickWithoutInstance => &["record-alone"],
@@ -146,7 +149,7 @@ fn every_seeded_mistake_about_schedules_is_found_by_its_checker() {
             panic!("{} was not found in {BUG_SEEDS_MAX} seeds", bug.name());
         };
         assert!(
-            telltales(*bug).contains(&violation.checker),
+            expected_checkers(*bug).contains(&violation.checker),
             "{} was noticed at seed {seed} by {}: {}",
             bug.name(),
             violation.checker,

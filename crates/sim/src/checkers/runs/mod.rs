@@ -13,10 +13,10 @@
 //! | `stale-accepted` | who speaks of a generation is answered about that one |
 //! | `rebuilt` | a leader has the runs that a store would put together again |
 //!
-//! `oracle` and `kept` say what is right, `rows` what is on record.
+//! `oracle` and `retained` say what is right, `rows` what is on record.
 
-mod kept;
 mod oracle;
+mod retained;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemEnd, Part, Plan};
 
 use super::{Truth, Violation};
-use oracle::Fate;
+use oracle::ItemStatus;
 
 pub use rows::{Row, Rows};
 
@@ -46,14 +46,14 @@ pub const BUGS: &[Bug] = &[
 ];
 
 /// A task, and which of its items.
-type Place = (u32, u32);
+type ItemPosition = (u32, u32);
 
 /// Whether something holds, and if not, what does not.
 type Check = Result<(), Violation>;
 
 /// A resume that somebody has sent.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ResumeRequest {
     pub run: RunId,
     /// The generation that they had seen the end of.
     pub seen: Generation,
@@ -67,7 +67,7 @@ pub struct Asked {
 #[derive(Debug, Default)]
 pub struct RunChecks {
     pub rows: Rows,
-    asked: Vec<Asked>,
+    requests: Vec<ResumeRequest>,
     resumed: BTreeSet<(RunId, Generation)>,
 }
 
@@ -77,8 +77,8 @@ fn broken(checker: &'static str, what: String) -> Check {
 
 impl RunChecks {
     /// Somebody sends a resume.
-    pub fn asks(&mut self, asked: Asked) {
-        self.asked.push(asked);
+    pub fn record_request(&mut self, requests: ResumeRequest) {
+        self.requests.push(requests);
     }
 
     /// Somebody is told that a resume is carried out.
@@ -123,7 +123,7 @@ impl RunChecks {
                     return Ok(());
                 };
                 let checked = if first == last {
-                    self.may_begin(part)
+                    self.check_begin(part)
                 } else {
                     broken("done-again", format!("{part:?} has two instances"))
                 };
@@ -133,7 +133,7 @@ impl RunChecks {
             Fact::LeaseGranted { lease, .. } => {
                 let id = lease.attempt.instance;
                 self.rows.leased(id, true);
-                self.may_be_leased(id)
+                self.check_lease(id)
             }
             Fact::AttemptEnded { lease, verdict, .. } => {
                 self.attempt_ended(lease.attempt.instance, *verdict)
@@ -141,13 +141,13 @@ impl RunChecks {
             Fact::InstancesHalted { first, last } => {
                 let mut checked = Ok(());
                 for (id, part) in self.rows.waiting(*first, *last) {
-                    checked = checked.and(self.may_be_halted(id, part));
+                    checked = checked.and(self.check_halt(id, part));
                     self.rows.ended(id, part, ItemEnd::Halted);
                 }
                 checked
             }
             Fact::RunEnded { run, state, .. } => {
-                let checked = self.may_end(*run, *state, truth);
+                let checked = self.check_end(*run, *state, truth);
                 self.rows.apply(fact);
                 checked
             }
@@ -174,7 +174,7 @@ impl RunChecks {
             let other = self.rows.member(**other);
             other.is_some_and(|other| other.part.generation != member.part.generation)
         });
-        nothing_lives(member.part.run, others, truth)
+        check_none_alive(member.part.run, others, truth)
     }
 
     fn row(&self, part: Part) -> Result<&Row, Violation> {
@@ -184,9 +184,9 @@ impl RunChecks {
         })
     }
 
-    fn may_begin(&self, part: Part) -> Check {
+    fn check_begin(&self, part: Part) -> Check {
         let row = self.row(part)?;
-        let place = (part.task, part.item);
+        let position = (part.task, part.item);
         if row.open || row.over.is_some() || row.generation != part.generation {
             let (now, over) = (row.generation, row.over);
             let what = format!(
@@ -195,26 +195,26 @@ impl RunChecks {
             );
             return broken("generation", what);
         }
-        if let Some(end) = row.ends.get(&place) {
+        if let Some(end) = row.ends.get(&position) {
             return broken("done-again", format!("{part:?} begins, and is {end:?}"));
         }
-        if row.live.contains_key(&place) {
+        if row.live.contains_key(&position) {
             return broken("done-again", format!("{part:?} begins while it lives"));
         }
         if row.halting.is_some() {
             let what = format!("{part:?} begins while its run is stopped");
             return broken("halt-broken", what);
         }
-        match row.oracle().fate(place) {
-            Fate::Ready => within_limits(row, part),
-            fate => {
-                let what = format!("{part:?} is {fate:?}, and begins: {}", row.told());
+        match row.oracle().status(position) {
+            ItemStatus::Ready => within_limits(row, part),
+            status => {
+                let what = format!("{part:?} is {status:?}, and begins: {}", row.describe());
                 broken("too-early", what)
             }
         }
     }
 
-    fn may_be_leased(&self, id: InstanceId) -> Check {
+    fn check_lease(&self, id: InstanceId) -> Check {
         let Some(part) = self.rows.member(id).map(|it| it.part) else {
             return Ok(());
         };
@@ -253,7 +253,7 @@ impl RunChecks {
         checked
     }
 
-    fn may_be_halted(&self, id: InstanceId, part: Part) -> Check {
+    fn check_halt(&self, id: InstanceId, part: Part) -> Check {
         let row = self.row(part)?;
         if row.halting.is_some() || row.oracle().is_closed(part.task) {
             return Ok(());
@@ -264,22 +264,22 @@ impl RunChecks {
         )
     }
 
-    fn may_end(&self, run: RunId, state: UniversalState, truth: &Truth) -> Check {
+    fn check_end(&self, run: RunId, state: UniversalState, truth: &Truth) -> Check {
         let Some(row) = self.rows.run(run) else {
             return broken("run-end", format!("{run} ends, and never was"));
         };
-        if let Some((place, id)) = row.live.first_key_value() {
-            let what = format!("{run} ends while {id}, {place:?}, is on its way");
+        if let Some((position, id)) = row.live.first_key_value() {
+            let what = format!("{run} ends while {id}, {position:?}, is on its way");
             return broken("generation", what);
         }
-        nothing_lives(run, row.instances.iter(), truth)?;
-        let fates = if row.open {
+        check_none_alive(run, row.instances.iter(), truth)?;
+        let statuses = if row.open {
             Vec::new()
         } else {
             row.oracle().all()
         };
-        let good = fates.iter().all(|(_, fate)| fate.is_good());
-        let settled = fates.iter().all(|(_, fate)| fate.is_settled());
+        let good = statuses.iter().all(|(_, status)| status.is_good());
+        let settled = statuses.iter().all(|(_, status)| status.is_settled());
         let cause = row.halting.map(|it| it.1);
         let right = match state {
             UniversalState::Aborted => row.open,
@@ -297,9 +297,9 @@ impl RunChecks {
             broken(
                 "run-end",
                 format!(
-                    "{run} ends {}, halting {cause:?}: {fates:?} of {}",
+                    "{run} ends {}, halting {cause:?}: {statuses:?} of {}",
                     state.word(),
-                    row.told()
+                    row.describe()
                 ),
             )
         }
@@ -328,18 +328,19 @@ impl RunChecks {
             let what = format!("{run} {generation} begins after {was}, {over:?}");
             return broken("generation", what);
         }
-        nothing_lives(*run, before.instances.iter(), truth)?;
-        let stays: BTreeSet<Place> = match self.rows.run(*run) {
+        check_none_alive(*run, before.instances.iter(), truth)?;
+        let stays: BTreeSet<ItemPosition> = match self.rows.run(*run) {
             Some(row) => row.ends.keys().copied().collect(),
             None => BTreeSet::new(),
         };
-        let about =
-            |it: &&Asked| it.run == *run && it.seen == before.generation && it.plan == *plan;
-        let right = |it: &Asked| {
-            let (plan, again) = (plan.as_deref(), it.again.as_ref());
-            kept::done(&before.plan, &before.ends, plan, again)
+        let about = |it: &&ResumeRequest| {
+            it.run == *run && it.seen == before.generation && it.plan == *plan
         };
-        let right: Vec<_> = self.asked.iter().filter(about).map(right).collect();
+        let right = |it: &ResumeRequest| {
+            let (plan, again) = (plan.as_deref(), it.again.as_ref());
+            retained::done_items(&before.plan, &before.ends, plan, again)
+        };
+        let right: Vec<_> = self.requests.iter().filter(about).map(right).collect();
         if right.contains(&stays) {
             Ok(())
         } else {
@@ -348,7 +349,7 @@ impl RunChecks {
                 format!(
                     "{run} {generation} keeps {stays:?} of {:?}, where {right:?} would be right; it was {}, and is {plan:?}",
                     before.ends,
-                    before.told()
+                    before.describe()
                 ),
             )
         }
@@ -356,7 +357,7 @@ impl RunChecks {
 }
 
 /// No process of these lives, but where a frozen host or a wild clock excuses it.
-fn nothing_lives<'a>(
+fn check_none_alive<'a>(
     run: RunId,
     mut instances: impl Iterator<Item = &'a InstanceId>,
     truth: &Truth,

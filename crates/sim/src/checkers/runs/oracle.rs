@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, Upstream};
 
-use super::Place;
-use crate::plans::{UNWANTED, count};
+use super::ItemPosition;
+use crate::plans::{EXCLUDED_ITEM, count};
 
 /// What is true of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ItemStatus {
     /// Something before it is not settled.
     Waits,
     /// It may begin.
@@ -30,7 +30,7 @@ pub(super) enum Fate {
     Blocked,
 }
 
-impl Fate {
+impl ItemStatus {
     pub(super) const fn is_settled(self) -> bool {
         matches!(self, Self::Done | Self::Bad | Self::Skipped | Self::Blocked)
     }
@@ -42,7 +42,7 @@ impl Fate {
 
 /// What an edge says about the item behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
+enum EdgeSignal {
     Go,
     Skip,
     Block,
@@ -52,16 +52,16 @@ enum Word {
 /// A plan with what is on record about it.
 pub(super) struct Oracle<'a> {
     plan: &'a Plan,
-    ends: &'a BTreeMap<Place, ItemEnd>,
-    live: BTreeSet<Place>,
-    known: BTreeMap<Place, Fate>,
+    ends: &'a BTreeMap<ItemPosition, ItemEnd>,
+    live: BTreeSet<ItemPosition>,
+    known: BTreeMap<ItemPosition, ItemStatus>,
 }
 
 impl<'a> Oracle<'a> {
     pub(super) fn new(
         plan: &'a Plan,
-        ends: &'a BTreeMap<Place, ItemEnd>,
-        live: impl IntoIterator<Item = Place>,
+        ends: &'a BTreeMap<ItemPosition, ItemEnd>,
+        live: impl IntoIterator<Item = ItemPosition>,
     ) -> Self {
         Self {
             plan,
@@ -80,133 +80,137 @@ impl<'a> Oracle<'a> {
     }
 
     /// What becomes of all items, in order.
-    pub(super) fn all(&mut self) -> Vec<(Place, Fate)> {
+    pub(super) fn all(&mut self) -> Vec<(ItemPosition, ItemStatus)> {
         let tasks = self.plan.tasks.iter().zip(0_u32..);
-        let places: Vec<Place> = tasks
+        let positions: Vec<ItemPosition> = tasks
             .flat_map(|(task, at)| (0..count(task)).map(move |item| (at, item)))
             .collect();
-        places.into_iter().map(|it| (it, self.fate(it))).collect()
+        positions
+            .into_iter()
+            .map(|it| (it, self.status(it)))
+            .collect()
     }
 
-    pub(super) fn fate(&mut self, place: Place) -> Fate {
-        if let Some(fate) = self.known.get(&place) {
-            return *fate;
+    pub(super) fn status(&mut self, position: ItemPosition) -> ItemStatus {
+        if let Some(status) = self.known.get(&position) {
+            return *status;
         }
-        let fate = match self.ends.get(&place) {
-            Some(ItemEnd::Done) => Fate::Done,
-            Some(ItemEnd::Failed | ItemEnd::Halted) => Fate::Bad,
-            None if self.live.contains(&place) => Fate::Live,
-            None => self.unbegun(place),
+        let status = match self.ends.get(&position) {
+            Some(ItemEnd::Done) => ItemStatus::Done,
+            Some(ItemEnd::Failed | ItemEnd::Halted) => ItemStatus::Bad,
+            None if self.live.contains(&position) => ItemStatus::Live,
+            None => self.status_before_start(position),
         };
-        self.known.insert(place, fate);
-        fate
+        self.known.insert(position, status);
+        status
     }
 
-    fn unbegun(&mut self, (task, item): Place) -> Fate {
+    fn status_before_start(&mut self, (task, item): ItemPosition) -> ItemStatus {
         let own = &self.plan.tasks[task as usize];
-        let mut said = Vec::new();
+        let mut combined = Vec::new();
         for after in &own.after {
-            let words = self.words(after, item);
-            said.extend(words.into_iter().map(|word| (after.condition, word)));
+            let signals = self.signals(after, item);
+            combined.extend(signals.into_iter().map(|signal| (after.condition, signal)));
         }
-        match together(&said) {
-            Word::Wait => Fate::Waits,
-            Word::Block => Fate::Blocked,
-            Word::Skip => Fate::Skipped,
-            Word::Go if unwanted(own.when.as_deref()) == Some(item) => Fate::Skipped,
-            Word::Go if self.is_closed(task) => Fate::Blocked,
-            Word::Go => Fate::Ready,
+        match combine(&combined) {
+            EdgeSignal::Wait => ItemStatus::Waits,
+            EdgeSignal::Block => ItemStatus::Blocked,
+            EdgeSignal::Skip => ItemStatus::Skipped,
+            EdgeSignal::Go if excluded_item(own.when.as_deref()) == Some(item) => {
+                ItemStatus::Skipped
+            }
+            EdgeSignal::Go if self.is_closed(task) => ItemStatus::Blocked,
+            EdgeSignal::Go => ItemStatus::Ready,
         }
     }
 
     /// What an edge says to one item, once for each that it names.
-    fn words(&mut self, after: &Upstream, item: u32) -> Vec<Word> {
+    fn signals(&mut self, after: &Upstream, item: u32) -> Vec<EdgeSignal> {
         let before = after.task;
         match &after.edges {
-            Edges::Same => vec![one(after.condition, self.fate((before, item)))],
+            Edges::Same => vec![item_signal(after.condition, self.status((before, item)))],
             Edges::Lists(lists) => {
                 let named = lists.of(item).iter();
                 named
-                    .map(|it| one(after.condition, self.fate((before, *it))))
+                    .map(|it| item_signal(after.condition, self.status((before, *it))))
                     .collect()
             }
-            Edges::All => vec![self.whole(before, after.condition)],
+            Edges::All => vec![self.task_signal(before, after.condition)],
         }
     }
 
     /// What a whole task says to whoever waits for all of it.
-    fn whole(&mut self, task: u32, condition: Condition) -> Word {
+    fn task_signal(&mut self, task: u32, condition: Condition) -> EdgeSignal {
         let own = &self.plan.tasks[task as usize];
-        let fates: Vec<Fate> = (0..count(own)).map(|it| self.fate((task, it))).collect();
-        if fates.is_empty() {
-            return self.nothing(task, condition);
+        let statuses: Vec<ItemStatus> = (0..count(own)).map(|it| self.status((task, it))).collect();
+        if statuses.is_empty() {
+            return self.empty_task_signal(task, condition);
         }
-        if fates.iter().any(|it| !it.is_settled()) {
-            return Word::Wait;
+        if statuses.iter().any(|it| !it.is_settled()) {
+            return EdgeSignal::Wait;
         }
-        let good = fates.iter().all(|it| it.is_good());
-        let skipped = fates.iter().all(|it| *it == Fate::Skipped);
+        let good = statuses.iter().all(|it| it.is_good());
+        let skipped = statuses.iter().all(|it| *it == ItemStatus::Skipped);
         match condition {
-            Condition::End => Word::Go,
-            Condition::Success if !good => Word::Block,
-            Condition::Success if skipped => Word::Skip,
-            Condition::Failure if good => Word::Skip,
-            Condition::Success | Condition::Failure => Word::Go,
+            Condition::End => EdgeSignal::Go,
+            Condition::Success if !good => EdgeSignal::Block,
+            Condition::Success if skipped => EdgeSignal::Skip,
+            Condition::Failure if good => EdgeSignal::Skip,
+            Condition::Success | Condition::Failure => EdgeSignal::Go,
         }
     }
 
     /// A task without items is over when it could have begun; what kept it from that, it
     /// hands on.
-    fn nothing(&mut self, task: u32, condition: Condition) -> Word {
+    fn empty_task_signal(&mut self, task: u32, condition: Condition) -> EdgeSignal {
         let own = &self.plan.tasks[task as usize];
-        let whole = own.after.iter().filter(|it| it.edges == Edges::All);
-        let said: Vec<_> = whole
-            .map(|it| (it.condition, self.whole(it.task, it.condition)))
+        let task_signal = own.after.iter().filter(|it| it.edges == Edges::All);
+        let signals: Vec<_> = task_signal
+            .map(|it| (it.condition, self.task_signal(it.task, it.condition)))
             .collect();
-        match (together(&said), condition) {
-            (Word::Wait, _) => Word::Wait,
-            (_, Condition::End) => Word::Go,
-            (word, Condition::Success) => word,
-            (Word::Block, Condition::Failure) => Word::Go,
-            (_, Condition::Failure) => Word::Skip,
+        match (combine(&signals), condition) {
+            (EdgeSignal::Wait, _) => EdgeSignal::Wait,
+            (_, Condition::End) => EdgeSignal::Go,
+            (signal, Condition::Success) => signal,
+            (EdgeSignal::Block, Condition::Failure) => EdgeSignal::Go,
+            (_, Condition::Failure) => EdgeSignal::Skip,
         }
     }
 }
 
 /// What all edges say together. What is needed must not all have been skipped, and of what
 /// must have failed one must have.
-fn together(said: &[(Condition, Word)]) -> Word {
-    let has = |wanted: Word| said.iter().any(|(_, word)| *word == wanted);
+fn combine(signals: &[(Condition, EdgeSignal)]) -> EdgeSignal {
+    let has = |wanted: EdgeSignal| signals.iter().any(|(_, signal)| *signal == wanted);
     let only_skips = |condition: Condition| {
-        let mut words = said.iter().filter(|it| it.0 == condition).map(|it| it.1);
-        words.clone().count() > 0 && words.all(|word| word == Word::Skip)
+        let mut signals = signals.iter().filter(|it| it.0 == condition).map(|it| it.1);
+        signals.clone().count() > 0 && signals.all(|signal| signal == EdgeSignal::Skip)
     };
-    if has(Word::Wait) {
-        Word::Wait
-    } else if has(Word::Block) {
-        Word::Block
+    if has(EdgeSignal::Wait) {
+        EdgeSignal::Wait
+    } else if has(EdgeSignal::Block) {
+        EdgeSignal::Block
     } else if only_skips(Condition::Success) || only_skips(Condition::Failure) {
-        Word::Skip
+        EdgeSignal::Skip
     } else {
-        Word::Go
+        EdgeSignal::Go
     }
 }
 
 /// What one item says to one that waits for it.
-const fn one(condition: Condition, fate: Fate) -> Word {
-    match (condition, fate) {
-        (_, Fate::Waits | Fate::Ready | Fate::Live) => Word::Wait,
+const fn item_signal(condition: Condition, status: ItemStatus) -> EdgeSignal {
+    match (condition, status) {
+        (_, ItemStatus::Waits | ItemStatus::Ready | ItemStatus::Live) => EdgeSignal::Wait,
         (Condition::End, _)
-        | (Condition::Success, Fate::Done)
-        | (Condition::Failure, Fate::Bad | Fate::Blocked) => Word::Go,
-        (Condition::Success, Fate::Skipped) | (Condition::Failure, Fate::Done | Fate::Skipped) => {
-            Word::Skip
-        }
-        (Condition::Success, Fate::Bad | Fate::Blocked) => Word::Block,
+        | (Condition::Success, ItemStatus::Done)
+        | (Condition::Failure, ItemStatus::Bad | ItemStatus::Blocked) => EdgeSignal::Go,
+        (Condition::Success, ItemStatus::Skipped)
+        | (Condition::Failure, ItemStatus::Done | ItemStatus::Skipped) => EdgeSignal::Skip,
+        (Condition::Success, ItemStatus::Bad | ItemStatus::Blocked) => EdgeSignal::Block,
     }
 }
 
 /// The item that a `when` of this world does not want.
-fn unwanted(when: Option<&str>) -> Option<u32> {
-    when?.strip_prefix(UNWANTED)?.parse().ok()
+fn excluded_item(when: Option<&str>) -> Option<u32> {
+    when?.strip_prefix(EXCLUDED_ITEM)?.parse().ok()
 }

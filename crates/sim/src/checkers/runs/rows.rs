@@ -13,7 +13,7 @@ use baton_model::workflow::{
     CarriedItems, Edges, HaltCause, HaltMode, ItemEnd, ItemSpan, Part, Plan,
 };
 
-use super::Place;
+use super::ItemPosition;
 use super::oracle::Oracle;
 use crate::plans::count;
 
@@ -31,9 +31,9 @@ pub struct Row {
     /// Where it ended, if it has.
     pub over: Option<UniversalState>,
     /// What has ended of it in this generation, or is DONE from before.
-    pub(super) ends: BTreeMap<Place, ItemEnd>,
+    pub(super) ends: BTreeMap<ItemPosition, ItemEnd>,
     /// What is on its way.
-    pub(super) live: BTreeMap<Place, InstanceId>,
+    pub(super) live: BTreeMap<ItemPosition, InstanceId>,
     /// Every instance that it ever had.
     pub(super) instances: BTreeSet<InstanceId>,
 }
@@ -53,7 +53,7 @@ impl Row {
     }
 
     /// The plan for a report: each task with its items and what it comes after.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let tasks = self.plan.tasks.iter().zip(0_u32..).map(|(task, at)| {
             let after = task.after.iter().map(|it| {
                 let edges = match &it.edges {
@@ -77,7 +77,7 @@ impl Row {
 
     /// The run as a store returns it.
     #[must_use]
-    pub fn kept(&self, head: RunHead) -> StoredRun {
+    pub fn stored(&self, head: RunHead) -> StoredRun {
         let ended = self.ends.iter().map(|((task, item), end)| ItemResult {
             task: *task,
             item: *item,
@@ -97,19 +97,19 @@ impl Row {
         carried: &[CarriedItems],
         again: &[ItemSpan],
     ) {
-        let within = |span: &ItemSpan, it: Place| {
+        let within = |span: &ItemSpan, it: ItemPosition| {
             span.task == it.0 && (span.first..=span.last).contains(&it.1)
         };
-        self.ends.retain(|place, end| {
-            *end == ItemEnd::Done && !again.iter().any(|span| within(span, *place))
+        self.ends.retain(|position, end| {
+            *end == ItemEnd::Done && !again.iter().any(|span| within(span, *position))
         });
         if let Some(plan) = plan {
             self.plan = Arc::clone(plan);
             let before = std::mem::take(&mut self.ends);
-            for (place, end) in before {
-                let moved = carried.iter().find(|it| within(&it.from, place));
+            for (position, end) in before {
+                let moved = carried.iter().find(|it| within(&it.from, position));
                 if let Some(it) = moved {
-                    let item = it.first + (place.1 - it.from.first);
+                    let item = it.first + (position.1 - it.from.first);
                     self.ends.insert((it.task, item), end);
                 }
             }
@@ -191,9 +191,9 @@ impl Rows {
             return;
         }
         if let Some(row) = self.runs.get_mut(&part.run) {
-            let place = (part.task, part.item);
-            row.live.remove(&place);
-            row.ends.insert(place, end);
+            let position = (part.task, part.item);
+            row.live.remove(&position);
+            row.ends.insert(position, end);
         }
     }
 

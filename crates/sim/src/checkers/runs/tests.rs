@@ -14,15 +14,15 @@ use crate::rng::Rng;
 
 const R1: RunId = RunId(1);
 
-fn fate(state: ItemState) -> Fate {
+fn status(state: ItemState) -> ItemStatus {
     match state {
-        ItemState::Waiting => Fate::Waits,
-        ItemState::Ready => Fate::Ready,
-        ItemState::Live => Fate::Live,
-        ItemState::Done => Fate::Done,
-        ItemState::Failed | ItemState::Halted => Fate::Bad,
-        ItemState::Skipped => Fate::Skipped,
-        ItemState::Blocked => Fate::Blocked,
+        ItemState::Waiting => ItemStatus::Waits,
+        ItemState::Ready => ItemStatus::Ready,
+        ItemState::Live => ItemStatus::Live,
+        ItemState::Done => ItemStatus::Done,
+        ItemState::Failed | ItemState::Halted => ItemStatus::Bad,
+        ItemState::Skipped => ItemStatus::Skipped,
+        ItemState::Blocked => ItemStatus::Blocked,
     }
 }
 
@@ -45,7 +45,7 @@ fn the_oracle_and_the_core_say_the_same_of_every_plan() {
 }
 
 fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
-    let ended = |ends: &std::collections::BTreeMap<Place, ItemEnd>| -> Vec<ItemResult> {
+    let ended = |ends: &std::collections::BTreeMap<ItemPosition, ItemEnd>| -> Vec<ItemResult> {
         let ends = ends.iter();
         ends.map(|((task, item), end)| ItemResult {
             task: *task,
@@ -59,12 +59,12 @@ fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
     loop {
         for ((task, item), said) in row.oracle().all() {
             let state = progress.state(task, item).expect("an item of the plan");
-            assert_eq!(said, fate(state), "{task}.{item} of {}", row.told());
+            assert_eq!(said, status(state), "{task}.{item} of {}", row.describe());
             *compared += 1;
         }
         let live: Vec<_> = progress.live().collect();
         let rebuilt = Progress::new(dag, live.clone(), ended(&row.ends));
-        assert_eq!(rebuilt, progress, "{}", row.told());
+        assert_eq!(rebuilt, progress, "{}", row.describe());
         if let Some((task, item)) = progress.next_ready(dag) {
             let id = InstanceId(1 + u64::from(task) * 100 + u64::from(item));
             assert!(progress.start_item(dag, task, item, id));
@@ -107,7 +107,7 @@ fn what_the_core_carries_over_is_what_stays_done() {
                 row.ends.insert(place, ItemEnd::Done);
             }
         }
-        let right = kept::done(&old, &row.ends, Some(&new), None);
+        let right = retained::done_items(&old, &row.ends, Some(&new), None);
         let (before, after) = (Dag::new(Arc::clone(&old)), Dag::new(Arc::clone(&new)));
         let lengths = |task: u32| plans::count(&old.tasks[task as usize]);
         let carried = compare::compare(&before, &after, lengths).carried;
@@ -121,7 +121,7 @@ fn what_the_core_carries_over_is_what_stays_done() {
             invalidate::stale_spans(&after, &compare::carry_over(done.collect(), &carried));
         let carried = invalidate::carried_without(carried, &undone);
         row.resume(Some(&new), &carried, &[]);
-        let stays: BTreeSet<Place> = row.ends.keys().copied().collect();
+        let stays: BTreeSet<ItemPosition> = row.ends.keys().copied().collect();
         assert_eq!(stays, right, "{old:?} {new:?}");
     }
 }
@@ -291,7 +291,7 @@ fn one_of_those_who_resume_a_generation_is_told_yes() {
         over(1, UniversalState::Failed),
     ];
     assert_eq!(noticed(&mut checks, &story), None);
-    checks.asks(Asked {
+    checks.record_request(ResumeRequest {
         run: R1,
         seen: Generation(1),
         plan: None,

@@ -44,7 +44,7 @@ use baton_model::time::{Millis, Mono};
 use baton_model::timeouts::Timeouts;
 
 use super::leader::{Leader, Store};
-use super::network::Fate;
+use super::network::Rule;
 use super::worker::{Party, Quirks};
 use super::world::World;
 
@@ -64,7 +64,7 @@ pub(crate) fn run(world: &mut World, line: &str) -> Done {
         "crash" | "worker" | "stop" | "start" | "next-life" | "reboot" | "sick" | "well" => {
             host(world, verb, rest)
         }
-        "submit" | "cancel" | "forget" | "logs" | "disconnect" => person(world, verb, rest),
+        "submit" | "cancel" | "forget" | "logs" | "disconnect" => client(world, verb, rest),
         "deliver" | "drop" | "dup" | "hold" | "free" => flights(world, verb, rest),
         "lose" | "catch" | "cut" | "heal" => rules(world, verb, rest),
         "tick" | "advance" | "run" | "freeze" => time(world, verb, rest),
@@ -239,7 +239,7 @@ fn reboot(world: &mut World, host: &str) -> Done {
     }
 }
 
-fn person(world: &mut World, verb: &str, words: &[&str]) -> Done {
+fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
     let (name, rest) = first(words)?;
     let input = match verb {
         "submit" => submission(words)?,
@@ -343,15 +343,15 @@ fn flights(world: &mut World, verb: &str, pattern: &[&str]) -> Done {
 
 fn rules(world: &mut World, verb: &str, pattern: &[&str]) -> Done {
     match verb {
-        "lose" => world.network.rule(pattern, Fate::Lost),
-        "catch" => world.network.rule(pattern, Fate::Caught),
+        "lose" => world.network.rule(pattern, Rule::Lost),
+        "catch" => world.network.rule(pattern, Rule::Held),
         "cut" => {
             let (name, rest) = first(pattern)?;
             world.worker(name)?;
             for other in world.leaders.keys() {
                 let ends = [format!("{name}->{other}"), format!("{other}->{name}")];
                 for way in &ends {
-                    world.network.rule(&[way.as_str()], Fate::Lost);
+                    world.network.rule(&[way.as_str()], Rule::Lost);
                 }
             }
             return none(rest);
@@ -371,7 +371,7 @@ fn time(world: &mut World, verb: &str, words: &[&str]) -> Done {
     let span = span(last)?;
     let exchange = verb == "run";
     let who = if names.is_empty() {
-        world.everybody()
+        world.parties()
     } else {
         names.iter().map(|name| (*name).to_owned()).collect()
     };
@@ -454,7 +454,7 @@ fn join(world: &mut World, name: &str) -> Done {
 /// Submits and exchanges everything until each instance runs, quietly.
 fn busy(world: &mut World, words: &[&str]) -> Done {
     world.out.silent = true;
-    person(world, "submit", words)?;
+    client(world, "submit", words)?;
     world.settle()?;
     world.out.silent = false;
     for word in words.iter().filter(|word| word.starts_with('i')) {

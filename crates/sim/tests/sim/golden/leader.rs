@@ -44,7 +44,7 @@ impl Store {
 
 /// What the transcript has already said about a scheduler.
 #[derive(Debug, Default)]
-struct Said {
+struct Reported {
     states: BTreeMap<WorkerName, (Incarnation, WorkerState)>,
     counts: BTreeMap<String, u64>,
     waiting: bool,
@@ -62,9 +62,9 @@ pub(crate) struct Leader {
     pub(crate) clock: Mono,
     outbox: Outbox<Effect>,
     /// What its facts add up to: the machine drops what has ended.
-    kept: Ledger,
+    ledger: Ledger,
     pending: VecDeque<Batch<Fact>>,
-    said: Said,
+    reported: Reported,
 }
 
 impl Leader {
@@ -77,11 +77,11 @@ impl Leader {
         elapsed: Mono,
     ) -> Self {
         let clock = Mono(CLOCK_ORIGIN.0 + elapsed.0);
-        let kept = ledger.clone();
+        let ledger = ledger.clone();
         let core = Scheduler::new(config, epoch, ledger, now(clock));
-        let said = Said {
+        let reported = Reported {
             waiting: core.is_waiting(),
-            ..Said::default()
+            ..Reported::default()
         };
         Self {
             name: name.to_owned(),
@@ -90,9 +90,9 @@ impl Leader {
             manual: false,
             clock,
             outbox: Outbox::new(epoch),
-            kept,
+            ledger,
             pending: VecDeque::new(),
-            said,
+            reported,
         }
     }
 
@@ -111,11 +111,11 @@ impl Leader {
             ""
         };
         for fact in step.facts() {
-            let applied = self.kept.apply(fact);
+            let applied = self.ledger.apply(fact);
             applied.unwrap_or_else(|error| panic!("{fact} does not fit: {error}"));
             out.line(&format!("{}: fact {fact}{durability}", self.name));
         }
-        self.say_changes(out);
+        self.report_changes(out);
         self.pending.extend(self.outbox.accept(step));
     }
 
@@ -163,11 +163,15 @@ impl Leader {
                 self.name, seat.state
             ));
         }
-        let fresh = self.kept.waiting().flat_map(|range| {
+        let fresh = self.ledger.waiting().flat_map(|range| {
             let ids = (range.first.0..=range.last.0).map(InstanceId);
-            ids.filter_map(|id| self.kept.find(id)).collect::<Vec<_>>()
+            ids.filter_map(|id| self.ledger.find(id))
+                .collect::<Vec<_>>()
         });
-        let others = self.kept.instances().map(|(_, instance)| instance.clone());
+        let others = self
+            .ledger
+            .instances()
+            .map(|(_, instance)| instance.clone());
         let mut instances: Vec<_> = fresh.chain(others).collect();
         instances.sort_by_key(|instance| instance.id);
         for instance in instances {
@@ -184,7 +188,7 @@ impl Leader {
 
     /// Writes what changed since the last input: health, the initial wait, and
     /// what was noticed and left alone.
-    fn say_changes(&mut self, out: &mut Transcript) {
+    fn report_changes(&mut self, out: &mut Transcript) {
         let states: BTreeMap<_, _> = self
             .core
             .seats()
@@ -192,7 +196,7 @@ impl Leader {
             .map(|(name, seat)| (name.clone(), (seat.holder.incarnation, seat.state)))
             .collect();
         for (name, (life, state)) in &states {
-            match self.said.states.get(name) {
+            match self.reported.states.get(name) {
                 Some((same, before)) if same == life && before == state => {}
                 Some((same, before)) if same == life => {
                     out.line(&format!("{}: {name} {before} -> {state}", self.name));
@@ -204,16 +208,16 @@ impl Leader {
                 None => out.line(&format!("{}: {name} {state}, {life} takes it", self.name)),
             }
         }
-        self.said.states = states;
-        if self.said.waiting && !self.core.is_waiting() {
+        self.reported.states = states;
+        if self.reported.waiting && !self.core.is_waiting() {
             out.line(&format!("{}: the initial wait is over", self.name));
-            self.said.waiting = false;
+            self.reported.waiting = false;
         }
         for (name, count) in self.core.counts().iter() {
-            if self.said.counts.get(&name) != Some(&count) {
+            if self.reported.counts.get(&name) != Some(&count) {
                 out.line(&format!("{}: noticed {name}", self.name));
             }
-            self.said.counts.insert(name, count);
+            self.reported.counts.insert(name, count);
         }
     }
 }

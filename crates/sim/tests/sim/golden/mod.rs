@@ -66,17 +66,17 @@ fn every_conversation_goes_as_written() {
     for path in paths {
         let name = name_of(&path);
         let text = fs::read_to_string(&path).expect("a script is readable text");
-        let played = match script::play(&name, &text) {
-            Ok(played) => played,
+        let playback = match script::play(&name, &text) {
+            Ok(playback) => playback,
             Err(failure) => {
                 failures.push(failure.to_string());
                 continue;
             }
         };
-        if rewrite && played.text != text {
-            fs::write(&path, &played.text).expect("a script is writable");
+        if rewrite && playback.text != text {
+            fs::write(&path, &playback.text).expect("a script is writable");
         } else if !rewrite {
-            failures.extend(played.differences.iter().map(Failure::to_string));
+            failures.extend(playback.differences.iter().map(Failure::to_string));
         }
     }
     assert!(
@@ -103,21 +103,21 @@ tick w1
 
 #[test]
 fn a_right_transcript_passes_and_is_rewritten_to_itself() {
-    let played = script::play("good", GOOD).expect("the script is well formed");
-    assert_eq!(played.differences, []);
-    assert_eq!(played.text, GOOD);
+    let playback = script::play("good", GOOD).expect("the script is well formed");
+    assert_eq!(playback.differences, []);
+    assert_eq!(playback.text, GOOD);
 }
 
 #[test]
 fn a_wrong_transcript_is_found_with_its_file_and_line_and_fixed_by_a_rewrite() {
     let wrong = GOOD.replace("state=NEW", "state=HEALTHY");
-    let played = script::play("bad.txt", &wrong).expect("the script is well formed");
-    assert_eq!(played.differences.len(), 1);
-    let shown = played.differences[0].to_string();
+    let playback = script::play("bad.txt", &wrong).expect("the script is well formed");
+    assert_eq!(playback.differences.len(), 1);
+    let shown = playback.differences[0].to_string();
     assert!(shown.starts_with("bad.txt:8: tick w1\n"), "{shown}");
     assert!(shown.contains("\n- 1: w1 -> s  processHeartbeat stamp=0.001s state=HEALTHY"));
     assert!(shown.contains("\n+ 1: w1 -> s  processHeartbeat stamp=0.001s state=NEW"));
-    assert_eq!(played.text, GOOD);
+    assert_eq!(playback.text, GOOD);
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn a_missing_transcript_is_found() {
         "1: w1 -> s  processHeartbeat stamp=0.001s state=NEW assoc=-\n",
         "",
     );
-    let played = script::play("cut", &cut).expect("the script is well formed");
-    assert_eq!(played.differences.len(), 1);
+    let playback = script::play("cut", &cut).expect("the script is well formed");
+    assert_eq!(playback.differences.len(), 1);
 }
 
 #[test]

@@ -72,27 +72,27 @@ impl Flight {
 
 /// What becomes of messages as they leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Rule {
     Lost,
-    Caught,
+    Held,
 }
 
 /// The network between all parties.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     flights: Vec<Flight>,
-    rules: Vec<(Vec<String>, Fate)>,
+    rules: Vec<(Vec<String>, Rule)>,
     last: u32,
 }
 
 /// What became of a message that was sent.
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     InFlight(String),
     Lost(String),
 }
 
 impl Network {
-    pub(crate) fn send(&mut self, from: &str, to: &str, body: Body) -> Sent {
+    pub(crate) fn send(&mut self, from: &str, to: &str, body: Body) -> SendOutcome {
         let mut flight = Flight {
             number: self.last + 1,
             from: from.to_owned(),
@@ -100,28 +100,28 @@ impl Network {
             body,
             held: false,
         };
-        match self.fate(&flight) {
-            Some(Fate::Lost) => return Sent::Lost(flight.kind()),
-            Some(Fate::Caught) => flight.held = true,
+        match self.rule_for(&flight) {
+            Some(Rule::Lost) => return SendOutcome::Lost(flight.kind()),
+            Some(Rule::Held) => flight.held = true,
             None => {}
         }
         self.last += 1;
         let text = flight.text();
         self.flights.push(flight);
-        Sent::InFlight(text)
+        SendOutcome::InFlight(text)
     }
 
-    fn fate(&self, flight: &Flight) -> Option<Fate> {
-        self.rules.iter().find_map(|(pattern, fate)| {
+    fn rule_for(&self, flight: &Flight) -> Option<Rule> {
+        self.rules.iter().find_map(|(pattern, rule_for)| {
             let pattern: Vec<&str> = pattern.iter().map(String::as_str).collect();
-            flight.matches(&pattern).then_some(*fate)
+            flight.matches(&pattern).then_some(*rule_for)
         })
     }
 
     /// From now on messages like this share this fate.
-    pub(crate) fn rule(&mut self, pattern: &[&str], fate: Fate) {
+    pub(crate) fn rule(&mut self, pattern: &[&str], rule_for: Rule) {
         let pattern = pattern.iter().map(|word| (*word).to_owned()).collect();
-        self.rules.push((pattern, fate));
+        self.rules.push((pattern, rule_for));
     }
 
     /// Forgets every rule. What was caught stays held.

@@ -15,7 +15,7 @@ const NOTHING: &str = "ok";
 
 /// A script that was played to its end.
 #[derive(Debug)]
-pub(crate) struct Played {
+pub(crate) struct Playback {
     /// The script with the transcript of what happened.
     pub(crate) text: String,
     /// The blocks that went otherwise than written.
@@ -47,7 +47,7 @@ struct Block<'a> {
 
 /// Either kept as it is, or played.
 enum Part<'a> {
-    Kept(&'a str),
+    Verbatim(&'a str),
     Block(Block<'a>),
 }
 
@@ -56,13 +56,13 @@ enum Part<'a> {
 /// # Errors
 /// If a command is unknown or finds nothing to act on, or if a machine panics:
 /// what such a script means cannot be rewritten, only fixed.
-pub(crate) fn play(name: &str, text: &str) -> Result<Played, Failure> {
+pub(crate) fn play(name: &str, text: &str) -> Result<Playback, Failure> {
     let mut world = World::default();
     let mut rewritten = String::new();
     let mut differences = Vec::new();
     for part in parse(name, text)? {
         match part {
-            Part::Kept(line) => push_line(&mut rewritten, line),
+            Part::Verbatim(line) => push_line(&mut rewritten, line),
             Part::Block(block) => {
                 let got = play_block(name, &mut world, &block)?;
                 if got != block.expected {
@@ -78,7 +78,7 @@ pub(crate) fn play(name: &str, text: &str) -> Result<Played, Failure> {
             }
         }
     }
-    Ok(Played {
+    Ok(Playback {
         text: rewritten,
         differences,
     })
@@ -93,7 +93,7 @@ fn play_block(name: &str, world: &mut World, block: &Block<'_>) -> Result<Vec<St
         match done {
             Ok(Ok(())) => lines.extend(world.take_lines()),
             Ok(Err(why)) => return Err(failure(name, line, command, why)),
-            Err(panic) => return Err(failure(name, line, command, panic_words(&*panic))),
+            Err(panic) => return Err(failure(name, line, command, panic_message(&*panic))),
         }
     }
     if lines.is_empty() {
@@ -107,7 +107,7 @@ fn parse<'a>(name: &str, text: &'a str) -> Result<Vec<Part<'a>>, Failure> {
     let mut lines = text.lines().enumerate().peekable();
     while let Some((index, line)) = lines.next() {
         if line.is_empty() || line.starts_with('#') {
-            parts.push(Part::Kept(line));
+            parts.push(Part::Verbatim(line));
             continue;
         }
         let mut block = Block {
@@ -174,12 +174,12 @@ fn failure(script: &str, line: usize, command: &str, what: String) -> Failure {
     }
 }
 
-fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
-    let words = panic
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let message = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}\n", words.unwrap_or("without words"))
+    format!("panicked: {}\n", message.unwrap_or("without words"))
 }
 
 fn push_line(text: &mut String, line: &str) {

@@ -21,7 +21,7 @@ use super::transcript::Transcript;
 
 /// What the coordinator knows of one attempt.
 #[derive(Debug)]
-struct Kept {
+struct AttemptRecord {
     spec: Arc<InstanceSpec>,
     ended: Option<Outcome>,
     /// When SIGKILL follows a SIGTERM that the attempt ignores.
@@ -31,7 +31,7 @@ struct Kept {
 /// The parent of the processes.
 #[derive(Debug, Default)]
 struct Coordinator {
-    records: BTreeMap<LeaseId, Kept>,
+    records: BTreeMap<LeaseId, AttemptRecord>,
     guard: DeadMan,
     /// Launches that wait for the script, if launching is slow.
     queue: VecDeque<(LeaseId, Arc<InstanceSpec>)>,
@@ -62,7 +62,7 @@ pub(crate) struct Party {
     slots: u32,
     agent: Option<Worker>,
     coordinator: Coordinator,
-    said: BTreeMap<String, u64>,
+    sent: BTreeMap<String, u64>,
 }
 
 impl Party {
@@ -75,7 +75,7 @@ impl Party {
             slots,
             agent: None,
             coordinator: Coordinator::default(),
-            said: BTreeMap::new(),
+            sent: BTreeMap::new(),
         };
         party.begin();
         party
@@ -84,10 +84,10 @@ impl Party {
     /// Starts the agent on what the coordinator has on record.
     fn begin(&mut self) {
         let records = self.coordinator.records.iter();
-        let records = records.map(|(lease, kept)| Record {
+        let records = records.map(|(lease, record)| Record {
             lease: *lease,
-            spec: kept.spec.clone(),
-            ended: kept.ended.map(Report::from),
+            spec: record.spec.clone(),
+            ended: record.ended.map(Report::from),
         });
         let (me, slots) = (self.me.clone(), self.slots);
         let agent = Worker::begin(
@@ -99,7 +99,7 @@ impl Party {
             self.clock,
         );
         self.agent = Some(agent);
-        self.said.clear();
+        self.sent.clear();
     }
 
     /// What an agent of this life was told before by its coordinator.
@@ -128,7 +128,7 @@ impl Party {
         let epoch = self.coordinator.guard.order().map(|order| order.epoch);
         self.coordinator
             .records
-            .retain(|_, kept| kept.ended.is_some());
+            .retain(|_, record| record.ended.is_some());
         self.coordinator.guard = DeadMan::default();
         self.coordinator.queue.clear();
         self.me.incarnation.number = self.me.incarnation.number.next();
@@ -154,7 +154,7 @@ impl Party {
         let agent = self.agent.as_ref().and_then(Worker::next_due);
         let guard = self.coordinator.guard.next_due();
         let records = self.coordinator.records.values();
-        let kill = records.filter_map(|kept| kept.kill_at.map(|(at, _)| at));
+        let kill = records.filter_map(|record| record.kill_at.map(|(at, _)| at));
         [agent, guard].into_iter().flatten().chain(kill).min()
     }
 
@@ -163,8 +163,8 @@ impl Party {
     /// # Errors
     /// If there is none.
     pub(crate) fn running(&self, instance: &str) -> Result<LeaseId, String> {
-        let mut running = self.coordinator.records.iter().filter(|(lease, kept)| {
-            kept.ended.is_none() && lease.attempt.instance.to_string() == instance
+        let mut running = self.coordinator.records.iter().filter(|(lease, record)| {
+            record.ended.is_none() && lease.attempt.instance.to_string() == instance
         });
         let found = running.next().map(|(lease, _)| *lease);
         found.ok_or_else(|| format!("{} does not run {instance}\n", self.name))
@@ -175,7 +175,7 @@ impl Party {
         let state = self.agent.as_ref().map_or("down", |it| it.state().word());
         let records = self.coordinator.records.iter();
         let held: Vec<String> = records
-            .map(|(lease, kept)| match kept.ended {
+            .map(|(lease, record)| match record.ended {
                 Some(outcome) => format!("{lease} ({outcome})"),
                 None => format!("{lease} runs"),
             })
@@ -217,10 +217,10 @@ impl Party {
     }
 
     fn feed_all(&mut self, mut inputs: VecDeque<Input>, out: &mut Transcript) -> Vec<ToScheduler> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         while let Some(input) = inputs.pop_front() {
             let Some(agent) = &mut self.agent else {
-                return said;
+                return sent;
             };
             let before = agent.state();
             let effects = agent.handle(self.clock, input);
@@ -228,22 +228,22 @@ impl Party {
             if before != after {
                 out.line(&format!("{}: {before} -> {after}", self.name));
             }
-            self.say_counts(out);
+            self.report_counts(out);
             for effect in effects {
-                inputs.extend(self.carry_out(effect, &mut said, out));
+                inputs.extend(self.carry_out(effect, &mut sent, out));
             }
         }
-        said
+        sent
     }
 
     fn carry_out(
         &mut self,
         effect: Effect,
-        said: &mut Vec<ToScheduler>,
+        sent: &mut Vec<ToScheduler>,
         out: &mut Transcript,
     ) -> Vec<Input> {
         match effect {
-            Effect::Send(message) => said.push(self.in_own_version(message)),
+            Effect::Send(message) => sent.push(self.in_own_version(message)),
             Effect::Launch(Launch { lease, spec, .. }) if self.quirks.slow => {
                 self.coordinator.queue.push_back((lease, spec));
             }
@@ -299,12 +299,12 @@ impl Party {
             return Input::LaunchRefused(lease);
         }
         out.line(&format!("{}: launches {lease}", self.name));
-        let kept = Kept {
+        let record = AttemptRecord {
             spec,
             ended: None,
             kill_at: None,
         };
-        self.coordinator.records.insert(lease, kept);
+        self.coordinator.records.insert(lease, record);
         self.coordinator.logs.insert(lease);
         Input::Launched(lease)
     }
@@ -313,7 +313,7 @@ impl Party {
         let grace = self.coordinator.guard.next_due().unwrap_or(self.clock);
         let running = self.coordinator.records.iter();
         let running: Vec<LeaseId> = running
-            .filter(|(_, kept)| kept.ended.is_none())
+            .filter(|(_, record)| record.ended.is_none())
             .map(|(lease, _)| *lease)
             .collect();
         let mut inputs = Vec::new();
@@ -334,11 +334,11 @@ impl Party {
         if !self.quirks.stubborn {
             return self.ended(lease, Outcome::Killed(cause), out);
         }
-        if let Some(kept) = self.coordinator.records.get_mut(&lease)
-            && kept.ended.is_none()
-            && kept.kill_at.is_none()
+        if let Some(record) = self.coordinator.records.get_mut(&lease)
+            && record.ended.is_none()
+            && record.kill_at.is_none()
         {
-            kept.kill_at = Some((kill_at, cause));
+            record.kill_at = Some((kill_at, cause));
             out.line(&format!("{}: {lease} ignores SIGTERM", self.name));
         }
         Vec::new()
@@ -349,7 +349,7 @@ impl Party {
         let now = self.clock;
         let records = self.coordinator.records.iter();
         let due: Vec<(LeaseId, KillCause)> = records
-            .filter_map(|(lease, kept)| kept.kill_at.map(|(at, cause)| (*lease, at, cause)))
+            .filter_map(|(lease, record)| record.kill_at.map(|(at, cause)| (*lease, at, cause)))
             .filter(|(_, at, _)| all || *at <= now)
             .map(|(lease, _, cause)| (lease, cause))
             .collect();
@@ -367,14 +367,14 @@ impl Party {
         outcome: Outcome,
         out: &mut Transcript,
     ) -> Vec<Input> {
-        let Some(kept) = self.coordinator.records.get_mut(&lease) else {
+        let Some(record) = self.coordinator.records.get_mut(&lease) else {
             return Vec::new();
         };
-        if kept.ended.is_some() {
+        if record.ended.is_some() {
             return Vec::new();
         }
-        kept.ended = Some(outcome);
-        kept.kill_at = None;
+        record.ended = Some(outcome);
+        record.kill_at = None;
         out.line(&format!("{}: {lease} ended ({outcome})", self.name));
         vec![Input::Ended(lease, outcome.into())]
     }
@@ -394,13 +394,13 @@ impl Party {
         })
     }
 
-    fn say_counts(&mut self, out: &mut Transcript) {
+    fn report_counts(&mut self, out: &mut Transcript) {
         let Some(agent) = &self.agent else { return };
         for (name, count) in agent.counts().iter() {
-            if self.said.get(&name) != Some(&count) {
+            if self.sent.get(&name) != Some(&count) {
                 out.line(&format!("{}: noticed {name}", self.name));
             }
-            self.said.insert(name, count);
+            self.sent.insert(name, count);
         }
     }
 }

@@ -8,7 +8,7 @@ use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::{Millis, Mono};
 
 use super::leader::{Leader, Store};
-use super::network::{Body, Flight, Network, Sent};
+use super::network::{Body, Flight, Network, SendOutcome};
 use super::render::{self, seconds};
 use super::transcript::Transcript;
 use super::worker::Party;
@@ -124,8 +124,8 @@ impl World {
     pub(crate) fn feed_worker(&mut self, name: &str, input: WorkerInput) -> Result<(), String> {
         self.worker(name)?;
         if let Some(party) = self.workers.get_mut(name) {
-            let said = party.feed(input, &mut self.out);
-            self.send_all(name, said);
+            let sent = party.feed(input, &mut self.out);
+            self.send_all(name, sent);
         }
         self.moment(name);
         Ok(())
@@ -138,8 +138,8 @@ impl World {
         }
         if let Some(party) = self.workers.get_mut(name) {
             party.clock += wait;
-            let said = party.tick(&mut self.out);
-            self.send_all(name, said);
+            let sent = party.tick(&mut self.out);
+            self.send_all(name, sent);
         }
     }
 
@@ -150,8 +150,8 @@ impl World {
         }
         self.worker(name)?;
         if let Some(party) = self.workers.get_mut(name) {
-            let said = party.tick(&mut self.out);
-            self.send_all(name, said);
+            let sent = party.tick(&mut self.out);
+            self.send_all(name, sent);
         }
         self.moment(name);
         Ok(())
@@ -166,8 +166,8 @@ impl World {
 
     fn send(&mut self, from: &str, to: &str, body: Body) {
         match self.network.send(from, to, body) {
-            Sent::InFlight(text) => self.out.message(&text),
-            Sent::Lost(kind) => self.out.lost(kind),
+            SendOutcome::InFlight(text) => self.out.message(&text),
+            SendOutcome::Lost(kind) => self.out.lost(kind),
         }
     }
 
@@ -199,20 +199,20 @@ impl World {
                     party.me.incarnation == address.incarnation && party.is_up()
                 });
                 if !lives {
-                    self.nobody(&to);
+                    self.report_undeliverable(&to);
                     return Ok(());
                 }
                 // A stopped machine looks at its clock before it reads.
                 self.feed_worker(&to, WorkerInput::Message(message))
             }
             Body::ToScheduler(_) => {
-                self.nobody(&to);
+                self.report_undeliverable(&to);
                 Ok(())
             }
         }
     }
 
-    fn nobody(&mut self, to: &str) {
+    fn report_undeliverable(&mut self, to: &str) {
         self.out.message(&format!("nobody is there: {to}"));
     }
 
@@ -304,7 +304,7 @@ impl World {
     }
 
     /// Every party, schedulers first.
-    pub(crate) fn everybody(&self) -> Vec<String> {
+    pub(crate) fn parties(&self) -> Vec<String> {
         let leaders = self.leaders.keys().cloned();
         leaders.chain(self.workers.keys().cloned()).collect()
     }

@@ -23,14 +23,14 @@ use super::world::World;
 /// Heartbeats of a visit: enough to be checked, found healthy and given work.
 const HEARTBEATS: usize = 5;
 
-struct Visitor {
+struct TransientWorker {
     holder: Holder,
     slots: u32,
     association: Option<Association>,
     state: WorkerState,
 }
 
-impl Visitor {
+impl TransientWorker {
     fn heartbeat(&self, now: Mono) -> ToScheduler {
         ToScheduler::ProcessHeartbeat(Heartbeat {
             version: PROTOCOL_VERSION,
@@ -47,10 +47,10 @@ impl Visitor {
 }
 
 impl World {
-    pub(super) fn visit(&mut self) {
-        self.visits += 1;
-        let number = self.visits;
-        let mut visitor = Visitor {
+    pub(super) fn run_worker(&mut self) {
+        self.workers += 1;
+        let number = self.workers;
+        let mut worker = TransientWorker {
             holder: Holder {
                 worker: WorkerName::new(&format!("w{number}")),
                 incarnation: Incarnation {
@@ -64,39 +64,39 @@ impl World {
             association: None,
             state: WorkerState::New,
         };
-        self.land_all();
-        self.said();
+        self.commit_all();
+        self.take_effects();
         for _ in 0..HEARTBEATS {
             self.pass(1);
-            let heartbeat = visitor.heartbeat(self.now().mono);
-            self.talk(&mut visitor, heartbeat);
+            let heartbeat = worker.heartbeat(self.now().mono);
+            self.exchange(&mut worker, heartbeat);
         }
         let who = WorkerAddress {
-            worker: visitor.holder.worker,
-            incarnation: visitor.holder.incarnation,
+            worker: worker.holder.worker,
+            incarnation: worker.holder.incarnation,
         };
-        self.give(Input::Disconnected(who));
+        self.feed(Input::Disconnected(who));
     }
 
     /// Says something, and answers until there is nothing more to answer.
-    fn talk(&mut self, visitor: &mut Visitor, message: ToScheduler) {
+    fn exchange(&mut self, worker: &mut TransientWorker, message: ToScheduler) {
         let mut messages = vec![message];
         while let Some(message) = messages.pop() {
-            self.give(Input::Message(message));
-            self.land_all();
-            for effect in self.said() {
+            self.feed(Input::Message(message));
+            self.commit_all();
+            for effect in self.take_effects() {
                 if let Effect::Send(_, message) = effect {
-                    messages.extend(self.answer(visitor, message));
+                    messages.extend(self.answer(worker, message));
                 }
             }
         }
     }
 
-    fn answer(&mut self, visitor: &mut Visitor, message: ToWorker) -> Option<ToScheduler> {
+    fn answer(&mut self, worker: &mut TransientWorker, message: ToWorker) -> Option<ToScheduler> {
         match message {
             ToWorker::HeartbeatReply(reply) => {
-                visitor.association = Some(reply.association);
-                visitor.state = reply.state;
+                worker.association = Some(reply.association);
+                worker.state = reply.state;
                 None
             }
             ToWorker::GetRunningTasks { association } => Some(ToScheduler::RunningTasks {
@@ -115,14 +115,14 @@ impl World {
             } => {
                 let verdicts = launches.iter();
                 let verdicts = verdicts.map(|it| (it.lease, LaunchVerdict::Accepted));
-                self.give(Input::Message(ToScheduler::RunTaskReply {
+                self.feed(Input::Message(ToScheduler::RunTaskReply {
                     association,
                     verdicts: verdicts.collect(),
                 }));
                 let leases = launches.iter().map(|it| it.lease);
                 Some(ToScheduler::UpdateStatus {
                     association,
-                    statuses: leases.filter_map(|lease| self.end_of(lease)).collect(),
+                    statuses: leases.filter_map(|lease| self.draw_end(lease)).collect(),
                 })
             }
             _ => None,
@@ -130,7 +130,7 @@ impl World {
     }
 
     /// How an attempt ends, if its worker ever says.
-    fn end_of(&mut self, lease: LeaseId) -> Option<(LeaseId, Status)> {
+    fn draw_end(&mut self, lease: LeaseId) -> Option<(LeaseId, Status)> {
         let outcome = match self.rng.below(10) {
             0 => return None,
             1 | 2 => Outcome::Exited(1),

@@ -22,8 +22,8 @@ impl World {
             definition.trigger.schedule = known.schedule;
         }
         let dry = self.rng.chance(30);
-        self.tell(|| format!("define {name}: {:?}", definition.trigger));
-        self.give(Input::Define {
+        self.note(|| format!("define {name}: {:?}", definition.trigger));
+        self.feed(Input::Define {
             request: RequestId(0),
             command: Box::new(DefineCommand {
                 name,
@@ -37,8 +37,8 @@ impl World {
 
     pub(super) fn remove(&mut self) {
         let name = name(&mut self.rng);
-        self.tell(|| format!("remove {name}"));
-        self.give(Input::Remove {
+        self.note(|| format!("remove {name}"));
+        self.feed(Input::Remove {
             request: RequestId(0),
             command: RemoveCommand {
                 name,
@@ -48,14 +48,14 @@ impl World {
         });
     }
 
-    pub(super) fn fire(&mut self) {
+    pub(super) fn trigger(&mut self) {
         let name = name(&mut self.rng);
         let key = self.rng.chance(700).then(|| IdempotencyKey {
             key: (self.rng.below(20), 0),
             request: self.rng.below(3),
         });
-        self.tell(|| format!("trigger {name} with {key:?}"));
-        self.give(Input::Trigger {
+        self.note(|| format!("trigger {name} with {key:?}"));
+        self.feed(Input::Trigger {
             request: RequestId(0),
             command: TriggerCommand {
                 name,
@@ -70,15 +70,15 @@ impl World {
 
     /// Some id that was given out lately.
     fn recent(&mut self) -> u64 {
-        let last = self.kept().known().last().map_or(0, |it| it.0);
+        let last = self.durable().known().last().map_or(0, |it| it.0);
         last.saturating_sub(self.rng.below(30))
     }
 
     pub(super) fn cancel(&mut self) {
         let first = self.recent();
         let last = first + self.rng.below(3) * self.rng.below(20);
-        self.tell(|| format!("cancel {first} to {last}"));
-        self.give(Input::Cancel {
+        self.note(|| format!("cancel {first} to {last}"));
+        self.feed(Input::Cancel {
             request: RequestId(0),
             first: InstanceId(first),
             last: InstanceId(last),
@@ -86,17 +86,17 @@ impl World {
     }
 
     pub(super) fn retry(&mut self) {
-        self.land_all();
+        self.commit_all();
         let id = InstanceId(self.recent());
-        let Some(instance) = self.kept().find(id).filter(|it| it.state.is_terminal()) else {
+        let Some(instance) = self.durable().find(id).filter(|it| it.state.is_terminal()) else {
             return;
         };
-        self.tell(|| format!("retry {id}"));
-        self.give(Input::Retry {
+        self.note(|| format!("retry {id}"));
+        self.feed(Input::Retry {
             request: RequestId(0),
             instance: Box::new(instance),
         });
-        let moment = self.rng.below(SECOND);
-        self.pass(moment);
+        let delay = self.rng.below(SECOND);
+        self.pass(delay);
     }
 }

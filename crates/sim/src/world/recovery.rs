@@ -8,50 +8,50 @@ use super::World;
 impl World {
     /// The ledger for a new leader. Where there are runs it is put together from rows.
     pub(super) fn ledger_for_leader(&mut self) -> Ledger {
-        let mut straight = self.store.ledger.clone();
+        let mut applied = self.store.ledger.clone();
         if self.mix.runs == 0 {
-            return straight;
+            return applied;
         }
-        straight.drop_all_ended();
-        straight.runs_mut().drop_all_ended();
-        let mut ledger = match Ledger::restore(self.parts(&straight)) {
+        applied.drop_all_ended();
+        applied.runs_mut().drop_all_ended();
+        let mut ledger = match Ledger::restore(self.parts(&applied)) {
             Ok(ledger) => ledger,
             Err(error) => {
                 let what = format!("what the store has cannot be put together: {error}");
                 self.checkers.violate("rebuilt", what);
-                return straight;
+                return applied;
             }
         };
         ledger.settle();
-        if ledger != straight {
-            let (rebuilt, kept) = (ledger.runs(), straight.runs());
-            let what = format!("rebuilt: {rebuilt:?}\nfacts: {kept:?}");
+        if ledger != applied {
+            let (rebuilt, stored) = (ledger.runs(), applied.runs());
+            let what = format!("rebuilt: {rebuilt:?}\nfacts: {stored:?}");
             self.checkers.violate("rebuilt", what);
         }
         ledger
     }
 
-    fn parts(&self, straight: &Ledger) -> LedgerParts {
+    fn parts(&self, applied: &Ledger) -> LedgerParts {
         let (mut runs, mut ended_runs) = (Vec::new(), Vec::new());
         for (id, row) in self.checkers.runs.rows.iter() {
-            let Some(head) = straight.runs().head(id).cloned() else {
+            let Some(head) = applied.runs().head(id).cloned() else {
                 continue;
             };
             match row.over {
-                None => runs.push(row.kept(head)),
+                None => runs.push(row.stored(head)),
                 Some(_) => ended_runs.push(head),
             }
         }
         LedgerParts {
-            instances: straight.instances().map(|(_, it)| it.clone()).collect(),
-            waiting: straight.waiting().collect(),
-            known: straight.known().ranges().collect(),
-            condemned: straight.condemned().collect(),
-            drained: straight.drained().iter().cloned().collect(),
-            lease_time: straight.lease_time(),
+            instances: applied.instances().map(|(_, it)| it.clone()).collect(),
+            waiting: applied.waiting().collect(),
+            known: applied.known().ranges().collect(),
+            condemned: applied.condemned().collect(),
+            drained: applied.drained().iter().cloned().collect(),
+            lease_time: applied.lease_time(),
             runs,
             ended_runs,
-            last_run: straight.runs().last(),
+            last_run: applied.runs().last(),
             ..LedgerParts::default()
         }
     }
@@ -61,13 +61,19 @@ impl World {
         let Some(core) = self.leading_core(index).filter(|_| self.mix.runs > 0) else {
             return;
         };
-        let (live, kept) = (core.ledger().runs(), self.store.ledger.runs());
-        let differs = live.iter().find(|run| kept.run(run.head.id) != Some(*run));
-        let mut others = kept.iter().filter(|run| !run.head.state.is_terminal());
+        let (live, stored) = (core.ledger().runs(), self.store.ledger.runs());
+        let differs = live
+            .iter()
+            .find(|run| stored.run(run.head.id) != Some(*run));
+        let mut others = stored.iter().filter(|run| !run.head.state.is_terminal());
         let missing = others.find(|run| live.run(run.head.id).is_none());
         if let Some(run) = differs.or(missing) {
             let id = run.head.id;
-            let what = format!("a leader has {:?}\nfacts: {:?}", live.run(id), kept.run(id));
+            let what = format!(
+                "a leader has {:?}\nfacts: {:?}",
+                live.run(id),
+                stored.run(id)
+            );
             self.checkers.violate("rebuilt", what);
         }
     }

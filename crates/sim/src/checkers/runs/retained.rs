@@ -10,59 +10,60 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, PlanTask};
 
-use super::Place;
+use super::ItemPosition;
 use super::oracle::Oracle;
 use crate::plans::count;
 
 /// How far a task of the new plan is the one that it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum TaskMatch {
     Same,
     /// It does what it did, but to other items.
     Recounted,
-    Other,
+    Changed,
 }
 
 /// The places, under the plan in force afterwards, that stay DONE.
-pub(super) fn done(
+pub(super) fn done_items(
     old: &Plan,
-    ends: &BTreeMap<Place, ItemEnd>,
+    ends: &BTreeMap<ItemPosition, ItemEnd>,
     new: Option<&Plan>,
     again: Option<&(String, bool)>,
-) -> BTreeSet<Place> {
-    let redone = redone(old, again);
+) -> BTreeSet<ItemPosition> {
+    let rerun_tasks = rerun_tasks(old, again);
     let done = ends.iter().filter(|(_, end)| **end == ItemEnd::Done);
-    let done = done.map(|(place, _)| *place);
-    let done = done.filter(|(task, _)| !redone.contains(task));
+    let done = done.map(|(task_index, _)| *task_index);
+    let done = done.filter(|(task, _)| !rerun_tasks.contains(task));
     let Some(new) = new else {
-        return answered(old, done.collect());
+        return drop_invalidated(old, done.collect());
     };
-    let standings = standings(old, new);
+    let task_matches = task_matches(old, new);
     let moved = done.filter_map(|(task, item)| {
         let name = &old.tasks[task as usize].name;
-        let at = place(new, name)?;
+        let at = task_index(new, name)?;
         let there = item < count(&new.tasks[at as usize]);
-        let stays = standings[at as usize] != Standing::Other;
+        let stays = task_matches[at as usize] != TaskMatch::Changed;
         (there && stays).then_some((at, item))
     });
-    answered(new, moved.collect())
+    drop_invalidated(new, moved.collect())
 }
 
 /// What is left of this without what has answered to something that is not over.
-fn answered(plan: &Plan, done: BTreeSet<Place>) -> BTreeSet<Place> {
-    let ends: BTreeMap<Place, ItemEnd> = done.iter().map(|it| (*it, ItemEnd::Done)).collect();
-    let fates = Oracle::new(plan, &ends, []).all();
-    let open: BTreeSet<Place> = fates
+fn drop_invalidated(plan: &Plan, done: BTreeSet<ItemPosition>) -> BTreeSet<ItemPosition> {
+    let ends: BTreeMap<ItemPosition, ItemEnd> =
+        done.iter().map(|it| (*it, ItemEnd::Done)).collect();
+    let statuses = Oracle::new(plan, &ends, []).all();
+    let open: BTreeSet<ItemPosition> = statuses
         .iter()
-        .filter(|(_, fate)| !fate.is_settled())
-        .map(|(place, _)| *place)
+        .filter(|(_, status)| !status.is_settled())
+        .map(|(task_index, _)| *task_index)
         .collect();
     // A task without items hands on what it would have answered to.
-    let (mut undone, mut empty) = (BTreeSet::<Place>::new(), BTreeSet::<u32>::new());
+    let (mut undone, mut empty) = (BTreeSet::<ItemPosition>::new(), BTreeSet::<u32>::new());
     for (task, at) in plan.tasks.iter().zip(0_u32..) {
         let answers = |item: u32| {
             task.after.iter().any(|after| {
-                let behind = |places: &BTreeSet<Place>| match &after.edges {
+                let behind = |places: &BTreeSet<ItemPosition>| match &after.edges {
                     Edges::All => places.iter().any(|(task, _)| *task == after.task),
                     Edges::Same => places.contains(&(after.task, item)),
                     Edges::Lists(lists) => {
@@ -84,50 +85,50 @@ fn answered(plan: &Plan, done: BTreeSet<Place>) -> BTreeSet<Place> {
     done.difference(&undone).copied().collect()
 }
 
-fn place(plan: &Plan, name: &str) -> Option<u32> {
+fn task_index(plan: &Plan, name: &str) -> Option<u32> {
     let mut tasks = plan.tasks.iter().zip(0_u32..);
     tasks.find(|(task, _)| task.name == name).map(|(_, at)| at)
 }
 
 /// The tasks that are asked for again.
-fn redone(plan: &Plan, again: Option<&(String, bool)>) -> BTreeSet<u32> {
-    let mut redone = BTreeSet::new();
+fn rerun_tasks(plan: &Plan, again: Option<&(String, bool)>) -> BTreeSet<u32> {
+    let mut rerun_tasks = BTreeSet::new();
     let Some((name, downstream)) = again else {
-        return redone;
+        return rerun_tasks;
     };
-    redone.extend(place(plan, name));
+    rerun_tasks.extend(task_index(plan, name));
     if *downstream {
         for (task, at) in plan.tasks.iter().zip(0_u32..) {
-            if task.after.iter().any(|it| redone.contains(&it.task)) {
-                redone.insert(at);
+            if task.after.iter().any(|it| rerun_tasks.contains(&it.task)) {
+                rerun_tasks.insert(at);
             }
         }
     }
-    redone
+    rerun_tasks
 }
 
-fn standings(old: &Plan, new: &Plan) -> Vec<Standing> {
-    let mut standings = Vec::new();
+fn task_matches(old: &Plan, new: &Plan) -> Vec<TaskMatch> {
+    let mut task_matches = Vec::new();
     for task in &new.tasks {
-        let before = place(old, &task.name).map(|at| &old.tasks[at as usize]);
+        let before = task_index(old, &task.name).map(|at| &old.tasks[at as usize]);
         let mut upstream = task.after.iter();
-        let settled = upstream.all(|it| standings[it.task as usize] == Standing::Same);
-        let standing = match before {
-            Some(before) if settled && does_the_same(old, before, new, task) => {
+        let settled = upstream.all(|it| task_matches[it.task as usize] == TaskMatch::Same);
+        let task_match = match before {
+            Some(before) if settled && is_same_work(old, before, new, task) => {
                 if before.items == task.items {
-                    Standing::Same
+                    TaskMatch::Same
                 } else {
-                    Standing::Recounted
+                    TaskMatch::Recounted
                 }
             }
-            _ => Standing::Other,
+            _ => TaskMatch::Changed,
         };
-        standings.push(standing);
+        task_matches.push(task_match);
     }
-    standings
+    task_matches
 }
 
-fn does_the_same(old: &Plan, before: &PlanTask, new: &Plan, task: &PlanTask) -> bool {
+fn is_same_work(old: &Plan, before: &PlanTask, new: &Plan, task: &PlanTask) -> bool {
     let edges = |plan: &Plan, task: &PlanTask| -> Vec<(String, _, Edges)> {
         let after = task.after.iter();
         let named = |at: u32| plan.tasks[at as usize].name.clone();

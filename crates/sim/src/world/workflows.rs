@@ -15,22 +15,22 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltMode, Plan};
 
 use super::{Event, SAFETY_PHASE, World};
-use crate::checkers::{Asked, Row};
+use crate::checkers::{ResumeRequest, Row};
 use crate::plans;
 use crate::rng::Rng;
 use crate::swarm::Mix;
 use crate::time::{Micros, SECOND, Time};
 
 /// How long somebody waits for an answer.
-const PATIENCE: Micros = 40 * SECOND;
+const REPLY_TIMEOUT: Micros = 40 * SECOND;
 /// How late a request of a forgotten client may still come.
-const FORGOTTEN: u64 = 300 * SECOND;
+const LATE_COPY_MAX: u64 = 300 * SECOND;
 /// How often one run is begun by hand.
 const GENERATIONS_MAX: u32 = 6;
 
 /// A workflow that somebody wants carried out.
 #[derive(Debug)]
-struct Flow {
+struct PlannedWorkflow {
     name: String,
     /// What is sent one after the other.
     parts: Vec<Arc<Plan>>,
@@ -52,8 +52,8 @@ enum Request {
 
 /// Everybody with a workflow.
 #[derive(Debug)]
-pub(super) struct Flows {
-    flows: Vec<Flow>,
+pub(super) struct WorkflowClients {
+    workflows: Vec<PlannedWorkflow>,
     open: BTreeMap<RequestId, Request>,
     /// Runs that somebody stops, of a thousand, each time somebody looks.
     halting: u64,
@@ -62,9 +62,9 @@ pub(super) struct Flows {
     rng: Rng,
 }
 
-impl Flows {
+impl WorkflowClients {
     pub(super) fn new(mix: &Mix, mut rng: Rng) -> Self {
-        let flows = (0..mix.runs)
+        let workflows = (0..mix.runs)
             .map(|at| {
                 let name = format!("flow{at}");
                 let plan = plans::draw(&mut rng, name.clone(), mix.strict);
@@ -73,7 +73,7 @@ impl Flows {
                 } else {
                     vec![Arc::new(plan)]
                 };
-                Flow {
+                PlannedWorkflow {
                     name,
                     parts,
                     completes: !rng.chance(100),
@@ -83,7 +83,7 @@ impl Flows {
             })
             .collect();
         Self {
-            flows,
+            workflows,
             open: BTreeMap::new(),
             halting: rng.pick(&[0, 10, 40]),
             resuming: rng.pick(&[30, 200]),
@@ -93,78 +93,80 @@ impl Flows {
 
     /// What a flow wants next, going by what the store has of it.
     fn next(&self, at: usize, run: Option<(RunId, &Row)>) -> Option<RunCommand> {
-        let flow = &self.flows[at];
+        let workflow = &self.workflows[at];
         let Some((run, row)) = run else {
             return Some(RunCommand::Register {
-                plan: Arc::clone(&flow.parts[0]),
-                open: flow.parts.len() > 1 || !flow.completes,
+                plan: Arc::clone(&workflow.parts[0]),
+                open: workflow.parts.len() > 1 || !workflow.completes,
             });
         };
         if !row.open || row.over.is_some() {
             return None;
         }
         let mut there = row.plan.tasks.len();
-        for part in &flow.parts {
+        for part in &workflow.parts {
             if there == 0 {
                 let plan = Arc::clone(part);
                 return Some(RunCommand::Extend { run, plan });
             }
             there = there.saturating_sub(part.tasks.len());
         }
-        flow.completes.then_some(RunCommand::Start(run))
+        workflow.completes.then_some(RunCommand::Start(run))
     }
 }
 
 impl World {
     /// Everybody with a workflow looks after it.
-    pub(super) fn flows_round(&mut self) {
-        if self.flows.flows.is_empty() || !self.client.ids_are_apart() {
+    pub(super) fn workflows_round(&mut self) {
+        if self.workflows.workflows.is_empty() || !self.client.run_ids_are_disjoint() {
             return;
         }
-        for at in 0..self.flows.flows.len() {
+        for at in 0..self.workflows.workflows.len() {
             self.define(at);
         }
         let runs: Vec<RunId> = self.checkers.runs.rows.iter().map(|(id, _)| id).collect();
         for run in runs {
-            self.meddle(run);
+            self.intervene(run);
         }
     }
 
     /// Sends what is next of a workflow, until the store has all of it.
     fn define(&mut self, at: usize) {
-        let flow = &self.flows.flows[at];
-        let waits = flow.sent.is_some_and(|sent| self.now.0 - sent.0 < PATIENCE);
-        if flow.from > self.now || waits {
+        let workflow = &self.workflows.workflows[at];
+        let waits = workflow
+            .sent
+            .is_some_and(|sent| self.now.0 - sent.0 < REPLY_TIMEOUT);
+        if workflow.from > self.now || waits {
             return;
         }
-        let known = self.checkers.runs.rows.named(&flow.name);
-        let Some(command) = self.flows.next(at, known) else {
+        let known = self.checkers.runs.rows.named(&workflow.name);
+        let Some(command) = self.workflows.next(at, known) else {
             return;
         };
         let request = match command {
             RunCommand::Register { .. } => Request::Register,
             _ => Request::Define,
         };
-        self.flows.flows[at].sent = Some(self.now);
-        self.ask(request, command);
+        self.workflows.workflows[at].sent = Some(self.now);
+        self.send_request(request, command);
     }
 
     /// Somebody stops a run, or lets it go on, or leaves it alone.
-    fn meddle(&mut self, run: RunId) {
+    fn intervene(&mut self, run: RunId) {
         let Some(row) = self.checkers.runs.rows.run(run) else {
             return;
         };
         let (generation, over) = (row.generation, row.over);
         match over {
-            None if !self.calm && self.flows.rng.chance(self.flows.halting) => {
-                let how = self.flows.rng.pick(&[HaltMode::Drain, HaltMode::Kill]);
-                let generation = self.flows.rng.chance(700).then_some(generation);
+            None if !self.calm && self.workflows.rng.chance(self.workflows.halting) => {
+                let how = self.workflows.rng.pick(&[HaltMode::Drain, HaltMode::Kill]);
+                let generation = self.workflows.rng.chance(700).then_some(generation);
                 let command = RunCommand::Halt {
                     run,
                     how,
                     generation,
                 };
-                self.ask(Request::Halt(generation), command);
+                self.send_request(Request::Halt(generation), command);
             }
             Some(UniversalState::Halted | UniversalState::Failed) => {
                 // Once the faults are over, what was stopped goes on to its end.
@@ -174,8 +176,8 @@ impl World {
                 } else {
                     generation.0 < GENERATIONS_MAX
                 };
-                if wanted && self.flows.rng.chance(self.flows.resuming) {
-                    for _ in 0..self.flows.rng.pick(&[1, 1, 2, 3]) {
+                if wanted && self.workflows.rng.chance(self.workflows.resuming) {
+                    for _ in 0..self.workflows.rng.pick(&[1, 1, 2, 3]) {
                         self.resume(run);
                     }
                 }
@@ -191,9 +193,9 @@ impl World {
         let (Some(row), Some(head)) = (row, head) else {
             return;
         };
-        let (seen, kept) = (row.generation, row.kept(head.clone()));
+        let (seen, stored) = (row.generation, row.stored(head.clone()));
         let tasks = &row.plan.tasks;
-        let rng = &mut self.flows.rng;
+        let rng = &mut self.workflows.rng;
         let again = rng.chance(300).then(|| {
             let at = rng.below(tasks.len() as u64) as usize;
             (tasks[at].name.clone(), rng.chance(500))
@@ -202,28 +204,28 @@ impl World {
             .chance(400)
             .then(|| Arc::new(plans::change(rng, &row.plan)));
         let generation = rng.chance(500).then_some(seen);
-        self.checkers.runs.asks(Asked {
+        self.checkers.runs.record_request(ResumeRequest {
             run,
             seen,
             plan: plan.clone(),
             again: again.clone(),
         });
         let command = RunCommand::Resume(Resume {
-            run: kept,
+            run: stored,
             plan,
             rerun: again,
             generation,
         });
-        self.ask(Request::Resume(seen), command);
+        self.send_request(Request::Resume(seen), command);
     }
 
     /// Sends a request on its way.
-    fn ask(&mut self, kind: Request, command: RunCommand) {
+    fn send_request(&mut self, kind: Request, command: RunCommand) {
         let request = self.client.new_request();
-        self.flows.open.insert(request, kind);
+        self.workflows.open.insert(request, kind);
         let mut delays = self.draw_copies();
-        if !self.calm && self.flows.rng.chance(100) {
-            delays.push(self.flows.rng.below(FORGOTTEN));
+        if !self.calm && self.workflows.rng.chance(100) {
+            delays.push(self.workflows.rng.below(LATE_COPY_MAX));
         }
         for delay in delays {
             let command = Box::new(command.clone());
@@ -236,7 +238,7 @@ impl World {
             return;
         };
         self.note(&request, || {
-            format!("s{leader} <- {request}: {}", told(&command))
+            format!("s{leader} <- {request}: {}", describe(&command))
         });
         self.scheduler_input(leader, Input::Run { request, command });
     }
@@ -247,7 +249,7 @@ impl World {
         answer: Result<(RunId, Generation), RunError>,
     ) {
         self.note(&request, || format!("{request} -> {answer:?}"));
-        let Some(kind) = self.flows.open.get(&request) else {
+        let Some(kind) = self.workflows.open.get(&request) else {
             return;
         };
         let checks = &mut self.checkers.runs;
@@ -264,16 +266,16 @@ impl World {
             }
             (_, Ok((run, generation))) => checks.answered(run, generation),
         };
-        self.checkers.hold(checked);
+        self.checkers.require(checked);
     }
 
     /// A workflow that is not carried out, or a run that is not over.
     pub(super) fn unfinished_run(&self) -> Option<String> {
         let rows = &self.checkers.runs.rows;
-        let mut flows = self.flows.flows.iter();
-        let lost = flows.find(|flow| rows.named(&flow.name).is_none());
-        if let Some(flow) = lost {
-            return Some(format!("{} was never accepted", flow.name));
+        let mut workflows = self.workflows.workflows.iter();
+        let lost = workflows.find(|workflow| rows.named(&workflow.name).is_none());
+        if let Some(workflow) = lost {
+            return Some(format!("{} was never accepted", workflow.name));
         }
         let (run, row) = rows.iter().find(|(_, row)| row.over.is_none())?;
         let live = self.leader().and_then(|it| it.1.ledger().runs().run(run));
@@ -284,7 +286,7 @@ impl World {
     }
 }
 
-fn told(command: &RunCommand) -> String {
+fn describe(command: &RunCommand) -> String {
     match command {
         RunCommand::Register { plan, open } => format!("register {}, open: {open}", plan.name),
         RunCommand::Extend { run, plan } => format!("extend {run} by {}", plan.tasks.len()),
