@@ -23,7 +23,7 @@ use baton_model::library::{Definition, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, TickVerdict};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono, Now, Wall};
-use baton_sim::chronos::check::{Entry, ClockCheck, History, check};
+use baton_sim::chronos::check::{ClockCheck, Entry, History, check};
 use baton_store::view::{self, Seq, TickQuery};
 use baton_store::{SqliteStore, Store, TakeOutcome};
 use cluster_support::rng::Rng;

@@ -1,4 +1,4 @@
-//! Many seeds, one after the other, until one breaks a promise.
+//! Runs of many seeds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,38 +12,36 @@ use crate::trace::{Detail, Fnv};
 use crate::world::World;
 use std::hash::Hasher;
 
-/// What one seed came to.
+/// The outcome of one seed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The first broken promise.
+    /// The first violation.
     pub violation: Option<Violation>,
-    /// How many events there were.
     pub events: u64,
-    /// How much virtual time passed.
+    /// Virtual time.
     pub elapsed: Time,
-    /// What another run of the same seed must equal.
+    /// Equal for every run of the same seed.
     pub trace_hash: u64,
-    /// The last events, if they were asked for.
+    /// The last events, if recorded.
     pub tail: Vec<String>,
 }
 
-/// What many seeds came to.
+/// Totals of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Seeds that were run.
     pub seeds: u64,
-    /// Seeds that broke a promise, with what they broke.
+    /// Seeds with a violation.
     pub violations: Vec<(u64, Violation)>,
     /// Events of all seeds.
     pub events: u64,
     /// Virtual time of all seeds, in seconds.
     pub virtual_seconds: u64,
-    /// Of all seeds together, in their order.
+    /// Of all seeds, in order.
     pub trace_hash: u64,
 }
 
 impl Totals {
-    /// Adds what one seed came to.
+    /// Adds the outcome of one seed.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.seeds += 1;
         self.events += outcome.events;
@@ -58,7 +56,7 @@ impl Totals {
     }
 }
 
-/// Runs one seed. A panic of the cores is a violation like any other.
+/// Runs one seed. A panic of the core counts as a violation.
 #[must_use]
 pub fn run_seed(seed: u64, shape: Shape, bugs: Bugs, detail: Detail) -> Outcome {
     let mut world = World::new(spread(seed), shape, bugs, detail);
@@ -75,7 +73,7 @@ pub fn run_seed(seed: u64, shape: Shape, bugs: Bugs, detail: Detail) -> Outcome 
     }
 }
 
-/// Seeds are small and consecutive; their streams must not be.
+/// Spreads seeds, which are small and consecutive, over the generator's state space.
 pub(crate) const fn spread(seed: u64) -> u64 {
     Rng::new(seed).next()
 }

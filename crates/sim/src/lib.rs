@@ -1,20 +1,19 @@
-//! A whole Baton cluster in virtual time, attacked by faults and watched by
+//! Deterministic simulation of a whole Baton cluster in virtual time, with fault injection and
 //! checkers.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`swarm`] | what a seed draws: the shape of its cluster, its mix of faults |
+//! | [`swarm`] | random choices of a seed: the shape of the cluster and its faults |
 //! | [`world`] | the cluster: network, store, schedulers, hosts, clients, faults |
-//! | [`checkers`] | what must be true, judged from what really happened |
-//! | [`chronos`] | the schedules of a library, over years, and whether every due time is accounted for |
-//! | `plans` | small workflows for it to carry out |
-//! | [`campaign`] | many seeds, and what came of them |
-//! | [`trace`] | what happened, as a hash and as text |
-//! | [`time`], [`rng`] | virtual time and drifting clocks; the one source of chance |
+//! | [`checkers`] | invariants, checked against what really happened on the hosts |
+//! | [`chronos`] | schedules of a library over years: every due time has exactly one record |
+//! | `plans` | small workflows to execute |
+//! | [`campaign`] | runs of many seeds, and their totals |
+//! | [`trace`] | the event log, as a hash and as text |
+//! | [`time`], [`rng`] | virtual time and drifting clocks; the only source of randomness |
 //!
-//! Only the world is played here: everything that decides is `baton-core`, the
-//! same code that the server and the agent drive. It may import `baton-core` and
-//! `baton-model`.
+//! Only the environment is simulated: all decisions are made by `baton-core`, the same code that
+//! the server and the agent drive. This crate may import `baton-core` and `baton-model`.
 
 pub mod campaign;
 pub mod checkers;

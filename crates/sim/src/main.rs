@@ -1,4 +1,4 @@
-//! `baton-sim`: run seeds, report what they broke.
+//! `baton-sim`: runs seeds and reports violations.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use baton_sim::trace::Detail;
 use clap::Parser;
 use serde_json::json;
 
-/// Attacks a simulated Baton cluster with faults and checks its promises.
+/// Injects faults into a simulated Baton cluster and checks its guarantees.
 #[derive(Parser, Debug)]
 #[command(
     name = "baton-sim",
@@ -24,31 +24,31 @@ use serde_json::json;
   baton-sim --workflows --seeds 1000
   baton-sim --schedules --seeds 5000
 
-Exit status: 0 clean, 1 a promise was broken, 2 bad usage."
+Exit status: 0 clean, 1 violation found, 2 bad usage."
 )]
 struct Args {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Run this seed alone, or begin with it if --seeds is given too.
+    /// Run this seed only, or start with it if --seeds is set, too.
     #[arg(long)]
     seed: Option<u64>,
-    /// Exactly this many workers, instead of what the seed draws.
+    /// Number of workers, instead of a random one.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     workers: Option<u32>,
-    /// Exactly this many instances, instead of what the seed draws.
+    /// Number of instances, instead of a random one.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     instances: Option<u32>,
-    /// Let people also submit, stop and resume workflows.
+    /// Also submit, halt and resume workflows.
     #[arg(long)]
     workflows: bool,
-    /// Instead of a cluster, try the schedules of a library, over years.
+    /// Simulate schedules of a library over years instead of a cluster.
     #[arg(long, conflicts_with_all = ["workers", "instances", "workflows"])]
     schedules: bool,
-    /// Make this known mistake; the run stops at the first seed that notices.
+    /// Enable this seeded bug; stop at the first seed that detects it.
     #[arg(long, value_name = "NAME", value_parser = parse_bug)]
     bug: Option<Bug>,
-    /// List the known mistakes and stop.
+    /// List the seeded bugs and exit.
     #[arg(long)]
     list_bugs: bool,
     /// Print every event.
@@ -60,7 +60,7 @@ struct Args {
 }
 
 fn parse_bug(name: &str) -> Result<Bug, String> {
-    Bug::by_name(name).ok_or_else(|| "no such bug; see --list-bugs".to_owned())
+    Bug::by_name(name).ok_or_else(|| "unknown bug; see --list-bugs".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // A panic of the cores is caught, counted and reported with its seed.
+    // A panic of the core is caught and reported with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let started = Instant::now();
     let totals = run(&args);
@@ -97,12 +97,12 @@ impl Args {
         }
     }
 
-    /// A mistake about schedules is looked for among schedules, said or not.
+    /// A bug of schedules implies `--schedules`.
     fn is_about_schedules(&self) -> bool {
         self.schedules || self.bug.is_some_and(|bug| chronos::BUGS.contains(&bug))
     }
 
-    /// A mistake about runs is looked for where there are some, said or not.
+    /// A bug of runs implies `--workflows`.
     fn has_workflows(&self) -> bool {
         let about_runs = |bug| checkers::runs::BUGS.contains(&bug);
         self.workflows || self.bug.is_some_and(about_runs)
@@ -155,7 +155,7 @@ fn run(args: &Args) -> Totals {
         }
         if progress && totals.seeds.is_multiple_of(10) {
             eprint!("\r{} of {count} seeds", totals.seeds);
-            // Nobody is hurt if a progress line cannot be shown.
+            // A progress line is optional.
             let _ = std::io::stderr().flush();
         }
     }
@@ -165,7 +165,7 @@ fn run(args: &Args) -> Totals {
     totals
 }
 
-/// Runs the seed again, this time keeping its last events, and tells all.
+/// Reruns the seed with its last events recorded, and prints a report.
 fn report(args: &Args, seed: u64, violation: &Violation) {
     let replay = args.run_seed(seed, Detail::Tail);
     if !args.trace {
@@ -174,7 +174,7 @@ fn report(args: &Args, seed: u64, violation: &Violation) {
         }
     }
     println!();
-    println!("seed {seed} broke a promise");
+    println!("seed {seed} violates a guarantee");
     println!("checker: {}", violation.checker);
     println!("  {}", violation.what);
     println!("replay:  {}", replay_command(args, seed));

@@ -1,8 +1,8 @@
-//! Small plans for simulated runs, and what people change about them.
+//! Random workflow plans for simulated runs, and random changes of them.
 //!
-//! A seed draws chains, diamonds, forks with a join and graphs without a shape, with every
-//! kind of edge and condition. Nothing here puts anything out: instances in this world have no
-//! outputs. The items of a task are the numbers from 0 on, so that an item's place is its value.
+//! A seed draws chains, diamonds, forks with a join and random graphs, with every kind of edge
+//! and condition. No plan refers to outputs. The items of a task are the numbers from 0, so that
+//! the index of an item is its value.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use baton_model::workflow::{Condition, EdgeLists, Edges, Items, Plan, PlanTask, 
 
 use crate::rng::Rng;
 
-/// How a `when` of this world begins; the number behind it is the item that is not wanted.
+/// The prefix of every simulated `when`; the number after it is the item that is skipped.
 pub(crate) const EXCLUDED_ITEM: &str = "item != ";
 
-/// Draws a plan; `strict` of a thousand tasks are.
+/// Draws a plan; `strict` of a thousand tasks are strict.
 pub(crate) fn draw(rng: &mut Rng, name: String, strict: u64) -> Plan {
     let upstream: Vec<Vec<u32>> = match rng.below(4) {
         0 => chain(rng.within(2, 5) as u32),
@@ -49,7 +49,7 @@ pub(crate) fn draw(rng: &mut Rng, name: String, strict: u64) -> Plan {
     plan
 }
 
-/// Cuts a plan into what a client sends one after the other.
+/// Splits a plan into the parts that a client submits one after the other.
 pub(crate) fn parts(rng: &mut Rng, mut plan: Plan) -> Vec<Arc<Plan>> {
     let mut parts = Vec::new();
     let mut rest = std::mem::take(&mut plan.tasks);
@@ -68,7 +68,7 @@ pub(crate) fn parts(rng: &mut Rng, mut plan: Plan) -> Vec<Arc<Plan>> {
     parts
 }
 
-/// The plan as somebody would have it who has seen a run of it.
+/// Changes a plan as a user might before a resume.
 pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for _ in 0..rng.within(1, 2) {
@@ -89,7 +89,7 @@ pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
             }
             4 => change_items(rng, &mut plan),
             _ => {
-                // Every place moves by one.
+                // Every index shifts by one.
                 let name = fresh_name(rng);
                 let first = task(rng, &plan, name, &[], 0);
                 for after in plan.tasks.iter_mut().flat_map(|it| &mut it.after) {
@@ -102,7 +102,7 @@ pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
     plan
 }
 
-/// How many items a task of this world has.
+/// The number of items of a simulated task.
 pub(crate) const fn count(task: &PlanTask) -> u32 {
     match task.items {
         Items::Range { count, .. } => count,
@@ -179,7 +179,7 @@ fn edges(rng: &mut Rng, own: u32, theirs: u32) -> Edges {
     let mut lists = EdgeLists::default();
     for _ in 0..own {
         let list: Vec<u32> = (0..theirs).filter(|_| rng.chance(500)).collect();
-        // A list of this world is never so long that it could not be counted.
+        // Simulated lists are too short to overflow.
         if lists.push(&list).is_err() {
             return Edges::All;
         }
@@ -217,7 +217,7 @@ fn spec(rng: &mut Rng, name: &str, strict: u64) -> InstanceSpec {
     }
 }
 
-/// A task does something else from now on.
+/// Changes the command of a task.
 fn change_work(rng: &mut Rng, plan: &mut Plan) {
     let at = rng.below(plan.tasks.len() as u64) as usize;
     let task = &mut plan.tasks[at];
@@ -226,7 +226,7 @@ fn change_work(rng: &mut Rng, plan: &mut Plan) {
     Arc::make_mut(&mut task.spec).work = Work::Command(words);
 }
 
-/// A task has more items, or fewer, if no edge names them one by one.
+/// Changes the number of items of a task, if no edge refers to single items.
 fn change_items(rng: &mut Rng, plan: &mut Plan) {
     let at = rng.below(plan.tasks.len() as u64) as usize;
     let by_item = |after: &Upstream| after.edges != Edges::All;

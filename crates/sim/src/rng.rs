@@ -1,21 +1,18 @@
-//! The one source of chance.
+//! The only source of randomness: splitmix64.
 //!
-//! Written out instead of taken from a library, because a seed in a bug report
-//! must give the same run for ever: no upgrade of a dependency may change what a
-//! seed means. The generator is splitmix64.
+//! Implemented here instead of taken from a library, because a seed in a bug report must always
+//! reproduce the same run: no upgrade of a dependency may change a seed.
 
 /// A seeded stream of numbers.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The stream of a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -24,27 +21,27 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..n`; 0 if `n` is 0.
+    /// Returns a number in `0..n`; 0 if `n` is 0.
     pub const fn below(&mut self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.next() % n }
     }
 
-    /// A number in `from..=to`.
+    /// Returns a number in `from..=to`.
     pub const fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to - from + 1)
     }
 
-    /// True once in a while: `per_mille` times in a thousand.
+    /// Returns true with a probability of `per_mille` in a thousand.
     pub const fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
 
-    /// One of a list that is not empty.
+    /// Returns an element of a non-empty list.
     pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 
-    /// A stream of its own, so that drawing more here does not shift draws there.
+    /// Returns an independent stream: draws from one do not shift the other.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         Self(self.next())

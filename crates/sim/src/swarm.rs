@@ -1,25 +1,23 @@
-//! What a seed draws: the shape of its cluster and its own mix of faults.
+//! Swarm testing: each seed draws the shape of its cluster and its own mix of faults.
 //!
-//! Uniform faults hide bugs, because everything heals by luck. So each seed
-//! switches whole kinds of faults on or off and draws how hard each one hits.
+//! Uniform faults hide bugs, because everything recovers by luck. So each seed enables a subset
+//! of the fault kinds and draws the intensity of each.
 
 use baton_core::scheduler::StoreMode;
 
 use crate::rng::Rng;
 use crate::time::{MILLI, Micros, SECOND};
 
-/// What the caller fixes; the rest is drawn.
+/// Parameters that the caller fixes; all others are drawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
-    /// Exactly this many workers.
     pub workers: Option<u32>,
-    /// Exactly this many instances.
     pub instances: Option<u32>,
-    /// Whether there are workflows too.
+    /// Whether clients also submit workflows.
     pub workflows: bool,
 }
 
-/// The kinds of faults that strike from time to time.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultKind {
     /// A link between a worker and a scheduler is cut, one way or both.
@@ -58,13 +56,12 @@ pub enum FaultKind {
     StoreHangs,
     /// A host cannot run even a trivial process for a while.
     ChecksFail,
-    /// A host comes back after a long time just while another is silent, and then
-    /// the scheduler dies and hears the silent one first.
+    /// A host comes back after a long time while another is silent; then the scheduler crashes
+    /// and hears the silent one first.
     Swizzle,
 }
 
 impl FaultKind {
-    /// All of them.
     pub const ALL: &'static [Self] = &[
         Self::Partition,
         Self::Flapping,
@@ -87,8 +84,8 @@ impl FaultKind {
         Self::Swizzle,
     ];
 
-    /// In how many seeds of a thousand the kind is switched on. Those that
-    /// excuse an overlap, or that replace machines, are the exception.
+    /// The number of seeds in a thousand that enable the kind. Kinds that excuse an overlap or
+    /// replace machines are rare.
     const fn per_mille(self) -> u64 {
         match self {
             Self::CoordinatorPause => 150,
@@ -101,7 +98,7 @@ impl FaultKind {
     }
 }
 
-/// How the network treats messages.
+/// Fault rates of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkMix {
     /// Messages lost, of a thousand: 0 to 300.
@@ -117,7 +114,7 @@ pub struct NetworkMix {
 }
 
 impl NetworkMix {
-    /// A network as it is on a good day.
+    /// A network without faults.
     pub const CALM: Self = Self {
         loss: 0,
         duplication: 0,
@@ -150,27 +147,27 @@ pub struct StoreMix {
     pub latency: Micros,
     /// Commits that take far longer, of a thousand.
     pub slow: u64,
-    /// How long those take at most.
+    /// Their longest latency.
     pub slow_max: Micros,
 }
 
-/// Everything one seed is about.
+/// All random parameters of a seed.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// Whether facts outlive the scheduler.
+    /// Whether facts survive the scheduler.
     pub store_mode: StoreMode,
-    /// How many schedulers take part in the election.
+    /// Candidates of the election.
     pub schedulers: u32,
     pub workers: u32,
-    /// Attempts that a worker can hold.
+    /// Attempts that a worker can run at once.
     pub slots: u32,
     pub instances: u32,
     pub runs: u32,
-    /// Strict ones, of a thousand.
+    /// Strict instances, of a thousand.
     pub strict: u64,
     /// Attempts that fail, of a thousand.
     pub failing: u64,
-    /// Instances that somebody cancels, of a thousand.
+    /// Instances that a client cancels, of a thousand.
     pub cancelled: u64,
     /// The longest run time of an attempt.
     pub work_max: Micros,
@@ -178,18 +175,15 @@ pub struct Mix {
     pub allow_bump_unhealthy: bool,
     /// Whether one host's clock runs outside the stated bound.
     pub wild_clock: bool,
-    /// The network.
     pub network: NetworkMix,
-    /// The store.
     pub store: StoreMix,
-    /// The faults that are switched on, with the mean time between two.
+    /// The enabled faults, with the mean time between two.
     pub faults: Vec<(FaultKind, Micros)>,
     /// Whether a worker that is cut off at the end of the safety phase stays so.
     pub freeze_one: bool,
 }
 
 impl Mix {
-    /// Draws the mix of a seed.
     #[must_use]
     pub fn draw(rng: &mut Rng, shape: Shape) -> Self {
         let store_mode = if rng.chance(350) {
@@ -230,8 +224,8 @@ impl Mix {
         .with_runs(rng, shape)
     }
 
-    /// Where there are workflows, there is less of the rest, and their instances are short, so
-    /// that runs get far between two faults.
+    /// With workflows there are fewer other instances, and all are short, so that runs progress
+    /// between two faults.
     fn with_runs(mut self, rng: &mut Rng, shape: Shape) -> Self {
         if !shape.workflows {
             return self;
@@ -243,8 +237,7 @@ impl Mix {
         self
     }
 
-    /// Some dangers need several things to happen close together, more often than
-    /// independent draws would have it.
+    /// Some bugs need several faults close together, which independent draws rarely produce.
     fn with_theme(mut self, rng: &mut Rng, shape: Shape) -> Self {
         if !rng.chance(150) {
             return self;
@@ -264,7 +257,7 @@ impl Mix {
                 self.slots = self.slots.max(3);
                 &[FaultKind::Swizzle]
             }
-            // Usurpation: a leader goes on without knowing that it is none.
+            // A deposed leader continues without noticing.
             StoreMode::Durable => {
                 self.schedulers = 3;
                 &[FaultKind::StoreHangs, FaultKind::Isolation]

@@ -1,4 +1,4 @@
-//! Virtual time, and the clocks of hosts that drift from it.
+//! Virtual time, and drifting host clocks.
 
 use baton_model::time::{Mono, Now, Wall};
 
@@ -15,13 +15,12 @@ pub const SECOND: Micros = 1_000_000;
 pub const MILLI: Micros = 1_000;
 
 impl Time {
-    /// Later by a span.
     #[must_use]
     pub const fn after(self, span: Micros) -> Self {
         Self(self.0 + span)
     }
 
-    /// For people: seconds with milliseconds.
+    /// Formats the time in seconds with milliseconds.
     #[must_use]
     pub fn display(self) -> String {
         format!("{}.{:03}s", self.0 / SECOND, self.0 % SECOND / MILLI)
@@ -31,16 +30,15 @@ impl Time {
 /// A host's clocks.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// How fast the monotonic clock runs, in parts per million of true time.
+    /// Rate of the monotonic clock, in parts per million of true time.
     rate_ppm: u64,
     /// Its reading at true time zero, in milliseconds.
     origin_ms: u64,
-    /// What the wall clock shows at true time zero.
+    /// The wall clock at true time zero, in milliseconds.
     wall_ms: i64,
 }
 
 impl Clock {
-    /// Clocks that begin at `origin_ms` and run at `rate_ppm`.
     #[must_use]
     pub const fn new(rate_ppm: u64, origin_ms: u64) -> Self {
         Self {
@@ -50,7 +48,7 @@ impl Clock {
         }
     }
 
-    /// What the clocks show at a true time.
+    /// Reads both clocks at a true time.
     #[must_use]
     pub fn read(&self, at: Time) -> Now {
         let elapsed = at.0 / MILLI;
@@ -61,14 +59,14 @@ impl Clock {
         }
     }
 
-    /// What the monotonic clock shows at a true time.
+    /// Reads the monotonic clock at a true time.
     #[must_use]
     pub const fn mono(&self, at: Time) -> Mono {
         let ticks = at.0 as u128 * self.rate_ppm as u128 / 1_000_000 / MILLI as u128;
         Mono(self.origin_ms + ticks as u64)
     }
 
-    /// The first true time at which the monotonic clock shows at least `mono`.
+    /// Returns the first true time at which the monotonic clock shows at least `mono`.
     #[must_use]
     pub fn when(&self, mono: Mono) -> Time {
         let ticks = mono.0.saturating_sub(self.origin_ms) as u128;
@@ -76,7 +74,7 @@ impl Clock {
         Time(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// Steps the wall clock. The monotonic clock does not notice.
+    /// Steps the wall clock; the monotonic clock is unaffected.
     pub const fn step_wall(&mut self, by_ms: i64) {
         self.wall_ms = self.wall_ms.saturating_add(by_ms);
     }

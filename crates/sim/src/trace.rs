@@ -1,12 +1,11 @@
-//! What happened, as a hash that two runs of one seed must share, and, when
-//! somebody wants to read it, as text.
+//! The event log of a run: a hash that two runs of one seed must share and, on request, text.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use crate::time::Time;
 
-/// How many events are kept for a report.
+/// The number of events in a report.
 const TAIL_MAX: usize = 60;
 
 /// FNV-1a: the same on every machine and in every version.
@@ -52,7 +51,7 @@ impl Hasher for Fnv {
     }
 }
 
-/// How much of a run is kept as text.
+/// The amount of text to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Only the hash.
@@ -63,7 +62,7 @@ pub enum Detail {
     Print,
 }
 
-/// The record of one run.
+/// The event log of one run.
 #[derive(Debug)]
 pub struct Trace {
     detail: Detail,
@@ -73,7 +72,6 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty record.
     #[must_use]
     pub fn new(detail: Detail) -> Self {
         Self {
@@ -84,7 +82,7 @@ impl Trace {
         }
     }
 
-    /// Notes one event; `text` is made only if somebody will read it.
+    /// Logs one event; `text` is evaluated only if text is recorded.
     pub fn note(&mut self, at: Time, item: &impl Hash, text: impl FnOnce() -> String) {
         self.events += 1;
         at.hash(&mut self.hash);
@@ -102,13 +100,13 @@ impl Trace {
         }
     }
 
-    /// How many events there were.
+    /// The number of events.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// What two runs of one seed must share.
+    /// The hash that two runs of one seed must share.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash.finish()

@@ -1,24 +1,24 @@
-//! What must be true, judged from what really happened on the hosts.
+//! Safety and liveness checkers, judging by what really happened on the hosts.
 //!
-//! The checkers see what no part of Baton can see: every process that lives, on
-//! every host, at the same time. They are asked after every event.
+//! The checkers see what no part of Baton can see: every live process on every host at the same
+//! time. They run after every event.
 //!
-//! | checker | says |
+//! | checker | invariant |
 //! |---|---|
 //! | `overlap` | no two live executions of one instance: strict never; timed unless the seed froze the host or drove a clock out of its bound |
 //! | `unleased-start` | a process starts only under a lease that is open in the store |
-//! | `broken-promise` | what was closed as not running or never started has not run, and never will |
+//! | `broken-promise` | an attempt that was closed as not running or never started has not run, and never will |
 //! | `false-result` | an accepted result is the true end of that very execution |
-//! | `lost-outputs` | what a success has put out is kept with it, however its end was told |
-//! | `released-alive` | a lease is not given up while its process lives |
-//! | `lost-acknowledged` | what was acknowledged (a submission, a status) is in the store |
+//! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
+//! | `released-alive` | a lease is not released while its process lives |
+//! | `lost-acknowledged` | every acknowledged submission and status is in the store |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
-//! | `survivor` | no process outlives the life of its worker |
+//! | `survivor` | no process outlives the incarnation of its worker |
 //! | `stuck` | once the faults are over, every instance ends within the bound |
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
-//! | `panic` | no invariant of our own broke |
+//! | `panic` | no internal invariant fails |
 //!
-//! [`runs`] has those of workflows.
+//! [`runs`] has the checkers of workflows.
 
 pub mod runs;
 mod truth;
@@ -35,10 +35,10 @@ use crate::time::{SECOND, Time};
 pub use runs::{ResumeRequest, Row, RunChecks};
 pub use truth::{Execution, Truth};
 
-/// How long a leader may take to answer a condemned worker.
+/// The longest time until a leader answers a condemned worker.
 const ORDER_WAIT: u64 = 30 * SECOND;
 
-/// A promise that was broken.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub checker: &'static str,
@@ -49,26 +49,26 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Checkers {
     pub truth: Truth,
-    /// Those of workflows.
+    /// The checkers of workflows.
     pub runs: RunChecks,
-    /// The first violation; the run ends with it.
+    /// The first violation, which ends the run.
     pub violation: Option<Violation>,
 }
 
 impl Checkers {
-    /// Reports a violation; only the first one counts, later ones follow from it.
+    /// Reports a violation; only the first one counts, later ones are consequences.
     pub fn violate(&mut self, checker: &'static str, what: String) {
         self.violation.get_or_insert(Violation { checker, what });
     }
 
-    /// Reports what does not hold.
+    /// Reports the violation of a check.
     pub fn require(&mut self, checked: Result<(), Violation>) {
         if let Err(Violation { checker, what }) = checked {
             self.violate(checker, what);
         }
     }
 
-    /// A process was started. `leased` says whether the store knows its lease.
+    /// Checks the start of a process. `leased`: the store has its lease.
     pub fn started(&mut self, lease: LeaseId, execution: Execution, leased: bool) {
         let instance = lease.attempt.instance;
         let excused = execution.excused && execution.exclusive == Exclusive::Timed;
@@ -96,7 +96,7 @@ impl Checkers {
         self.require(checked);
     }
 
-    /// A fact became durable (or, without a store, was decided).
+    /// Checks a fact that became durable (or, without a store, was decided).
     pub fn committed(&mut self, fact: &Fact) {
         if let Fact::AttemptEnded {
             lease,
@@ -112,7 +112,7 @@ impl Checkers {
         self.require(checked);
     }
 
-    /// What a success has put out is kept with it, however its end was told.
+    /// The outputs of a success are stored with it, however its end was reported.
     fn check_outputs(&mut self, lease: LeaseId, end: AttemptEnd, stored: Option<&str>) {
         let AttemptEnd::Real(outcome) = end else {
             return;
@@ -162,16 +162,16 @@ impl Checkers {
         }
     }
 
-    /// The worker was told that a status was taken, and forgets the attempt.
-    /// `still_wanted` says whether the scheduler behaves as if it had not ended.
+    /// A worker got the acknowledgement of a status, and forgets the attempt. `still_wanted`:
+    /// the scheduler behaves as if the attempt had not ended.
     pub fn forgotten(&mut self, lease: LeaseId, still_wanted: bool) {
         if still_wanted && !self.truth.is_recorded(lease) {
-            let what = format!("the end of {lease} was acknowledged, but nobody recorded it");
+            let what = format!("the end of {lease} was acknowledged, but is not on record");
             self.violate("lost-acknowledged", what);
         }
     }
 
-    /// A client was told that its submission is durable.
+    /// A client got the acknowledgement of its submission.
     pub fn submission_acknowledged(&mut self, instance: InstanceId, known: bool) {
         if !known {
             let what = format!("instance {instance} was acknowledged but is not in the store");
@@ -179,22 +179,22 @@ impl Checkers {
         }
     }
 
-    /// A leader has read a new heartbeat of a life that it has condemned.
+    /// A leader has received a new heartbeat of a condemned incarnation.
     pub fn expect_order(&mut self, at: Time, to: Incarnation) {
         self.truth.expected_orders.entry(to).or_insert(at);
     }
 
-    /// An order to die has left for that life.
+    /// An order to die was sent to the incarnation.
     pub fn order_sent(&mut self, to: Incarnation) {
         self.truth.expected_orders.remove(&to);
     }
 
-    /// The leader changed, stopped or lost its store: it owes nothing any more.
+    /// The leader changed, stopped or lost its store: no order is expected any more.
     pub fn cancel_expected_orders(&mut self) {
         self.truth.expected_orders.clear();
     }
 
-    /// Looks for orders that were owed for too long.
+    /// Reports orders that are overdue.
     pub fn check_orders(&mut self, now: Time) {
         let overdue = self
             .truth
@@ -203,14 +203,14 @@ impl Checkers {
             .find(|(_, since)| now.0 - since.0 > ORDER_WAIT);
         if let Some((who, since)) = overdue {
             let what = format!(
-                "{who} is condemned and spoke at {}, but was not ordered to die",
+                "{who} is condemned and sent a heartbeat at {}, but was not ordered to die",
                 since.display()
             );
             self.violate("suicide-ordered", what);
         }
     }
 
-    /// A life was declared over by its own worker.
+    /// A worker declared its incarnation over.
     pub fn incarnation_ended(&mut self, who: Incarnation, alive: Option<LeaseId>) {
         if let Some(lease) = alive {
             self.violate(
@@ -221,7 +221,7 @@ impl Checkers {
     }
 }
 
-/// What a success puts out here: some do, and some do not.
+/// The simulated outputs of a success: every other instance has some.
 #[must_use]
 pub fn outputs_of(instance: InstanceId, outcome: Outcome) -> Option<Arc<str>> {
     let some = outcome.is_success() && instance.0 % 2 == 1;

@@ -1,4 +1,4 @@
-//! What really happened: every execution on every host.
+//! Ground truth: every execution on every host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,10 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub struct Execution {
     pub host: usize,
-    /// What its instance was promised.
     pub exclusive: Exclusive,
-    /// Whether its host was frozen or a clock ran wild: timed mode then promises
-    /// one effective execution, but not that there is no overlap.
+    /// Whether its host was frozen or a clock ran out of bounds: timed mode then guarantees one
+    /// effective execution, but not the absence of overlap.
     pub excused: bool,
-    /// How it ended, if it has.
     pub outcome: Option<Outcome>,
 }
 
@@ -27,9 +25,9 @@ pub struct Truth {
     executions: BTreeMap<LeaseId, Execution>,
     live: BTreeMap<InstanceId, Vec<LeaseId>>,
     unstarted: BTreeMap<LeaseId, AttemptEnd>,
-    /// Leases whose end was recorded, whichever it was.
+    /// Leases with a recorded end.
     recorded: BTreeSet<LeaseId>,
-    /// Condemned lives that were heard and not yet ordered to die, since when.
+    /// Condemned incarnations that sent a heartbeat and await an order to die, with the time.
     pub(super) expected_orders: BTreeMap<Incarnation, Time>,
 }
 
@@ -42,7 +40,7 @@ impl Truth {
             .push(lease);
     }
 
-    /// A process is over.
+    /// Records the end of a process.
     pub fn end(&mut self, lease: LeaseId, outcome: Outcome) {
         if let Some(execution) = self.executions.get_mut(&lease) {
             execution.outcome = Some(outcome);
@@ -52,7 +50,7 @@ impl Truth {
         }
     }
 
-    /// Everything that lives on a host is excused from now on.
+    /// Excuses every live execution of a host.
     pub fn excuse_host(&mut self, host: usize) {
         for execution in self.executions.values_mut() {
             if execution.host == host && execution.outcome.is_none() {
@@ -68,7 +66,7 @@ impl Truth {
         Some((lease, self.executions[&lease].excused))
     }
 
-    /// The execution of a lease, if it lives.
+    /// The live execution of a lease.
     #[must_use]
     pub fn live(&self, lease: LeaseId) -> Option<&Execution> {
         self.executions
@@ -76,7 +74,7 @@ impl Truth {
             .filter(|it| it.outcome.is_none())
     }
 
-    /// Any execution that lives.
+    /// Any live execution.
     #[must_use]
     pub fn any_live(&self) -> Option<LeaseId> {
         self.live.values().flatten().next().copied()

@@ -1,9 +1,8 @@
-//! One schedule, and the records of its due times.
+//! The account of one schedule: its due times and their records.
 //!
-//! Due times are found one by one with [`Schedule::after`], and so are those that a record of
-//! many stands for: counting is never taken on trust. When exactly jitter had planned a launch
-//! is not asked either, only that it is not before the nominal time, nor beyond what was
-//! allowed.
+//! Due times are enumerated with [`Schedule::after`], also those of a record of many: counts are
+//! always verified. The exact jitter of a launch is not checked, only that the launch is neither
+//! before the nominal time nor beyond the allowed jitter.
 
 use baton_core::clock::{CatchUp, Schedule, SkipReason, TickVerdict, Zone};
 use baton_model::library;
@@ -11,21 +10,21 @@ use baton_model::time::{Millis, Wall};
 
 use crate::checkers::Violation;
 
-/// What is recorded within this time is on time.
+/// A record within this time is on time.
 const ON_TIME: Millis = Millis(1_000);
 
 /// One record of due times.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// The first that it stands for.
+    /// The first due time of the record.
     pub first: Wall,
-    /// The last.
+    /// The last due time of the record.
     pub last: Wall,
     pub count: u64,
     pub verdict: TickVerdict,
 }
 
-/// One schedule, as far as its records account for it.
+/// One schedule and the time up to which it is accounted for.
 #[derive(Clone, Debug)]
 pub struct Account {
     schedule: Schedule,
@@ -40,10 +39,10 @@ fn broken(checker: &'static str, what: String) -> Violation {
 }
 
 impl Account {
-    /// Of a schedule whose due times up to and with `from` are not its business.
+    /// Opens the account of a schedule for due times after `from`.
     ///
     /// # Errors
-    /// If it cannot be read: it was defined all the same.
+    /// If the schedule does not parse, although it was accepted.
     pub fn new(of: &library::Schedule, from: Wall) -> Result<Self, Violation> {
         let schedule = Zone::named(&of.zone)
             .and_then(|zone| Schedule::parse(&of.text, &zone, of.dst))
@@ -57,16 +56,16 @@ impl Account {
         })
     }
 
-    /// Every due time up to this has its record.
+    /// The time up to which every due time has a record.
     #[must_use]
     pub const fn until(&self) -> Wall {
         self.until
     }
 
-    /// Takes a record that was decided when the wall clock showed `now`.
+    /// Adds a record that was decided when the wall clock showed `now`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first violation.
     pub fn record(&mut self, record: &Record, now: Wall) -> Result<(), Violation> {
         self.match_times(record)?;
         if record.last > now {
@@ -81,7 +80,7 @@ impl Account {
         Ok(())
     }
 
-    /// Walks from due time to due time through the record.
+    /// Enumerates the due times of the record.
     fn match_times(&self, record: &Record) -> Result<(), Violation> {
         if record.first <= self.until {
             let what = format!(
@@ -108,13 +107,13 @@ impl Account {
             }
         }
         if at != record.last || counted != record.count {
-            let what = format!("{record:?} stands for {counted} up to {at:?}");
+            let what = format!("{record:?} covers {counted} up to {at:?}");
             return Err(broken("due-miscounted", what));
         }
         Ok(())
     }
 
-    /// Why the verdict is not true, if it is not.
+    /// Returns why the verdict is false.
     fn contradiction(&self, record: &Record, now: Wall) -> Option<&'static str> {
         let at = record.first;
         let age = now.since(record.last);
@@ -150,7 +149,7 @@ impl Account {
                 let newer = self.schedule.after(record.last);
                 let newer = newer.is_some_and(|occurrence| occurrence.at <= now);
                 match self.catch_up {
-                    CatchUp::All => Some("all are made up for"),
+                    CatchUp::All => Some("the policy catches up on all"),
                     CatchUp::Last if !newer => Some("it was the last"),
                     _ if age <= ON_TIME => Some("it was on time"),
                     _ if overdue > self.slack => Some("its slack had passed"),
@@ -166,12 +165,12 @@ impl Account {
                     None
                 }
             }
-            // That it was is seen from what follows.
+            // The following facts prove the replacement.
             TickVerdict::Skip(SkipReason::Replaced) => None,
         }
     }
 
-    /// Why the policy does not make up for a late due time, if it does not.
+    /// Returns why the catch-up policy skips a late due time.
     fn not_caught_up(&self, at: Wall, now: Wall) -> Option<&'static str> {
         let newer = || {
             let next = self.schedule.after(at);
@@ -184,7 +183,7 @@ impl Account {
         }
     }
 
-    /// The latest that jitter may have put a due time off to.
+    /// The latest launch time of a due time with jitter.
     pub(super) fn planned_by(&self, nominal: Wall) -> Wall {
         if self.jitter.0 == 0 {
             return nominal;
@@ -194,10 +193,10 @@ impl Account {
         Wall(nominal.0 + room.0.max(1) - 1)
     }
 
-    /// Somebody has looked at the clock: nothing that was planned by then may be left.
+    /// Checks that a leader that has checked the clock left no planned launch without a record.
     ///
     /// # Errors
-    /// What was forgotten.
+    /// A due time without a record.
     pub fn check_settled(&self, now: Wall) -> Result<(), Violation> {
         match self.schedule.after(self.until) {
             Some(next) if next.at <= now && self.planned_by(next.at) <= now => {
@@ -208,15 +207,14 @@ impl Account {
         }
     }
 
-    /// The schedule is replaced or removed: nothing that was due by then may be left, planned
-    /// or not.
+    /// Checks that a replaced or removed schedule has no due time without a record.
     ///
     /// # Errors
-    /// What was forgotten.
+    /// A due time without a record.
     pub fn check_closed(&self, now: Wall) -> Result<(), Violation> {
         match self.schedule.after(self.until) {
             Some(next) if next.at <= now => {
-                let what = format!("{:?} has no record, and {self:?} is no more", next.at);
+                let what = format!("{:?} has no record, and {self:?} is closed", next.at);
                 Err(broken("due-forgotten", what))
             }
             _ => Ok(()),

@@ -1,10 +1,10 @@
-//! A launch rate, kept by the checker itself.
+//! Token bucket of a launch rate, implemented independently for the checker.
 
 use baton_model::ids::Epoch;
 use baton_model::library::Rate;
 use baton_model::time::Mono;
 
-/// What is left of a launch rate, in parts: `per` of them are a launch.
+/// The remaining tokens, in parts: one launch costs `per` parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
@@ -23,7 +23,7 @@ impl Bucket {
         }
     }
 
-    /// Whether there is room for a launch. Each leader begins with all of it.
+    /// Whether a launch is allowed. Each leader begins with a full bucket.
     pub(super) fn has_room(&mut self, now: Mono, epoch: Epoch) -> bool {
         let full = Self::full(self.rate, now, epoch);
         if epoch != self.epoch {
@@ -34,7 +34,7 @@ impl Bucket {
         self.at = now;
         self.parts >= u128::from(self.rate.per.0)
     }
-    /// Takes a launch out of it; false if there is no room for one.
+    /// Consumes one launch; false if none is allowed.
     pub(super) fn take(&mut self, now: Mono, epoch: Epoch) -> bool {
         let room = self.has_room(now, epoch);
         if room {

@@ -1,7 +1,7 @@
-//! A library's facts, judged: see [`super`] for what must hold.
+//! Checker of a library's facts: see [`super`] for the invariants.
 //!
-//! It keeps its own books, and not those of `baton-core`: which instances are on their way,
-//! what is left of launch rates, which followers and instances a batch still owes.
+//! It tracks its own state, independently of `baton-core`: instances in flight, remaining launch
+//! rates, and the followers and instances that a batch must still contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,29 +20,29 @@ use crate::checkers::Violation;
 /// One durable fact.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// In whose name.
+    /// The epoch of the leader.
     pub epoch: Epoch,
-    /// With which others it became durable; they follow one another.
+    /// The batch; its facts are consecutive.
     pub batch: u64,
-    /// What the clocks showed when it was decided.
+    /// The clocks at the time of the decision.
     pub now: Now,
     pub fact: Fact,
 }
 
-/// A leader has looked at the clock, and what it had to record is durable.
+/// A check of the clock by a leader; the resulting records are durable.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockCheck {
-    /// How many facts there were by then.
+    /// The number of facts so far.
     pub after: usize,
     pub wall: Wall,
 }
 
-/// All that happened.
+/// The history of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct History<'a> {
-    /// The facts, in order.
+    /// In order.
     pub entries: &'a [Entry],
-    /// The looks, in order.
+    /// In order.
     pub clock_checks: &'a [ClockCheck],
 }
 
@@ -57,22 +57,21 @@ struct Task {
     live: u64,
 }
 
-/// An instance of a task that is not at an end.
+/// An instance in flight.
 #[derive(Debug)]
 struct LiveInstance {
     task: TaskNo,
     leased: bool,
 }
 
-/// What a batch must still bring.
+/// Facts that the current batch must still contain.
 #[derive(Debug, Default)]
 struct Obligations {
-    /// Instances that a record has named, whose they are, and the due time: the earliest that
-    /// it may have been planned for, and the latest.
+    /// Instances that a record names, with their task and the range of allowed due times.
     instances: BTreeMap<InstanceId, (TaskNo, Option<(Due, Due)>)>,
     /// Followers of instances that are DONE.
     follows: BTreeSet<(TaskNo, InstanceId)>,
-    /// Tasks whose due times were said to be replaced.
+    /// Tasks with due times that were skipped as replaced.
     replacements: BTreeSet<TaskNo>,
 }
 
@@ -80,7 +79,7 @@ struct Obligations {
 struct LibraryState {
     tasks: BTreeMap<TaskNo, Task>,
     live: BTreeMap<InstanceId, LiveInstance>,
-    /// Those that have ended, for whoever tries them again.
+    /// Ended instances, for retries.
     ended: BTreeMap<InstanceId, TaskNo>,
     keys: BTreeSet<(TaskNo, (u64, u64))>,
     obligations: Obligations,
@@ -93,10 +92,10 @@ fn broken<T>(checker: &'static str, what: String) -> Result<T, Violation> {
     Err(Violation { checker, what })
 }
 
-/// Judges a story.
+/// Checks a history.
 ///
 /// # Errors
-/// The first promise that it breaks.
+/// The first violation.
 pub fn check(history: &History<'_>) -> Result<Tally, Violation> {
     let mut state = LibraryState::default();
     let mut clock_checks = history.clock_checks.iter().peekable();
@@ -121,7 +120,7 @@ pub fn check(history: &History<'_>) -> Result<Tally, Violation> {
 }
 
 impl LibraryState {
-    /// Between two batches nothing is owed.
+    /// Checks that a batch left no obligation open.
     fn check_batch_end(&self, before: &Entry) -> CheckResult {
         let obligations = &self.obligations;
         if obligations.instances.is_empty()
@@ -130,7 +129,7 @@ impl LibraryState {
         {
             return Ok(());
         }
-        let what = format!("the batch before {before:?} still owes {obligations:?}");
+        let what = format!("the batch before {before:?} lacks {obligations:?}");
         broken("record-alone", what)
     }
 
@@ -166,7 +165,7 @@ impl LibraryState {
                     return broken("key-twice", format!("{key:?} launched {instance} as well"));
                 }
                 self.tally.keyed += u64::from(key.is_some());
-                // It is counted as on its way already.
+                // The instance is already counted as live.
                 self.check_launch(entry, *task, 1)
             }
             Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
@@ -310,8 +309,7 @@ impl LibraryState {
         }
     }
 
-    /// Something is launched: its limits must allow it. `counted` of what is on its way is
-    /// this launch itself.
+    /// Checks the limits of a launch. `counted` of the live instances are this launch itself.
     fn check_launch(&mut self, entry: &Entry, number: TaskNo, counted: u64) -> CheckResult {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
@@ -332,7 +330,7 @@ impl LibraryState {
         Ok(())
     }
 
-    /// Something is not launched: the reason must be true.
+    /// Checks that the reason of a skip is true.
     fn check_skip(&mut self, entry: &Entry, number: TaskNo, reason: SkipReason) -> CheckResult {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
@@ -381,7 +379,7 @@ impl LibraryState {
                 };
                 fits && task == origin.task && named == due.is_some()
             }
-            // Somebody's hand has launched it.
+            // A client has triggered it.
             None => origin.due.is_none(),
         };
         if !fits || first != last {

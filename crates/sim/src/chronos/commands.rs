@@ -1,4 +1,4 @@
-//! What people want of whoever leads.
+//! Commands of clients to the leader.
 
 use baton_core::scheduler::{
     DefineCommand, Input, Precondition, RemoveCommand, TriggerCommand, Trust,
@@ -68,7 +68,7 @@ impl World {
         });
     }
 
-    /// Some id that was given out lately.
+    /// A recently assigned id.
     fn recent(&mut self) -> u64 {
         let last = self.durable().known().last().map_or(0, |it| it.0);
         last.saturating_sub(self.rng.below(30))

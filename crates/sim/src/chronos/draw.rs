@@ -1,4 +1,4 @@
-//! What a seed draws.
+//! Random tasks, schedules and spans of a seed.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ pub(super) const HOUR: u64 = 60 * MINUTE;
 pub(super) const DAY: u64 = 24 * HOUR;
 pub(super) const YEAR: u64 = 365 * DAY;
 
-/// How often a seed's tasks are due; how long nobody leads, and how far clocks are set,
-/// follows from it. A record of many is counted one by one, so what is due often is watched
-/// for hours, and what is due seldom for years.
+/// The time scale of a seed: how often its tasks are due, how long there is no leader, and how
+/// far clocks are stepped. The checker enumerates due times, so frequent schedules run for hours
+/// and rare ones for years.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeScale {
     patterns: &'static [&'static str],
-    /// About the time between two.
+    /// The approximate interval between due times.
     pub(super) unit: u64,
-    /// Clocks may be wrong by a year.
+    /// Clocks may be stepped by a year.
     pub(super) steps_by_years: bool,
 }
 
@@ -93,7 +93,7 @@ const ZONES: &[&str] = &[
     "Pacific/Apia",
 ];
 
-/// Evenings in UTC before something happens to the clocks of one of the zones: 2026-03-28,
+/// Evenings in UTC before a clock change in one of the zones: 2026-03-28,
 /// 2026-10-24, 2026-04-04, 2026-03-07, 2018-11-03, 2011-12-29; and before a leap day.
 const STARTS: &[u64] = &[
     1_774_728_000_000,
@@ -105,7 +105,7 @@ const STARTS: &[u64] = &[
     1_835_380_800_000,
 ];
 
-/// Names of tasks that may be there.
+/// The number of distinct task names.
 const NAMES: u64 = 5;
 
 impl TimeScale {
@@ -113,23 +113,23 @@ impl TimeScale {
         rng.pick(&TIME_SCALES)
     }
 
-    /// What the wall clock shows at first.
+    /// Draws the initial wall time.
     pub(super) fn start(rng: &mut Rng) -> u64 {
         rng.pick(STARTS) + rng.below(DAY)
     }
 
-    /// A short while, for this pace.
+    /// Draws a short span.
     pub(super) const fn short_span(self, rng: &mut Rng) -> u64 {
         rng.below(3 * self.unit)
     }
 
-    /// How long nobody leads: from a second to weeks.
+    /// Draws a time without a leader: from a second to weeks.
     pub(super) fn outage(self, rng: &mut Rng) -> u64 {
         let most = rng.pick(&[SECOND, self.unit, 20 * self.unit, 300 * self.unit]);
         rng.below(most.min(8 * 7 * DAY))
     }
 
-    /// How far somebody sets the wall clock.
+    /// Draws a step of the wall clock.
     pub(super) fn wall_step(self, rng: &mut Rng) -> u64 {
         if self.steps_by_years && rng.chance(300) {
             YEAR
@@ -138,7 +138,7 @@ impl TimeScale {
         }
     }
 
-    /// Some task as somebody wants it.
+    /// Draws a task definition.
     pub(super) fn definition(self, rng: &mut Rng) -> Definition {
         let scheduled = rng.chance(850);
         let mut trigger = Trigger {

@@ -1,30 +1,31 @@
-//! Every due time is accounted for: a library of random tasks under random leaders, whose
-//! facts are judged afterwards by a checker that knows nothing of how they came about.
+//! Schedule simulation: a library of random tasks under random leaders. Afterwards an
+//! independent checker verifies from the facts alone that every due time is accounted for.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`account`] | one schedule: matches each of its due times with exactly one record |
-//! | [`check`] | a whole library: accounts, instances, limits, chains and keys, from facts alone |
-//! | `bucket`, [`tally`] | a launch rate as the checker keeps it; what was seen |
-//! | [`oracle`] | due times found the slow way, by looking at the clock of a zone minute by minute |
-//! | `draw` | what a seed draws: tasks, schedules, zones, policies |
-//! | `world` | wall and monotonic time, a store, leaders that die and are overtaken |
-//! | `commands` | what people want of a leader |
-//! | `worker` | a worker that comes by and brings instances to their ends |
+//! | [`account`] | matches each due time of one schedule with exactly one record |
+//! | [`check`] | checks a whole library: accounts, instances, limits, chains and keys, from facts alone |
+//! | `bucket`, [`tally`] | the checker's own launch rate limiter; counts of verdicts |
+//! | [`oracle`] | due times found the slow way, minute by minute on the local clock of a zone |
+//! | `draw` | random tasks, schedules, zones, policies |
+//! | `world` | wall and monotonic time, a store, leaders that crash and are deposed |
+//! | `commands` | commands of clients |
+//! | `worker` | a short-lived worker that ends instances |
 //!
-//! What it proves, for the seeds that are run, whatever was durable of what a leader decided,
-//! however long nobody led, and wherever the wall clock was set:
+//! It checks, for any durable prefix of a leader's decisions, any time without a leader, and any
+//! step of the wall clock:
 //!
-//! * no due time is without a record once somebody has looked at the clock, and none has two;
+//! * every due time has exactly one record once a leader has checked the clock;
 //! * none is launched before its time, or after its slack; a record of many counts exactly;
 //! * a launch has exactly one instance, in the same batch, with its nominal time;
-//! * the reason of a skip is true: nobody looked in time, the policy says so, so many were on
-//!   their way, the launch rate was used up, the schedule was replaced in the same batch;
-//! * each DONE instance has each of its followers launched, or skipped with a true reason,
-//!   once, in the same batch; and no idempotency key has two instances.
+//! * the reason of a skip is true: no leader checked the clock in time, the catch-up policy
+//!   skips it, `max_instances` was reached, the launch rate was used up, or the schedule was
+//!   replaced in the same batch;
+//! * for each DONE instance each follower is launched, or skipped with a true reason, once, in
+//!   the same batch; and no idempotency key has two instances.
 //!
-//! The leader is `baton-core`'s own; everything around it is played. It knows no network and
-//! no disk: [`crate::world`] has those, and the store's own tests.
+//! The leader is that of `baton-core`; its environment is simulated. There is no network and no
+//! disk: [`crate::world`] and the tests of the store cover those.
 
 pub mod account;
 mod bucket;
@@ -49,7 +50,7 @@ use check::{ClockCheck, Entry};
 use tally::Tally;
 use world::World;
 
-/// The mistakes that are found here, and not in a cluster.
+/// The seeded bugs that only schedules detect.
 pub const BUGS: &[Bug] = &[
     Bug::AccountedNotAdvanced,
     Bug::TickWithoutInstance,
@@ -59,8 +60,8 @@ pub const BUGS: &[Bug] = &[
     Bug::ReplacedForgotten,
 ];
 
-/// Runs one seed, and says what became of how many due times. A panic of the core is a
-/// violation like any other.
+/// Runs one seed, and counts the verdicts on due times. A panic of the core counts as a
+/// violation.
 #[must_use]
 pub fn run_seed(seed: u64, bugs: Bugs, detail: Detail) -> (Outcome, Tally) {
     let mut world = World::new(spread(seed), bugs, detail);
@@ -83,7 +84,7 @@ pub fn run_seed(seed: u64, bugs: Bugs, detail: Detail) -> (Outcome, Tally) {
     (outcome, tally)
 }
 
-/// What happened in a seed, for whoever wants to try the checker itself.
+/// Returns the history of a seed, for tests of the checker itself.
 #[must_use]
 pub fn history(seed: u64) -> (Vec<Entry>, Vec<ClockCheck>) {
     let mut world = World::new(spread(seed), Bugs::NONE, Detail::Hash);

@@ -1,14 +1,13 @@
-//! Due times found the slow way: whenever the clocks of a zone show a time that a pattern
-//! names. It reads five fields of `*`, numbers, lists and steps, and nothing else; it knows no
-//! policy, so it agrees with a schedule that skips what is jumped over and takes twice what is
-//! shown twice.
+//! Due times found the slow way: every minute at which the local clock of a zone matches a
+//! pattern. It supports five fields of `*`, numbers, lists and steps, and nothing else; it has no
+//! DST policy, so it equals a schedule that skips gaps and fires twice in folds.
 
 use baton_core::clock::Zone;
 use baton_model::time::Wall;
 
 const MINUTE: u64 = 60_000;
 
-/// Whether a field of a pattern names a number.
+/// Whether a field of a pattern matches a number.
 fn names(field: &str, number: u64) -> bool {
     field.split(',').any(|part| match part.split_once('/') {
         Some((_, step)) => step.parse().is_ok_and(|step| number.is_multiple_of(step)),
@@ -16,14 +15,14 @@ fn names(field: &str, number: u64) -> bool {
     })
 }
 
-/// The number at a place of what the clock shows.
+/// Parses the number in a range of the displayed time.
 fn read(shown: &str, place: std::ops::Range<usize>) -> u64 {
     let digits = shown.get(place).and_then(|text| text.parse().ok());
     digits.unwrap_or(u64::MAX)
 }
 
-/// The whole minutes after one instant, up to and with another, at which the clocks of a zone
-/// show what the minute, hour, day and month of the pattern say.
+/// Returns the full minutes after `after`, up to and including `until`, at which the local clock
+/// matches minute, hour, day and month of the pattern.
 #[must_use]
 pub fn due_times(pattern: &str, zone: &Zone, after: Wall, until: Wall) -> Vec<Wall> {
     let fields: Vec<&str> = pattern.split(' ').collect();

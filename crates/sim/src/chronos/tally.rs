@@ -1,32 +1,32 @@
-//! What became of how many due times: a check that never saw a skip proves nothing about skips.
+//! Counts of verdicts: a check that never saw a skip proves nothing about skips.
 
 use baton_model::schedule::{SkipReason, TickVerdict};
 
-/// What became of how many due times.
+/// Counts of due times by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Launched on time.
     pub launched: u64,
     /// Launched late.
     pub late: u64,
-    /// Nobody had looked in time.
+    /// No leader checked the clock in time.
     pub missed: u64,
-    /// The policy did not want them.
+    /// Skipped by the catch-up policy.
     pub not_caught_up: u64,
-    /// Too many were on their way.
+    /// Skipped because `max_instances` was reached.
     pub max_instances_reached: u64,
-    /// The launch rate was used up.
+    /// Skipped by the launch rate.
     pub launch_rate_exceeded: u64,
-    /// Their schedule was replaced or removed.
+    /// Skipped because the schedule was replaced or removed.
     pub replaced: u64,
-    /// Ends of instances that were followed.
+    /// Followers of DONE instances.
     pub followers: u64,
-    /// Requests with a key.
+    /// Requests with an idempotency key.
     pub keyed: u64,
 }
 
 impl Tally {
-    /// Adds what another story came to.
+    /// Adds the counts of another history.
     pub const fn add(&mut self, other: &Self) {
         self.launched += other.launched;
         self.late += other.late;

@@ -1,4 +1,4 @@
-//! Short stories, each with one thing wrong that the checker must name.
+//! Short histories, each with one violation that the checker must report.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const HOUR: u64 = 3_600_000;
 /// The first instant of 2026, as UTC.
 const START: u64 = 1_767_225_600_000;
 
-/// Facts in batches, with what the wall clock showed, in hours.
+/// Builds a history of batches with wall times in hours.
 #[derive(Default)]
 struct HistoryBuilder {
     entries: Vec<Entry>,
@@ -77,7 +77,7 @@ fn named(number: u64) -> TaskName {
     }
 }
 
-/// Every hour, with half an hour of slack, unless the trigger says otherwise.
+/// Every hour, with half an hour of slack, unless the trigger specifies otherwise.
 fn defined(number: u64, hours: u64, trigger: Trigger) -> Fact {
     Fact::TaskDefined {
         task: TaskNo(number),
@@ -175,7 +175,7 @@ fn with(trigger: Trigger) -> HistoryBuilder {
 }
 
 #[test]
-fn what_is_launched_in_time_is_true_and_what_is_left_is_forgotten() {
+fn a_launch_in_time_is_valid_and_a_missing_one_is_forgotten() {
     let history = || with(hourly()).batch(1, launch(1)).clock_check(1);
     history().holds();
     history().clock_check(2).violates("due-forgotten");
@@ -204,7 +204,7 @@ fn a_launch_and_its_instance_are_one_batch() {
 }
 
 #[test]
-fn what_was_skipped_has_a_true_reason() {
+fn a_skip_needs_a_true_reason() {
     use SkipReason::{CatchUp, LaunchRate, MaxInstances, Missed, Replaced};
     let at = |hour, fact| with(hourly()).batch(hour, vec![fact]);
     at(3, skip(1, 2, Missed)).holds();
@@ -226,7 +226,7 @@ fn what_was_skipped_has_a_true_reason() {
 }
 
 #[test]
-fn limits_hold_and_are_not_made_up() {
+fn limits_hold_and_are_not_invented() {
     let one = || Trigger {
         max_instances: Some(1),
         ..hourly()
@@ -324,7 +324,7 @@ fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
     history()
         .batch(2, vec![submitted(1, 1, None)])
         .violates("instance-twice");
-    // It begins now, not with what is accounted for; and where it goes on, the other way.
+    // A new schedule begins now, an unchanged one where it is accounted for; these are swapped.
     let again = |trigger| {
         with(hourly())
             .batch(1, launch(1))

@@ -1,7 +1,7 @@
-//! A worker that comes by, takes what waits, says how it ended, and goes.
+//! A short-lived worker that connects, runs the waiting instances, reports their ends and leaves.
 //!
-//! Between visits weeks may pass, so no worker stays: each visit is another one. Some of what it
-//! was given it never speaks of again; that is lost with it, and tried again.
+//! Weeks may pass between two of them, so no worker stays connected. It does not report some
+//! attempts; those are lost with it, and retried.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use baton_model::time::{Mono, Stamp};
 
 use super::world::World;
 
-/// Heartbeats of a visit: enough to be checked, found healthy and given work.
+/// Heartbeats of one worker: enough to become HEALTHY and to get work.
 const HEARTBEATS: usize = 5;
 
 struct TransientWorker {
@@ -78,7 +78,7 @@ impl World {
         self.feed(Input::Disconnected(who));
     }
 
-    /// Says something, and answers until there is nothing more to answer.
+    /// Sends a message and answers replies until there are none.
     fn exchange(&mut self, worker: &mut TransientWorker, message: ToScheduler) {
         let mut messages = vec![message];
         while let Some(message) = messages.pop() {
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// How an attempt ends, if its worker ever says.
+    /// Draws the end of an attempt; `None` if the worker never reports it.
     fn draw_end(&mut self, lease: LeaseId) -> Option<(LeaseId, Status)> {
         let outcome = match self.rng.below(10) {
             0 => return None,

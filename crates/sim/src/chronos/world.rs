@@ -1,8 +1,8 @@
-//! Leaders that come and go, a store that keeps what lands, and two clocks.
+//! Changing leaders, a store, and two clocks.
 //!
-//! A leader's batches wait in a queue. What is durable is always a prefix of them: they land
-//! one after the other, a failure ends the leader, a crash loses what has not landed, and of a
-//! leader that was overtaken nothing lands any more.
+//! A leader's batches wait in a queue. The durable ones are always a prefix: batches commit one
+//! after the other, a failed commit ends the leader, a crash loses uncommitted batches, and a
+//! deposed leader commits nothing any more.
 
 use std::collections::VecDeque;
 
@@ -22,20 +22,20 @@ use crate::rng::Rng;
 use crate::time::{MILLI, Time};
 use crate::trace::{Detail, Trace};
 
-/// How many things happen in a run.
+/// Events of one run.
 const EVENTS: u64 = 220;
 
-/// Looks in a row that one wake-up may need, with room to spare.
+/// Consecutive clock checks that one wake-up may need, with a margin.
 const CLOCK_CHECKS_MAX: usize = 1_000;
 
-/// Ended instances that the store keeps for whoever wants them tried again.
+/// Ended instances that the store keeps for retries.
 const ENDED_MAX: usize = 300;
 
-/// Something on its way to the store.
+/// An entry of the commit queue.
 #[derive(Debug)]
 enum Pending {
     Batch(Batch<Fact>, Now),
-    /// The leader has looked at the clock when it showed this.
+    /// The leader has checked the clock at this wall time.
     ClockCheck(Wall),
 }
 
@@ -62,11 +62,11 @@ pub(super) struct World {
     clock_checks: Vec<ClockCheck>,
     batches: u64,
     leader: Option<Leader>,
-    /// One that does not know yet that another leads.
+    /// A deposed leader that has not noticed yet.
     deposed: Option<Leader>,
-    /// Batches stay in the queue for now.
+    /// Whether batches stay in the queue.
     slow: bool,
-    /// Workers that have come by.
+    /// Workers so far.
     pub(super) workers: u64,
     contradiction: Option<String>,
 }
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// What the ledger has noticed, if it has.
+    /// A contradiction that the ledger reported.
     pub(super) fn contradiction(&self) -> Option<Violation> {
         let what = self.contradiction.clone()?;
         let checker = "contradiction";
@@ -137,22 +137,22 @@ impl World {
         }
     }
 
-    /// What is durable, with some of what has ended.
+    /// The durable ledger, with some ended instances.
     pub(super) const fn durable(&self) -> &Ledger {
         &self.durable
     }
 
-    /// What the leader has decided.
+    /// The ledger with the leader's uncommitted decisions.
     pub(super) fn decided(&self) -> Option<&Ledger> {
         self.leader.as_ref().map(|leader| leader.core.ledger())
     }
 
-    /// Some task that suits the pace.
+    /// Draws a task definition.
     pub(super) fn definition(&mut self) -> Definition {
         self.scale.definition(&mut self.rng)
     }
 
-    /// Both clocks go on.
+    /// Advances both clocks.
     pub(super) const fn pass(&mut self, span: u64) {
         self.mono += span;
         self.wall += span;
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// Until something is due, and a moment longer, as drivers do.
+    /// Waits until something is due, and slightly longer, as drivers do.
     fn wait(&mut self) {
         let next = self.leader.as_ref().and_then(|it| it.core.next_tick());
         let longest = 400 * self.scale.unit;
@@ -206,7 +206,7 @@ impl World {
         self.check_clock();
     }
 
-    /// Nobody is scheduled on the leader's machine for a while; it still leads afterwards.
+    /// Freezes the leader for a while; it still leads afterwards.
     fn freeze_leader(&mut self) {
         let span = self.scale.outage(&mut self.rng);
         self.note(|| format!("stopped for {}", Millis(span)));
@@ -214,7 +214,7 @@ impl World {
         self.check_clock();
     }
 
-    /// The leader looks at the clock until it has nothing more to do.
+    /// Lets the leader check the clock until nothing is due.
     fn check_clock(&mut self) {
         for _ in 0..CLOCK_CHECKS_MAX {
             self.feed(Input::Tick);
@@ -227,11 +227,11 @@ impl World {
                 return;
             }
         }
-        let what = format!("something is still due after {CLOCK_CHECKS_MAX} looks");
+        let what = format!("something is still due after {CLOCK_CHECKS_MAX} clock checks");
         self.contradiction.get_or_insert(what);
     }
 
-    /// Hands an input to the leader, if there is one.
+    /// Passes an input to the leader, if there is one.
     pub(super) fn feed(&mut self, input: Input) {
         let now = self.now();
         let Some(leader) = &mut self.leader else {
@@ -244,7 +244,7 @@ impl World {
         }
     }
 
-    /// What the leader may say by now.
+    /// Returns the released effects.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
         let leader = self.leader.as_mut();
         leader.map_or_else(Vec::new, |leader| leader.outbox.drain().collect())
@@ -254,7 +254,7 @@ impl World {
         self.commit(usize::MAX);
     }
 
-    /// So many of what waits become durable.
+    /// Makes up to `count` queue entries durable.
     fn commit(&mut self, count: usize) {
         let Some(mut leader) = self.leader.take() else {
             return;
@@ -278,12 +278,12 @@ impl World {
         }
     }
 
-    /// Keeps every fact, also one that does not fit: judging is for the checker.
+    /// Stores every fact, even one that the ledger rejects: the checker judges it.
     fn persist(&mut self, batch: &Batch<Fact>, now: Now) {
         self.batches += 1;
         for fact in batch.facts() {
             self.trace
-                .note(self.elapsed(), fact, || format!("kept: {fact}"));
+                .note(self.elapsed(), fact, || format!("stored: {fact}"));
             if let Err(error) = self.durable.apply(fact) {
                 let what = format!("{fact}: {error}");
                 self.contradiction.get_or_insert(what);
@@ -316,24 +316,24 @@ impl World {
         }
     }
 
-    /// A prefix of what waits lands; what follows it never will.
+    /// Commits a random prefix of the queue.
     fn commit_prefix(&mut self) {
         let waiting = self.leader.as_ref().map_or(0, |it| it.queue.len());
         let committed = self.rng.below(waiting as u64 + 1) as usize;
         self.commit(committed);
     }
 
-    /// The leader dies, perhaps in the middle of something.
+    /// The leader crashes, perhaps in the middle of a decision.
     fn crash(&mut self) {
         if self.rng.chance(500) {
             self.feed(Input::Tick);
         }
         self.commit_prefix();
         self.leader = None;
-        self.note(|| "the leader dies".to_owned());
+        self.note(|| "the leader crashes".to_owned());
     }
 
-    /// A commit fails, after those before it have landed: the leader is ahead of its store.
+    /// A commit fails after earlier ones succeeded: the leader is ahead of its store.
     fn fail(&mut self) {
         self.commit_prefix();
         self.leader = None;
@@ -341,14 +341,14 @@ impl World {
         self.elect_leader();
     }
 
-    /// Another leads, and the old one has not noticed.
+    /// Elects another leader; the old one does not notice.
     fn overtake(&mut self) {
         self.commit_prefix();
         self.deposed = self.leader.take();
         self.elect_leader();
     }
 
-    /// A leader that was overtaken decides something more; the store refuses it.
+    /// A deposed leader makes another decision; the store refuses it.
     fn deposed_leader_acts(&mut self) {
         let now = self.now();
         if !self.rng.chance(300) {
@@ -362,7 +362,7 @@ impl World {
         }
     }
 
-    /// Somebody sets the wall clock.
+    /// Steps the wall clock.
     fn step_wall(&mut self) {
         let by = self.scale.wall_step(&mut self.rng);
         let before = self.wall;
@@ -372,7 +372,7 @@ impl World {
             before.saturating_sub(by)
         };
         self.note(|| format!("the clock was set; it showed {before}"));
-        // Whoever notices first.
+        // Usually the leader notices at once.
         if self.rng.chance(800) {
             self.check_clock();
         }

@@ -1,5 +1,5 @@
-//! The people around the cluster: whoever submits and cancels instances, and the
-//! operator who vouches for machines that are gone.
+//! Clients that submit and cancel instances, and the operator, who confirms that machines are
+//! gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::rng::Rng;
 use crate::swarm::Mix;
 use crate::time::{SECOND, Time};
 
-/// How often somebody looks after things.
+/// The interval between two rounds of the clients.
 const ROUND: u64 = 5 * SECOND;
 
-/// An instance that somebody wants run.
+/// An instance that a client submits.
 #[derive(Debug)]
 struct PlannedInstance {
     spec: Arc<InstanceSpec>,
@@ -31,13 +31,13 @@ struct PlannedInstance {
     ended: bool,
 }
 
-/// Everybody outside the cluster.
+/// The clients and the operator.
 #[derive(Debug)]
 pub(super) struct Client {
     planned: BTreeMap<InstanceId, PlannedInstance>,
     open: BTreeMap<RequestId, Vec<InstanceId>>,
     last_request: RequestId,
-    /// Without a store: the scheduler that was told everything.
+    /// Without a store: the epoch of the scheduler that got every submission again.
     resubmitted_to: Option<Epoch>,
 }
 
@@ -91,8 +91,8 @@ impl Client {
         }
     }
 
-    /// Instances of runs get the ids behind all that are known: once the last of ours is, the
-    /// two never meet.
+    /// Instances of runs get the ids after all known ones: once the last planned instance is
+    /// known, the two never overlap.
     pub(super) fn run_ids_are_disjoint(&self) -> bool {
         let last = self.planned.last_key_value();
         last.is_none_or(|(_, entry)| entry.acknowledged || entry.ended)
@@ -103,7 +103,7 @@ impl Client {
         self.last_request
     }
 
-    /// Somebody reads the history.
+    /// Observes a fact of the history.
     pub(super) fn observe(&mut self, fact: &Fact) {
         let ended = match fact {
             Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// Some ask for nothing, some for all that the smallest worker has.
+/// Draws a request between nothing and the capacity of the smallest worker.
 fn resource_request(rng: &mut Rng) -> ResourceRequest {
     let request = Resources {
         cpu_milli: 250 * rng.below(5),
@@ -142,7 +142,7 @@ impl World {
         };
         let epoch = core.epoch();
         if !self.is_durable() && self.client.resubmitted_to != Some(epoch) {
-            // A scheduler that remembers nothing must be told everything again.
+            // A scheduler without a store needs every submission again.
             self.client.resubmitted_to = Some(epoch);
             for entry in self.client.planned.values_mut() {
                 entry.acknowledged = false;
@@ -212,8 +212,8 @@ impl World {
         }
     }
 
-    /// The operator knows which machines are gone for good, sees that nothing
-    /// runs there, and vouches for the workers that still hold a lease.
+    /// The operator knows which machines are gone for good, verifies that nothing runs there, and
+    /// forgets the workers that still hold a lease.
     fn operate(&mut self, leader: usize) {
         let Some((_, core)) = self.leader() else {
             return;
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// True when everything that was wished for has ended and nothing is left over.
+    /// True when everything submitted has ended and nothing is left over.
     pub(super) fn is_settled(&self) -> bool {
         self.client.planned.values().all(|entry| entry.ended)
             && self.unfinished_run().is_none()
@@ -254,7 +254,7 @@ impl World {
             .map(|(id, _)| *id);
         if let Some(id) = stuck {
             let what = match self.leader() {
-                None => format!("{id} has not ended: nobody leads"),
+                None => format!("{id} has not ended: there is no leader"),
                 Some((_, core)) => format!("{id} has not ended: {:?}", core.ledger().find(id)),
             };
             return self.checkers.violate("stuck", what);
@@ -283,7 +283,7 @@ impl World {
                 })
                 .collect();
             self.checkers
-                .violate("diverged", format!("workers do not come to rest: {held:?}"));
+                .violate("diverged", format!("workers do not settle: {held:?}"));
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Coordinators and the processes they started.
 //!
-//! A coordinator records every start and end on disk before it tells the agent,
-//! holds the dead-man timer, and outlives the agent. If it is killed while its
-//! agent lives, the agent (the subreaper) adopts the children and starts another;
-//! if both are gone, the children run on unguarded until the service manager
-//! brings the agent back.
+//! A coordinator records every start and end on disk before it informs the agent, holds the
+//! dead-man timer, and outlives the agent. If it is killed while its agent lives, the agent (the
+//! subreaper) adopts the children and starts another; if both are gone, the children run
+//! unguarded until the service manager restarts the agent.
 
 use std::sync::Arc;
 
@@ -23,12 +22,12 @@ use crate::time::{MILLI, SECOND};
 #[derive(Clone, Debug)]
 pub(super) struct DiskRecord {
     pub(super) spec: Arc<InstanceSpec>,
-    /// When it was started, on the host's clock.
+    /// The start on the host's clock.
     pub(super) began: Mono,
     pub(super) ended: Option<Report>,
 }
 
-/// A process tree that lives.
+/// A live process tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child {
     exit: i32,
@@ -41,7 +40,7 @@ pub(super) struct Child {
 pub(super) struct Coordinator {
     pub(super) guard: DeadMan,
     pub(super) paused: bool,
-    /// Orders that wait while it is stopped.
+    /// Commands that arrived while it was stopped.
     orders: Vec<Effect>,
     /// Children that ended while it was stopped.
     zombies: Vec<(LeaseId, Outcome)>,
@@ -85,15 +84,15 @@ impl World {
         self.rearm_guard(index);
     }
 
-    /// Whether the store (or, without one, the scheduler) would still have this
-    /// attempt run, or run its instance again.
+    /// Whether the store (or, without one, the scheduler) still expects this attempt to run, or
+    /// would run its instance again.
     fn still_wanted(&self, lease: LeaseId) -> bool {
         let instance = self.store.ledger.instance(lease.attempt.instance);
         match instance {
             None => !self.is_durable(),
             Some(it) => match &it.lease {
                 Some(open) => open.id == lease,
-                // Without a store, a scheduler that has never had it leased owes it a look.
+                // Without a store, a scheduler that never leased the instance must still ask about it.
                 None => {
                     let untouched = it.attempts == AttemptNo(0) && !it.state.is_terminal();
                     !self.is_durable() && untouched
@@ -146,7 +145,7 @@ impl World {
         self.agent_input(index, Input::Launched(lease));
     }
 
-    /// SIGTERM: most obey within a second or two, some never.
+    /// SIGTERM: most processes exit within two seconds, some never.
     fn terminate(&mut self, index: usize, lease: LeaseId, cause: KillCause) {
         let Some(child) = self.hosts[index].children.get_mut(&lease) else {
             return;
@@ -202,7 +201,7 @@ impl World {
         match &mut self.hosts[index].coordinator {
             Some(coordinator) if coordinator.paused => coordinator.zombies.push((lease, outcome)),
             Some(_) => self.record_end(index, lease, outcome),
-            // Nobody was there to see it: what became of it cannot be proved.
+            // Without a coordinator, the outcome is not recorded.
             None => {}
         }
     }
@@ -210,7 +209,7 @@ impl World {
     fn record_end(&mut self, index: usize, lease: LeaseId, outcome: Outcome) {
         let now = self.hosts[index].clock.mono(self.now);
         if let Some(record) = self.hosts[index].records.get_mut(&lease) {
-            // Walls are for people; nobody looks at them here.
+            // Wall times are only displayed, so they are omitted here.
             let ran = AttemptStats {
                 started: Wall(0),
                 ended: Wall(0),
@@ -280,8 +279,8 @@ impl World {
         }
     }
 
-    /// SIGSTOP: from now on only time says when the host's work is over, and time
-    /// is exactly what a stopped coordinator cannot watch.
+    /// SIGSTOP: from now on only time ends the host's work, and a stopped coordinator cannot
+    /// watch the time.
     pub(super) fn coordinator_pause(&mut self, index: usize) {
         let Some(coordinator) = &mut self.hosts[index].coordinator else {
             return;
@@ -302,8 +301,8 @@ impl World {
         coordinator.paused = false;
         let zombies = std::mem::take(&mut coordinator.zombies);
         let orders = std::mem::take(&mut coordinator.orders);
-        self.note(&index, || format!("h{index} coordinator goes on"));
-        // The timer first: an order that waited must not outrun it.
+        self.note(&index, || format!("h{index} coordinator continues"));
+        // The timer first: a queued command must not overtake it.
         self.guard_poll(index);
         for (lease, outcome) in zombies {
             self.record_end(index, lease, outcome);
@@ -331,7 +330,7 @@ impl World {
         for (lease, outcome) in old.zombies {
             self.record_end(index, lease, outcome);
         }
-        // The timer first, then what the agent had ordered and repeats.
+        // The timer first, then the commands that the agent repeats.
         self.guard_poll(index);
         for order in old.orders {
             self.coordinator_command(index, order);

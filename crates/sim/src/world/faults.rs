@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is put right.
+//! Fault injection and recovery.
 
 use baton_model::message::WorkerAddress;
 
@@ -7,7 +7,7 @@ use crate::swarm::FaultKind;
 use crate::time::{MILLI, Micros, SECOND};
 
 impl World {
-    /// A fault strikes, and the next of its kind is drawn.
+    /// Injects a fault and schedules the next one of its kind.
     pub(super) fn strike(&mut self, kind: FaultKind, mean: Micros) {
         if self.calm {
             return;
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Short most of the time, and now and then longer than any timeout.
+    /// Draws a span: usually short, sometimes longer than any timeout.
     fn draw_span(&mut self) -> Micros {
         let longest = self.fault_rng.pick(&[2, 20, 60, 120, 300]) * SECOND;
         self.fault_rng.below(longest)
@@ -97,7 +97,7 @@ impl World {
         );
     }
 
-    /// A broken connection is sometimes noticed, and sometimes just silent.
+    /// A broken connection is detected half of the time.
     fn maybe_notice(&mut self, host: usize, scheduler: usize) {
         if self.fault_rng.chance(500) {
             let holder = self.hosts[host].me();
@@ -148,7 +148,7 @@ impl World {
         let span = self.draw_span();
         let process = &mut self.schedulers[scheduler];
         process.store_free = process.store_free.max(self.now.after(span));
-        // Nothing that needs the store can be expected of it meanwhile.
+        // Meanwhile the scheduler cannot answer anything that needs the store.
         self.checkers.cancel_expected_orders();
     }
 
@@ -167,7 +167,7 @@ impl World {
     }
 
     fn pause_agent(&mut self, host: usize) {
-        // With its coordinator gone too, nobody would be left to watch the time.
+        // Without a coordinator, no process would watch the time.
         if self.hosts[host].agent_is_awake() && self.hosts[host].coordinator.is_some() {
             self.agent_pause(host);
             let span = self.draw_span();
@@ -176,8 +176,8 @@ impl World {
     }
 
     fn crash_coordinator(&mut self, host: usize) {
-        // A stopped agent cannot take over from a killed coordinator: both guards
-        // gone at once is a frozen host, which is drawn as such.
+        // A stopped agent cannot take over from a killed coordinator: losing both guards at once
+        // is a frozen host, a fault of its own.
         let agent_stopped = self.hosts[host]
             .agent
             .as_ref()
@@ -199,8 +199,8 @@ impl World {
         self.host_reboot(host, wipe, span);
     }
 
-    /// Everyone but `host` goes down for longer than a lease; they come back while
-    /// it is silent, and then the scheduler dies.
+    /// All hosts except `host` go down for longer than a lease; they come back while it is
+    /// silent, and then the scheduler crashes.
     fn swizzle(&mut self, host: usize, scheduler: usize) {
         let back = self.fault_rng.within(110, 150) * SECOND;
         for other in 0..self.hosts.len() {
@@ -228,7 +228,7 @@ impl World {
         );
     }
 
-    /// The machine burns down; another of the same name is set up.
+    /// Destroys the machine and sets up another of the same name.
     fn replace(&mut self, host: usize) {
         if self.hosts.len() > 40 {
             return;
@@ -277,7 +277,7 @@ impl World {
         self.at(span, Event::ChecksHeal(host));
     }
 
-    /// Whether the cluster can do without a host.
+    /// Whether the cluster has another host.
     fn others_remain(&self, without: usize) -> bool {
         self.hosts
             .iter()
@@ -285,7 +285,7 @@ impl World {
             .any(|(index, host)| index != without && !host.destroyed)
     }
 
-    /// The safety phase is over: every fault is put right, or stays as it is.
+    /// Ends the safety phase: repairs every fault, or makes it permanent.
     pub(super) fn become_calm(&mut self) {
         self.note(&"calm", || "the faults are over".to_owned());
         self.calm = true;

@@ -1,4 +1,4 @@
-//! Machines: their boots, and the agents that live on them.
+//! Machines: boots, agents and their incarnations.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Agent {
     pub(super) worker: Worker,
     pub(super) paused: bool,
     mailbox: VecDeque<Input>,
-    /// The scheduler it dials.
+    /// The scheduler that it connects to.
     target: usize,
     answered: Time,
 }
@@ -50,7 +50,7 @@ pub(super) struct Host {
     pub(super) checks_fail: bool,
     /// Gone for good.
     pub(super) destroyed: bool,
-    /// Its coordinator was stopped at some time, or its clock runs wild.
+    /// The coordinator was stopped at some time, or the clock is out of bounds.
     pub(super) excused: bool,
 }
 
@@ -98,14 +98,13 @@ impl World {
         index
     }
 
-    /// The name of a state directory that never was before.
+    /// Returns the lineage of a new state directory.
     fn new_lineage(&self) -> Lineage {
         Lineage(self.by_lineage.len() as u64 + 1)
     }
 
-    /// Starts an agent. If its coordinator is intact it goes on with the same
-    /// life; otherwise it makes sure that nothing of the old one is left and
-    /// begins the next.
+    /// Starts an agent. If its coordinator is intact, it resumes the same incarnation; otherwise
+    /// it kills what is left of the old one and begins the next.
     pub(super) fn agent_start(&mut self, index: usize) {
         let host = &self.hosts[index];
         if host.destroyed || host.agent.is_some() {
@@ -163,7 +162,7 @@ impl World {
         self.agent_handle(index, first);
     }
 
-    /// Kills by identity what an earlier life left behind, then counts up.
+    /// Kills the leftovers of earlier incarnations by identity, then increments the counter.
     fn begin_next_incarnation(&mut self, index: usize) {
         let left: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
         for lease in left {
@@ -175,7 +174,7 @@ impl World {
             }
         }
         let host = &mut self.hosts[index];
-        // What is on record as running but was not found: nobody knows how it ended.
+        // Recorded as running but not found: the outcome is unknown.
         host.records.retain(|_, record| record.ended.is_some());
         host.life = host.life.next();
         host.coordinator = Some(Coordinator::default());
@@ -186,7 +185,7 @@ impl World {
             self.note(&index, || format!("h{index} agent is killed"));
         }
         let downtime = match &self.hosts[index].coordinator {
-            // Nobody guards the children: the service manager is quick.
+            // The children are unguarded: the service manager restarts quickly.
             None => downtime.min(8 * SECOND),
             Some(_) => downtime,
         };
@@ -209,7 +208,7 @@ impl World {
         }
         agent.paused = false;
         let inputs: Vec<Input> = agent.mailbox.drain(..).collect();
-        self.note(&index, || format!("h{index} agent goes on"));
+        self.note(&index, || format!("h{index} agent continues"));
         for input in inputs {
             self.agent_input(index, input);
         }
@@ -244,7 +243,7 @@ impl World {
         }
     }
 
-    /// Hands an input to an agent, or to its mailbox, or to nobody.
+    /// Passes an input to an agent, queues it for a stopped one, or drops it.
     pub(super) fn agent_input(&mut self, index: usize, input: Input) {
         match &mut self.hosts[index].agent {
             Some(agent) if agent.paused => agent.mailbox.push_back(input),
@@ -290,7 +289,7 @@ impl World {
         self.send_to_scheduler(index, target, message);
     }
 
-    /// The worker says that everything of this life is over.
+    /// The worker reports that everything of this incarnation has ended.
     fn incarnation_ends(&mut self, index: usize) {
         let incarnation = self.hosts[index].me().incarnation;
         self.note(&incarnation, || format!("h{index} life {incarnation} ends"));
@@ -301,7 +300,7 @@ impl World {
         host.life = host.life.next();
         host.coordinator = Some(Coordinator::default());
         if self.has_namesake(index) {
-            // Two of one name: whoever is told to die is switched off by its owner.
+            // Two machines with one name: the operator switches off the condemned one.
             self.hosts[index].destroyed = true;
             return;
         }
@@ -309,7 +308,7 @@ impl World {
         self.at(pause, Event::AgentStart(index));
     }
 
-    /// Whether another machine of the same name is there to take over.
+    /// Whether another machine of the same name can take over.
     fn has_namesake(&self, index: usize) -> bool {
         self.hosts.iter().enumerate().any(|(other, host)| {
             other != index
@@ -319,8 +318,8 @@ impl World {
         })
     }
 
-    /// Everything on the machine is gone at once; what was on disk stays, unless
-    /// the state directory is wiped too.
+    /// Kills everything on the machine at once; the disk survives, unless the state directory is
+    /// wiped, too.
     pub(super) fn host_reboot(&mut self, index: usize, wipe: bool, downtime: u64) {
         self.note(&(index, wipe), || {
             format!("h{index} reboots (wiped: {wipe})")
@@ -339,7 +338,7 @@ impl World {
         self.at(downtime, Event::AgentStart(index));
     }
 
-    /// Every process of a machine dies, unseen by anybody.
+    /// Kills every process of a machine; nothing records the outcomes.
     pub(super) fn host_dies(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         host.agent = None;
@@ -349,7 +348,7 @@ impl World {
         }
     }
 
-    /// The stamp and the wake-up of an agent follow its worker.
+    /// Schedules the wake-up of an agent for the next deadline of its worker.
     pub(super) fn rearm_agent(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         let Some(due) = host
@@ -369,7 +368,7 @@ impl World {
         }
     }
 
-    /// Whether scheduler and workers agree that nothing runs and nothing is owed.
+    /// Whether no worker holds an attempt or an unacknowledged record.
     pub(super) fn workers_hold_nothing(&self) -> bool {
         self.hosts.iter().enumerate().all(|(index, host)| {
             let idle = || {
@@ -383,7 +382,7 @@ impl World {
         })
     }
 
-    /// Whether every worker that can be reached is back at work.
+    /// Whether every reachable worker is HEALTHY.
     pub(super) fn workers_are_healthy(&self) -> bool {
         self.hosts.iter().enumerate().all(|(index, host)| {
             host.destroyed

@@ -1,20 +1,19 @@
 //! A whole cluster in one process and in virtual time.
 //!
-//! | file | plays |
+//! | file | simulates |
 //! |---|---|
-//! | `network` | links that lose, repeat, delay and cut |
+//! | `network` | links that lose, duplicate, delay and partition |
 //! | `store` | the shared store: an epoch row, a ledger, commits that tear |
 //! | `schedulers` | scheduler processes: election, leader, outbox |
-//! | `hosts` | machines: boots, agents, their restarts and lives |
+//! | `hosts` | machines: boots, agents, their restarts and incarnations |
 //! | `coordinators` | coordinators and the processes they started |
-//! | `client` | whoever submits, cancels, and runs the machines |
-//! | `workflows` | whoever submits, stops and resumes workflows |
-//! | `recovery` | the ledger of a new leader, put together from rows |
-//! | `faults` | what goes wrong |
+//! | `client` | clients that submit and cancel, and the operator |
+//! | `workflows` | clients that submit, halt and resume workflows |
+//! | `recovery` | the ledger of a new leader, restored from rows |
+//! | `faults` | fault injection and recovery |
 //!
-//! Everything that decides is the real core; this module only plays the world
-//! around it. One queue orders all events by time and then by the order in which
-//! they were put there, so a seed always gives the same run.
+//! All decisions are made by the real core; this module only simulates its environment. One
+//! queue orders all events by time and then by insertion, so a seed always gives the same run.
 
 mod client;
 mod coordinators;
@@ -48,11 +47,11 @@ use store::{Store, StoreOp, StoreReply};
 use workflows::WorkflowClients;
 
 pub const SAFETY_PHASE: Micros = 3_600 * SECOND;
-/// How long everything due may take once they are over: three leases of 90 s for
-/// a loss to be noticed and made good, twice that without a store, and the work.
+/// The longest time to settle after the faults: three leases of 90 s to detect and repair a
+/// loss, twice that without a store, and the work.
 pub const LIVENESS_BOUND: Micros = 1_200 * SECOND;
-/// How much longer it takes with workflows: ten minutes until a plan that nobody completes is
-/// given up, by a clock that may run at half speed.
+/// The additional time with workflows: ten minutes until an incomplete plan is aborted, by a
+/// clock that may run at half speed.
 pub const REGISTERING_BOUND: Micros = 1_200 * SECOND;
 
 #[derive(Debug)]
@@ -174,7 +173,7 @@ pub struct World {
     by_lineage: BTreeMap<Lineage, usize>,
     client: Client,
     workflows: WorkflowClients,
-    /// The faults are over.
+    /// The fault phase is over.
     calm: bool,
     /// Without a store: the epoch of the latest scheduler.
     memory_epoch: u64,
@@ -183,7 +182,6 @@ pub struct World {
 }
 
 impl World {
-    /// Sets up the cluster of a seed.
     #[must_use]
     pub fn new(seed: u64, shape: Shape, bugs: Bugs, detail: Detail) -> Self {
         let mut rng = Rng::new(seed);
@@ -208,7 +206,7 @@ impl World {
             hosts: Vec::new(),
             by_lineage: BTreeMap::new(),
             client: Client::new(&mix, &mut rng),
-            // A stream of their own: without workflows a seed means what it always meant.
+            // A separate stream: workflows do not change other draws of a seed.
             workflows: WorkflowClients::new(&mix, Rng::new(!seed)),
             mix,
             calm: false,
@@ -220,7 +218,7 @@ impl World {
         world
     }
 
-    /// Lets the cluster live until a promise is broken or everything is done.
+    /// Runs the cluster until an invariant is violated or everything is done.
     pub fn run(&mut self) {
         while self.checkers.violation.is_none() {
             let Some(Reverse(next)) = self.queue.pop() else {
@@ -238,7 +236,7 @@ impl World {
         }
     }
 
-    /// How much virtual time has passed.
+    /// The virtual time so far.
     #[must_use]
     pub const fn elapsed(&self) -> Time {
         self.now
@@ -268,7 +266,7 @@ impl World {
         self.at(SAFETY_PHASE, Event::Calm);
     }
 
-    /// True once the liveness phase has nothing more to wait for.
+    /// True once the liveness phase is complete.
     fn is_over(&self, at: Time) -> bool {
         let bound = match self.mix.runs {
             0 => LIVENESS_BOUND,
@@ -277,7 +275,7 @@ impl World {
         self.calm && (at.0 > SAFETY_PHASE + bound || self.is_settled())
     }
 
-    /// Puts an event `span` from now into the queue.
+    /// Queues an event `span` from now.
     fn at(&mut self, span: Micros, event: Event) {
         self.at_time(self.now.after(span), event);
     }
@@ -367,7 +365,7 @@ impl World {
     }
 }
 
-/// Rates within 10 % of true time; a wild one runs at half or twice.
+/// Draws a rate within 10 % of true time; a wild clock runs at half or double speed.
 fn draw_clock(rng: &mut Rng, wild: bool) -> Clock {
     let rate = if wild {
         rng.pick(&[500_000, 2_000_000])

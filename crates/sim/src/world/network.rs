@@ -1,4 +1,4 @@
-//! Links that lose, repeat, delay, reorder and cut.
+//! Links that lose, duplicate, delay, reorder and partition.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::{Event, World};
 pub(super) struct Links {
     to_scheduler: BTreeSet<(usize, usize)>,
     to_host: BTreeSet<(usize, usize)>,
-    /// Hosts that stay cut off for good.
+    /// Hosts that stay partitioned for good.
     severed: BTreeSet<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Links {
         self.severed.contains(&host)
     }
 
-    /// Some host that is cut from somebody now.
+    /// A host that is partitioned from some scheduler now.
     pub(super) fn some_cut_host(&self) -> Option<usize> {
         self.to_scheduler
             .iter()
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The delays of each copy that arrives: none if the message is lost.
+    /// Draws the delay of each copy that arrives: none if the message is lost.
     pub(super) fn draw_copies(&mut self) -> Vec<u64> {
         let mix = self.network_mix();
         let rng = &mut self.network_rng;

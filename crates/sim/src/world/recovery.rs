@@ -1,12 +1,12 @@
-//! What a store that keeps rows would put together again, held against what the facts add up
-//! to: a leader that takes over must stand where the one before it stood.
+//! Comparison of a ledger restored from rows with one built from facts: a new leader must
+//! resume in the state of its predecessor.
 
 use baton_core::ledger::{Ledger, LedgerParts};
 
 use super::World;
 
 impl World {
-    /// The ledger for a new leader. Where there are runs it is put together from rows.
+    /// Returns the ledger for a new leader. With runs, it is restored from rows.
     pub(super) fn ledger_for_leader(&mut self) -> Ledger {
         let mut applied = self.store.ledger.clone();
         if self.mix.runs == 0 {
@@ -17,7 +17,7 @@ impl World {
         let mut ledger = match Ledger::restore(self.parts(&applied)) {
             Ok(ledger) => ledger,
             Err(error) => {
-                let what = format!("what the store has cannot be put together: {error}");
+                let what = format!("the rows of the store cannot be restored: {error}");
                 self.checkers.violate("rebuilt", what);
                 return applied;
             }
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// A leader of whom the store has everything must have the runs that the store has.
+    /// Compares the runs of a leader without pending commits with those of the store.
     pub(super) fn check_live_runs(&mut self, index: usize) {
         let Some(core) = self.leading_core(index).filter(|_| self.mix.runs > 0) else {
             return;

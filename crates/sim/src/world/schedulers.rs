@@ -1,4 +1,4 @@
-//! Scheduler processes: each takes part in the election, and one of them leads.
+//! Scheduler processes: all are candidates of the election, and one of them leads.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,14 @@ use super::{Event, World};
 use crate::checkers::RunChecks;
 use crate::time::{Clock, SECOND, Time};
 
-/// What waits for a process that is stopped.
+/// An input for a stopped process.
 #[derive(Debug)]
 enum MailboxEntry {
     Input(Input),
     Store(StoreReply),
 }
 
-/// A leader and what it may not say yet.
+/// A leader and its unreleased effects.
 #[derive(Debug)]
 struct Leading {
     core: Scheduler,
@@ -66,7 +66,7 @@ impl SchedulerProcess {
 }
 
 impl World {
-    /// The process that leads with the highest epoch, with its core.
+    /// The leader with the highest epoch, with its core.
     pub(super) fn leader(&self) -> Option<(usize, &Scheduler)> {
         self.schedulers
             .iter()
@@ -76,7 +76,7 @@ impl World {
             .max_by_key(|(_, core)| core.epoch())
     }
 
-    /// The core of a leader whose every decision is in the store, and nothing else is.
+    /// The core of a current leader without pending commits.
     pub(super) fn leading_core(&self, index: usize) -> Option<&Scheduler> {
         let process = &self.schedulers[index];
         let applied = process.ops_sent == process.ops_applied;
@@ -126,12 +126,12 @@ impl World {
         self.checkers.cancel_expected_orders();
     }
 
-    /// A process that was stopped reads its mail before it looks at the clock.
+    /// A resumed process reads its mailbox before it looks at the clock.
     pub(super) fn scheduler_resume(&mut self, index: usize) {
         if !self.schedulers[index].paused {
             return;
         }
-        self.note(&index, || format!("s{index} goes on"));
+        self.note(&index, || format!("s{index} continues"));
         self.schedulers[index].paused = false;
         self.checkers.cancel_expected_orders();
         while let Some(entry) = self.schedulers[index].mailbox.pop_front() {
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// Drops a leader that is ahead of its store, and begins again as a follower.
+    /// Drops a leader that is ahead of its store, and restarts it as a follower.
     fn step_down(&mut self, index: usize) {
         self.note(&index, || format!("s{index} steps down"));
         self.store_cut(index);
@@ -208,7 +208,7 @@ impl World {
         self.scheduler_input(index, Input::Disconnected(who));
     }
 
-    /// Hands an input to a process, or to its mailbox, or to nobody.
+    /// Passes an input to a process, queues it for a stopped one, or drops it.
     pub(super) fn scheduler_input(&mut self, index: usize, input: Input) {
         let process = &mut self.schedulers[index];
         if !process.up {
@@ -233,7 +233,7 @@ impl World {
         self.rearm_scheduler(index);
     }
 
-    /// A new heartbeat of a condemned life must be answered with an order.
+    /// A new heartbeat of a condemned incarnation must be answered with an order to die.
     fn note_expected_order(&mut self, index: usize, input: &Input) {
         let Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)) = input else {
             return;
@@ -300,7 +300,7 @@ impl World {
                     .violate("panic", format!("{request} was refused: {error}"));
             }
             Effect::Run(request, answer) => self.run_answered(request, answer),
-            // No client of the simulation asks for these.
+            // Simulated clients do not send these requests.
             Effect::Cancelled(..)
             | Effect::Retried(..)
             | Effect::Drained(_)

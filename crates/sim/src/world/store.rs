@@ -1,10 +1,9 @@
 //! The shared store: an epoch row, a ledger, and commits that are slow, fail, or
 //! tear.
 //!
-//! Operations of one connection are carried out in order, each after a delay of
-//! its own, and answered after another. When a scheduler dies or gives up its
-//! term, a prefix of what it had under way still lands and the rest never does:
-//! a group commit that tore at a random place.
+//! Operations of one connection execute in order, each after a random delay, and are answered
+//! after another. When a scheduler crashes or ends its term, a prefix of its operations in flight
+//! still executes and the rest never does: a group commit torn at a random position.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ use baton_model::ids::Epoch;
 
 use super::{Event, World};
 
-/// What a scheduler asks of the store.
+/// A request to the store.
 #[derive(Debug)]
 pub(super) enum StoreOp {
     Read,
@@ -35,18 +34,18 @@ pub(super) enum StoreReply {
     Failed,
 }
 
-/// The one truth that survives everybody.
+/// The durable state, which survives every scheduler.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     pub(super) row: Row,
     pub(super) ledger: Ledger,
     pub(super) failing: bool,
-    /// Per scheduler and ended term: the last operation that still lands.
+    /// Per scheduler and ended term: the last operation that still executes.
     cuts: BTreeMap<(usize, u64), u64>,
 }
 
 impl World {
-    /// Sends an operation on its way, behind those sent before.
+    /// Sends an operation, to execute after those sent before.
     pub(super) fn store_send(&mut self, scheduler: usize, op: StoreOp) {
         let mix = self.mix.store;
         let slow = if !self.calm && self.network_rng.chance(mix.slow) {
@@ -70,7 +69,7 @@ impl World {
         );
     }
 
-    /// The connection of a term is gone: draw how much of what is under way lands.
+    /// Ends the connection of a term: draws how many operations in flight still execute.
     pub(super) fn store_cut(&mut self, scheduler: usize) {
         let process = &mut self.schedulers[scheduler];
         let under_way = process.ops_sent - process.ops_applied;
@@ -90,7 +89,7 @@ impl World {
         let process = &mut self.schedulers[scheduler];
         process.ops_applied = process.ops_applied.max(seq);
         let reply = if self.store.failing {
-            // Order is part of the promise: nothing of this term lands after a gap.
+            // The store guarantees order: nothing of this term executes after a gap.
             self.store.cuts.insert((scheduler, term), seq);
             StoreReply::Failed
         } else {
@@ -131,10 +130,10 @@ impl World {
         }
     }
 
-    /// A fact is durable, or as durable as it gets.
+    /// Makes a fact durable, or applies it in memory mode.
     pub(super) fn commit_fact(&mut self, fact: &Fact) {
         self.note(fact, || format!("store: {fact}"));
-        // First by its meaning: a checker says more than that a fact does not fit.
+        // Checkers first: their message is more specific than that of the ledger.
         self.checkers.committed(fact);
         if let Err(error) = self.store.ledger.apply(fact) {
             self.checkers

@@ -1,10 +1,8 @@
-//! People with workflows: whoever submits runs, in one piece or in parts, stops them, and lets
-//! them go on.
+//! Clients that submit workflow runs, whole or in parts, halt and resume them.
 //!
-//! They are many, and know nothing of each other. What they know of a run they have read from
-//! the store, and by the time their request arrives it may be old: it is lost, late, or comes
-//! twice, and sometimes again minutes later, from a client that was forgotten. Whoever gets no
-//! answer looks into the store and asks again.
+//! The clients are independent of each other. They know a run from the store, and that knowledge
+//! may be stale when their request arrives: requests are lost, late or duplicated, sometimes by
+//! minutes. A client without an answer reads the store and sends another request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,27 +19,27 @@ use crate::rng::Rng;
 use crate::swarm::Mix;
 use crate::time::{Micros, SECOND, Time};
 
-/// How long somebody waits for an answer.
+/// The time until a client repeats a request.
 const REPLY_TIMEOUT: Micros = 40 * SECOND;
-/// How late a request of a forgotten client may still come.
+/// The longest delay of a late duplicate.
 const LATE_COPY_MAX: u64 = 300 * SECOND;
-/// How often one run is begun by hand.
+/// Generations after which clients stop resuming a run.
 const GENERATIONS_MAX: u32 = 6;
 
-/// A workflow that somebody wants carried out.
+/// A workflow that a client submits.
 #[derive(Debug)]
 struct PlannedWorkflow {
     name: String,
-    /// What is sent one after the other.
+    /// The parts, sent one after the other.
     parts: Vec<Arc<Plan>>,
-    /// Whether all of it is ever sent.
+    /// Whether the client ever completes the plan.
     completes: bool,
     from: Time,
-    /// When something was sent that has not been seen in the store.
+    /// The time of the last request that is not in the store yet.
     sent: Option<Time>,
 }
 
-/// What an answer is held against.
+/// The request that a reply is checked against.
 #[derive(Clone, Copy, Debug)]
 enum Request {
     Register,
@@ -50,14 +48,14 @@ enum Request {
     Resume(Generation),
 }
 
-/// Everybody with a workflow.
+/// All clients with workflows.
 #[derive(Debug)]
 pub(super) struct WorkflowClients {
     workflows: Vec<PlannedWorkflow>,
     open: BTreeMap<RequestId, Request>,
-    /// Runs that somebody stops, of a thousand, each time somebody looks.
+    /// Runs halted per round, of a thousand.
     halting: u64,
-    /// Runs that were stopped or failed and go on, of a thousand, likewise.
+    /// Halted or failed runs resumed per round, of a thousand.
     resuming: u64,
     rng: Rng,
 }
@@ -91,7 +89,7 @@ impl WorkflowClients {
         }
     }
 
-    /// What a flow wants next, going by what the store has of it.
+    /// The next command for a workflow, according to the store.
     fn next(&self, at: usize, run: Option<(RunId, &Row)>) -> Option<RunCommand> {
         let workflow = &self.workflows[at];
         let Some((run, row)) = run else {
@@ -116,7 +114,7 @@ impl WorkflowClients {
 }
 
 impl World {
-    /// Everybody with a workflow looks after it.
+    /// Lets every client act.
     pub(super) fn workflows_round(&mut self) {
         if self.workflows.workflows.is_empty() || !self.client.run_ids_are_disjoint() {
             return;
@@ -130,7 +128,7 @@ impl World {
         }
     }
 
-    /// Sends what is next of a workflow, until the store has all of it.
+    /// Sends the next part of a workflow, until the store has the whole plan.
     fn define(&mut self, at: usize) {
         let workflow = &self.workflows.workflows[at];
         let waits = workflow
@@ -151,7 +149,7 @@ impl World {
         self.send_request(request, command);
     }
 
-    /// Somebody stops a run, or lets it go on, or leaves it alone.
+    /// Randomly halts or resumes a run.
     fn intervene(&mut self, run: RunId) {
         let Some(row) = self.checkers.runs.rows.run(run) else {
             return;
@@ -169,7 +167,7 @@ impl World {
                 self.send_request(Request::Halt(generation), command);
             }
             Some(UniversalState::Halted | UniversalState::Failed) => {
-                // Once the faults are over, what was stopped goes on to its end.
+                // Once the faults are over, halted runs are resumed until they end.
                 let stopped = over == Some(UniversalState::Halted);
                 let wanted = if self.calm {
                     stopped
@@ -186,7 +184,7 @@ impl World {
         }
     }
 
-    /// Somebody reads a run, as a server does, and asks that it go on.
+    /// Reads a run, as a server does, and sends a resume.
     fn resume(&mut self, run: RunId) {
         let row = self.checkers.runs.rows.run(run);
         let head = self.store.ledger.runs().head(run);
@@ -219,7 +217,7 @@ impl World {
         self.send_request(Request::Resume(seen), command);
     }
 
-    /// Sends a request on its way.
+    /// Sends a request over the network.
     fn send_request(&mut self, kind: Request, command: RunCommand) {
         let request = self.client.new_request();
         self.workflows.open.insert(request, kind);
@@ -261,7 +259,7 @@ impl World {
             (_, Err(_)) => return,
             (Request::Resume(seen), Ok((run, now))) => checks.resume_answered(run, *seen, now),
             (Request::Halt(Some(wanted)), Ok((run, now))) if now != *wanted => {
-                let what = format!("who would stop {run} {wanted} has stopped {now}");
+                let what = format!("a halt of {run} {wanted} has halted {now}");
                 return self.checkers.violate("stale-accepted", what);
             }
             (_, Ok((run, generation))) => checks.answered(run, generation),
@@ -269,7 +267,7 @@ impl World {
         self.checkers.require(checked);
     }
 
-    /// A workflow that is not carried out, or a run that is not over.
+    /// Describes a workflow without a run, or a run that has not ended.
     pub(super) fn unfinished_run(&self) -> Option<String> {
         let rows = &self.checkers.runs.rows;
         let mut workflows = self.workflows.workflows.iter();

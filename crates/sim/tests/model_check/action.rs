@@ -1,4 +1,4 @@
-//! What may happen next.
+//! Actions: the possible transitions of a state.
 
 use baton_core::scheduler::Input;
 use baton_model::ids::LeaseId;
@@ -12,42 +12,41 @@ use super::host::{Host, Stage};
 use super::network::Message;
 use super::world::World;
 
-/// The host whose worker suffers the faults.
+/// The host of the worker with faults.
 const FAULTY: usize = 0;
 
-/// One thing that may happen.
+/// One transition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// A message arrives, for the first time or again.
+    /// A message arrives, for the first time or as a duplicate.
     Deliver(Hashed<Message>),
     /// The leader's oldest batch becomes durable.
     Commit,
-    /// The leader does what is due. Time stands still, so nothing is due, unless a
-    /// mistake makes it so.
+    /// The leader ticks. Time stands still, so nothing is due, unless a bug makes it so.
     Tick,
-    /// The leader is gone; another takes over from what is durable.
+    /// The leader is lost; another takes over from the durable state.
     ChangeLeader,
-    /// The leader notices that its connection to a worker has broken.
+    /// The leader detects a broken connection to a worker.
     Break(usize),
     /// A worker sends a heartbeat.
     Beat(usize),
-    /// A worker and its leader shake hands in one step.
+    /// A worker and its leader complete a handshake in one step.
     ShakeHands(usize),
     /// A process ends by itself.
     Finish(usize, LeaseId),
-    /// A process that was told to die is dead.
+    /// A killed process has exited.
     Die(usize, LeaseId),
-    /// An agent is killed and starts again.
+    /// An agent is killed and restarted.
     RestartAgent(usize),
-    /// A life ends suddenly, with everything that ran; the next begins.
+    /// An incarnation crashes with all its processes; the next begins.
     NextLife(usize),
     /// The dead-man timer of a host fires.
     FireGuard(usize),
-    /// A lease time passes in which the leader hears nothing of a worker.
+    /// A lease time passes without a heartbeat of a worker.
     RunLeaseOut(usize),
 }
 
-/// Everything that may happen in a state.
+/// Lists the transitions of a state.
 pub(crate) fn possible(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
     for message in cluster.network.iter() {
         if is_delivered(message) {
@@ -99,8 +98,8 @@ fn worker_faults(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
     if faults.guard_firings < world.bound.guard_firings && !host.guard_fired {
         actions.push(Action::FireGuard(FAULTY));
     }
-    // In timed mode the order is the assumption: the dead-man timer of the host
-    // has killed everything before the scheduler takes the lease for run out.
+    // Timed mode assumes this order: the dead-man timer of the host has killed everything before
+    // the lease expires for the scheduler.
     let dead = host.guard_fired && host.alive().next().is_none();
     if faults.leases_out < world.bound.leases_out
         && (dead || world.bound.frozen_hosts)
@@ -115,10 +114,9 @@ fn is_delivered(message: &Message) -> bool {
     !matches!(message, Message::ToWorker(_, ToWorker::CheckHealth { .. }))
 }
 
-/// A heartbeat is sent when it can change something: to be associated, to learn
-/// that the leader takes the worker for HEALTHY, to say that it has given up; each
-/// once until the next upheaval. All the heartbeats in between would only carry a
-/// later stamp, and nothing but the time depends on that.
+/// A heartbeat is sent when it can change something: to get an association, to learn that the
+/// leader considers the worker HEALTHY, to report that it gives up; each once until the next
+/// disruption. Other heartbeats would only carry a later stamp, which affects nothing but time.
 fn needs_heartbeat(cluster: &Cluster, index: usize) -> bool {
     let host = &cluster.hosts[index];
     let seat = cluster.seat_state(index);
@@ -135,7 +133,7 @@ fn needs_heartbeat(cluster: &Cluster, index: usize) -> bool {
     }
 }
 
-/// The state after something has happened; none if nothing has changed.
+/// Returns the state after an action; none if it is unchanged.
 pub(crate) fn follow(world: &World, before: &Cluster, action: Action) -> Option<Cluster> {
     let mut cluster = before.clone();
     match action {
@@ -194,7 +192,7 @@ fn deliver(world: &World, cluster: &mut Cluster, message: &Hashed<Message>) {
     }
 }
 
-/// A worker sends a heartbeat. An agent that starts does so before anything else.
+/// Sends a heartbeat of a worker: the first action of a started agent.
 fn send_heartbeat(world: &World, cluster: &mut Cluster, host: usize) {
     note_heartbeat(cluster, host);
     if world.bound.atomic_handshake[host] {
@@ -206,7 +204,7 @@ fn send_heartbeat(world: &World, cluster: &mut Cluster, host: usize) {
     }
 }
 
-/// Uses up the reason for this heartbeat.
+/// Marks the reason for this heartbeat as used.
 fn note_heartbeat(cluster: &mut Cluster, host: usize) {
     let resigned = cluster.host_state(host) == WorkerState::MustDie;
     cluster.hosts[host].edit(|host| {

@@ -1,4 +1,4 @@
-//! How far the exploration goes, and the time budget it goes by.
+//! Bounds of an exploration, and its timeouts.
 
 use baton_core::bugs::Bugs;
 use baton_core::scheduler::{Config, StoreMode};
@@ -6,44 +6,42 @@ use baton_model::spec::Exclusive;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 
-/// Longer than any run of the model: what waits this long happens only when the
-/// model says so.
+/// Longer than any run of the model: a timer of this length fires only by an action.
 const NEVER: Millis = Millis(1_000_000_000_000);
 
-/// The bound of one exploration. Faults of a worker strike worker `a`: the two
-/// differ in nothing but their names.
+/// The bounds of one exploration. Faults of a worker hit worker `a`: the two are symmetric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// One per instance: how sure the scheduler must be.
+    /// One per instance.
     pub(crate) exclusive: &'static [Exclusive],
-    /// How many attempts a worker can hold.
+    /// Attempts that a worker can run at once.
     pub(crate) slots: u32,
     /// Leaders, the first one included.
     pub(crate) leaders: u64,
     /// Whether a leader may be lost before its commits are durable. If not, every
     /// batch is durable at once.
     pub(crate) slow_store: bool,
-    /// Connections that break, so that launches without a reply are doubted.
+    /// Broken connections, which make launches without a reply uncertain.
     pub(crate) breaks: u8,
-    /// Agents that are killed and start again in the same life.
+    /// Agents killed and restarted in the same incarnation.
     pub(crate) agent_restarts: u8,
-    /// Lives that end suddenly, with everything that ran.
+    /// Incarnations that crash with all processes.
     pub(crate) deaths: u8,
     /// Dead-man timers that fire.
     pub(crate) guard_firings: u8,
-    /// Leases that run out in the scheduler's eyes.
+    /// Leases that expire for the scheduler.
     pub(crate) leases_out: u8,
-    /// Whether a lease may run out for the scheduler although the dead-man timer on
-    /// the host has not fired: its host is frozen, or its clock stands still.
+    /// Whether a lease may expire for the scheduler before the dead-man timer of the host fires:
+    /// the host is frozen, or its clock stands still.
     pub(crate) frozen_hosts: bool,
-    /// Workers whose handshake with a leader is one step.
+    /// Workers with atomic handshakes.
     pub(crate) atomic_handshake: [bool; 2],
-    /// Mistakes to make on purpose.
+    /// Seeded bugs.
     pub(crate) bugs: Bugs,
 }
 
 impl Bound {
-    /// Nothing ever fails.
+    /// No faults.
     pub(crate) const CALM: Self = Self {
         exclusive: &[Exclusive::Timed, Exclusive::Timed],
         // One each: the best fit for two would be the same worker.
@@ -60,7 +58,7 @@ impl Bound {
         bugs: Bugs::NONE,
     };
 
-    /// How the schedulers are set up.
+    /// The configuration of the schedulers.
     pub(crate) fn config(&self) -> Config {
         Config {
             store: StoreMode::Durable,
@@ -71,8 +69,8 @@ impl Bound {
     }
 }
 
-/// Heartbeats whenever the model wants one, leases far longer than anything the
-/// model does to a clock in passing, and everything else only when it says so.
+/// Heartbeats on demand, leases far longer than any incidental clock advance, and all other
+/// timers only by an action.
 pub(crate) fn timeouts() -> Timeouts {
     Timeouts {
         heartbeat_period: Millis(1),

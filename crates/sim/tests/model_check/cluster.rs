@@ -1,8 +1,7 @@
 //! The whole cluster at one moment: one state of the model.
 //!
-//! Everything here is a mechanism: how a message reaches its receiver and what
-//! then has to be kept, counted and sent. *Which* of the possible things happens
-//! is chosen in [`super::action`].
+//! This module has the mechanisms: how messages reach their receivers, and what is then stored,
+//! counted and sent. [`super::action`] chooses the transition.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,25 +24,25 @@ use super::network::{Message, Network};
 use super::store::Store;
 use super::world::{LeaderReply, World};
 
-/// How often each fault has struck.
+/// Counts of faults so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FaultCounts {
-    /// Connections that broke.
+    /// Broken connections.
     pub breaks: u8,
-    /// Agents that were killed.
+    /// Killed agents.
     pub agent_restarts: u8,
-    /// Lives that ended suddenly.
+    /// Crashed incarnations.
     pub deaths: u8,
-    /// Dead-man timers that fired.
+    /// Fired dead-man timers.
     pub guard_firings: u8,
-    /// Leases that ran out.
+    /// Expired leases.
     pub leases_out: u8,
 }
 
-/// What really happened, which nobody in the cluster sees as a whole.
+/// The ground truth, which no part of the cluster sees as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct History {
-    /// Every process that ever began: on which host, and how it ended.
+    /// Every process so far: its host and its outcome.
     pub executions: BTreeMap<LeaseId, (usize, Option<Outcome>)>,
     /// A process began without a lease that was open in the store.
     pub started_unleased: bool,
@@ -99,12 +98,12 @@ impl Cluster {
             && self.seat_state(host) == Some(WorkerState::Healthy)
     }
 
-    /// A worker's health in its own eyes.
+    /// The health that a worker assumes.
     pub(crate) fn host_state(&self, host: usize) -> WorkerState {
         self.hosts[host].state()
     }
 
-    /// The health of a worker's life in its leader's eyes, if that life has the seat.
+    /// The health that the leader assumes, if the incarnation holds the seat.
     pub(crate) fn seat_state(&self, host: usize) -> Option<WorkerState> {
         let host = &self.hosts[host];
         let seat = self.leader.scheduler().seats().get(host.name())?;
@@ -116,13 +115,13 @@ impl Cluster {
         self.store.epoch
     }
 
-    /// Hands an input to the leader.
+    /// Feeds an input to the leader.
     pub(crate) fn schedule(&mut self, world: &World, input: Input) {
         let heard = LeaderReply::new(&self.leader, input);
         self.scheduled(world, heard);
     }
 
-    /// Hands a message to the leader.
+    /// Delivers a message to the leader.
     pub(crate) fn deliver_to_leader(&mut self, world: &World, key: u64, message: &ToScheduler) {
         let heard = world.deliver_to_leader(&self.leader, key, message);
         self.scheduled(world, heard);
@@ -133,11 +132,11 @@ impl Cluster {
         self.leader = leader;
         self.leave(&effects);
         if !world.bound.slow_store || self.epoch().0 >= world.bound.leaders {
-            // If nobody takes over any more, a later commit could only delay messages,
-            // and every delay is explored anyway. If somebody does, then a batch that
-            // is not durable by then might as well not have been decided: nothing
-            // that rests on it has left, and its input can still arrive. Whether the
-            // outbox keeps to that is what a slow store explores.
+            // Without a further leader, a later commit could only delay messages, and every
+            // delay is explored anyway. With one, a batch that is not durable by then is
+            // equivalent to one that was never decided: nothing that depends on it has been
+            // sent, and its input can still arrive. A slow store explores whether the outbox
+            // guarantees that.
             self.commit_all(world);
         }
     }
@@ -157,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// The leader is gone, with everything that was not durable; the next begins.
+    /// Replaces the leader; everything that was not durable is lost.
     pub(crate) fn change_leader(&mut self, world: &World) {
         let epoch = self.epoch().next();
         self.store.edit(|store| store.epoch = epoch);
@@ -168,7 +167,7 @@ impl Cluster {
         }
     }
 
-    /// Hands a message to a host's agent.
+    /// Delivers a message to a host's agent.
     pub(crate) fn deliver_to_host(
         &mut self,
         world: &World,
@@ -182,7 +181,7 @@ impl Cluster {
         self.post(&effects.sent);
     }
 
-    /// Hands an input to a host's agent.
+    /// Feeds an input to a host's agent.
     fn work(&mut self, host: usize, input: io::Input) -> HostEffects {
         let mut effects = HostEffects::default();
         self.hosts[host].edit(|host| host.handle(input, &mut effects));
@@ -208,9 +207,8 @@ impl Cluster {
         self.post(&effects.sent);
     }
 
-    /// A whole lease time passes in which the leader hears nothing of `silent`.
-    /// The other worker stays in touch: its heartbeats and their replies pass
-    /// unhindered, as otherwise both would be given up.
+    /// Advances a whole lease time without a heartbeat of `silent`. The other worker exchanges
+    /// heartbeats and replies normally: otherwise both would be given up.
     pub(crate) fn run_lease_out(&mut self, world: &World, silent: usize) {
         self.commit_all(world);
         let other = 1 - silent;
@@ -219,14 +217,14 @@ impl Cluster {
         while passed <= timeouts().lease() {
             passed = passed + pace;
             self.leader.edit(|leader| leader.advance(pace));
-            // Mail is read before the clock: the order that the core asks for.
+            // Messages are read before the clock: the order that the core requires.
             self.exchange_heartbeat(other);
             self.schedule(world, Input::Tick);
             self.commit_all(world);
         }
     }
 
-    /// A handshake from first heartbeat to HEALTHY, without anything in between.
+    /// Runs a handshake from the first heartbeat to HEALTHY, without other events in between.
     /// A copy of the last reply may still arrive later.
     pub(crate) fn run_handshake(&mut self, host: usize) {
         for _ in 0..2 {
@@ -237,14 +235,14 @@ impl Cluster {
         }
     }
 
-    /// Puts on the network what a host sent, its heartbeat apart.
+    /// Sends the messages of a host, except its heartbeat.
     fn post(&mut self, messages: &[ToScheduler]) {
         for message in messages {
             self.send(Message::ToScheduler(message.clone()));
         }
     }
 
-    /// Puts a message on the network.
+    /// Adds a message to the network.
     pub(crate) fn send(&mut self, message: Message) {
         let message = Hashed::new(message);
         if !self.network.contains(&message) {
@@ -252,8 +250,8 @@ impl Cluster {
         }
     }
 
-    /// Health checks always pass, as soon as the worker has joined the association
-    /// that they belong to: they are not what is explored here.
+    /// Health checks always pass once the worker has joined their association: they are not
+    /// explored here.
     pub(crate) fn pass_check(&mut self, world: &World, host: usize, joined: Association) {
         let Some(check) = self.open_check(joined) else {
             return;
@@ -282,7 +280,7 @@ impl Cluster {
         })
     }
 
-    /// One heartbeat and everything that follows from it directly, at once.
+    /// Exchanges one heartbeat and its direct consequences at once.
     /// Returns the last reply.
     fn exchange_heartbeat(&mut self, host: usize) -> Option<Effect> {
         let heartbeat = self.hosts[host].edit(Host::beat)?;
@@ -326,7 +324,7 @@ impl Cluster {
         (greeting && to.incarnation == self.hosts[host].life()).then(|| message.clone())
     }
 
-    /// What the leader says to the outside.
+    /// Sends the effects of the leader.
     fn leave(&mut self, effects: &[Effect]) {
         for effect in effects {
             if let Effect::Send(to, message) = effect {
@@ -374,7 +372,7 @@ impl Cluster {
     }
 }
 
-/// True for what belongs to a handshake.
+/// True for a message of a handshake.
 const fn is_handshake(message: &ToScheduler) -> bool {
     matches!(
         message,

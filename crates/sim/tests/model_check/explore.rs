@@ -1,8 +1,8 @@
-//! Running the checker, and making sure that it really finished.
+//! Runs the checker and verifies that it was exhaustive.
 //!
-//! The checker says that it is done also after a cap or a time limit, so none is
-//! set here, and the number of states whose successors were asked for is compared
-//! with the number of states that it has seen: equal means that nothing is left.
+//! The checker also reports completion after a cap or a time limit, so none is set here, and the
+//! number of expanded states is compared with the number of visited states: equal means that
+//! nothing is left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::cluster::Cluster;
 use super::properties::{ALWAYS, Named};
 use super::world::World;
 
-/// As many as the smallest machine that has to run this has cores.
+/// The cores of the smallest supported machine.
 const THREADS: usize = 2;
 
 /// The cluster as the checker sees it.
@@ -106,7 +106,7 @@ pub(crate) fn exhaust(name: &str, bound: Bound, witnesses: &'static [Named]) {
 /// Explores until something is violated.
 ///
 /// # Panics
-/// If everything holds although a mistake was made on purpose.
+/// If everything holds in spite of a seeded bug.
 pub(crate) fn expect_violation(name: &str, bound: Bound) {
     let begun = Instant::now();
     let checker = Exploration::new(bound, &[])

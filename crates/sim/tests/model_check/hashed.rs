@@ -1,8 +1,8 @@
-//! A shared value that remembers its own hash.
+//! A shared value with a cached hash.
 //!
-//! A state of the model is a handful of large parts, and a transition changes one
-//! or two of them. With the parts shared and their hashes kept, copying and
-//! fingerprinting a state costs what has changed, not what it holds.
+//! A state of the model has a few large parts, and a transition changes one or two of them. With
+//! shared parts and cached hashes, the cost of copying and fingerprinting a state depends on the
+//! change, not on its size.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,10 +1,9 @@
 //! One worker host: the real agent and dead-man timer, and a coordinator with its
 //! processes.
 //!
-//! Agent and coordinator exchange their calls at once: an agent that dies between
-//! an order and its confirmation is, for everyone else, an agent whose next
-//! message was lost. A kill takes time, so a process that was told to die lives
-//! on until the model lets it end.
+//! Agent and coordinator exchange their calls at once: an agent that dies between a command and
+//! its confirmation is equivalent to one whose next message was lost. A kill takes time, so a
+//! killed process lives until an action ends it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,17 +20,16 @@ use baton_model::spec::InstanceSpec;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
 
-/// Between two lives of an agent, so that the stamps of the later one are later.
+/// The time between two starts of an agent, so that the later one has later stamps.
 const RESTART_PAUSE: Millis = Millis(1_000);
 
-/// Where a process on the coordinator's record stands.
+/// The state of a process on the coordinator's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// It runs.
     Running,
-    /// It was told to die and may still run.
+    /// Killed, but may still run.
     Dying(KillCause),
-    /// It is over, and the scheduler has not acknowledged that.
+    /// Ended, but not acknowledged.
     Ended(Outcome),
 }
 
@@ -43,33 +41,33 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// True if it may still do something.
+    /// True if it may still run.
     pub(crate) const fn lives(&self) -> bool {
         matches!(self.stage, Stage::Running | Stage::Dying(_))
     }
 }
 
-/// What a host did in answer to one input.
+/// The effects of one input on a host.
 #[derive(Debug, Default)]
 pub(crate) struct HostEffects {
-    /// Messages, heartbeats apart.
+    /// Messages except heartbeats.
     pub sent: Vec<ToScheduler>,
     /// The heartbeat, if one was due.
     pub heartbeat: Option<Heartbeat>,
-    /// Processes that began.
+    /// Started processes.
     pub started: Vec<LeaseId>,
-    /// Records that were dropped because their end was acknowledged.
+    /// Acknowledged records that were dropped.
     pub forgotten: Vec<LeaseId>,
 }
 
-/// Which reasons for a heartbeat have been used up since the last upheaval.
+/// Heartbeats sent since the last disruption, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Beats {
-    /// To be associated.
+    /// To get an association.
     pub greeted: bool,
     /// To learn that it is HEALTHY.
     pub asked: bool,
-    /// To say that it has given up.
+    /// To report that it gives up.
     pub resigned: bool,
 }
 
@@ -80,21 +78,20 @@ pub(crate) struct Host {
     slots: u32,
     bugs: Bugs,
     guard: DeadMan,
-    /// Whether the dead-man timer has fired in this life.
+    /// Whether the dead-man timer has fired in this incarnation.
     pub guard_fired: bool,
-    /// Whether this life has ended by itself.
+    /// Whether this incarnation has ended by itself.
     pub over: bool,
     /// The coordinator's record.
     pub processes: BTreeMap<LeaseId, Process>,
-    /// What ran when the agent was last killed.
+    /// Attempts that ran when the agent was last killed.
     pub readopted: BTreeSet<LeaseId>,
-    /// Heartbeats sent lately.
     pub beats: Beats,
     clock: Mono,
 }
 
 impl Host {
-    /// A host whose worker begins its first life.
+    /// A host whose worker begins its first incarnation.
     pub(crate) fn new(name: &str, number: u64, slots: u32, bugs: Bugs) -> Self {
         let me = Holder {
             worker: WorkerName::new(name),
@@ -120,22 +117,21 @@ impl Host {
         }
     }
 
-    /// The seat.
     pub(crate) fn name(&self) -> &WorkerName {
         &self.worker.me().worker
     }
 
-    /// The life that is being lived.
+    /// The current incarnation.
     pub(crate) fn life(&self) -> Incarnation {
         self.worker.me().incarnation
     }
 
-    /// Its health in its own eyes.
+    /// The health that the worker assumes.
     pub(crate) fn state(&self) -> WorkerState {
         self.worker.state()
     }
 
-    /// Leases whose process may still do something.
+    /// Leases with a process that may still run.
     pub(crate) fn alive(&self) -> impl Iterator<Item = LeaseId> {
         self.processes
             .iter()
@@ -143,7 +139,7 @@ impl Host {
             .map(|(lease, _)| *lease)
     }
 
-    /// Hands an input to the agent and carries out what it wants.
+    /// Feeds an input to the agent and executes its effects.
     pub(crate) fn handle(&mut self, input: Input, effects: &mut HostEffects) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -153,7 +149,7 @@ impl Host {
         }
     }
 
-    /// Lets just so much time pass that a heartbeat is due.
+    /// Advances the clock until a heartbeat is due.
     pub(crate) fn beat(&mut self) -> Option<Heartbeat> {
         let mut effects = HostEffects::default();
         let soon = self.clock + Millis(1);
@@ -162,7 +158,7 @@ impl Host {
         effects.heartbeat
     }
 
-    /// A process ends: by itself, or because it was told to.
+    /// Ends a process: by itself, or killed.
     pub(crate) fn end(&mut self, lease: LeaseId, outcome: Outcome, effects: &mut HostEffects) {
         if let Some(process) = self.processes.get_mut(&lease) {
             process.stage = Stage::Ended(outcome);
@@ -170,7 +166,7 @@ impl Host {
         }
     }
 
-    /// The lease runs out on this host: the coordinator begins to kill.
+    /// Fires the dead-man timer: the coordinator begins to kill.
     pub(crate) fn fire_guard(&mut self, effects: &mut HostEffects) {
         let Some(deadline) = self.guard.next_due() else {
             return;
@@ -183,7 +179,7 @@ impl Host {
         }
     }
 
-    /// The agent is killed and starts again; the coordinator lives on.
+    /// Kills and restarts the agent; the coordinator survives.
     pub(crate) fn restart_agent(&mut self) {
         self.clock += RESTART_PAUSE;
         let me = self.worker.me().clone();
@@ -198,8 +194,8 @@ impl Host {
         }
     }
 
-    /// Everything of this life is killed, and the next one begins with the ends
-    /// that are on record. What ran has left no record of how it ended.
+    /// Kills everything of this incarnation; the next one begins with the recorded ends. Running
+    /// processes leave no record of their outcome.
     pub(crate) fn next_life(&mut self) {
         self.clock += RESTART_PAUSE;
         self.processes.retain(|_, process| !process.lives());
@@ -239,7 +235,7 @@ impl Host {
         self.beats = Beats::default();
     }
 
-    /// The coordinator's part, and what it answers.
+    /// Executes an effect as the coordinator, and returns its answer.
     fn carry_out(&mut self, effect: Effect, effects: &mut HostEffects) -> Option<Input> {
         match effect {
             Effect::Send(ToScheduler::ProcessHeartbeat(heartbeat)) => {

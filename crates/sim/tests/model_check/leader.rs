@@ -11,34 +11,32 @@ use baton_model::time::{Millis, Mono, Now, Wall};
 
 use super::store::Store;
 
-/// What a leader's clock shows when it takes over: later than any span of the time
-/// budget, so that no deadline lies before the beginning of time.
+/// A leader's clock at its takeover: later than any timeout, so that no deadline is negative.
 const BEGINNING: Mono = Mono(1 << 50);
 
-/// A leader, and what it has not made durable yet.
+/// A leader and its uncommitted batches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Leader {
     scheduler: Scheduler,
     outbox: Outbox<Effect>,
-    /// What waits in the outbox, which does not show it.
+    /// The effects in the outbox, which does not expose them.
     waiting: Vec<Effect>,
     uncommitted: VecDeque<Batch<Fact>>,
     clock: Mono,
 }
 
-/// What came of one input.
+/// The result of one input.
 pub(crate) struct LeaderStep {
     pub(crate) left: Vec<Effect>,
-    /// What waits for earlier commits although it has nothing to keep itself, and
-    /// the leader as it would be if that had been said before. A copy of a message
-    /// is no new message, so then it need not wait to be said again; or the outbox
-    /// would grow with every copy of a call that is answered alike.
+    /// Effects without facts of their own that wait for earlier commits, and the leader without
+    /// them. If all of them were sent before, they are duplicates and need not be sent again:
+    /// otherwise the outbox would grow with every copy of a call with the same answer.
     pub(crate) repeated: Option<(Vec<Effect>, Leader)>,
 }
 
 impl Leader {
-    /// Takes up leadership. Each leader's clock begins at the same reading: it is
-    /// another host's, and nobody compares them.
+    /// Each leader's clock begins at the same reading: clocks of different hosts are never
+    /// compared.
     pub(crate) fn new(config: Config, epoch: Epoch, ledger: Ledger) -> Self {
         let clock = BEGINNING;
         Self {
@@ -50,7 +48,7 @@ impl Leader {
         }
     }
 
-    /// Decides about one input.
+    /// Handles one input.
     pub(crate) fn handle(&mut self, input: Input) -> LeaderStep {
         let step = self.scheduler.handle(now(self.clock), input);
         self.scheduler.assert_invariants();
@@ -62,16 +60,16 @@ impl Leader {
                 repeated: None,
             };
         }
-        let unsaid = waits.then(|| (effects.clone(), self.clone()));
+        let duplicates = waits.then(|| (effects.clone(), self.clone()));
         self.uncommitted.extend(self.outbox.accept(step));
         self.waiting.extend(effects);
         LeaderStep {
             left: self.drain(),
-            repeated: unsaid,
+            repeated: duplicates,
         }
     }
 
-    /// Makes the oldest batch durable; returns what had waited for it.
+    /// Makes the oldest batch durable; returns the effects that waited for it.
     pub(crate) fn commit(&mut self, store: &mut Store) -> Vec<Effect> {
         if let Some(batch) = self.uncommitted.pop_front() {
             self.outbox.release(store.commit(batch));
@@ -79,35 +77,34 @@ impl Leader {
         self.drain()
     }
 
-    /// True if something is on its way to the store.
+    /// True if a batch is not durable yet.
     pub(crate) fn has_uncommitted(&self) -> bool {
         !self.uncommitted.is_empty()
     }
 
-    /// The scheduler.
     pub(crate) const fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// True if a tick is wanted now.
+    /// True if a tick is due.
     pub(crate) fn is_due(&self) -> bool {
         self.scheduler
             .next_due()
             .is_some_and(|due| due <= self.clock)
     }
 
-    /// Lets time pass on this leader's host.
+    /// Advances the clock.
     pub(crate) fn advance(&mut self, span: Millis) {
         self.clock += span;
     }
 
-    /// True if the life may have been told of a lease that it has not confirmed.
+    /// True if a launch to the incarnation awaits its reply.
     pub(crate) fn awaits_reply_from(&self, life: Incarnation) -> bool {
         let mut open = self.scheduler.ledger().open_leases();
         open.any(|lease| !lease.confirmed && lease.holder.incarnation == life)
     }
 
-    /// What a step would say, and whether it has nothing to keep.
+    /// Returns the effects of a step, and whether it has no facts.
     fn inspect(&self, step: Step<Fact, Effect>) -> (Vec<Effect>, bool) {
         let mut outbox = Outbox::new(self.scheduler.epoch());
         let batch = outbox.accept(step);
@@ -126,8 +123,8 @@ impl Leader {
             }
         }
         if self.outbox.is_idle() {
-            // An idle outbox differs from a new one only in how much went through
-            // it: two states that differ in nothing else are the same state.
+            // An idle outbox differs from a new one only in its counter: replace it, so that
+            // otherwise equal states are equal.
             self.outbox = Outbox::new(self.scheduler.epoch());
         }
         effects

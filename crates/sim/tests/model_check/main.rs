@@ -1,29 +1,26 @@
-//! Model check: the real core, in small bounds, exhausted.
+//! Exhaustive model check of the real core within small bounds.
 //!
-//! Two workers, two instances, and a network that keeps every message it was ever
-//! given: each may arrive at any time, again, or never, so loss, delay, duplication
-//! and reordering are all explored. The exploration starts from a settled cluster.
-//! Each test states its bound, must visit every state within it, and must see
-//! its witnesses, so that it cannot be empty.
+//! Two workers, two instances, and a network that keeps every message ever sent: each may arrive
+//! at any time, repeatedly, or never, so loss, delay, duplication and reordering are all
+//! explored. The exploration starts from a settled cluster. Each test states its bounds, must
+//! visit every state within them, and must reach its witnesses, so that it is not vacuous.
 //!
-//! Time stands still but for one step, in which a whole lease time passes for the
-//! scheduler. In timed mode that step is allowed only after the dead-man timer of
-//! the silent host has killed everything: that order is what the time budget
-//! promises (`baton_model::timeouts` proves it). In strict mode it is allowed at
-//! any moment, as if the host were frozen.
+//! Time stands still except for one step, in which a whole lease time passes for the scheduler.
+//! In timed mode that step is allowed only after the dead-man timer of the silent host has killed
+//! everything: the timeouts guarantee that order (`baton_model::timeouts` proves it). In strict
+//! mode it is allowed at any moment, as if the host were frozen.
 //!
-//! The bound is how often each fault may strike. Faults of a worker, and breaks of
-//! its connection, strike worker `a` alone: the two differ in nothing but their
-//! names. A heartbeat is sent where it can change something, once per leader, agent
-//! and life: to be associated, to learn that one is HEALTHY, to say that one gives
-//! up. Health checks pass at once, and agent and coordinator talk without delay.
-//! Everything else (attempts, sessions, messages) is finite by itself. About
+//! The bounds limit the number of each fault. Faults of a worker and of its connection hit worker
+//! `a` alone: the two are symmetric. A heartbeat is sent where it can change something, once per
+//! leader, agent and incarnation: to get an association, to learn that the worker is HEALTHY, to
+//! report that it gives up. Health checks pass at once, and agent and coordinator communicate
+//! without delay. Everything else (attempts, sessions, messages) is finite by itself. About
 //! 3.5 million states in all, in about a minute on two idle cores, below 2 GiB.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`bound`] | how far an exploration goes, and its time budget |
-//! | [`world`], [`memo`] | the laws of one exploration; memoized answers |
+//! | [`bound`] | bounds of an exploration, and its timeouts |
+//! | [`world`], [`memo`] | the constants of one exploration; memoized answers |
 //! | [`cluster`] | one state, and how messages and time reach its parts |
 //! | [`leader`], [`store`], [`host`], [`network`] | the parts of a state |
 //! | [`action`] | the actions of a state, and the states they lead to |
@@ -223,9 +220,9 @@ fn strict_a_host_is_frozen_and_its_agent_is_killed() {
     exhaust("strict, frozen, agent killed", bound, witnesses);
 }
 
-/// A checker that finds nothing wrong must be able to find something wrong.
+/// Proves that the checker can find violations.
 #[test]
-fn mistakes_are_found() {
+fn seeded_bugs_are_found() {
     let broken = Bound {
         breaks: 1,
         ..Bound::CALM

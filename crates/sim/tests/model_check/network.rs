@@ -1,8 +1,8 @@
 //! The network: the set of everything ever sent.
 //!
-//! Delivering a message does not remove it. So a message that is never delivered
-//! is lost, one that is delivered again is a duplicate, and any order is possible;
-//! and because a repeated message is no new element, the set stays finite.
+//! Delivering a message does not remove it. So a message that is never delivered is lost, one
+//! that is delivered again is a duplicate, and any order is possible; a repeated message is not a
+//! new element, so the set stays finite.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
 use super::hashed::Hashed;
 
-/// Something said by one side to the other.
+/// A message between scheduler and worker.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
-    /// To whoever leads when it arrives.
+    /// To the leader at the time of arrival.
     ToScheduler(ToScheduler),
-    /// To one life of one worker.
+    /// To one incarnation of one worker.
     ToWorker(WorkerAddress, ToWorker),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Debug for Message {
 pub(crate) struct Network(Vec<Hashed<Message>>);
 
 impl Network {
-    /// True if this very message was sent before.
+    /// True if an equal message was sent before.
     pub(crate) fn contains(&self, message: &Hashed<Message>) -> bool {
         self.position(message).is_ok()
     }
@@ -46,25 +46,24 @@ impl Network {
         }
     }
 
-    /// Everything that may be delivered.
+    /// All messages that may be delivered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Hashed<Message>> {
         self.0.iter()
     }
 
-    /// Forgets what nobody will ever receive: the life it is for is over.
+    /// Drops the messages to an ended incarnation.
     pub(crate) fn drop_for(&mut self, dead: Incarnation) {
         self.0.retain(
             |message| !matches!(&**message, Message::ToWorker(to, _) if to.incarnation == dead),
         );
     }
 
-    /// Forgets what `unwanted` says.
+    /// Drops the messages that match.
     pub(crate) fn drop_if(&mut self, unwanted: impl Fn(&Message) -> bool) {
         self.0.retain(|message| !unwanted(message));
     }
 
-    /// Two different messages with one hash are kept apart by comparing them: the
-    /// search goes by hash, the answer by equality.
+    /// Searches by hash and compares by equality, so that colliding messages stay distinct.
     fn position(&self, message: &Hashed<Message>) -> Result<usize, usize> {
         let at = self.0.partition_point(|it| it.key() < message.key());
         let same = self.0[at..]

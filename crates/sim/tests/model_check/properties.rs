@@ -1,4 +1,4 @@
-//! What must always hold, and what must be seen at least once.
+//! Safety properties of every state, and witnesses that must be reached.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::network::Message;
 /// A predicate on states, with its name.
 pub(crate) type Named = (&'static str, fn(&Exploration, &Cluster) -> bool);
 
-/// What must hold in every state.
+/// Safety properties.
 pub(crate) const ALWAYS: &[Named] = &[
     ("no two live executions of one instance", |_, cluster| {
         let mut instances = BTreeSet::new();
@@ -92,7 +92,7 @@ pub(crate) const ALL_DONE: Named = ("every instance is done", |_, cluster| {
         .all(|(_, it)| it.state == UniversalState::Done)
 });
 
-/// Lost on one worker, started again on the other.
+/// Lost on one worker, restarted on the other.
 pub(crate) const RETRIED_ELSEWHERE: Named = (
     "a lost attempt is tried again on the other worker",
     |_, cluster| {
@@ -108,18 +108,18 @@ pub(crate) const RETRIED_ELSEWHERE: Named = (
     },
 );
 
-/// The sequence number did its work.
+/// The sequence number rejected a stale launch.
 pub(crate) const STALE_SEQUENCE: Named = (
     "a stale runTask is refused by its sequence",
     |_, cluster| was_refused(cluster, LaunchRefusal::StaleSequence),
 );
 
-/// A copy of a call whose attempt is over was not obeyed.
+/// A duplicate launch of an ended attempt was refused.
 pub(crate) const COPY_SUPPRESSED: Named = ("a copy of a runTask is refused", |_, cluster| {
     was_refused(cluster, LaunchRefusal::AlreadyOver)
 });
 
-/// A worker denied an attempt it was asked about, and the store believes it.
+/// A worker reported an attempt as not running, and the store recorded it.
 pub(crate) const WAS_NOT_RUNNING: Named =
     ("a notify is answered with was not running", |_, cluster| {
         any_status(cluster, |lease, status| {
@@ -154,7 +154,7 @@ pub(crate) const READOPTED: Named = (
     },
 );
 
-/// A later life proves an earlier one over.
+/// A later incarnation proves the end of an earlier one.
 pub(crate) const NEWER_LIFE: Named = ("an attempt is lost with its worker's life", |_, cluster| {
     any_closed(
         cluster,
@@ -162,7 +162,7 @@ pub(crate) const NEWER_LIFE: Named = ("an attempt is lost with its worker's life
     )
 });
 
-/// An end survives the life it happened in.
+/// An end survives its incarnation.
 pub(crate) const TOLD_BY_NEXT_LIFE: Named = (
     "an end is told by the worker's next life",
     |_, cluster| {
@@ -187,7 +187,7 @@ pub(crate) const RAN_OUT: Named = ("a lease runs out", |_, cluster| {
     )
 });
 
-/// The dead-man timer's kill was reported in time.
+/// A kill by the dead-man timer was reported in time.
 pub(crate) const KILLED_BY_GUARD: Named =
     ("the dead-man timer's kill is recorded", |_, cluster| {
         any_closed(
@@ -196,7 +196,7 @@ pub(crate) const KILLED_BY_GUARD: Named =
         )
     });
 
-/// A condemned worker killed its work, and said so.
+/// A condemned worker killed its attempts and reported it.
 pub(crate) const DIED_ON_REQUEST: Named = (
     "a condemned worker kills its work and says so",
     |_, cluster| {
@@ -207,7 +207,7 @@ pub(crate) const DIED_ON_REQUEST: Named = (
     },
 );
 
-/// Strict mode: given up by time, and yet its result counts.
+/// Strict mode: the lease expired, and the result still counts.
 pub(crate) const OUTLIVED_LEASE: Named = (
     "an attempt outlives its lease, and its result counts",
     |_, cluster| {

@@ -1,4 +1,4 @@
-//! The durable side of the scheduler: what survives a change of leader.
+//! The durable state, which survives a change of leader.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,27 @@ use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, LeaseId};
 use baton_model::outcome::AttemptEnd;
 
-/// How an attempt ended according to the store.
+/// The recorded end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Closed {
-    /// Its one end.
     pub end: AttemptEnd,
     /// The leader that recorded it.
     pub by: Epoch,
 }
 
-/// The facts that are durable, added up.
+/// The durable facts, applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
     /// The leader whose writes are accepted.
     pub epoch: Epoch,
-    /// What a next leader begins with.
+    /// The initial ledger of the next leader.
     pub ledger: Ledger,
-    /// Every lease that was closed.
+    /// Closed leases.
     pub closed: BTreeMap<LeaseId, Closed>,
 }
 
 impl Store {
-    /// An empty store that nobody leads yet.
+    /// An empty store without a leader.
     pub(crate) fn new() -> Self {
         Self {
             epoch: Epoch(0),

@@ -1,5 +1,4 @@
-//! What does not change in the course of an exploration: its bound, and what is
-//! already known of how the parts answer.
+//! The constants of an exploration: its bounds, and the memoized answers of the parts.
 
 use std::sync::Arc;
 
@@ -14,10 +13,10 @@ use super::leader::Leader;
 use super::memo::Memo;
 use super::store::Store;
 
-/// Leader and store after a commit, and what had waited for it.
+/// Leader and store after a commit, and the effects that waited for it.
 type Committed = (Hashed<Leader>, Hashed<Store>, Arc<[Effect]>);
 
-/// The laws of one exploration.
+/// The constants of one exploration.
 pub(crate) struct World {
     pub(crate) bound: Bound,
     leaders: Memo<LeaderReply>,
@@ -26,7 +25,6 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world in which nothing has happened.
     pub(crate) fn new(bound: Bound) -> Self {
         Self {
             bound,
@@ -36,7 +34,7 @@ impl World {
         }
     }
 
-    /// The leader after a message, and what left at once.
+    /// Returns the leader after a message, and its immediate effects.
     pub(crate) fn deliver_to_leader(
         &self,
         leader: &Hashed<Leader>,
@@ -57,7 +55,7 @@ impl World {
         })
     }
 
-    /// A host after a message, and what it did.
+    /// Returns a host after a message, and its effects.
     pub(crate) fn deliver_to_host(
         &self,
         host: &Hashed<Host>,
@@ -73,7 +71,7 @@ impl World {
     }
 }
 
-/// What a leader made of an input.
+/// The reaction of a leader to an input.
 #[derive(Clone)]
 pub(crate) struct LeaderReply {
     after: Hashed<Leader>,
@@ -82,30 +80,30 @@ pub(crate) struct LeaderReply {
 }
 
 impl LeaderReply {
-    /// Hands an input to a leader.
+    /// Feeds an input to a leader.
     pub(crate) fn new(before: &Hashed<Leader>, input: Input) -> Self {
         let mut after = before.clone();
-        let said = after.edit(|leader| leader.handle(input));
-        let repeated = said
+        let step = after.edit(|leader| leader.handle(input));
+        let repeated = step
             .repeated
             .map(|(effects, leader)| (effects.into(), keep_if_same(before, Hashed::new(leader))));
         Self {
             after: keep_if_same(before, after),
-            left: said.left.into(),
+            left: step.left.into(),
             repeated,
         }
     }
 
-    /// The leader afterwards and what left at once, given what was said before.
-    pub(crate) fn after(self, said: impl Fn(&Effect) -> bool) -> (Hashed<Leader>, Arc<[Effect]>) {
+    /// Returns the leader and its immediate effects; `sent` tells which effects were sent before.
+    pub(crate) fn after(self, sent: impl Fn(&Effect) -> bool) -> (Hashed<Leader>, Arc<[Effect]>) {
         match self.repeated {
-            Some((effects, leader)) if effects.iter().all(said) => (leader, Arc::default()),
+            Some((effects, leader)) if effects.iter().all(sent) => (leader, Arc::default()),
             _ => (self.after, self.left),
         }
     }
 }
 
-/// One copy of what is equal, so that comparing it again costs nothing.
+/// Reuses the old copy of an equal value, so that comparing it again is free.
 fn keep_if_same<T: PartialEq>(before: &Hashed<T>, after: Hashed<T>) -> Hashed<T> {
     if after == *before {
         before.clone()

@@ -1,5 +1,5 @@
-//! Schedules under random leaders: seeds that must stay clean, and mistakes that must be
-//! noticed. Many more seeds are run by `baton-sim --schedules`.
+//! Schedules under random leaders: seeds without violations, and seeded bugs that the checkers
+//! must detect. `baton-sim --schedules` runs many more seeds.
 
 use baton_core::bugs::{Bug, Bugs};
 use baton_core::clock::{Dst, Fold, Gap, Schedule, SkipReason, TickVerdict, Zone};
@@ -13,11 +13,11 @@ use baton_sim::trace::Detail;
 
 const SEEDS: u64 = 300;
 
-/// How far to look for each mistake.
+/// Seeds to search for each bug.
 const BUG_SEEDS_MAX: u64 = 200;
 
 #[test]
-fn every_due_time_is_accounted_for_whoever_leads_and_whatever_the_clock_shows() {
+fn every_due_time_is_accounted_for_under_any_leader_and_clock() {
     let mut all = Tally::default();
     let mut years = 0;
     for seed in 0..SEEDS {
@@ -26,7 +26,7 @@ fn every_due_time_is_accounted_for_whoever_leads_and_whatever_the_clock_shows() 
         all.add(&tally);
         years += outcome.elapsed.0 / (365 * 86_400 * 1_000_000);
     }
-    // Each of these is worth nothing if it never happens.
+    // Every verdict must occur, or the checks prove nothing.
     let least = [
         all.launched,
         all.late,
@@ -42,7 +42,7 @@ fn every_due_time_is_accounted_for_whoever_leads_and_whatever_the_clock_shows() 
     assert!(years > SEEDS, "only {years} years have passed");
 }
 
-/// A record that says something else; nothing if it makes no difference.
+/// Corrupts a record; `None` for other facts.
 fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
     let mut other = fact.clone();
     let Fact::TickRecorded {
@@ -81,7 +81,7 @@ fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
 }
 
 #[test]
-fn a_story_with_one_false_record_is_noticed() {
+fn a_history_with_one_false_record_is_detected() {
     let mut tried = 0;
     for seed in 0..12 {
         let (entries, clock_checks) = history(seed);
@@ -127,7 +127,7 @@ fn a_seed_gives_the_same_run_every_time() {
     }
 }
 
-/// The checker that must notice each mistake first.
+/// The checkers that must detect each bug first.
 fn expected_checkers(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::AccountedNotAdvanced => &["due-miscounted"],
@@ -139,7 +139,7 @@ fn expected_checkers(bug: Bug) -> &'static [&'static str] {
 }
 
 #[test]
-fn every_seeded_mistake_about_schedules_is_found_by_its_checker() {
+fn every_seeded_bug_of_schedules_is_found_by_its_checker() {
     for bug in BUGS {
         let found = (0..BUG_SEEDS_MAX).find_map(|seed| {
             let (outcome, _) = run_seed(seed, Bugs::only(*bug), Detail::Hash);
@@ -160,7 +160,7 @@ fn every_seeded_mistake_about_schedules_is_found_by_its_checker() {
 
 const DAY: u64 = 86_400_000;
 
-/// A day before and a day after each change of clocks of a zone within some years.
+/// A day before and a day after each clock change of a zone within some years.
 fn around_changes(zone: &Zone, from: Wall, until: Wall) -> Vec<(Wall, Wall)> {
     let offset = |at: u64| zone.rfc3339(Wall(at)).split_off(19);
     let days = (from.0..until.0).step_by(DAY as usize);

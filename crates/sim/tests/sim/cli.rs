@@ -1,4 +1,4 @@
-//! The command line, as a user meets it.
+//! The command line of `baton-sim`.
 
 use std::process::{Command, Output};
 
@@ -53,12 +53,12 @@ fn two_processes_agree_on_the_trace_hash() {
 }
 
 #[test]
-fn a_violation_exits_with_one_and_tells_how_to_replay() {
+fn a_violation_exits_with_one_and_prints_the_replay_command() {
     let output = sim(&["--bug", "cleared-on-send-failure", "--seeds", "50"]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
     for needle in [
-        "broke a promise",
+        "violates a guarantee",
         "checker: ",
         "replay:  cargo run",
         "--bug cleared-on-send-failure",
@@ -130,7 +130,7 @@ fn trace_prints_every_event() {
 }
 
 #[test]
-fn schedules_are_a_campaign_of_their_own_and_their_mistakes_are_looked_for_there() {
+fn bugs_of_schedules_imply_the_schedule_simulation() {
     let output = sim(&["--schedules", "--seeds", "3"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("3 seeds, 0 violations"));
@@ -145,7 +145,7 @@ fn schedules_are_a_campaign_of_their_own_and_their_mistakes_are_looked_for_there
 }
 
 #[test]
-fn workflows_join_a_cluster_when_asked_for_and_their_mistakes_are_looked_for_with_them() {
+fn bugs_of_runs_imply_workflows() {
     let plain = json(&["--seeds", "2", "--json"]);
     let with = json(&["--seeds", "2", "--workflows", "--json"]);
     assert_eq!(with["violations"], 0, "{with}");

@@ -1,8 +1,7 @@
-//! Seeds that must stay clean, and mistakes that must be noticed.
+//! Seeds without violations, and seeded bugs that the checkers must detect.
 //!
-//! The numbers here are small, so that every run of the tests is quick; many
-//! seeds are run by `make test` in an optimised build, and tens of thousands by
-//! `make soak`.
+//! The numbers here are small, so that the tests are quick; `make test` runs hundreds of seeds
+//! in an optimised build, and `make soak` tens of thousands.
 
 use baton_core::bugs::{Bug, Bugs};
 use baton_sim::campaign::{Totals, run_seed};
@@ -11,8 +10,7 @@ use baton_sim::time::SECOND;
 use baton_sim::trace::Detail;
 use baton_sim::{checkers, chronos};
 
-/// How far to look for each mistake: more than the slowest of them needs, and well
-/// below the 2,000 within which each must be found.
+/// Seeds to search for each bug: more than the slowest needs, and well below the limit of 2,000.
 const BUG_SEEDS_MAX: u64 = 1_000;
 
 fn run(seed: u64, bugs: Bugs) -> baton_sim::campaign::Outcome {
@@ -20,7 +18,7 @@ fn run(seed: u64, bugs: Bugs) -> baton_sim::campaign::Outcome {
 }
 
 #[test]
-fn a_cluster_of_ten_workers_keeps_its_promises() {
+fn a_cluster_of_ten_workers_has_no_violations() {
     let shape = Shape {
         workers: Some(10),
         instances: Some(200),
@@ -47,7 +45,7 @@ fn run_with_workflows(seed: u64, bugs: Bugs) -> baton_sim::campaign::Outcome {
 }
 
 #[test]
-fn runs_of_workflows_keep_their_promises() {
+fn workflow_runs_have_no_violations() {
     for seed in 0..120 {
         let outcome = run_with_workflows(seed, Bugs::NONE);
         assert_eq!(outcome.violation, None, "seed {seed}");
@@ -56,9 +54,8 @@ fn runs_of_workflows_keep_their_promises() {
     assert_eq!(once.trace_hash, again.trace_hash);
 }
 
-/// Each of these once broke a promise. The number alone does not keep the
-/// scenario when the world around it changes, so each also has a test of its own;
-/// here they cost nothing and guard against the next mistake of the same kind.
+/// Each of these seeds once found a violation. A seed loses its scenario when the simulator
+/// changes, so each also has a dedicated test; here they are cheap regression tests.
 #[test]
 fn seeds_that_once_found_something_are_clean() {
     for seed in [
@@ -79,7 +76,7 @@ fn a_seed_gives_the_same_run_every_time() {
 }
 
 #[test]
-fn keeping_text_does_not_change_a_run() {
+fn recording_text_does_not_change_a_run() {
     let silent = run(6, Bugs::NONE);
     let telling = run_seed(6, Shape::default(), Bugs::NONE, Detail::Tail);
     assert_eq!(silent.trace_hash, telling.trace_hash);
@@ -100,8 +97,8 @@ fn totals_add_up_and_depend_on_the_order() {
     assert_ne!(forward.trace_hash, backward.trace_hash);
 }
 
-/// The checker that may notice each mistake first. A mistake that is noticed by
-/// something else altogether would mean that its own checker is blind.
+/// The checkers that may detect each bug first. Detection by another checker would mean that the
+/// dedicated one is broken.
 fn telltales(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::SequenceNotReset | Bug::ReplacedTasksKept => &["stuck", "diverged"],

@@ -1,19 +1,19 @@
-//! What must be true of runs, judged from facts and from what really happened on the hosts.
+//! Checkers of workflow runs, judging by facts and by what really happened on the hosts.
 //!
-//! | checker | says |
+//! | checker | invariant |
 //! |---|---|
-//! | `generation` | instances are made, leased and alive only in the generation that lives; what is over has nothing alive |
-//! | `done-again` | what is DONE is not begun again, unless a resume asked for it; and nothing begins twice in a generation |
-//! | `too-early` | an item begins when all that it waits for is settled as it needs it, and nothing keeps it |
-//! | `halt-broken` | a run that is being stopped begins nothing and tries nothing again; nothing is stopped that nobody wanted stopped |
-//! | `limit` | no more is on its way than the plan allows |
-//! | `run-end` | a run ends as its items say, and no earlier |
-//! | `resume-unasked` | a generation begins as somebody has asked who had seen the one before |
-//! | `resumed-twice` | of all who resume one generation, one is told yes |
-//! | `stale-accepted` | who speaks of a generation is answered about that one |
-//! | `rebuilt` | a leader has the runs that a store would put together again |
+//! | `generation` | instances are created, leased and alive only in the current generation; an ended run has none alive |
+//! | `done-again` | a DONE item is not started again unless a resume requests it; no item starts twice in a generation |
+//! | `too-early` | an item starts only when its dependencies are settled as required |
+//! | `halt-broken` | a halting run starts and retries nothing; nothing is halted without a request |
+//! | `limit` | no more instances are in flight than the plan allows |
+//! | `run-end` | a run ends in the state that follows from its items, and no earlier |
+//! | `resume-unasked` | a generation matches a resume request of a client that had seen the previous one |
+//! | `resumed-twice` | of all resumes of one generation, only one succeeds |
+//! | `stale-accepted` | a request for a generation is answered for that generation |
+//! | `rebuilt` | the runs of a leader equal those restored from the store |
 //!
-//! `oracle` and `retained` say what is right, `rows` what is on record.
+//! `oracle` and `retained` compute the expected state, `rows` holds the recorded one.
 
 mod oracle;
 mod retained;
@@ -36,7 +36,7 @@ use oracle::ItemStatus;
 
 pub use rows::{Row, Rows};
 
-/// The mistakes that are found only where there are workflows.
+/// The seeded bugs that only workflows detect.
 pub const BUGS: &[Bug] = &[
     Bug::RunEndsEarly,
     Bug::ResumeKeepsNothing,
@@ -45,21 +45,21 @@ pub const BUGS: &[Bug] = &[
     Bug::HaltForgets,
 ];
 
-/// A task, and which of its items.
+/// Indexes of a task and of one of its items.
 type ItemPosition = (u32, u32);
 
-/// Whether something holds, and if not, what does not.
+/// The result of a check.
 type Check = Result<(), Violation>;
 
-/// A resume that somebody has sent.
+/// A resume that a client has sent.
 #[derive(Clone, Debug)]
 pub struct ResumeRequest {
     pub run: RunId,
-    /// The generation that they had seen the end of.
+    /// The generation whose end the client had seen.
     pub seen: Generation,
-    /// Another plan.
+    /// A changed plan.
     pub plan: Option<Arc<Plan>>,
-    /// A task that is done again, and whether whatever comes after it is.
+    /// A task to rerun, and whether to rerun its downstream tasks.
     pub again: Option<(String, bool)>,
 }
 
@@ -76,15 +76,15 @@ fn broken(checker: &'static str, what: String) -> Check {
 }
 
 impl RunChecks {
-    /// Somebody sends a resume.
+    /// Records a resume request.
     pub fn record_request(&mut self, requests: ResumeRequest) {
         self.requests.push(requests);
     }
 
-    /// Somebody is told that a resume is carried out.
+    /// Checks the acknowledgement of a resume.
     ///
     /// # Errors
-    /// If that cannot be true, or somebody else was told the same.
+    /// If the generation is wrong, or another resume of it was acknowledged.
     pub fn resume_answered(&mut self, run: RunId, seen: Generation, now: Generation) -> Check {
         if now != seen.next() {
             return broken(
@@ -98,10 +98,10 @@ impl RunChecks {
         self.answered(run, now)
     }
 
-    /// Somebody is told that something was done to a generation of a run.
+    /// Checks the acknowledgement of a command about a generation of a run.
     ///
     /// # Errors
-    /// If nobody recorded it.
+    /// If it is not on record.
     pub fn answered(&self, run: RunId, generation: Generation) -> Check {
         match self.rows.run(run) {
             Some(row) if row.generation >= generation => Ok(()),
@@ -112,10 +112,10 @@ impl RunChecks {
         }
     }
 
-    /// A fact became durable.
+    /// Checks a fact that became durable.
     ///
     /// # Errors
-    /// If it must not have.
+    /// If it violates an invariant.
     pub fn committed(&mut self, fact: &Fact, truth: &Truth) -> Check {
         match fact {
             Fact::InstancesSubmitted { first, last, spec } => {
@@ -159,7 +159,7 @@ impl RunChecks {
         }
     }
 
-    /// A process of an instance was started.
+    /// Checks the start of a process.
     ///
     /// # Errors
     /// If another generation of its run is alive.
@@ -269,7 +269,7 @@ impl RunChecks {
             return broken("run-end", format!("{run} ends, and never was"));
         };
         if let Some((position, id)) = row.live.first_key_value() {
-            let what = format!("{run} ends while {id}, {position:?}, is on its way");
+            let what = format!("{run} ends while {id}, {position:?}, is in flight");
             return broken("generation", what);
         }
         check_none_alive(run, row.instances.iter(), truth)?;
@@ -356,7 +356,7 @@ impl RunChecks {
     }
 }
 
-/// No process of these lives, but where a frozen host or a wild clock excuses it.
+/// Checks that no process lives, unless a frozen host or an out-of-bounds clock excuses it.
 fn check_none_alive<'a>(
     run: RunId,
     mut instances: impl Iterator<Item = &'a InstanceId>,
@@ -373,7 +373,7 @@ fn check_none_alive<'a>(
     }
 }
 
-/// Whether one more may be on its way.
+/// Checks the concurrency limits before one more start.
 fn within_limits(row: &Row, part: Part) -> Check {
     let plan = &row.plan;
     let own = &plan.tasks[part.task as usize];

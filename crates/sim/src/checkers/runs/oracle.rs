@@ -1,7 +1,7 @@
-//! What should become of each item of a run, said the slow way: by asking what it comes after,
-//! and that what it comes after, from the plan and the ends on record alone.
+//! The expected status of each item of a run, computed the slow way: recursively from its
+//! dependencies, from the plan and the recorded ends alone.
 //!
-//! Written from the meaning of the words, apart from `baton_core::workflow`, which follows
+//! Implemented from the specification, independently of `baton_core::workflow`, which follows
 //! edges forward and counts. The two must never disagree.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,22 +11,21 @@ use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, Upstream};
 use super::ItemPosition;
 use crate::plans::{EXCLUDED_ITEM, count};
 
-/// What is true of an item.
+/// The status of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemStatus {
-    /// Something before it is not settled.
+    /// A dependency is not settled.
     Waits,
-    /// It may begin.
+    /// All dependencies are satisfied.
     Ready,
-    /// It is on its way.
+    /// In flight.
     Live,
-    /// It ended well.
     Done,
-    /// It ended, and not well.
+    /// Failed or halted.
     Bad,
-    /// It is not wanted.
+    /// Excluded by a condition.
     Skipped,
-    /// It cannot begin any more.
+    /// A dependency can no longer be satisfied.
     Blocked,
 }
 
@@ -40,7 +39,7 @@ impl ItemStatus {
     }
 }
 
-/// What an edge says about the item behind it.
+/// The signal of an edge to its downstream item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EdgeSignal {
     Go,
@@ -49,7 +48,7 @@ enum EdgeSignal {
     Wait,
 }
 
-/// A plan with what is on record about it.
+/// A plan with its recorded ends and live items.
 pub(super) struct Oracle<'a> {
     plan: &'a Plan,
     ends: &'a BTreeMap<ItemPosition, ItemEnd>,
@@ -71,7 +70,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether a failure keeps the task from beginning anything more.
+    /// Whether fail-fast keeps the task from starting further items.
     pub(super) fn is_closed(&self, task: u32) -> bool {
         let failed = self.ends.values().any(|end| *end != ItemEnd::Done);
         let after = &self.plan.tasks[task as usize].after;
@@ -79,7 +78,7 @@ impl<'a> Oracle<'a> {
         self.plan.fail_fast && failed && !for_failures
     }
 
-    /// What becomes of all items, in order.
+    /// The status of all items, in order.
     pub(super) fn all(&mut self) -> Vec<(ItemPosition, ItemStatus)> {
         let tasks = self.plan.tasks.iter().zip(0_u32..);
         let positions: Vec<ItemPosition> = tasks
@@ -124,7 +123,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// What an edge says to one item, once for each that it names.
+    /// The signals of an edge to one item, one for each upstream item.
     fn signals(&mut self, after: &Upstream, item: u32) -> Vec<EdgeSignal> {
         let before = after.task;
         match &after.edges {
@@ -139,7 +138,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// What a whole task says to whoever waits for all of it.
+    /// The signal of a whole task to an item that waits for all of it.
     fn task_signal(&mut self, task: u32, condition: Condition) -> EdgeSignal {
         let own = &self.plan.tasks[task as usize];
         let statuses: Vec<ItemStatus> = (0..count(own)).map(|it| self.status((task, it))).collect();
@@ -160,8 +159,8 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// A task without items is over when it could have begun; what kept it from that, it
-    /// hands on.
+    /// A task without items ends as soon as it could start, and passes the signals of its own
+    /// dependencies on.
     fn empty_task_signal(&mut self, task: u32, condition: Condition) -> EdgeSignal {
         let own = &self.plan.tasks[task as usize];
         let task_signal = own.after.iter().filter(|it| it.edges == Edges::All);
@@ -178,8 +177,8 @@ impl<'a> Oracle<'a> {
     }
 }
 
-/// What all edges say together. What is needed must not all have been skipped, and of what
-/// must have failed one must have.
+/// Combines the signals of all edges. Not all required successes may be skipped, and at least
+/// one required failure must have happened.
 fn combine(signals: &[(Condition, EdgeSignal)]) -> EdgeSignal {
     let has = |wanted: EdgeSignal| signals.iter().any(|(_, signal)| *signal == wanted);
     let only_skips = |condition: Condition| {
@@ -197,7 +196,7 @@ fn combine(signals: &[(Condition, EdgeSignal)]) -> EdgeSignal {
     }
 }
 
-/// What one item says to one that waits for it.
+/// The signal of one item to an item that waits for it.
 const fn item_signal(condition: Condition, status: ItemStatus) -> EdgeSignal {
     match (condition, status) {
         (_, ItemStatus::Waits | ItemStatus::Ready | ItemStatus::Live) => EdgeSignal::Wait,
@@ -210,7 +209,7 @@ const fn item_signal(condition: Condition, status: ItemStatus) -> EdgeSignal {
     }
 }
 
-/// The item that a `when` of this world does not want.
+/// Returns the item that a simulated `when` excludes.
 fn excluded_item(when: Option<&str>) -> Option<u32> {
     when?.strip_prefix(EXCLUDED_ITEM)?.parse().ok()
 }

@@ -1,10 +1,10 @@
-//! What stays DONE when a run goes on, said from the meaning of a resume, apart from
+//! The items that stay DONE at a resume, derived from its definition, independently of
 //! `baton_core::workflow::compare`.
 //!
-//! What is DONE stays it, except: a task that is asked for again, with all that comes after it
-//! if that is asked for too; under another plan, a task that does something else, or comes
-//! after other things, or after a task that has changed; an item that is no more; and an item
-//! that has answered to something which now runs, with all that comes after it.
+//! A DONE item stays DONE, except: a task to rerun, with its downstream tasks if requested;
+//! under a changed plan, a task with another command, other dependencies, or a changed upstream
+//! task; an item that no longer exists; and an item that handled the end of something that now
+//! runs again, with everything downstream.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use super::ItemPosition;
 use super::oracle::Oracle;
 use crate::plans::count;
 
-/// How far a task of the new plan is the one that it was.
+/// How a task of the new plan compares with the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskMatch {
     Same,
-    /// It does what it did, but to other items.
+    /// The same work with other items.
     Recounted,
     Changed,
 }
 
-/// The places, under the plan in force afterwards, that stay DONE.
+/// Returns the positions in the new plan that stay DONE.
 pub(super) fn done_items(
     old: &Plan,
     ends: &BTreeMap<ItemPosition, ItemEnd>,
@@ -48,7 +48,7 @@ pub(super) fn done_items(
     drop_invalidated(new, moved.collect())
 }
 
-/// What is left of this without what has answered to something that is not over.
+/// Removes items that handled the end of something that is not settled any more.
 fn drop_invalidated(plan: &Plan, done: BTreeSet<ItemPosition>) -> BTreeSet<ItemPosition> {
     let ends: BTreeMap<ItemPosition, ItemEnd> =
         done.iter().map(|it| (*it, ItemEnd::Done)).collect();
@@ -58,7 +58,7 @@ fn drop_invalidated(plan: &Plan, done: BTreeSet<ItemPosition>) -> BTreeSet<ItemP
         .filter(|(_, status)| !status.is_settled())
         .map(|(task_index, _)| *task_index)
         .collect();
-    // A task without items hands on what it would have answered to.
+    // A task without items passes the signals of its dependencies on.
     let (mut undone, mut empty) = (BTreeSet::<ItemPosition>::new(), BTreeSet::<u32>::new());
     for (task, at) in plan.tasks.iter().zip(0_u32..) {
         let answers = |item: u32| {
@@ -90,7 +90,7 @@ fn task_index(plan: &Plan, name: &str) -> Option<u32> {
     tasks.find(|(task, _)| task.name == name).map(|(_, at)| at)
 }
 
-/// The tasks that are asked for again.
+/// The tasks to rerun.
 fn rerun_tasks(plan: &Plan, again: Option<&(String, bool)>) -> BTreeSet<u32> {
     let mut rerun_tasks = BTreeSet::new();
     let Some((name, downstream)) = again else {

@@ -1,5 +1,5 @@
-//! Runs as rows: what a store has in its tables after each fact, and nothing that follows from
-//! it. The checker judges by them, and a client or a new leader reads a run from them.
+//! Runs as rows: what a store has in its tables after each fact, without derived state. The
+//! checker judges by them, and a client or a new leader reads a run from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,21 +20,20 @@ use crate::plans::count;
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it carries out, as far as that has come.
+    /// The plan so far.
     pub plan: Arc<Plan>,
-    /// More of the plan is to come.
+    /// Further parts of the plan may follow.
     pub open: bool,
-    /// How often it was begun.
     pub generation: Generation,
-    /// How it is being stopped, and why.
+    /// Mode and cause of a halt in progress.
     pub halting: Option<(HaltMode, HaltCause)>,
-    /// Where it ended, if it has.
+    /// The final state.
     pub over: Option<UniversalState>,
-    /// What has ended of it in this generation, or is DONE from before.
+    /// Items that ended in this generation, or stay DONE from earlier ones.
     pub(super) ends: BTreeMap<ItemPosition, ItemEnd>,
-    /// What is on its way.
+    /// Items in flight.
     pub(super) live: BTreeMap<ItemPosition, InstanceId>,
-    /// Every instance that it ever had.
+    /// All instances of all generations.
     pub(super) instances: BTreeSet<InstanceId>,
 }
 
@@ -52,7 +51,7 @@ impl Row {
         }
     }
 
-    /// The plan for a report: each task with its items and what it comes after.
+    /// Describes the plan for a report: each task with its items and dependencies.
     pub(super) fn describe(&self) -> String {
         let tasks = self.plan.tasks.iter().zip(0_u32..).map(|(task, at)| {
             let after = task.after.iter().map(|it| {
@@ -127,7 +126,7 @@ pub(super) struct Member {
     pub(super) leased: bool,
 }
 
-/// All of them.
+/// All runs and their instances.
 #[derive(Debug, Default)]
 pub struct Rows {
     runs: BTreeMap<RunId, Row>,
@@ -135,7 +134,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// One run.
     #[must_use]
     pub fn run(&self, id: RunId) -> Option<&Row> {
         self.runs.get(&id)
@@ -146,7 +144,7 @@ impl Rows {
         self.runs.iter().map(|(id, row)| (*id, row))
     }
 
-    /// The first run of a workflow of that name.
+    /// The first run of a workflow by name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<(RunId, &Row)> {
         self.iter().find(|(_, row)| row.plan.name == name)
@@ -156,7 +154,7 @@ impl Rows {
         self.members.get(&id).copied()
     }
 
-    /// Members of a range of ids that are on their way without a lease.
+    /// Instances of a range of ids that are in flight without a lease.
     pub(super) fn waiting(&self, first: InstanceId, last: InstanceId) -> Vec<(InstanceId, Part)> {
         let within = self.members.range(first..=last);
         within
@@ -197,7 +195,7 @@ impl Rows {
         }
     }
 
-    /// Takes in a fact about a run itself.
+    /// Applies a fact about a run itself.
     pub(super) fn apply(&mut self, fact: &Fact) {
         if let Fact::RunRegistered {
             run, plan, open, ..

@@ -1,5 +1,5 @@
-//! The oracle against the core, on plans of every shape; and the checkers against stories in
-//! which one thing is wrong.
+//! The oracle against the core on random plans, and the checkers against histories with one
+//! violation.
 
 use baton_core::workflow::{Dag, ItemResult, ItemState, Progress, compare, invalidate};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, LeaseId};
@@ -26,10 +26,10 @@ fn status(state: ItemState) -> ItemStatus {
     }
 }
 
-/// Both say the same of every item, after every end, in whatever order things end, and after
-/// resumes with whatever is DONE by then.
+/// Both agree on every item, after every end, in any order of ends, and after resumes with any
+/// set of DONE items.
 #[test]
-fn the_oracle_and_the_core_say_the_same_of_every_plan() {
+fn the_oracle_and_the_core_agree_on_every_plan() {
     let mut rng = Rng::new(11);
     let mut compared = 0;
     for at in 0..1_000 {
@@ -94,9 +94,9 @@ fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
     }
 }
 
-/// The core keeps of a plan that was changed what its meaning says, and not more.
+/// The core retains exactly the expected items of a changed plan.
 #[test]
-fn what_the_core_carries_over_is_what_stays_done() {
+fn the_core_retains_the_expected_items() {
     let mut rng = Rng::new(12);
     for at in 0..1_000 {
         let old = Arc::new(plans::draw(&mut rng, format!("flow{at}"), 0));
@@ -196,7 +196,7 @@ fn over(generation: u32, state: UniversalState) -> Fact {
     }
 }
 
-fn goes_on() -> Fact {
+fn resumed() -> Fact {
     Fact::RunResumed {
         run: R1,
         generation: Generation(2),
@@ -207,7 +207,7 @@ fn goes_on() -> Fact {
     }
 }
 
-/// Which checker notices what is wrong with a story.
+/// Returns the checker that detects the violation of a history.
 fn noticed(checks: &mut RunChecks, story: &[Fact]) -> Option<&'static str> {
     let truth = Truth::default();
     let mut told = story.iter();
@@ -216,7 +216,7 @@ fn noticed(checks: &mut RunChecks, story: &[Fact]) -> Option<&'static str> {
 }
 
 #[test]
-fn each_checker_notices_what_it_is_there_for() {
+fn each_checker_detects_its_violation() {
     use UniversalState as S;
     use Verdict as V;
     let halting = Fact::RunHalting {
@@ -268,11 +268,11 @@ fn each_checker_notices_what_it_is_there_for() {
                 begins(1, 1, 0),
                 ends(1, V::GaveUp),
                 over(1, S::Failed),
-                goes_on(),
+                resumed(),
             ],
             Some("resume-unasked"),
         ),
-        (&[goes_on()], Some("generation")),
+        (&[resumed()], Some("generation")),
     ];
     for (story, by) in stories {
         let mut checks = RunChecks::default();
@@ -282,7 +282,7 @@ fn each_checker_notices_what_it_is_there_for() {
 }
 
 #[test]
-fn one_of_those_who_resume_a_generation_is_told_yes() {
+fn only_one_resume_of_a_generation_succeeds() {
     let mut checks = RunChecks::default();
     let story = [
         registered(),
@@ -303,7 +303,7 @@ fn one_of_those_who_resume_a_generation_is_told_yes() {
         .expect_err("not recorded");
     assert_eq!(early.checker, "lost-acknowledged");
     checks.resumed.clear();
-    assert_eq!(noticed(&mut checks, &[goes_on()]), None);
+    assert_eq!(noticed(&mut checks, &[resumed()]), None);
     checks.resume_answered(R1, one, two).expect("the first");
     let twice = checks
         .resume_answered(R1, one, two)

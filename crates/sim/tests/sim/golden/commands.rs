@@ -1,30 +1,30 @@
-//! What a script may say.
+//! The commands of a script.
 //!
 //! | command | effect |
 //! |---|---|
-//! | `scheduler S [memory epoch=N] [allow_bump] [SPAN=5s…]` | leads from now on; with a store, under its next epoch |
-//! | `crash S` | it is gone, and with it what it had not committed |
-//! | `worker W [seat= lineage= life= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins a life |
+//! | `scheduler S [memory epoch=N] [allow_bump] [SPAN=5s…]` | becomes the leader; with a store, under its next epoch |
+//! | `crash S` | kills it; uncommitted batches are lost |
+//! | `worker W [seat= lineage= life= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins an incarnation |
 //! | `join W…` | exchanges everything until each is HEALTHY |
 //! | `busy I… [strict] …` | submits, and exchanges everything until each runs |
-//! | `submit I… [strict] [failures=N] [losses=N]`, `cancel I`, `forget W` | what a person asks of the leader |
-//! | `logs R SEAT LEASE [from=N] [bytes=N]` | somebody wants to read a log |
-//! | `tick P`, `advance [P…] SPAN`, `run SPAN` | time passes: for one look, without deliveries, with them |
-//! | `freeze P SPAN` | time passes, and the party does not look at its clock |
-//! | `deliver`, `drop`, `dup`, `hold`, `free PATTERN` | about messages in flight; `dup` holds its copy |
-//! | `lose PATTERN`, `catch PATTERN`, `cut W`, `heal` | about messages as they leave |
-//! | `settle [quiet]` | delivers and commits until nothing moves |
-//! | `commits manual\|auto [S]`, `commit [S]` | whether the store answers by itself; one batch |
-//! | `disconnect W` | the leader learns that the connection broke |
-//! | `end W I exit\|signal N`, `launch W` | an attempt ends by itself; a slow coordinator launches |
+//! | `submit I… [strict] [failures=N] [losses=N]`, `cancel I`, `forget W` | client requests to the leader |
+//! | `logs R SEAT LEASE [from=N] [bytes=N]` | reads a log |
+//! | `tick P`, `advance [P…] SPAN`, `run SPAN` | time passes: for one tick, without deliveries, with them |
+//! | `freeze P SPAN` | time passes, but the party does not tick |
+//! | `deliver`, `drop`, `dup`, `hold`, `free PATTERN` | acts on messages in flight; `dup` holds its copy |
+//! | `lose PATTERN`, `catch PATTERN`, `cut W`, `heal` | acts on messages as they are sent |
+//! | `settle [quiet]` | delivers and commits until the world is quiescent |
+//! | `commits manual\|auto [S]`, `commit [S]` | whether the store commits by itself; commits one batch |
+//! | `disconnect W` | the leader detects the broken connection |
+//! | `end W I exit\|signal N`, `launch W` | an attempt ends; a slow coordinator launches |
 //! | `sick W`, `well W` | whether health checks succeed |
-//! | `stop W`, `start W [as=SEAT]` | the agent dies; it starts again as the same life |
-//! | `next-life W [as=SEAT]`, `reboot H` | a new life begins; every worker of a host begins one |
-//! | `show P`, `in-flight` | how things stand |
+//! | `stop W`, `start W [as=SEAT]` | kills the agent; restarts it as the same incarnation |
+//! | `next-life W [as=SEAT]`, `reboot H` | begins a new incarnation; every worker of a host begins one |
+//! | `show P`, `in-flight` | prints the current state |
 //!
 //! A pattern is a list of words that a message must have: the call, a lease,
-//! `s->w1`, an association, its number, `all`. With `first` in front it means the
-//! earliest alone. Messages that are held back are meant only if no other matches.
+//! `s->w1`, an association, its number, `all`. With `first` in front it matches only the
+//! earliest. Held messages match only if no other does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ const STORE: &str = "store";
 
 type Done = Result<(), String>;
 
-/// Carries out one line of a script.
+/// Executes one line of a script.
 pub(crate) fn run(world: &mut World, line: &str) -> Done {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some((verb, rest)) = words.split_first() else {
@@ -108,7 +108,7 @@ impl<'a> Options<'a> {
         self.flags.len() < before
     }
 
-    /// A misspelt option must not pass for its default.
+    /// Rejects unknown options: a misspelt one must not fall back to its default.
     fn finish(self) -> Done {
         let rest: Vec<&str> = self.values.into_keys().chain(self.flags).collect();
         if rest.is_empty() {
@@ -207,7 +207,7 @@ fn worker(world: &mut World, name: &str, words: &[&str]) -> Done {
     Ok(())
 }
 
-/// The agent starts, under the same name or another one.
+/// Starts the agent, under the same name or another one.
 fn begin(world: &mut World, verb: &str, name: &str, words: &[&str]) -> Done {
     let mut options = Options::of(words);
     let seat = options.values.remove("as");
@@ -235,7 +235,7 @@ fn reboot(world: &mut World, host: &str) -> Done {
     if any {
         Ok(())
     } else {
-        Err(format!("nobody lives on {host}\n"))
+        Err(format!("no worker is on {host}\n"))
     }
 }
 
@@ -429,8 +429,8 @@ fn commits(world: &mut World, verb: &str, words: &[&str]) -> Done {
     Ok(())
 }
 
-/// Exchanges everything until the worker is HEALTHY on both sides, quietly: what
-/// a join looks like is shown once, in a script of its own.
+/// Exchanges everything until the worker is HEALTHY on both sides, without a transcript: a
+/// script of its own shows a join once.
 fn join(world: &mut World, name: &str) -> Done {
     world.out.silent = true;
     world.tick(name)?;
@@ -441,7 +441,7 @@ fn join(world: &mut World, name: &str) -> Done {
     let leader = world.scheduler(&leader_name)?;
     let epoch = leader.core.epoch();
     let Some(seat) = leader.core.seats().get(&seat) else {
-        return Err(format!("{name} has got no seat\n"));
+        return Err(format!("{name} has no seat\n"));
     };
     if seat.state != WorkerState::Healthy {
         return Err(format!("{name} is {}\n", seat.state));
@@ -451,7 +451,7 @@ fn join(world: &mut World, name: &str) -> Done {
     Ok(())
 }
 
-/// Submits and exchanges everything until each instance runs, quietly.
+/// Submits and exchanges everything until each instance runs, without a transcript.
 fn busy(world: &mut World, words: &[&str]) -> Done {
     world.out.silent = true;
     client(world, "submit", words)?;
@@ -462,7 +462,7 @@ fn busy(world: &mut World, words: &[&str]) -> Done {
             let lease = party.running(word).ok()?;
             Some(format!("{} runs {lease}", party.name))
         });
-        let line = running.ok_or_else(|| format!("nobody runs {word}\n"))?;
+        let line = running.ok_or_else(|| format!("no worker runs {word}\n"))?;
         world.out.line(&line);
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! A scheduler as a driver would run it: the machine, its outbox, and batches on
-//! their way into a store.
+//! A scheduler as a driver runs it: the state machine, its outbox, and batches in flight to a
+//! store.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ use super::transcript::Transcript;
 /// the workers.
 const CLOCK_ORIGIN: Mono = Mono(1_000_000);
 
-/// What survives a leader: the ledger, and which epoch may write to it.
+/// The durable state: the ledger, and the epoch that may write to it.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     pub(crate) epoch: Epoch,
@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// What the transcript has already said about a scheduler.
+/// State of a scheduler that the transcript already contains.
 #[derive(Debug, Default)]
 struct Reported {
     states: BTreeMap<WorkerName, (Incarnation, WorkerState)>,
@@ -55,13 +55,13 @@ struct Reported {
 pub(crate) struct Leader {
     pub(crate) name: String,
     pub(crate) core: Scheduler,
-    /// Its store; none with `memory`, where a commit keeps nothing.
+    /// Its store; none with `memory`, where nothing is stored.
     pub(crate) store: Option<String>,
     /// Whether commits wait for the script.
     pub(crate) manual: bool,
     pub(crate) clock: Mono,
     outbox: Outbox<Effect>,
-    /// What its facts add up to: the machine drops what has ended.
+    /// All facts applied: the state machine drops ended instances.
     ledger: Ledger,
     pending: VecDeque<Batch<Fact>>,
     reported: Reported,
@@ -96,12 +96,12 @@ impl Leader {
         }
     }
 
-    /// How long the script has lasted on this clock.
+    /// The time since the start of the script on this clock.
     pub(crate) fn elapsed(&self) -> Mono {
         Mono(self.clock.0 - CLOCK_ORIGIN.0)
     }
 
-    /// Lets the machine decide; the effects stay in the outbox.
+    /// Feeds an input to the state machine; the effects stay in the outbox.
     pub(crate) fn feed(&mut self, input: Input, out: &mut Transcript) {
         let step = self.core.handle(now(self.clock), input);
         self.core.assert_invariants();
@@ -186,8 +186,7 @@ impl Leader {
         }
     }
 
-    /// Writes what changed since the last input: health, the initial wait, and
-    /// what was noticed and left alone.
+    /// Writes changes since the last input: health, the initial wait, and ignored inputs.
     fn report_changes(&mut self, out: &mut Transcript) {
         let states: BTreeMap<_, _> = self
             .core

@@ -1,9 +1,7 @@
-//! Golden conversations: text scripts that drive the real scheduler and worker
-//! machines over a network in the script's hands, and the transcript of what they
-//! say and decide.
+//! Golden conversations: text scripts that drive the real scheduler and worker state machines
+//! over a scripted network, and the transcript of their messages and decisions.
 //!
-//! The scripts are in `tests/golden/`, one per file, each with the reason why it matters
-//! in its first lines. To accept a change of behaviour, rewrite the transcripts and read the
+//! The scripts are in `tests/golden/`, one per file, each with its purpose in the first lines. To accept a change of behaviour, rewrite the transcripts and read the
 //! difference:
 //!
 //! ```text
@@ -81,7 +79,7 @@ fn every_conversation_goes_as_written() {
     }
     assert!(
         failures.is_empty(),
-        "{} went otherwise; BATON_REWRITE=1 accepts what happened:\n\n{}",
+        "{} differ; BATON_REWRITE=1 accepts the new transcripts:\n\n{}",
         failures.len(),
         failures.join("\n")
     );

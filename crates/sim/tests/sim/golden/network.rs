@@ -1,5 +1,5 @@
-//! Messages in flight. Nothing arrives unless the script says so; a message may
-//! arrive late, twice or never.
+//! Messages in flight. Nothing arrives unless the script delivers it; a message may arrive late,
+//! twice or never.
 
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
@@ -20,19 +20,19 @@ impl Body {
     }
 }
 
-/// One message on its way.
+/// One message in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     pub(crate) number: u32,
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) body: Body,
-    /// Not to be delivered by commands that deliver everything.
+    /// Skipped by commands that deliver everything.
     pub(crate) held: bool,
 }
 
 impl Flight {
-    /// How it stands in the transcript.
+    /// The line in the transcript.
     pub(crate) fn text(&self) -> String {
         format!(
             "{}: {} -> {}  {}",
@@ -50,8 +50,8 @@ impl Flight {
         format!("{} -> {} {call}", self.from, self.to)
     }
 
-    /// True if every word of the pattern is a word of the message. A word may be
-    /// a number in flight, `from->to`, or end in `*` for any rest.
+    /// True if every word of the pattern is a word of the message. A word may be the number of
+    /// the message, `from->to`, or end in `*` for any suffix.
     fn matches(&self, pattern: &[&str]) -> bool {
         let text = self.body.text();
         let ends = format!("{}->{}", self.from, self.to);
@@ -70,7 +70,7 @@ impl Flight {
     }
 }
 
-/// What becomes of messages as they leave.
+/// The treatment of messages as they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     Lost,
@@ -85,7 +85,7 @@ pub(crate) struct Network {
     last: u32,
 }
 
-/// What became of a message that was sent.
+/// The outcome of a send.
 pub(crate) enum SendOutcome {
     InFlight(String),
     Lost(String),
@@ -118,22 +118,22 @@ impl Network {
         })
     }
 
-    /// From now on messages like this share this fate.
+    /// Adds a rule for matching messages.
     pub(crate) fn rule(&mut self, pattern: &[&str], rule_for: Rule) {
         let pattern = pattern.iter().map(|word| (*word).to_owned()).collect();
         self.rules.push((pattern, rule_for));
     }
 
-    /// Forgets every rule. What was caught stays held.
+    /// Removes every rule. Held messages stay held.
     pub(crate) fn heal(&mut self) {
         self.rules.clear();
     }
 
-    /// The numbers of the messages that match; those held back only if no other
-    /// does, and only the earliest if the pattern begins with `first`.
+    /// Returns the numbers of the matching messages; held ones only if no other matches, and
+    /// only the earliest if the pattern begins with `first`.
     ///
     /// # Errors
-    /// If none does: a script that delivers nothing shows nothing.
+    /// If none matches: a script that delivers nothing shows nothing.
     pub(crate) fn find(&self, pattern: &[&str]) -> Result<Vec<u32>, String> {
         let (first, words) = match pattern {
             ["first", rest @ ..] => (true, rest),
@@ -155,13 +155,13 @@ impl Network {
         Ok(found)
     }
 
-    /// Takes one out of the air.
+    /// Removes a message in flight.
     pub(crate) fn take(&mut self, number: u32) -> Option<Flight> {
         let at = self.flights.iter().position(|it| it.number == number)?;
         Some(self.flights.remove(at))
     }
 
-    /// The earliest that nobody holds back.
+    /// The earliest message that is not held.
     pub(crate) fn next_free(&self) -> Option<u32> {
         self.flights.iter().find(|it| !it.held).map(|it| it.number)
     }
@@ -174,7 +174,7 @@ impl Network {
         }
     }
 
-    /// Makes a copy, as a network may.
+    /// Duplicates a message.
     pub(crate) fn duplicate(&mut self, number: u32) -> Option<String> {
         let mut copy = self.flights.iter().find(|it| it.number == number)?.clone();
         self.last += 1;
@@ -185,7 +185,7 @@ impl Network {
         Some(text)
     }
 
-    /// Everything in the air.
+    /// All messages in flight.
     pub(crate) fn lines(&self) -> Vec<String> {
         let held = |flight: &Flight| if flight.held { " (held)" } else { "" };
         self.flights

@@ -1,5 +1,4 @@
-//! How messages and times are written: short enough to read, complete enough to
-//! notice a change.
+//! Rendering of messages and times: short enough to read, complete enough to show a change.
 
 use baton_model::ids::LeaseId;
 use baton_model::limits::PROTOCOL_VERSION;
@@ -10,7 +9,7 @@ use baton_model::message::{
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::worker_set::KnownSet;
 
-/// A span in seconds, with as many decimals as it needs.
+/// Formats a span in seconds, with as many decimals as needed.
 pub(crate) fn seconds(span: Millis) -> String {
     let (whole, rest) = (span.0 / 1_000, span.0 % 1_000);
     if rest == 0 {
@@ -162,7 +161,7 @@ fn heartbeat_reply(reply: &HeartbeatReply) -> String {
     )
 }
 
-/// The hash is left out: the count tells the sets of a script apart.
+/// Omits the hash: the count distinguishes the sets of a script.
 fn worker_set(known: Option<KnownSet>) -> String {
     known.map_or_else(String::new, |known| {
         let settled = if known.settled { "" } else { "?" };

@@ -1,6 +1,5 @@
-//! The text format: blocks of commands, `----`, and the transcript up to a blank
-//! line. Lines that begin with `#` and blank lines between blocks are kept as
-//! they are.
+//! The text format: blocks of commands, `----`, and the transcript up to a blank line. Lines
+//! that begin with `#` and blank lines between blocks are copied verbatim.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,19 +9,19 @@ use super::world::World;
 
 const DASHES: &str = "----";
 
-/// What a block says when nothing happened that anyone could see.
+/// The transcript of a block without visible events.
 const NOTHING: &str = "ok";
 
-/// A script that was played to its end.
+/// The result of playing a script to its end.
 #[derive(Debug)]
 pub(crate) struct Playback {
     /// The script with the transcript of what happened.
     pub(crate) text: String,
-    /// The blocks that went otherwise than written.
+    /// The blocks whose transcript differs.
     pub(crate) differences: Vec<Failure>,
 }
 
-/// Something to fix, with the place.
+/// A problem of a script, with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     script: String,
@@ -45,7 +44,7 @@ struct Block<'a> {
     expected: Vec<&'a str>,
 }
 
-/// Either kept as it is, or played.
+/// A line to copy, or a block to play.
 enum Part<'a> {
     Verbatim(&'a str),
     Block(Block<'a>),
@@ -54,8 +53,8 @@ enum Part<'a> {
 /// Plays a script from its first line to its last.
 ///
 /// # Errors
-/// If a command is unknown or finds nothing to act on, or if a machine panics:
-/// what such a script means cannot be rewritten, only fixed.
+/// If a command is unknown or finds nothing to act on, or if a state machine panics: such a
+/// script cannot be rewritten, only fixed.
 pub(crate) fn play(name: &str, text: &str) -> Result<Playback, Failure> {
     let mut world = World::default();
     let mut rewritten = String::new();
@@ -88,7 +87,7 @@ fn play_block(name: &str, world: &mut World, block: &Block<'_>) -> Result<Vec<St
     let mut lines = Vec::new();
     for (index, command) in block.commands.iter().enumerate() {
         let line = block.line + index;
-        // A panic of a machine is a finding; say where it came from.
+        // A panic of a state machine is a finding; report its command.
         let done = catch_unwind(AssertUnwindSafe(|| commands::run(world, command)));
         match done {
             Ok(Ok(())) => lines.extend(world.take_lines()),
@@ -135,7 +134,7 @@ fn parse<'a>(name: &str, text: &'a str) -> Result<Vec<Part<'a>>, Failure> {
     Ok(parts)
 }
 
-/// Both transcripts, line by line: what both have, what is missing, what is new.
+/// Compares both transcripts line by line: common, missing and new lines.
 fn difference(expected: &[&str], got: &[String]) -> String {
     let common = |from_end: bool| {
         let same = |(a, b): &(&&str, &String)| **a == b.as_str();
@@ -179,7 +178,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}\n", message.unwrap_or("without words"))
+    format!("panicked: {}\n", message.unwrap_or("without a message"))
 }
 
 fn push_line(text: &mut String, line: &str) {

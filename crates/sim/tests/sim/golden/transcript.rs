@@ -1,21 +1,21 @@
-//! The lines of one block, and how much of what happens is written down.
+//! The lines of one block, and their verbosity.
 
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     lines: Vec<String>,
-    /// Messages are not written while a convenience command exchanges them.
+    /// Omit messages, for convenience commands.
     pub(crate) quiet: bool,
-    /// Nothing is written at all.
+    /// Omit everything.
     pub(crate) silent: bool,
-    /// When something happens by itself, its time stands in front.
+    /// The time to prefix to events of a timer.
     pub(crate) time: Option<String>,
     lost: BTreeMap<String, u32>,
 }
 
 impl Transcript {
-    /// Writes what a machine decided.
+    /// Writes a decision of a state machine.
     pub(crate) fn line(&mut self, line: &str) {
         if self.silent {
             return;
@@ -26,15 +26,15 @@ impl Transcript {
         });
     }
 
-    /// Writes a message that left.
+    /// Writes a sent message.
     pub(crate) fn message(&mut self, line: &str) {
         if !self.quiet {
             self.line(line);
         }
     }
 
-    /// Counts a message that a rule of the network swallowed: a silence of a
-    /// minute would otherwise be a page of repeats.
+    /// Counts a message that a rule of the network dropped: a silence of a minute would otherwise
+    /// fill a page with repeats.
     pub(crate) fn lost(&mut self, what: String) {
         if !self.silent {
             *self.lost.entry(what).or_default() += 1;

@@ -1,6 +1,5 @@
-//! A worker as its host runs it: the agent, which may be killed and started
-//! again, and the coordinator, which has the records, the processes and the
-//! dead-man timer and survives the agent.
+//! A worker on its host: the agent, which may be killed and restarted, and the coordinator,
+//! which has the records, the processes and the dead-man timer and survives the agent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,12 +18,12 @@ use baton_model::time::Mono;
 use super::render::seconds;
 use super::transcript::Transcript;
 
-/// What the coordinator knows of one attempt.
+/// The coordinator's record of one attempt.
 #[derive(Debug)]
 struct AttemptRecord {
     spec: Arc<InstanceSpec>,
     ended: Option<Outcome>,
-    /// When SIGKILL follows a SIGTERM that the attempt ignores.
+    /// The time of the SIGKILL after an ignored SIGTERM.
     kill_at: Option<(Mono, KillCause)>,
 }
 
@@ -33,22 +32,22 @@ struct AttemptRecord {
 struct Coordinator {
     records: BTreeMap<LeaseId, AttemptRecord>,
     guard: DeadMan,
-    /// Launches that wait for the script, if launching is slow.
+    /// Launches that wait for the script, if the coordinator is slow.
     queue: VecDeque<(LeaseId, Arc<InstanceSpec>)>,
-    /// Attempts whose log exists.
+    /// Attempts with a log.
     logs: BTreeSet<LeaseId>,
 }
 
-/// How this worker differs from an ordinary one.
+/// Deviations of a worker from an ordinary one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quirks {
-    /// It speaks another version of the protocol.
+    /// It uses another version of the protocol.
     pub(crate) other_version: bool,
     /// Its processes ignore SIGTERM.
     pub(crate) stubborn: bool,
     /// It cannot run a health check.
     pub(crate) sick: bool,
-    /// Its coordinator launches only when the script says so.
+    /// Its coordinator launches only on a command of the script.
     pub(crate) slow: bool,
 }
 
@@ -81,7 +80,7 @@ impl Party {
         party
     }
 
-    /// Starts the agent on what the coordinator has on record.
+    /// Starts the agent with the records of the coordinator.
     fn begin(&mut self) {
         let records = self.coordinator.records.iter();
         let records = records.map(|(lease, record)| Record {
@@ -102,7 +101,7 @@ impl Party {
         self.sent.clear();
     }
 
-    /// What an agent of this life was told before by its coordinator.
+    /// Restores the highest obeyed epoch, as the coordinator does.
     pub(crate) fn remember_epoch(&mut self, epoch: Epoch) {
         if let Some(agent) = &mut self.agent {
             agent.obeyed(epoch);
@@ -114,7 +113,7 @@ impl Party {
         self.agent = None;
     }
 
-    /// Starts the agent again: the same life, with what the coordinator remembers.
+    /// Restarts the agent in the same incarnation, with the coordinator's last order.
     pub(crate) fn start(&mut self) {
         self.begin();
         if let (Some(agent), Some(order)) = (&mut self.agent, self.coordinator.guard.order()) {
@@ -122,8 +121,8 @@ impl Party {
         }
     }
 
-    /// Begins the next life. Whatever still ran is killed first; known ends that
-    /// nobody acknowledged are carried over.
+    /// Begins the next incarnation. Running attempts are killed first; unacknowledged ends are
+    /// carried over.
     pub(crate) fn next_life(&mut self) {
         let epoch = self.coordinator.guard.order().map(|order| order.epoch);
         self.coordinator
@@ -138,8 +137,7 @@ impl Party {
         }
     }
 
-    /// The machine was switched off and on: its clock starts again, and so does
-    /// the worker.
+    /// Reboots the machine: its clock and the worker start again.
     pub(crate) fn reboot(&mut self, boot: BootId) {
         self.me.boot = boot;
         self.clock = Mono(0);
@@ -158,10 +156,10 @@ impl Party {
         [agent, guard].into_iter().flatten().chain(kill).min()
     }
 
-    /// The lease of an instance that has not ended here.
+    /// Returns the lease of an instance that runs here.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it does not run here.
     pub(crate) fn running(&self, instance: &str) -> Result<LeaseId, String> {
         let mut running = self.coordinator.records.iter().filter(|(lease, record)| {
             record.ended.is_none() && lease.attempt.instance.to_string() == instance
@@ -170,7 +168,7 @@ impl Party {
         found.ok_or_else(|| format!("{} does not run {instance}\n", self.name))
     }
 
-    /// One line about it, for `show`.
+    /// Writes one line for `show`.
     pub(crate) fn describe(&self, out: &mut Transcript) {
         let state = self.agent.as_ref().map_or("down", |it| it.state().word());
         let records = self.coordinator.records.iter();
@@ -192,8 +190,7 @@ impl Party {
         ));
     }
 
-    /// Does what the coordinator's timers demand, then lets the agent look at the
-    /// clock. Returns what it says.
+    /// Handles the coordinator's timers, then ticks the agent. Returns its messages.
     pub(crate) fn tick(&mut self, out: &mut Transcript) -> Vec<ToScheduler> {
         let mut inputs = VecDeque::new();
         while let Some(action) = self.coordinator.guard.poll(self.clock) {
@@ -211,7 +208,7 @@ impl Party {
         self.feed_all(inputs, out)
     }
 
-    /// Lets the agent decide about one input and carries out what it wants.
+    /// Feeds one input to the agent and executes its effects.
     pub(crate) fn feed(&mut self, input: Input, out: &mut Transcript) -> Vec<ToScheduler> {
         self.feed_all(VecDeque::from([input]), out)
     }
@@ -283,10 +280,10 @@ impl Party {
         message
     }
 
-    /// Starts what a slow coordinator was asked to start.
+    /// Executes the oldest launch of a slow coordinator.
     ///
     /// # Errors
-    /// If it was asked for nothing.
+    /// If no launch is queued.
     pub(crate) fn launch_queued(&mut self, out: &mut Transcript) -> Result<Input, String> {
         let queued = self.coordinator.queue.pop_front();
         let (lease, spec) = queued.ok_or_else(|| format!("{} launches nothing\n", self.name))?;
@@ -323,7 +320,7 @@ impl Party {
         inputs
     }
 
-    /// SIGTERM, which a polite attempt obeys at once.
+    /// SIGTERM, which ends an attempt at once unless it is stubborn.
     fn terminate(
         &mut self,
         lease: LeaseId,
@@ -344,7 +341,7 @@ impl Party {
         Vec::new()
     }
 
-    /// SIGKILL for those whose grace is over, or for all.
+    /// SIGKILL for attempts whose grace period is over, or for all.
     fn kill_due(&mut self, all: bool, out: &mut Transcript) -> Vec<Input> {
         let now = self.clock;
         let records = self.coordinator.records.iter();
@@ -360,7 +357,7 @@ impl Party {
         inputs
     }
 
-    /// Records an end, and says what to tell the agent.
+    /// Records an end, and returns the inputs for the agent.
     pub(crate) fn ended(
         &mut self,
         lease: LeaseId,

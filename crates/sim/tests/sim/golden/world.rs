@@ -13,20 +13,20 @@ use super::render::{self, seconds};
 use super::transcript::Transcript;
 use super::worker::Party;
 
-/// How long an exchange of messages may take before it counts as time passing.
+/// The longest wait that an exchange of messages covers.
 const MOMENT: Millis = Millis(1);
 
-/// No command needs more steps; one that does goes in circles.
+/// Limit of steps per command, which only an endless loop exceeds.
 const STEPS_MAX: u32 = 100_000;
 
-/// Everything that a script has made.
+/// All parties and messages of a script.
 #[derive(Debug, Default)]
 pub(crate) struct World {
     pub(crate) leaders: BTreeMap<String, Leader>,
     pub(crate) workers: BTreeMap<String, Party>,
     pub(crate) stores: BTreeMap<String, Store>,
     pub(crate) network: Network,
-    /// Whom the workers dial, and whom a person talks to.
+    /// The scheduler that workers and clients connect to.
     pub(crate) leader: String,
     pub(crate) out: Transcript,
 }
@@ -42,15 +42,15 @@ impl World {
 
     pub(crate) fn worker(&mut self, name: &str) -> Result<&mut Party, String> {
         let found = self.workers.get_mut(name);
-        found.ok_or_else(|| format!("there is no worker {name}\n"))
+        found.ok_or_else(|| format!("unknown worker {name}\n"))
     }
 
     pub(crate) fn scheduler(&mut self, name: &str) -> Result<&mut Leader, String> {
         let found = self.leaders.get_mut(name);
-        found.ok_or_else(|| format!("there is no scheduler {name}\n"))
+        found.ok_or_else(|| format!("unknown scheduler {name}\n"))
     }
 
-    /// Gives a scheduler something to decide about.
+    /// Feeds an input to a scheduler.
     pub(crate) fn feed_scheduler(&mut self, name: &str, input: Input) -> Result<(), String> {
         self.scheduler(name)?;
         if let Some(leader) = self.leaders.get_mut(name) {
@@ -63,7 +63,7 @@ impl World {
         Ok(())
     }
 
-    /// Commits one batch; false if there is none, or if the scheduler has to go.
+    /// Commits one batch; false if there is none, or if the scheduler steps down.
     pub(crate) fn commit(&mut self, name: &str) -> Result<bool, String> {
         let Some(leader) = self.leaders.get_mut(name) else {
             return Ok(false);
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Lets out what is durable.
+    /// Performs the effects of durable batches.
     fn release(&mut self, name: &str) {
         let Some(leader) = self.leaders.get_mut(name) else {
             return;
@@ -113,14 +113,14 @@ impl World {
                 Effect::Logs(request, answer) => {
                     format!("log for {request}: {}", render::log_answer(&answer))
                 }
-                Effect::EpochOvertaken(epoch) => format!("somebody has obeyed {epoch}"),
+                Effect::EpochOvertaken(epoch) => format!("a worker has obeyed {epoch}"),
             };
             self.out.line(&format!("{name}: {line}"));
         }
     }
 
-    /// Gives a worker's agent something to decide about, and the moment that it may
-    /// want after it: no two heartbeats leave in the same instant.
+    /// Feeds an input to a worker's agent, and the short wait that it may need afterwards: no two
+    /// heartbeats leave at the same instant.
     pub(crate) fn feed_worker(&mut self, name: &str, input: WorkerInput) -> Result<(), String> {
         self.worker(name)?;
         if let Some(party) = self.workers.get_mut(name) {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Lets a party look at its clock.
+    /// Ticks a party.
     pub(crate) fn tick(&mut self, name: &str) -> Result<(), String> {
         if self.leaders.contains_key(name) {
             return self.feed_scheduler(name, Input::Tick);
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// The party that lives this life, or the life itself if nobody does.
+    /// The party with this incarnation, or the incarnation itself if there is none.
     fn party_at(&self, address: &WorkerAddress) -> String {
         self.workers
             .values()
@@ -184,7 +184,7 @@ impl World {
             )
     }
 
-    /// Lets one message arrive.
+    /// Delivers one message.
     pub(crate) fn deliver(&mut self, number: u32) -> Result<(), String> {
         let Some(flight) = self.network.take(number) else {
             return Ok(());
@@ -202,7 +202,7 @@ impl World {
                     self.report_undeliverable(&to);
                     return Ok(());
                 }
-                // A stopped machine looks at its clock before it reads.
+                // A resumed worker checks its clock before it reads messages.
                 self.feed_worker(&to, WorkerInput::Message(message))
             }
             Body::ToScheduler(_) => {
@@ -213,10 +213,10 @@ impl World {
     }
 
     fn report_undeliverable(&mut self, to: &str) {
-        self.out.message(&format!("nobody is there: {to}"));
+        self.out.message(&format!("no receiver: {to}"));
     }
 
-    /// Delivers and commits everything until nothing moves.
+    /// Delivers and commits everything until the world is quiescent.
     pub(crate) fn settle(&mut self) -> Result<(), String> {
         for _ in 0..STEPS_MAX {
             let names: Vec<String> = self.leaders.keys().cloned().collect();
@@ -234,17 +234,15 @@ impl World {
         Err("it does not settle\n".to_owned())
     }
 
-    /// A scheduler that was frozen, has read its mail, and must now look at its
-    /// clock.
+    /// A scheduler that was frozen, has read its messages, and must now tick.
     fn overdue_leader(&self) -> Option<String> {
         let mut leaders = self.leaders.values();
         let overdue = leaders.find(|it| it.core.next_due().is_some_and(|due| due <= it.clock));
         overdue.map(|leader| leader.name.clone())
     }
 
-    /// Moves the clocks of some parties forward by the same span, each party
-    /// looking at its clock exactly when it wants to; with `exchange`, everything
-    /// that is said arrives at once.
+    /// Advances the clocks of some parties by the same span; each party ticks exactly at its
+    /// deadlines. With `exchange`, every message arrives at once.
     pub(crate) fn advance(
         &mut self,
         who: &[String],
@@ -274,7 +272,7 @@ impl World {
         Err("time does not pass\n".to_owned())
     }
 
-    /// Lets time pass for some parties without anybody looking at it.
+    /// Advances the clocks of some parties without ticks.
     pub(crate) fn move_clocks(&mut self, who: &[String], span: Millis) {
         for name in who {
             if let Some(leader) = self.leaders.get_mut(name) {
@@ -285,7 +283,7 @@ impl World {
         }
     }
 
-    /// How long until a party wants to look at its clock.
+    /// The time until the next deadline of a party.
     fn due_in(&self, name: &str) -> Option<Millis> {
         if let Some(leader) = self.leaders.get(name) {
             return Some(leader.core.next_due()?.since(leader.clock));
