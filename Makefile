@@ -91,7 +91,7 @@ states: tools ## write docs/states from the tables
 	@cargo xtask states
 
 golden: tools ## rewrite the golden files; read the diff before committing it
-	@BATON_REWRITE=1 cargo test --quiet --package baton-sim --test sim golden
+	@BATON_REWRITE=1 cargo test --quiet --package baton-sim --features seeded-bugs --test sim golden
 	@BATON_REWRITE=1 cargo test --quiet --package baton-files
 	@BATON_REWRITE=1 cargo test --quiet --package baton-server --test server pages
 

@@ -77,7 +77,7 @@ impl Leader {
         elapsed: Mono,
     ) -> Self {
         let clock = Mono(CLOCK_ORIGIN.0 + elapsed.0);
-        let ledger = ledger.clone();
+        let applied = ledger.clone();
         let core = Scheduler::new(config, epoch, ledger, now(clock));
         let reported = Reported {
             waiting: core.is_waiting(),
@@ -90,7 +90,7 @@ impl Leader {
             manual: false,
             clock,
             outbox: Outbox::new(epoch),
-            ledger,
+            ledger: applied,
             pending: VecDeque::new(),
             reported,
         }

@@ -5,7 +5,7 @@
 //! difference:
 //!
 //! ```text
-//! BATON_REWRITE=1 cargo test -p baton-sim --test sim golden
+//! BATON_REWRITE=1 cargo test -p baton-sim --features seeded-bugs --test sim golden
 //! ```
 //!
 //! | file | concern |
