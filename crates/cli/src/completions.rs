@@ -11,7 +11,7 @@ use crate::output::{CommandResult, Output};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-    source <(baton completions bash)                 this shell; for all shells, add it to ~/.bashrc
+  source <(baton completions bash)                 this shell; for all shells, add it to ~/.bashrc
   baton completions zsh > ~/.zfunc/_baton          with ~/.zfunc in fpath, before compinit
   baton completions fish > ~/.config/fish/completions/baton.fish")]
 pub(crate) struct Completions {

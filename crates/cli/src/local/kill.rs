@@ -14,8 +14,8 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, note};
 
 const EXAMPLES: &str = "\
 Examples:
-    baton local kill web-1                stop it, run its final processes, and wait for that
-    baton local kill 'nightly-*' --now    kill all processes of these tasks at once";
+  baton local kill web-1                stop it, run its final processes, and wait for that
+  baton local kill 'nightly-*' --now    kill all processes of these tasks at once";
 
 /// End tasks: stop their processes, then run their final processes
 #[derive(Debug, Args)]

@@ -22,7 +22,7 @@ use crate::output::{CommandResult, Failure, Output};
 Examples:
   baton cancel i12
   baton cancel i1..i1000
-    baton cancel r3                    kill a run; `baton halt` lets running tasks finish")]
+  baton cancel r3                    kill a run; `baton halt` lets running tasks finish")]
 pub(crate) struct Cancel {
     /// Instance (i12), range (i1..i9) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::target)]
@@ -39,7 +39,7 @@ pub(crate) struct Cancel {
 #[command(after_help = "\
 Examples:
   baton retry i12
-    baton history --state FAILED       instances that can be retried
+  baton history --state FAILED       instances that can be retried
   baton retry r3
   baton retry r3 --task extract --downstream --dry-run")]
 pub(crate) struct Retry {

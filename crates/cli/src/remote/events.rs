@@ -30,7 +30,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 Examples:
   baton events
   baton events --owner analytics --json | jq -r .text
-    baton events --after 0 --no-follow    all retained events, then exit
+  baton events --after 0 --no-follow    all retained events, then exit
   baton events --run r3 --after 0
   baton events --instance i12 --after 0")]
 pub(crate) struct EventsCommand {

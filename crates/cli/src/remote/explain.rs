@@ -21,7 +21,7 @@ use crate::output::{CommandResult, Output, Style, clean};
 Examples:
   baton explain i12
   baton explain i12 --json | jq -r .reason
-    baton explain r3                   what each task of a run waits for, or why it failed
+  baton explain r3                   what each task of a run waits for, or why it failed
   baton explain r3 --json | jq -r '.errors[].endText'")]
 pub(crate) struct Explain {
     /// Instance (i12) or run (r3)

@@ -46,7 +46,7 @@ struct ListArgs {
 Examples:
   baton bullpen
   baton bullpen --owner analytics --all --json | jq '.[].id'
-    baton explain i12                  why an instance is queued")]
+  baton explain i12                  why an instance is queued")]
 pub(crate) struct Bullpen {
     #[command(flatten)]
     args: ListArgs,

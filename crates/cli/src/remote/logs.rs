@@ -28,7 +28,7 @@ const LONG_POLL: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 Examples:
   baton logs i12
-    baton logs i12 -f                  follow it to its end, across attempts
+  baton logs i12 -f                  follow it to its end, across attempts
   baton logs i12 --stderr --attempt 1 --process fetch --run 0
   baton logs r3 --task extract --item 1 -f")]
 pub(crate) struct Logs {

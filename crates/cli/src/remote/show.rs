@@ -27,7 +27,7 @@ use crate::time::{between, now, since, size, span, stamp};
 #[command(after_help = "\
 Examples:
   baton show i12
-    baton show i1..i1000               counts by state
+  baton show i1..i1000               counts by state
   baton show i12 --json | jq .instance.state
   baton show r3                      a run
   baton show r3 --graph

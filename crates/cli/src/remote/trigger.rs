@@ -25,7 +25,7 @@ const SECRET_VARIABLE: &str = "BATON_TRIGGER_SECRET";
 Examples:
   baton trigger analytics/report
   baton trigger analytics/report -p day=2026-11-15 --wait
-    baton trigger analytics/report --idempotency-key order-4711   repeated, it launches once
+  baton trigger analytics/report --idempotency-key order-4711   repeated, it launches once
   curl -X POST -H 'Baton-Trigger-Secret: …' http://127.0.0.1:8080/analytics/tasks/report/trigger
 
 Exit status with --wait: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled;

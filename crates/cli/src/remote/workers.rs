@@ -48,7 +48,7 @@ pub(crate) struct Drain {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-    baton forget w1                    asks for confirmation
+  baton forget w1                    asks for confirmation
   baton forget w1 --yes")]
 pub(crate) struct Forget {
     /// Name of the worker

@@ -60,10 +60,10 @@ const HASH_DIGITS: usize = 16;
 const EXAMPLES: &str = "\
 Examples:
   baton run report.yaml -p day=2026-11-15
-    baton run report.yaml              repeated: resume it, or report how it ended
-    baton run report.yaml --again      start from the beginning
-    baton run report.yaml --quiet      without its output
-    baton run etl.yaml                 a workflow
+  baton run report.yaml              repeated: resume it, or report how it ended
+  baton run report.yaml --again      start from the beginning
+  baton run report.yaml --quiet      without its output
+  baton run etl.yaml                 a workflow
   baton run etl.yaml --quiet --json | jq .items
 
 Exit status: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled, or ended

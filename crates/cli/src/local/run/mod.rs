@@ -43,7 +43,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   baton local run report.yaml -p day=2026-11-15
   baton local run server.yaml --task-id web-1 -P http:8080
-    baton local run --task-id web-1        resume it, for example after a crash or a reboot
+  baton local run --task-id web-1        resume it, for example after a crash or a reboot
 
 Exit status: 0 SUCCESS, 1 FAILED, 2 invalid file or options, 3 KILLED, 4 LOST, 5 internal error.
 ^C stops the task and runs its final processes; a second ^C kills it.";
@@ -81,7 +81,7 @@ struct RunArgs {
 const SIMPLERUN_EXAMPLES: &str = "\
 Examples:
   baton local simplerun -- ./train.sh --epochs 3
-    baton local simplerun --name nap -- 'sleep 3; echo done'     a single argument is a shell command";
+  baton local simplerun --name nap -- 'sleep 3; echo done'     a single argument is a shell command";
 
 /// Run one command as a task, and show its output
 #[derive(Debug, Args)]

@@ -23,7 +23,7 @@ use crate::table::{Cell, Table};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-    baton halt r12                     drain: running items finish
+  baton halt r12                     drain: running items finish
   baton halt r12 --kill
   baton halt r12 --wait && baton resume r12 etl.yaml")]
 pub(crate) struct HaltCommand {
@@ -52,7 +52,7 @@ pub(crate) struct HaltCommand {
 #[command(after_help = "\
 Examples:
   baton resume r12
-    baton resume r12 etl.yaml --dry-run      show what would run, and why
+  baton resume r12 etl.yaml --dry-run      show what would run, and why
   baton resume r12 etl.yaml -p day=2026-11-15 --watch")]
 pub(crate) struct ResumeCommand {
     /// Run id, such as r12

@@ -20,10 +20,10 @@ Examples:
   baton submit report.yaml -p day=2026-11-15 --wait
   baton submit etl.yaml --watch      a workflow
   baton submit --cpu 2 --memory 1GiB..4GiB --retries 3 -- ./train.sh --epochs 3
-    baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'
-
-  A single argument after -- is a shell command, unless it is a plain program name.
+  baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'
   baton submit --label zone=eu --timeout 1h --json -- make
+
+A single argument after -- is a shell command, unless it is a plain program name.
 
 Exit status with --wait: 0 all DONE; the exit code of the command, for a single instance; 130
 cancelled; 1 failed otherwise. Always: 2 wrong usage or a file with errors; 3 the scheduler cannot
