@@ -6,11 +6,30 @@ SHELL := bash
 # The steps share one target directory and its lock; running them side by side
 # would only mix their output.
 .NOTPARALLEL:
-.PHONY: help test tools fmt-check lint unit doctest doc xtask-checks api python sim-smoke \
-        soak bench fmt states golden clean
+.PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
+        xtask-checks api python sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
+
+# Where cargo puts what it builds.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+DEBUG := $(TARGET)/debug
+
+# How many tests run at once.
+THREADS ?= 6
+
+TEST_FEATURES := baton-server/openapi,baton-sim/seeded-bugs
+
+# Runs the tests of some packages: $(call run_tests,PACKAGES AND FEATURES[,PROFILE]). With nextest
+# where it is installed: building it takes longer than it saves.
+run_tests = if cargo nextest --version >/dev/null 2>&1; then \
+	    cargo nextest run --locked --cargo-quiet --status-level fail --no-fail-fast --test-threads $(THREADS) \
+	        $(if $(2),--cargo-profile $(2)) $(1); \
+	else \
+	    RUST_TEST_THREADS=$(THREADS) cargo test --quiet --locked --no-fail-fast --lib --bins --tests \
+	        $(if $(2),--profile $(2)) $(1); \
+	fi
 
 # rustup puts cargo here; a shell that has not been restarted may not know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -18,7 +37,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check lint unit doctest doc xtask-checks api python sim-smoke ## everything that CI checks
+test: tools fmt-check shipped lint unit doctest doc xtask-checks api python sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -31,22 +50,42 @@ fmt-check: tools ## is the code formatted?
 	@echo "== format"
 	@cargo fmt --all --check
 
-lint: tools ## clippy, warnings denied
-	@echo "== lint"
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+# What users get, with exactly its features. Every end-to-end test drives this file: `unit-shipped`
+# fails if building the tests has changed it.
+shipped: tools ## the binary, as it ships
+	@echo "== build"
+	@cargo build --quiet --locked --package baton-cli
+	@sha256sum $(DEBUG)/baton >$(DEBUG)/baton.shipped
 
-# Building nextest takes longer than it saves on a machine that lacks it.
-unit: tools ## unit and integration tests
+lint: tools ## clippy, warnings denied, with and without the features of the tests
+	@echo "== lint"
+	@cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
+	@cargo clippy --quiet --locked --package baton-server --package baton-sim --package baton-core \
+	    --features $(TEST_FEATURES) --all-targets -- -D warnings
+
+unit: unit-shipped unit-server unit-core ## unit and integration tests
+
+# These wait for processes and disks more than they compute, so more of them run than there are cores.
+unit-shipped: shipped
 	@echo "== tests"
-	@if cargo nextest --version >/dev/null 2>&1; then \
-	    cargo nextest run --cargo-quiet --workspace --status-level fail; \
-	else \
-	    cargo test --quiet --workspace --lib --bins --tests; \
-	fi
+	@$(call run_tests,--workspace --exclude baton-server --exclude baton-core --exclude baton-sim)
+	@sha256sum --check --quiet $(DEBUG)/baton.shipped || \
+	    { echo "the tests ran another baton than the one that ships: a dev-dependency turns a feature on; see cargo tree -e features" >&2; exit 1; }
+
+# With the generator of the API's description, and tokio's clock for tests.
+unit-server: tools
+	@echo "== tests of the server"
+	@$(call run_tests,--package baton-server --features openapi)
+
+# With the seeded bugs, optimised.
+unit-core: tools
+	@echo "== tests of the core and the simulator"
+	@$(call run_tests,--package baton-core --package baton-sim --features baton-sim/seeded-bugs,sim)
 
 doctest: tools ## the examples in the docs
 	@echo "== doc tests"
-	@cargo test --quiet --workspace --doc
+	@cargo test --quiet --locked --profile sim --package baton-core --features baton-core/seeded-bugs --doc
+	@cargo test --quiet --locked --package baton-files --doc
 
 doc: tools ## the API docs, warnings denied
 	@echo "== docs"
@@ -59,29 +98,26 @@ xtask-checks: tools ## generated pages, layers, tidiness, the protocol page
 	@cargo xtask tidy
 	@cargo xtask protocol-doc
 
-# With the binary of the tests, which is there already.
-api: tools ## a real server against the description of its API
+api: shipped ## a real server against the description of its API
 	@echo "== api"
-	@cargo test --quiet --workspace --lib --bins --tests --no-run
 	@scripts/api.sh
 
-# The same.
-python: api ## the Python client against a real server
+python: shipped ## the Python client against a real server
 	@echo "== python"
 	@scripts/python.sh
 
-sim-smoke: tools ## a short simulation; SEEDS=300
+sim-smoke: unit-core ## a short simulation; SEEDS=300
 	@echo "== simulation"
-	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS)
-	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --workers 10 --instances 200
-	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --workflows
-	@cargo run --quiet --release --package baton-sim -- --seeds $(SEEDS) --schedules
+	@$(TARGET)/sim/baton-sim --seeds $(SEEDS)
+	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --workers 10 --instances 200
+	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --workflows
+	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --schedules
 
 soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 	@scripts/soak.sh
 
 bench: tools ## what Baton costs on this machine
-	@cargo build --quiet --release
+	@cargo build --quiet --locked --release
 	@for what in throughput latency backlog submit recovery dag local; do echo "== $$what"; target/release/baton bench $$what; done
 
 fmt: tools ## format the code
@@ -91,9 +127,9 @@ states: tools ## write docs/states from the tables
 	@cargo xtask states
 
 golden: tools ## rewrite the golden files; read the diff before committing it
-	@BATON_REWRITE=1 cargo test --quiet --package baton-sim --features seeded-bugs --test sim golden
+	@BATON_REWRITE=1 cargo test --quiet --profile sim --package baton-sim --features seeded-bugs --test sim golden
 	@BATON_REWRITE=1 cargo test --quiet --package baton-files
-	@BATON_REWRITE=1 cargo test --quiet --package baton-server --test server pages
+	@BATON_REWRITE=1 cargo test --quiet --package baton-server --features openapi --lib --test server -- committed pages
 
 clean: ## remove what was built
 	@cargo clean --quiet

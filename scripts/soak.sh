@@ -14,10 +14,9 @@ seeds=${SEEDS:-20000}
 bug_seeds=${BUG_SEEDS:-2000}
 
 sim() {
-    cargo run --quiet --release --package baton-sim -- "$@"
+    cargo sim "$@"
 }
 
-cargo build --quiet --release --package baton-sim
 
 echo "== $seeds seeds"
 sim --seeds "$seeds"
