@@ -142,9 +142,11 @@ impl Agent {
         else {
             return;
         };
-        let started = attempt.started;
-        let report = self.report_unwatched(started);
-        self.end_run(key, report);
+        let (started, lease, is_task) = (attempt.started, attempt.lease, attempt.is_task());
+        match self.report_unwatched(started, is_task) {
+            Some(report) => self.end_run(key, report),
+            None => self.withdraw(lease),
+        }
     }
 
     fn refused(&mut self, key: RunKey) {
@@ -159,14 +161,21 @@ impl Agent {
             // It has run before, so it must not be reported as never started.
             return self.end_as_lost(key);
         }
+        if withdrawn || attempt.started.is_some() {
+            return self.withdraw(lease);
+        }
         if let Some(attempt) = self.attempts.remove(lease) {
             self.handover_changed |= attempt.in_handover;
         }
-        self.inputs.push_back(if withdrawn {
-            Input::Withdrawn(lease)
-        } else {
-            Input::LaunchRefused(lease)
-        });
+        self.inputs.push_back(Input::LaunchRefused(lease));
+    }
+
+    /// Gives back an attempt whose program has certainly not started: that costs it nothing.
+    pub(crate) fn withdraw(&mut self, lease: LeaseId) {
+        if let Some(attempt) = self.attempts.remove(lease) {
+            self.handover_changed |= attempt.in_handover;
+        }
+        self.inputs.push_back(Input::Withdrawn(lease));
     }
 
     fn end_as_lost(&mut self, key: RunKey) {

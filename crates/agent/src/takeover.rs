@@ -20,7 +20,7 @@ use baton_model::time::Millis;
 use baton_runner::coordinator::{Discovery, StartPermit};
 use baton_runner::record::Evidence;
 use baton_runner::sys::identity::ExitStatus;
-use baton_runner::sys::{clock, identity};
+use baton_runner::sys::{clock, proc};
 use baton_runner::wire::{Attempt, KnownRun, Request, RunKey};
 
 use crate::attempts::{AttemptRecord, AttemptSnapshot, LOST, Phase};
@@ -252,8 +252,10 @@ impl Agent {
             attempt.cause = previous.and_then(|it| it.cause);
             let is_owned = owned.contains(&attempt.key);
             attempt.in_handover = !is_owned || previous.is_some_and(|it| it.in_handover);
-            if !attempt.is_over() && !is_owned {
-                self.adopt_or_end(&mut attempt);
+            if !attempt.is_over() && !is_owned && !self.adopt_or_end(&mut attempt) {
+                self.handover_changed = true;
+                self.inputs.push_back(Input::Withdrawn(attempt.lease));
+                continue;
             }
             let was_over = previous.is_some_and(AttemptRecord::is_over);
             match &attempt.phase {
@@ -310,11 +312,16 @@ impl Agent {
     }
 
     /// Lets the coordinator adopt a run that still exists, even as a zombie. A run that is gone, or
-    /// that may never have started, has ended.
-    fn adopt_or_end(&mut self, attempt: &mut AttemptRecord) {
+    /// that may never have started, has ended. False if it certainly has not started: its process
+    /// was killed before it called exec.
+    fn adopt_or_end(&mut self, attempt: &mut AttemptRecord) -> bool {
         let there = attempt.started.filter(|(_, who)| {
+            let stat = proc::stat(who.pid).ok().flatten();
             who.boot == self.boot
-                && identity::identify(self.boot, who.pid).is_ok_and(|it| it == Some(*who))
+                && stat.is_some_and(|stat| {
+                    // A zombie that never called exec is nothing to adopt.
+                    stat.start_ticks == who.start_ticks && (stat.has_executed || !stat.is_over())
+                })
         });
         match there {
             Some((at, identity)) => {
@@ -335,26 +342,37 @@ impl Agent {
                     attempt: Some(Box::new(adopted)),
                 });
             }
-            None => {
-                let report = self.report_unwatched(attempt.started);
-                attempt.phase = Phase::Ended(with_outputs(&self.launcher, attempt.lease, report));
-            }
+            None => match self.report_unwatched(attempt.started, attempt.is_task()) {
+                Some(report) => {
+                    let report = with_outputs(&self.launcher, attempt.lease, report);
+                    attempt.phase = Phase::Ended(report);
+                }
+                None => return false,
+            },
         }
+        true
     }
 
     /// The report of a run that is no longer watched: its end is known only if it ended as a child
-    /// of this process.
-    pub(crate) fn report_unwatched(&mut self, started: Option<(Moment, Identity)>) -> Report {
+    /// of this process. `None` if it was killed before its program began; the runner of a task is
+    /// restarted instead, like one that dies later.
+    pub(crate) fn report_unwatched(
+        &mut self,
+        started: Option<(Moment, Identity)>,
+        is_task: bool,
+    ) -> Option<Report> {
         self.exits.take(self.boot);
         let status = started.and_then(|(_, who)| self.exits.remove(&who));
         let Some((status, (at, _))) = status.zip(started) else {
-            return LOST.into();
+            return Some(LOST.into());
         };
         let now = clock::now();
-        Report {
+        Some(Report {
             outcome: match status {
                 ExitStatus::Code(code) => Outcome::Exited(code),
                 ExitStatus::Signal(signal) => Outcome::Signaled(signal),
+                ExitStatus::Unexecuted(signal) if is_task => Outcome::Signaled(signal),
+                ExitStatus::Unexecuted(_) => return None,
             },
             stats: Some(AttemptStats {
                 started: at.wall,
@@ -364,7 +382,7 @@ impl Agent {
                 memory_peak: 0,
             }),
             outputs: None,
-        }
+        })
     }
 
     /// Saves the remaining handover, if an attempt of it was settled.

@@ -10,5 +10,6 @@ mod cluster_hostile_peers;
 mod cluster_kill_loop;
 mod cluster_partition;
 mod cluster_restart;
+mod cluster_unexecuted;
 mod events;
 mod schedules;

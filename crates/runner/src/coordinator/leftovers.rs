@@ -141,7 +141,7 @@ impl Coordinator {
 
     /// Offers the paths of a run for reuse, if it is certain that no process holds them open: an
     /// orphan without a known run may belong to this one.
-    fn recycle_paths(&mut self, key: RunKey) {
+    pub(super) fn recycle_paths(&mut self, key: RunKey) {
         let certain = self.orphans.list.is_some() && self.orphans.seen.is_empty();
         let run = self.table.runs.get_mut(&key).filter(|_| certain);
         // Waiting launches come first: see `fill_free_capacity`.

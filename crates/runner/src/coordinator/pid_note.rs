@@ -27,9 +27,9 @@ use crate::sys::spawn::{PID_NOTE_HEADER_BYTES, PidNote};
 use crate::wire::RunKey;
 
 const FILE: &str = "coordinator.pid_note";
-/// A process that has not called exec yet needs a few microseconds for it once it is scheduled. It
-/// is polled this often, at this interval.
-const POLLS_MAX: u32 = 100;
+/// A process that has not called exec yet needs a few microseconds for it once it is scheduled,
+/// which on a loaded host may take long. It is polled this often, at this interval.
+const POLLS_MAX: u32 = 10_000;
 const POLL_EVERY: Duration = Duration::from_millis(1);
 /// Tolerance for a start that seems to come before its note: the start is counted in ticks of a
 /// hundredth of a second, and rounded down.
@@ -185,8 +185,13 @@ fn start_ticks_of(
             return Ok(reaped(pid).filter(fits));
         };
         let is_ours = |stat: Stat| stat.is_over() && stat.ppid == me;
+        // Asked before its mark: a process that calls exec in between has one.
+        let executed = stat.has_executed;
         if is_ours(stat) || proc::has_mark(pid, &|text| text == mark) {
             return Ok(Some(stat.start_ticks));
+        }
+        if executed {
+            return Ok(None);
         }
         std::thread::sleep(POLL_EVERY);
     }

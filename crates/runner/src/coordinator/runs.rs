@@ -118,8 +118,12 @@ impl ProcessRun {
     pub(super) fn outcome(&self, status: ExitStatus) -> Outcome {
         match (status, self.signalled) {
             (ExitStatus::Code(code), _) => Outcome::Exited(code),
-            (ExitStatus::Signal(_), Some(cause)) => Outcome::Killed(cause),
-            (ExitStatus::Signal(signal), None) => Outcome::Signaled(signal),
+            (ExitStatus::Signal(_) | ExitStatus::Unexecuted(_), Some(cause)) => {
+                Outcome::Killed(cause)
+            }
+            (ExitStatus::Signal(signal) | ExitStatus::Unexecuted(signal), None) => {
+                Outcome::Signaled(signal)
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use baton_model::time::{Millis, Mono};
 use super::runs::{Probe, Role, RootProcess, Timer};
 use super::serve::Coordinator;
 use crate::record::CoordinatorRecord;
+use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{Exit, ExitStatus};
 use crate::sys::{clock, kill, reap};
 use crate::wire::{Launch, Reply, RunEnd, RunKey, Usage};
@@ -28,6 +29,9 @@ impl Coordinator {
         let (mut gone, mut orphans) = (Vec::new(), false);
         while let Some((pid, status)) = reap::next_exited()? {
             match self.table.children.remove(&pid) {
+                Some(Role::Run(run)) if self.never_started(run, status) => {
+                    self.take_back(run, pid)?;
+                }
                 Some(Role::Run(run))
                     if self
                         .table
@@ -70,9 +74,43 @@ impl Coordinator {
         Ok(())
     }
 
+    /// True if the process of a run was killed before it called exec, and not by us. The runner of
+    /// a task is excepted: it is resumed like one that dies later.
+    fn never_started(&self, key: RunKey, status: ExitStatus) -> bool {
+        let run = self.table.runs.get(&key);
+        let foreign = run.is_some_and(|run| !run.resumes && run.signalled.is_none());
+        matches!(status, ExitStatus::Unexecuted(_)) && foreign && self.killing.is_none()
+    }
+
+    /// Takes back the start of a run whose program has not begun: the run may be tried again, here
+    /// or elsewhere, and has cost nothing. If we die before the zombie is reaped, it becomes one of
+    /// our parent, which concludes the same.
+    fn take_back(&mut self, key: RunKey, pid: u32) -> io::Result<()> {
+        eprintln!("coordinator: {key} was killed before its program began");
+        self.record(CoordinatorRecord::Forgotten { run: key });
+        self.write_records();
+        reap::reap(pid)?;
+        self.recycle_paths(key);
+        let Some(run) = self.table.runs.get_mut(&key) else {
+            return Ok(());
+        };
+        let is_attempt = run.awaits_descendants;
+        if let Some(Err(error)) = run.group.take().map(Cgroup::remove) {
+            eprintln!("coordinator: cannot remove the control group of {key}: {error}");
+        }
+        let claim = self.table.remove(key);
+        self.queue.release(&claim);
+        self.reply(if is_attempt {
+            Reply::Refused { run: key }
+        } else {
+            Reply::Unknown { run: key }
+        });
+        Ok(())
+    }
+
     /// True if another run continues with what this one leaves behind.
     fn will_resume(&self, key: RunKey, status: ExitStatus) -> bool {
-        let died = matches!(status, ExitStatus::Signal(_));
+        let died = status.signal().is_some();
         let run = self.table.runs.get(&key);
         let alone = run.is_some_and(|run| run.resumes && run.signalled.is_none());
         died && alone && self.killing.is_none()

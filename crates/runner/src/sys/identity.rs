@@ -22,6 +22,20 @@ pub enum ExitStatus {
     Code(i32),
     /// It was killed by this signal.
     Signal(i32),
+    /// It was killed by this signal between clone and exec: its program has not started. Only the
+    /// parent can know, before it reaps ([`reap::next_exited`](super::reap::next_exited)).
+    Unexecuted(i32),
+}
+
+impl ExitStatus {
+    /// The signal that killed it.
+    #[must_use]
+    pub const fn signal(self) -> Option<i32> {
+        match self {
+            Self::Code(_) => None,
+            Self::Signal(signal) | Self::Unexecuted(signal) => Some(signal),
+        }
+    }
 }
 
 /// The state of a process as far as it can be known.

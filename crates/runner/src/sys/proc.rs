@@ -46,10 +46,14 @@ pub struct Stat {
     pub rss_bytes: u64,
     /// It is exiting: its memory, and with it its mark, may be gone.
     pub is_exiting: bool,
+    /// It has called exec since it was cloned. A zombie still shows it.
+    pub has_executed: bool,
 }
 
 /// The kernel's flag of an exiting process.
 const PF_EXITING: u64 = 0x4;
+/// The kernel's flag of a process that was cloned and has not called exec.
+const PF_FORKNOEXEC: u64 = 0x40;
 
 impl Stat {
     /// True for a zombie. The state is that of the first thread: a first thread that has ended
@@ -337,6 +341,7 @@ fn parse_stat(text: &[u8], page_bytes: u64) -> Option<Stat> {
         threads: small(16),
         rss_bytes: large(20).saturating_mul(page_bytes),
         is_exiting: large(5) & PF_EXITING != 0,
+        has_executed: large(5) & PF_FORKNOEXEC == 0,
     })
 }
 
@@ -405,6 +410,7 @@ mod tests {
                 threads: 5,
                 rss_bytes: 321 * 4096,
                 is_exiting: false,
+                has_executed: true,
             };
             assert_eq!(stat, wanted, "{comm:?}");
         }

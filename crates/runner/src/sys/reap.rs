@@ -7,6 +7,7 @@
 use std::io;
 
 use super::identity::ExitStatus;
+use super::proc;
 use super::raw::{self, Child};
 
 /// A child that was reaped.
@@ -24,9 +25,18 @@ pub struct ReapedChild {
 /// None are known.
 pub fn next_exited() -> io::Result<Option<(u32, ExitStatus)>> {
     match raw::wait_exited(&Child::Any, libc::WNOHANG | libc::WNOWAIT) {
+        Ok(Some((pid, ExitStatus::Signal(signal)))) if !has_executed(pid) => {
+            Ok(Some((pid, ExitStatus::Unexecuted(signal))))
+        }
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         other => other,
     }
+}
+
+/// Whether a zombie of ours had called exec. One that cannot be read counts as having done so: its
+/// status is then reported as it is.
+fn has_executed(pid: u32) -> bool {
+    !matches!(proc::stat(pid), Ok(Some(stat)) if !stat.has_executed)
 }
 
 /// Reaps a child that has ended. One that still runs is left alone.

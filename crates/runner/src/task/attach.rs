@@ -194,8 +194,11 @@ impl Task {
         // this is used only where the kernel does not give it the status.
         self.exits.take(self.boot);
         match identity.and_then(|identity| self.exits.remove(identity)) {
-            Some(status) => self.report_exit(run, clock::now().into(), outcome(status)),
-            None => self.feed(Input::Lost {
+            Some(status) if !matches!(status, ExitStatus::Unexecuted(_)) => {
+                self.report_exit(run, clock::now().into(), outcome(status));
+            }
+            // Not seen, or killed before its program began: either way it has not run.
+            _ => self.feed(Input::Lost {
                 process: run.process,
                 run: run.run,
             }),
@@ -266,6 +269,6 @@ fn is_gone(error: &io::Error) -> bool {
 fn outcome(status: ExitStatus) -> Outcome {
     match status {
         ExitStatus::Code(code) => Outcome::Exited(code),
-        ExitStatus::Signal(signal) => Outcome::Signaled(signal),
+        ExitStatus::Signal(signal) | ExitStatus::Unexecuted(signal) => Outcome::Signaled(signal),
     }
 }

@@ -434,3 +434,59 @@ fn the_clock_says_when_a_process_started_as_the_kernel_does() {
         within_a_tick += u32::from(before == after);
     }
 }
+
+#[test]
+fn a_process_that_is_killed_before_exec_is_reported_as_unexecuted() {
+    use rustix::io::Errno;
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    // The child writes into its control group before exec: into a full pipe it writes for ever.
+    let (_read, full) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).expect("a pipe");
+    let written = loop {
+        if let Err(error) = rustix::io::write(&full, &[0; 4096]) {
+            break error;
+        }
+    };
+    assert_eq!(written, Errno::AGAIN, "it is full");
+    rustix::fs::fcntl_setfl(&full, OFlags::empty()).expect("a descriptor");
+    let note = tempfile::NamedTempFile::new().expect("a file");
+    let path = note.path().to_owned();
+    let killer = std::thread::spawn(move || {
+        let pid = loop {
+            let note = fs::read(&path).expect("readable");
+            let pid = note.get(PID_NOTE_HEADER_BYTES..).unwrap_or_default();
+            if let Ok(pid) = pid.try_into() {
+                break u32::from_ne_bytes(pid);
+            }
+            std::thread::yield_now();
+        };
+        let identity = crate::sys::identity::boot_id().expect("known");
+        let identity = crate::sys::identity::identify(identity, pid).expect("readable");
+        assert!(identity.is_some(), "it waits");
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a pid");
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    });
+    let argv = strings(&["/bin/true"]);
+    let command = Command {
+        cgroup: Some(full.as_fd()),
+        pid_note: Some(PidNote {
+            file: note.as_file().as_fd(),
+            header: [0; PID_NOTE_HEADER_BYTES],
+        }),
+        ..Command::new(&argv, &[])
+    };
+    let pid = Spawner::new().expect("memory").spawn(&command);
+    let pid = pid.expect("the parent cannot know yet");
+    killer.join().expect("it has killed");
+    let stat = proc::stat(pid).expect("readable").expect("a zombie");
+    assert!(stat.is_over() && !stat.has_executed, "{stat:?}");
+    let status = loop {
+        // Other tests of this process may have children, too.
+        match reap::next_exited().expect("asked") {
+            Some((exited, status)) if exited == pid => break status,
+            _ => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(status, ExitStatus::Unexecuted(libc::SIGKILL));
+    reap::reap(pid).expect("our child");
+}
