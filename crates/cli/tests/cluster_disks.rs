@@ -65,7 +65,10 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
         assert_eq!(cluster.finish(id).state.word(), "DONE", "{id} was accepted");
     }
     let log = cluster.log("scheduler");
-    assert!(log.iter().any(|line| line.contains("cannot keep anything")));
+    assert!(
+        log.iter()
+            .any(|line| line.contains("the store cannot be written"))
+    );
 }
 
 /// A submission that takes some space.

@@ -206,7 +206,7 @@ fn a_task_that_kills_its_worker_once_too_often_is_given_up_and_says_why() {
     let why = killer
         .cluster
         .ask(|client| async move { client.explain(id).await });
-    let wanted = "its worker was lost 3 times, and `retry.losses` forgives 2";
+    let wanted = "its worker was lost 3 times, and `retry.losses` allows 2";
     assert!(why.text.contains(wanted), "{}", why.text);
     // The worker is free for others again.
     let file = json!({ "task": "next", "run": "true", "constraints": { "loud": true } });

@@ -197,7 +197,7 @@ fn a_worker_over_tls_runs_a_task_and_trusts_no_other_server() {
     );
     server.log_has("misnamed.log", "not for localhost");
     let _plain = server.worker("plain", &[]);
-    server.log_has("plain.log", "TLS is spoken here");
+    server.log_has("plain.log", "requires TLS");
     let workers = server.trusted(&["workers", "--json"]).json();
     assert_eq!(workers.as_array().map(Vec::len), Some(1), "{workers}");
 }
@@ -234,7 +234,7 @@ fn workers_show_certificates_and_a_role_or_a_token() {
     let _both = with("both", Some("nothing"), true);
     server.healthy("both");
     let _none = with("none", None, true);
-    server.log_has("none.log", "it shows no certificate");
+    server.log_has("none.log", "it sends no certificate");
     let _nothing = with("roleless", Some("nothing"), false);
     server.log_has("roleless.log", "names no role");
     let _viewer = with("looker", Some("viewer"), false);
@@ -268,7 +268,7 @@ fn commands_trust_whom_they_are_told_and_show_what_they_have() {
         &["--ca", "other.pem", "workers"],
         "not signed by a trusted CA",
     );
-    refused(&[&ca[..], &["workers"]].concat(), "wants to know who asks");
+    refused(&[&ca[..], &["workers"]].concat(), "requires authentication");
     server
         .run(&[&ca[..], &ann, &["submit", "--", "true"]].concat())
         .good();

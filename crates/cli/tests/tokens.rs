@@ -219,7 +219,7 @@ fn a_worker_that_is_refused_says_why_stays_and_gets_in_with_a_token() {
     };
     let mut stranger = start("stranger", &[]);
     until("it says why", || {
-        read(&dir.join("stranger.log")).contains("shows no token")
+        read(&dir.join("stranger.log")).contains("sends no token")
     });
     let args = ["token", "create", "--role", "worker", "--data", "data"];
     let token = run(dir, &args).good();

@@ -40,14 +40,16 @@ pub type Links = BTreeMap<String, String>;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Root {
-    /// The product.
+    /// Product name.
     pub name: String,
+    /// Version of the server.
     pub version: String,
+    /// All resources, by relation.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// The body of `POST /instances/`.
+/// Body of `POST /instances/`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -55,101 +57,110 @@ pub struct Submit<F> {
     /// The task, in the schema of task files.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub file: F,
-    /// Values of its parameters.
+    /// Parameter values.
     #[serde(
         default,
         deserialize_with = "once::texts",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub params: BTreeMap<String, String>,
-    /// For an array: one instance per index.
+    /// For an array: the indices, one instance each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Indices>,
 }
 
-/// The indices of an array, both included.
+/// Indices of an array, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Indices {
+    /// First index.
     pub from: u64,
+    /// Last index.
     pub to: u64,
 }
 
-/// The answer to a submission: it is durable.
+/// Response to a submission, sent once it is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SubmitReply {
-    /// The first instance.
+    /// Id of the first instance.
     pub first: String,
-    /// The last instance; equal to `first` for a single one.
+    /// Id of the last instance; equals `first` for a single one.
     pub last: String,
+    /// Number of instances.
     pub count: u64,
     /// `control`: the instance, or the whole range.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// An instance, or a range of instances with the same history.
+/// An instance, or a range of instances with identical history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// The first, or the only one.
+    /// Id of the instance, or the first id of the range.
     pub id: String,
-    /// The last, where it is a range.
+    /// Last id of the range; absent for a single instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
+    /// Number of instances.
     pub count: u64,
+    /// Name of the task.
     pub name: String,
+    /// Owner of the task.
     pub owner: String,
+    /// Current state.
     pub state: UniversalState,
-    /// Its index, where it is an element of an array.
+    /// Index within the array, for an element of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array_index: Option<u64>,
-    /// The run to which it belongs.
+    /// Id of the workflow run that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Attempts so far, including the current one.
+    /// Attempts so far, including a running one.
     pub attempts: u32,
-    /// Failed attempts.
+    /// Attempts that failed.
     pub failures: u32,
-    /// Lost attempts.
+    /// Attempts that were lost with their worker.
     pub losses: u32,
-    /// True if a stop was requested.
+    /// Whether a stop was requested.
     pub stopping: bool,
-    /// The worker that holds it, or held it last.
+    /// Worker that holds it, or held it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The end of its last attempt.
+    /// How its last attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<AttemptEnd>,
-    /// `end` as text.
+    /// The same as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
-    /// Its due time, if a schedule launched it.
+    /// Due time, if a schedule launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal_at: Option<u64>,
-    /// The latest time at which it could be launched.
+    /// Latest permitted launch time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slack_until: Option<u64>,
+    /// Time of submission.
     pub submitted_at: u64,
     /// When its last fact was recorded.
     pub changed_at: u64,
-    /// When its last attempt was started, by its worker's clock.
+    /// Start of its last attempt, by the clock of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
+    /// Wall-clock duration of its last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
-    /// CPU time.
+    /// CPU time of its last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
-    /// The largest resident memory of one of its processes.
+    /// Peak memory of any one of its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
     /// `self`, `task`, `run`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those
-    /// that apply in its state.
+    /// that apply to its current state.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -159,72 +170,78 @@ pub struct Instance {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RangeSummary {
-    /// The first instance.
+    /// Id of the first instance.
     pub first: String,
-    /// The last instance.
+    /// Id of the last instance.
     pub last: String,
-    /// Number of instances per state; states without instances are omitted.
+    /// Number of instances by state; states without instances are omitted.
     pub counts: BTreeMap<UniversalState, u64>,
-    /// `self`, and `cancel` while one of them has not ended.
+    /// `self`, and `cancel` while any of them has not ended.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// A page of a view.
+/// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct List<T> {
+    /// Entries of the page.
     pub items: Vec<T>,
-    /// The number of items in all pages, where it is known cheaply.
+    /// Number of entries on all pages, where it is cheap to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// `self`, and `next` if there is more.
+    /// `self`, and `next` if more entries follow.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// One event of the history.
+/// One entry of a timeline or of the event stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Its sequence number in the whole history.
+    /// Sequence number in the whole history.
     pub seq: u64,
+    /// Time of recording.
     pub at: u64,
-    /// The epoch of the leader that recorded it.
+    /// Epoch of the leader that recorded it.
     pub epoch: u64,
+    /// The event as one line of text.
     pub text: String,
+    /// The event in machine-readable form.
     pub fact: Fact,
-    /// For an event outside of a timeline: `instance`, if it is about one or a range of them, and
-    /// `run`, if it is about a run or creates an instance of one.
+    /// In the event stream: `instance`, if it concerns an instance or a range, and `run`, if it
+    /// concerns a run or submits an instance of one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// Reports to a follower of events that some of them are missing.
+/// Tells a client of the event stream that events are missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EventGap {
-    /// The last event that was sent.
+    /// Last event that the client has received.
     pub after: u64,
-    /// No event after this one is missing. Events up to it that still exist follow.
+    /// No events are missing after this one. Those up to it that are left still follow.
     pub through: u64,
     /// The same as text.
     pub text: String,
 }
 
-/// The resource usage of one owner in one hour. Each item counts in the hour in which it was
-/// recorded: an attempt when it ended, a wait when a lease ended it.
+/// Resource usage of one owner in one hour. Each quantity counts in the hour in which it was
+/// recorded: an attempt when it ended, waiting time when a lease was granted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
+    /// Start of the hour.
     pub hour_at: u64,
+    /// Owner of the instances.
     pub owner: String,
-    /// Instances that ended DONE. An instance that is retried by hand counts again.
+    /// Instances that ended DONE. An instance that is retried on request ends again.
     pub done: u64,
     /// Instances that ended FAILED.
     pub failed: u64,
@@ -232,39 +249,41 @@ pub struct Usage {
     pub halted: u64,
     /// Attempts that ended.
     pub attempts: u64,
-    /// Reserved CPU, multiplied by time.
+    /// CPUs reserved for the attempts, times their duration.
     pub cpu_claimed_seconds: f64,
-    /// CPU time, as the workers measured it.
+    /// CPU time, as measured by the workers.
     pub cpu_used_seconds: f64,
-    /// Reserved memory in MiB, multiplied by time.
+    /// Memory reserved for the attempts in MiB, times their duration.
     pub memory_claimed_mib_seconds: f64,
-    /// Queue time: from being ready to a lease.
+    /// Time from ready to leased.
     pub waited_seconds: f64,
 }
 
-/// The reason for which an instance is in its state.
+/// Why an instance is in its current state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
+    /// Id of the instance.
     pub id: String,
+    /// Current state.
     pub state: UniversalState,
-    /// The reason, as a stable word for scripts: `resting`, `initial-wait`,
-    /// `no-worker`, `no-match`, `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`,
-    /// `confirmation`, `unsure`, `running`, `ended`.
+    /// Machine-readable reason: `resting` (backoff), `initial-wait`, `no-worker`, `no-match`,
+    /// `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
+    /// `running`, `ended`.
     pub reason: String,
-    /// The reason as text, with a hint.
+    /// What it waits for, as a sentence, with a hint.
     pub text: String,
-    /// The worker that the reason is about, if any.
+    /// The worker concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The resource or limit that the reason is about, if any.
+    /// The resource or limit concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// The missing amount of that resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short: Option<u64>,
-    /// The end of the wait, if time alone ends it.
+    /// When the wait ends, if time alone ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
     /// `self`, `instance`.
@@ -272,23 +291,23 @@ pub struct Explanation {
     pub links: Links,
 }
 
-/// The result of a cancellation.
+/// Result of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CancelReply {
-    /// Instances that were waiting, and are HALTED now.
+    /// Number of instances that were waiting and are now HALTED.
     pub halted: u64,
-    /// Instances that are running: they are being killed.
+    /// Number of instances that run and are being killed.
     pub stopping: u64,
 }
 
-/// The request was accepted and is being carried out.
+/// An accepted request whose effect follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AcceptReply {
-    /// Where to look for the result.
+    /// Where to follow the effect.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -298,49 +317,55 @@ pub struct AcceptReply {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
-    /// Its seat.
+    /// Name of the worker (its seat).
     pub name: String,
+    /// Health of the worker.
     pub state: WorkerState,
-    /// True if no more work is placed on it.
+    /// Whether it gets no new work.
     pub drained: bool,
-    /// The identity of its state directory, which `forget` refers to.
+    /// Id of its state directory: what `forget` vouches for.
     pub lineage: String,
+    /// Number of its incarnation.
     pub life: u64,
     /// Attempts that it may be running.
     pub attempts: u32,
-    /// Attempts that it may hold at once.
+    /// Maximum number of attempts it may hold.
     pub slots: u32,
+    /// Total resources.
     pub capacity: Capacity,
+    /// Labels for placement constraints.
     pub labels: BTreeMap<String, String>,
-    /// Seconds since its last heartbeat.
+    /// Seconds since its last message.
     pub heard_seconds: f64,
     /// `self`, `drain`, `undrain`, `forget`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// The body of `PUT /workers/{name}/drained`.
+/// Body of `PUT /workers/{name}/drained`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// True to place no more work on it.
+    /// `true`: give the worker no new work; `false`: undrain it.
     pub drained: bool,
 }
 
-/// The body of `POST /tokens/`.
+/// Body of `POST /tokens/`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewToken {
+    /// Role of the holder.
     pub role: Role,
-    /// Restricts it to the objects of this owner; unrestricted by default. For viewers and operators.
+    /// Limits the token to objects of this owner; default: no limit. Only for viewers and
+    /// operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Its role by default.
+    /// Name for display; default: the role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Unlimited by default.
+    /// Validity period; default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime_seconds: Option<u64>,
 }
@@ -350,19 +375,23 @@ pub struct NewToken {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// Such as `t7`.
+    /// Token id, such as `t7`.
     pub id: String,
+    /// Name for display.
     pub name: String,
+    /// Role of the holder.
     pub role: Role,
-    /// The owner to whose objects it is restricted, if any.
+    /// Owner that the token is limited to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Time of creation.
     pub created_at: u64,
-    /// The end of its validity, if it has one.
+    /// When it expires, if ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
+    /// Whether it was revoked.
     pub revoked: bool,
-    /// `revoke`, if it is not revoked.
+    /// `revoke`, unless it is revoked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -383,13 +412,14 @@ impl From<crate::token::Token> for Token {
     }
 }
 
-/// The answer to `POST /tokens/`: the only one that contains the secret.
+/// Response to `POST /tokens/`: the only one that contains the secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreatedToken {
+    /// The token.
     #[serde(flatten)]
     pub token: Token,
-    /// The secret to present as a bearer token.
+    /// The secret that the holder presents.
     pub secret: String,
 }
 
@@ -398,38 +428,42 @@ pub struct CreatedToken {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Readiness {
-    /// True if it leads and its store takes writes.
+    /// Whether the server leads and its store accepts writes.
     pub ready: bool,
-    /// Its epoch, if it leads.
+    /// Epoch of the leader, if it leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Why it is not ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// An error, in the format of RFC 9457 (`application/problem+json`).
+/// An error as defined by RFC 9457 (`application/problem+json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// A stable word for scripts.
+    /// Machine-readable kind of the error.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is wrong, in a few words.
+    /// Short description of the status.
     pub title: String,
-    /// The status code.
+    /// HTTP status code.
     pub status: u16,
     /// What is wrong in this case, with a hint.
     pub detail: String,
-    /// The errors in the input.
+    /// Every problem of the input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
 }
 
-/// One error in the input.
+/// One problem of the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FieldProblem {
+    /// Path of the field.
     pub field: String,
+    /// Description of the problem.
     pub message: String,
+    /// Suggested correction.
     pub hint: String,
 }

@@ -91,8 +91,8 @@ impl Acceptor {
                     self.metrics.cut(self.port, reason);
                     if self.refusal_log.allow() {
                         tracing::warn!(
-                            "{peer} is turned away: {} connections are the most for {}, and half \
-                             of them for one address",
+                            "refused {peer}: the limit is {} connections for {}, half of them for one \
+                             address",
                             self.connections_max,
                             self.port.word()
                         );
@@ -108,8 +108,11 @@ impl Acceptor {
             return Ok(Channel::Plain(stream));
         };
         let result = timeout(self.traffic.handshake_wait, tls.handshake(stream)).await;
-        let result =
-            result.unwrap_or_else(|_| Err(HandshakeError::Failed("it is too slow".to_owned())));
+        let result = result.unwrap_or_else(|_| {
+            Err(HandshakeError::Failed(
+                "the TLS handshake timed out".to_owned(),
+            ))
+        });
         if let Err(error) = &result {
             let reason = match error {
                 HandshakeError::Plain(_) => CloseReason::Plain,

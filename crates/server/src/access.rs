@@ -60,7 +60,7 @@ impl fmt::Display for Caller {
         match &self.identity {
             Identity::Token(id) => id.fmt(f),
             Identity::Certificate(name) => write!(f, "the holder of the certificate {name:?}"),
-            Identity::LocalWorker | Identity::Anonymous => f.write_str("somebody without a token"),
+            Identity::LocalWorker | Identity::Anonymous => f.write_str("an anonymous client"),
         }
     }
 }
@@ -79,7 +79,7 @@ pub(crate) enum TokenError {
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unknown => "this token is not known here",
+            Self::Unknown => "this token is unknown",
             Self::Expired => "this token has expired",
             Self::Revoked => "this token was revoked",
         })
@@ -213,7 +213,9 @@ impl Access {
                 Ok(()) => failed = false,
                 // Said once, not with every try.
                 Err(error) if !failed => {
-                    tracing::warn!("cannot read the tokens, so the known ones go on: {error}");
+                    tracing::warn!(
+                        "cannot read the tokens, so the cached ones stay in force: {error}"
+                    );
                     failed = true;
                 }
                 Err(_) => {}

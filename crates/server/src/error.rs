@@ -51,7 +51,7 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken { data, pid } => {
-                write!(f, "another scheduler uses {}", data.display())?;
+                write!(f, "another scheduler is using {}", data.display())?;
                 if let Some(pid) = pid {
                     write!(f, " (pid {pid})")?;
                 }
@@ -59,12 +59,13 @@ impl fmt::Display for ServeError {
             }
             Self::Data { path, error } => write!(
                 f,
-                "cannot use {}: {error}; check who owns it, or choose another directory with --data",
+                "cannot use {}: {error}; check its owner and mode, or choose another directory with \
+                 --data",
                 path.display()
             ),
             Self::EpochFile(path) => write!(
                 f,
-                "{} does not hold a number; write the highest epoch that was ever in force into it",
+                "{} contains no epoch number; write the highest epoch that was ever in force into it",
                 path.display()
             ),
             Self::Store(error) => error.fmt(f),
@@ -78,10 +79,10 @@ impl fmt::Display for ServeError {
                 data: Some(data),
             } => write!(
                 f,
-                "{address} can be reached by others, and there is no valid token that would let \
-                 anybody in; make one with `baton token create --role admin --data {}`, take \
-                 certificates with --client-ca (TLS alone does not say who asks), or listen on a \
-                 loopback address",
+                "{address} is reachable from other machines, and there is no valid token; create one \
+                 with `baton token create --role admin --data {}`, accept certificates with \
+                 --client-ca (TLS alone does not authenticate clients), or listen on a loopback \
+                 address",
                 data.display()
             ),
             Self::NoTokens {
@@ -89,8 +90,8 @@ impl fmt::Display for ServeError {
                 data: None,
             } => write!(
                 f,
-                "tokens are demanded on {address}, and a store in memory has none when it starts; \
-                 use --store sqlite, take certificates with --client-ca, or listen on loopback \
+                "{address} requires tokens, and an in-memory store has none when it starts; use \
+                 --store sqlite, accept certificates with --client-ca, or listen on loopback \
                  addresses without --require-tokens"
             ),
             Self::Tls(error) => error.fmt(f),
@@ -98,10 +99,10 @@ impl fmt::Display for ServeError {
             Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
             Self::StoreDied(reason) => write!(
                 f,
-                "the store has died: {reason}; start the scheduler again: nothing that it has \
+                "the store failed permanently: {reason}; restart the scheduler: nothing that it \
                  accepted is lost"
             ),
-            Self::DriverDied => f.write_str("the scheduler has ended because of a bug"),
+            Self::DriverDied => f.write_str("the scheduler ended because of a bug"),
         }
     }
 }

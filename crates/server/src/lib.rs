@@ -259,17 +259,17 @@ pub async fn serve(
             Ok(None) | Err(_) => ServeError::DriverDied,
         }),
     };
-    tracing::info!("ends");
+    tracing::info!("shutting down");
     background.iter().for_each(JoinHandle::abort);
     shutdown_sender.send_replace(true);
     // Requests that are under way are still answered, then the last commits land.
     if timeout(SHUTDOWN_WAIT, http).await.is_err() {
-        tracing::warn!("some clients did not end their requests in time");
+        tracing::warn!("some client requests did not end in time");
     }
     workers.abort();
     inbox.send(Event::Stop);
     if failure.is_none() && timeout(2 * SHUTDOWN_WAIT, ended).await.is_err() {
-        tracing::warn!("the store did not end its commits in time");
+        tracing::warn!("the store did not finish its commits in time");
     }
     drop(lock);
     failure.map_or(Ok(()), Err)
@@ -316,7 +316,7 @@ fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
             return Err(ServeError::NoTokens { address, data });
         }
         tracing::warn!(
-            "nobody has a valid token for {address} yet; make one with `baton token create`"
+            "there is no valid token for {address} yet; create one with `baton token create`"
         );
     }
     Ok(())
@@ -328,8 +328,8 @@ fn warn_of_listeners(config: &Config) {
     for address in ports.iter().filter(|it| !it.ip().is_loopback()) {
         if config.tls.is_none() {
             tracing::warn!(
-                "whatever is sent to {address} can be read on the way, tokens too; use --tls-cert \
-                 and --tls-key, or a network that you trust"
+                "traffic to {address} is not encrypted, tokens included; use --tls-cert and \
+                 --tls-key, or a trusted network"
             );
         }
     }

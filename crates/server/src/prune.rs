@@ -41,12 +41,12 @@ pub(crate) async fn run(
                 more = pruned.more;
                 let instances = pruned.instances;
                 if instances > 0 {
-                    tracing::info!("removed {instances} instances from the history");
+                    tracing::info!("pruned {instances} instances from the history");
                 }
             }
             // A store that fails is noticed by the next commit; this is not urgent.
-            Ok(Err(error)) => tracing::warn!("cannot remove old history: {error}"),
-            Err(error) => tracing::error!("removing old history has panicked: {error}"),
+            Ok(Err(error)) => tracing::warn!("cannot prune the history: {error}"),
+            Err(error) => tracing::error!("pruning the history panicked: {error}"),
         }
     }
 }

@@ -77,16 +77,18 @@ impl Tls {
         async move {
             let mut hangups = match hangups {
                 Ok(hangups) => hangups,
-                Err(error) => return tracing::warn!("cannot listen to SIGHUP: {error}"),
+                Err(error) => return tracing::warn!("cannot install the SIGHUP handler: {error}"),
             };
             while hangups.recv().await.is_some() {
                 match self.files.load() {
                     Ok(config) => {
                         self.config.send_replace(config);
-                        tracing::info!("the certificates were read again");
+                        tracing::info!("TLS certificates reloaded");
                     }
                     Err(error) => {
-                        tracing::error!("the certificates from before go on to count: {error}");
+                        tracing::error!(
+                            "cannot reload the TLS certificates, so the old ones stay in force: {error}"
+                        );
                     }
                 }
             }

@@ -90,7 +90,7 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
     }
     let refused = |why: &str| {
         if port.refusals.allow() {
-            tracing::warn!("the worker at {peer} is refused: {why}");
+            tracing::warn!("worker at {peer} refused: {why}");
         }
     };
     match port.acceptor.handshake(stream).await {
@@ -112,7 +112,7 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
         }
         Err(HandshakeError::Failed(why)) => refused(&why),
         Err(HandshakeError::Plain(stream)) => {
-            let why = "TLS is spoken here; name the CA's certificate with --ca";
+            let why = "this port requires TLS; name the CA certificate with --ca";
             refused(why);
             let (reader, mut writer) = stream.into_split();
             // If it does not hear our greeting, it does not hear why either.
@@ -134,9 +134,9 @@ async fn serve(
     port: &Port,
 ) -> Result<(), String> {
     let preambles = timeout(PREAMBLE_WAIT, exchange_preambles(&mut reader, &mut writer)).await;
-    let preambles = preambles.unwrap_or_else(|_| Err("it does not introduce itself".to_owned()));
+    let preambles = preambles.unwrap_or_else(|_| Err("it sent no preamble in time".to_owned()));
     if let Err(why) = preambles {
-        tracing::info!("{peer} is cut off: {why}");
+        tracing::info!("disconnected {peer}: {why}");
         return Ok(());
     }
     let mut input = Input::default();
@@ -165,7 +165,7 @@ async fn serve(
         why = until_invalid(credential) => Some(why),
     };
     if let Some(why) = why {
-        tracing::info!("{peer} is cut off: {why}");
+        tracing::info!("disconnected {peer}: {why}");
     }
     inbox.send(Event::Closed(id));
     Ok(())
@@ -187,7 +187,7 @@ async fn exchange_preambles(reader: &mut Reader, writer: &mut Writer) -> Result<
 async fn refuse(mut reader: Reader, mut writer: Writer, why: &str) {
     let mut frame = Vec::new();
     if let Err(error) = encode_refusal(why, &mut frame) {
-        return tracing::error!("a refusal cannot be said: {error}");
+        return tracing::error!("cannot encode a refusal: {error}");
     }
     let sent = async {
         writer.write_all(&frame).await?;
@@ -227,7 +227,7 @@ async fn read(mut reader: Reader, mut input: Input, id: LinkId, inbox: &Inbox) -
             Ok(Ok(0)) => return None,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Some(error.to_string()),
-            Err(_) => return Some("no heartbeat for too long".to_owned()),
+            Err(_) => return Some("no heartbeat in time".to_owned()),
         }
     }
 }

@@ -44,7 +44,7 @@ impl<I> WriteTimeout<I> {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "it does not read what is sent",
+                "the peer does not read",
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! The library over HTTP.
+//! Library types of the HTTP API.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,37 @@ use serde::{Deserialize, Serialize};
 use super::{Links, once};
 use crate::library::Trigger;
 
-/// A task of the library, in one revision.
+/// One revision of a library task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Task<F> {
+    /// Owner of the task.
     pub owner: String,
+    /// Name of the task.
     pub name: String,
+    /// Revision number.
     pub revision: u32,
-    /// True if the task is in the library and this is its latest revision.
+    /// Whether the task is in the library and this is its current revision.
     pub current: bool,
-    /// When the revision was defined.
+    /// When this revision was defined.
     pub defined_at: u64,
-    /// The file of the library directory that defines it.
+    /// The file of the library directory that defines the task, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Schedule and other triggers of the task.
     pub trigger: Trigger,
-    /// A description of its schedule.
+    /// The schedule as the server interprets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_text: Option<String>,
-    /// Its next due time; in lists only.
+    /// Next due time; only in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<u64>,
-    /// The task itself, in the schema of task files; not in lists.
+    /// The definition, in the schema of task files; not in lists.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub definition: Option<F>,
-    /// `self`, `revisions`, `due`, `ticks`, `history`, and its actions: `run`,
+    /// `self`, `revisions`, `due`, `ticks`, `history`, and the available operations: `run`,
     /// `trigger`, `replace`, `remove`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -46,48 +50,50 @@ pub struct Task<F> {
 pub struct LibraryPage<F> {
     /// Tasks, by owner and name.
     pub items: Vec<Task<F>>,
-    /// Files of the library directory that cannot be used; their previous definitions stay in force.
+    /// Unusable files of the library directory; their previous definitions stay in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<FileProblem>,
-    /// `self`, and `next` if there is more.
+    /// `self`, and `next` if more entries follow.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// A file of the library directory that cannot be used.
+/// An unusable file of the library directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FileProblem {
-    /// Its path within the directory.
+    /// Path within the directory.
     pub file: String,
-    /// The error, with a hint.
+    /// What is wrong, with a hint.
     pub text: String,
 }
 
-/// The effect of a definition on a task; of a dry run, the effect that it would have.
+/// Outcome of a definition, or of its dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DefineReply {
+    /// Owner of the task.
     pub owner: String,
+    /// Name of the task.
     pub name: String,
     /// The resulting revision.
     pub revision: u32,
     /// `created`, `replaced` or `unchanged`.
     pub change: String,
-    /// True if nothing was stored.
+    /// Whether this was a dry run that changed nothing.
     pub dry_run: bool,
     /// `task`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// The body of a trigger; optional.
+/// Body of a trigger; optional.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerTask {
-    /// Values of its parameters, instead of their defaults.
+    /// Parameter values that override the defaults.
     #[serde(
         default,
         deserialize_with = "once::texts",
@@ -96,51 +102,55 @@ pub struct TriggerTask {
     pub params: BTreeMap<String, String>,
 }
 
-/// The answer to a trigger: it is durable.
+/// Response to a trigger, sent once it is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerReply {
-    /// The instance.
+    /// Id of the instance.
     pub id: String,
-    /// True if an earlier request with the same idempotency key had launched it.
+    /// Whether an earlier request with the same key started the instance.
     pub again: bool,
     /// `control`: the instance. `task`: the task.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// The verdict on a due time, or on several that were skipped for the same reason.
+/// Outcome of a due time, or of several that were skipped for the same reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Tick {
-    /// Its sequence number in the whole history.
+    /// Sequence number in the whole history.
     pub seq: u64,
+    /// Owner of the task.
     pub owner: String,
+    /// Name of the task.
     pub name: String,
+    /// Revision in force at that time.
     pub revision: u32,
-    /// The due time, or the first of them.
+    /// The due time, or the first of several.
     pub nominal_at: u64,
-    /// The last due time.
+    /// The last of several due times.
     pub last_at: u64,
-    /// The number of due times that it covers.
+    /// Number of due times.
     pub count: u64,
+    /// When the outcome was recorded.
     pub recorded_at: u64,
     /// `launched`, `late` or `skipped`.
     pub verdict: String,
-    /// The delay, if it was late.
+    /// Delay of a late launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<f64>,
     /// The reason, if it was skipped: `missed`, `catch-up`, `max-instances`, `launch-rate`, `replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The verdict as one line of text.
+    /// The outcome as one line of text.
     pub text: String,
-    /// The instance that was launched.
+    /// Id of the launched instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The upstream instance whose end it is about, if it is not about a due time.
+    /// The upstream instance whose end was the trigger, if no schedule was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// `task`, `instance`.
@@ -148,14 +158,14 @@ pub struct Tick {
     pub links: Links,
 }
 
-/// The next due times of a task.
+/// Next due times of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DueTimes {
-    /// The next times, without jitter.
+    /// Due times, without jitter.
     pub at: Vec<u64>,
-    /// The IANA time zone of the schedule.
+    /// Time zone of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// `self`, `task`.

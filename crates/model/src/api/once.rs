@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// Characters of a key that are quoted in an error.
+/// Characters of a key that an error quotes.
 const QUOTED_CHARS_MAX: usize = 60;
 
 /// Reads a map of strings; refuses duplicate keys, since it is unclear which value is meant.
@@ -26,7 +26,7 @@ pub(super) fn texts<'de, D: Deserializer<'de>>(
             while let Some((name, text)) = access.next_entry::<String, String>()? {
                 if texts.contains_key(&name) {
                     let name: String = name.chars().take(QUOTED_CHARS_MAX).collect();
-                    return Err(A::Error::custom(format!("the key `{name}` stands twice")));
+                    return Err(A::Error::custom(format!("the key `{name}` is repeated")));
                 }
                 texts.insert(name, text);
             }

@@ -1,4 +1,4 @@
-//! Runs of workflows over HTTP.
+//! Workflow run types of the HTTP API.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{Links, once};
 use crate::state::UniversalState;
 use crate::workflow::{Condition, HaltMode};
 
-/// The body of `POST /runs/`.
+/// Body of `POST /runs/`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -16,156 +16,168 @@ pub struct SubmitRun<F> {
     /// The workflow, in the schema of workflow files.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub file: F,
-    /// Values of its parameters.
+    /// Parameter values.
     #[serde(
         default,
         deserialize_with = "once::texts",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub params: BTreeMap<String, String>,
-    /// True if more tasks follow: the run is REGISTERING until `start`.
+    /// More tasks follow: the run is REGISTERING until `start`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
 }
 
-/// The answer to `POST /runs/`, `…/start`, `…/resume` and `…/retry`: it is durable.
+/// Response to `POST /runs/`, `…/start`, `…/resume` and `…/retry`, sent once it is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunReply {
-    /// The run.
+    /// Id of the run.
     pub id: String,
-    /// Its current generation.
+    /// The live generation.
     pub generation: u32,
     /// `control`: the run.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// Number of items per state. The sum is the number of items.
+/// Number of items by status. The sum is the total number of items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ItemCounts {
-    /// Wait for upstream items.
+    /// Waiting for upstream items.
     pub waiting: u64,
-    /// Are ready, and held back by a concurrency limit of the run.
+    /// Ready, and held back by a concurrency limit of the run.
     pub ready: u64,
-    /// Have an instance that is QUEUED.
+    /// With an instance that is QUEUED.
     pub queued: u64,
-    /// Have an instance that a worker holds.
+    /// With an instance that a worker holds.
     pub running: u64,
-    /// Are DONE.
+    /// With an instance that ended DONE.
     pub done: u64,
-    /// Have FAILED.
+    /// With an instance that ended FAILED.
     pub failed: u64,
-    /// Were stopped.
+    /// With an instance that ended HALTED.
     pub halted: u64,
-    /// Were skipped: their `when` is false, or an upstream item was skipped.
+    /// Skipped: `when` is false, or an upstream task was skipped.
     pub skipped: u64,
-    /// Cannot start, because an upstream item has failed.
+    /// Blocked: an upstream item has failed.
     pub blocked: u64,
 }
 
-/// One run of a workflow.
+/// A run of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
+    /// Id of the run.
     pub id: String,
-    /// The workflow.
+    /// Name of the workflow.
     pub name: String,
+    /// Owner of the run.
     pub owner: String,
+    /// Current state.
     pub state: UniversalState,
-    /// Its current generation, from 1.
+    /// Number of times it was started or resumed.
     pub generation: u32,
-    /// It is being halted: no further items start.
+    /// How it is being halted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halting: Option<HaltMode>,
-    /// It has exceeded its timeout.
+    /// Whether its timeout has expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
+    /// Time of submission.
     pub submitted_at: u64,
-    /// The start of its current generation.
+    /// When its current generation began.
     pub begun_at: u64,
+    /// When its current generation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
-    /// Its parameters; not in lists.
+    /// Parameter values; not in lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
-    /// The number of its tasks; not in lists.
+    /// Number of tasks; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<u64>,
-    /// Number of items per state; not in lists.
+    /// Number of items by status; not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<ItemCounts>,
-    /// Items that could not start because of an error of their own: a template that cannot be
-    /// resolved, a `when` that cannot be evaluated. At most 100.
+    /// Items that could not start for a reason of their own: a template that cannot be rendered, a
+    /// `when` that cannot be evaluated. At most a hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RunProblem>,
-    /// `self`, `tasks`, `items`, `errors`, and its actions: `halt`, `resume`,
-    /// `retry`, `extend`, `start`.
+    /// `self`, `tasks`, `items`, `errors`, and the available operations: `halt`, `resume`, `retry`,
+    /// `extend`, `start`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// An item that could not start, and the error.
+/// An item that could not start, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunProblem {
-    /// The task.
+    /// Name of the task.
     pub task: String,
+    /// Index of the item.
     pub item: u32,
+    /// The reason.
     pub text: String,
 }
 
-/// One task of a run.
+/// A task of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunTask {
+    /// Name of the task.
     pub name: String,
-    /// Its position in the plan, from 0.
+    /// Position in the plan, from 0.
     pub index: u32,
+    /// Number of items by status.
     pub items: ItemCounts,
-    /// True if its items are not known yet: they are outputs of an upstream task.
+    /// Whether its items are not known yet, because they are outputs of an upstream task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmapped: bool,
+    /// Upstream tasks.
     pub after: Vec<RunEdge>,
-    /// The condition without which it is skipped.
+    /// Condition; the task is skipped unless it is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// The most frequent reason for which its items wait.
+    /// What most of its waiting items wait for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The mean run time of its DONE instances.
+    /// Mean duration of its DONE instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_seconds: Option<f64>,
 }
 
-/// A dependency of a task on an upstream task.
+/// Dependency of a task on an upstream task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RunEdge {
-    /// The upstream task.
+    /// Name of the upstream task.
     pub task: String,
+    /// Required outcome of the upstream task.
     pub condition: Condition,
-    /// True if items depend on single items, not on all items of the upstream task.
+    /// Whether items depend pairwise, and not each on all.
     pub by_item: bool,
 }
 
-/// An item whose instance has ended or is in flight.
-// Generic, since JSON is not known here.
+/// An item whose instance is in flight or has ended.
+// Generic, because this crate does not depend on a JSON library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", bound(deserialize = "V: Deserialize<'de>"))]
 pub struct RunItem<V> {
-    /// The task.
+    /// Name of the task.
     pub task: String,
+    /// Index of the item.
     pub item: u32,
-    /// Its value, any JSON; missing where the task has neither `for_each` nor `matrix`.
+    /// Its value, any JSON; absent if the task has neither `for_each` nor `matrix`.
     #[serde(
         default = "Option::default",
         deserialize_with = "once::present",
@@ -173,22 +185,26 @@ pub struct RunItem<V> {
     )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Value>))]
     pub value: Option<V>,
-    /// Its instance.
+    /// Id of its instance.
     pub instance: String,
+    /// State of its instance.
     pub state: UniversalState,
+    /// Generation in which it ran.
     pub generation: u32,
-    /// The start of its last attempt by the worker's clock; while it runs, the time of the worker's
-    /// confirmation by the scheduler's clock.
+    /// Start of its last attempt, by the clock of the worker; while it runs, when the worker
+    /// confirmed it, by the clock of the scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
+    /// End of its last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
+    /// Worker that holds it, or held it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The end of its last attempt, as text.
+    /// How its last attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
-    /// Its outputs: the text of a JSON object.
+    /// Its outputs, as the text of a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<String>,
     /// `instance`.
@@ -196,96 +212,100 @@ pub struct RunItem<V> {
     pub links: Links,
 }
 
-/// Failures of a run with the same cause.
+/// Failures of a run of the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorGroup {
-    /// The task.
+    /// Name of the task.
     pub task: String,
+    /// The common end of the attempts.
     pub end_text: String,
+    /// Number of failures.
     pub count: u64,
-    /// One of them.
+    /// Id of one of the instances.
     pub example: String,
     /// `example`, `stderr`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// The body of `POST /runs/{id}/halt`.
+/// Body of `POST /runs/{id}/halt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HaltRun {
+    /// Whether running instances finish or are killed.
     #[serde(rename = "how")]
     pub mode: HaltMode,
-    /// If set, the request is refused unless this is the current generation.
+    /// Only if this generation is live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
 
-/// The body of `POST /runs/{id}/resume`.
+/// Body of `POST /runs/{id}/resume`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResumeRun<F> {
-    /// The changed workflow, if any.
+    /// The workflow, if it has changed.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub file: Option<F>,
-    /// With a file: values of its parameters. A parameter without a value here keeps the value that
-    /// it has in the run.
+    /// Parameter values, with a file. Values of the run stay in force for parameters that the file
+    /// still has and that are not set here.
     #[serde(
         default,
         deserialize_with = "once::texts",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub params: BTreeMap<String, String>,
-    /// If set, the request is refused unless this is the last generation.
+    /// Only if this generation is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
 
-/// The body of `POST /runs/{id}/retry`.
+/// Body of `POST /runs/{id}/retry`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryRun {
-    /// Rerun this task, including its DONE items.
+    /// Run this task again, including its DONE items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Rerun all downstream tasks, too.
+    /// Also run everything downstream of it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub downstream: bool,
-    /// If set, the request is refused unless this is the last generation.
+    /// Only if this generation is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
 }
 
-/// The effect that a resume or a retry would have.
+/// Preview of a resume or a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResumePreview {
-    /// Every task of the resumed plan.
+    /// All tasks of the plan that would be resumed.
     pub tasks: Vec<ResumeTask>,
-    /// Tasks of the previous plan that were removed.
+    /// Tasks of the previous plan that no longer exist.
     pub removed: Vec<String>,
 }
 
-/// The effect of a resume or a retry on one task.
+/// Preview of a resume or a retry for one task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResumeTask {
+    /// Name of the task.
     pub name: String,
-    /// DONE items that stay DONE.
+    /// DONE items that are not run again.
     pub kept: u64,
-    /// Items that run, or run again; omitted where that is known only later.
+    /// Items that run, or run again; absent if not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<u64>,
-    /// The reason: `unfinished`, `changed`, `downstream of a change`, `new`, `asked for`; omitted
-    /// if all items are kept.
+    /// Reason: `unfinished`, `changed`, `downstream of a change`, `new`, `asked for`; absent if
+    /// every item is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

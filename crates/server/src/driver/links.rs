@@ -110,7 +110,7 @@ impl Links {
             self.dirty.push(*id);
         }
         if let Err(error) = encode(message, &mut open.pending) {
-            tracing::error!("a message for worker {} cannot be sent: {error}", to.worker);
+            tracing::error!("cannot encode a message for worker {}: {error}", to.worker);
         }
     }
 
@@ -129,7 +129,7 @@ impl Links {
                 // Fails only if the connection has just ended; its end is on its way.
                 let _ = open.link.out.send(bytes);
             } else {
-                tracing::warn!("a worker does not read: {unread} bytes wait for it");
+                tracing::warn!("dropping a worker that does not read: {unread} bytes are unsent");
                 stalled.extend(self.closed(id));
             }
         }

@@ -194,7 +194,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
 
 fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
     let leases = ledger.open_leases().count();
-    tracing::info!("leads as {epoch}; {leases} leases are open");
+    tracing::info!("leading in epoch {epoch}; {leases} open leases");
     let now = clock::now();
     Leading {
         core: Scheduler::with_limits(setup.config, &setup.limits, epoch, ledger, now),
@@ -261,7 +261,9 @@ impl Driver {
         let sleep_max = u64::try_from(SLEEP_MAX.as_millis()).unwrap_or(u64::MAX);
         if now.since(self.clock_read).0 > sleep_max.saturating_add(STOPPED_AFTER_MS) {
             let gap = now.since(self.clock_read);
-            tracing::warn!("was stopped for {gap}; reads what arrived meanwhile first");
+            tracing::warn!(
+                "the process was suspended for {gap}; reading what arrived meanwhile before any timer"
+            );
             self.inbox_first_until = now + Millis(INBOX_FIRST_MS);
         }
         self.clock_read = now;
@@ -421,12 +423,12 @@ impl Driver {
         }
         if seen.0 - epoch.0 > EPOCHS_SKIPPED_MAX {
             tracing::error!(
-                "a worker says that it has obeyed {seen}, and this scheduler is at {epoch}; it \
+                "a worker reports epoch {seen}, and this scheduler is at {epoch}; the worker \
                  belongs to another scheduler, or its state is damaged: it gets no work"
             );
             return;
         }
-        let reason = format!("a worker has obeyed {seen}; an epoch above it is being taken");
+        let reason = format!("a worker reports epoch {seen}; taking a higher epoch");
         self.fail(reason, seen);
         self.retry_takeover();
     }
@@ -485,9 +487,10 @@ fn log_facts(facts: &[Fact]) {
                 worker,
                 incarnation,
                 reason,
-            } => tracing::warn!("worker {worker} ({incarnation}) is given up: {reason:?}"),
+            } => tracing::warn!("worker {worker} ({incarnation}) is condemned: {reason:?}"),
             Fact::WorkerDrained { worker, drained } => {
-                tracing::info!("worker {worker} is drained: {drained}");
+                let change = if *drained { "drained" } else { "undrained" };
+                tracing::info!("worker {worker} is {change}");
             }
             _ => {}
         }

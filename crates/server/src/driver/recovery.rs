@@ -58,7 +58,7 @@ impl Driver {
         let State::Leading(leading) = &self.state else {
             return;
         };
-        tracing::error!("cannot keep anything: {reason}; tries again every second");
+        tracing::error!("the store cannot be written: {reason}; retrying every second");
         let config = &self.setup.config;
         let epoch = leading.core.epoch();
         let lease_keeper = (config.store == StoreMode::Durable)
@@ -90,7 +90,7 @@ impl Driver {
                 guard.report(takeover);
             });
         if let Err(error) = spawned {
-            tracing::error!("cannot start a thread to take the store: {error}");
+            tracing::error!("cannot start a thread to take over the store: {error}");
             failed.next_attempt = Some(clock::now().mono + pause());
         }
     }
@@ -114,7 +114,7 @@ impl Driver {
             }) => self.fatal = Some(reason),
             Err(TakeoverFailed { reason, .. }) => {
                 if reason != failed.reason {
-                    tracing::error!("still cannot keep anything: {reason}");
+                    tracing::error!("the store still cannot be written: {reason}");
                     failed.reason.clone_from(&reason);
                     self.status.send_replace(Status::Failed(reason));
                 }
@@ -138,7 +138,7 @@ impl TakeoverGuard {
 impl Drop for TakeoverGuard {
     fn drop(&mut self) {
         self.report(Err(TakeoverFailed {
-            reason: "taking the store has panicked".to_owned(),
+            reason: "taking over the store panicked".to_owned(),
             permanent: false,
         }));
     }

@@ -55,7 +55,7 @@ fn a_store_that_could_not_be_taken_is_taken_later_even_after_a_panic() {
         matches!(status, Status::Leading(epoch) if epoch > first)
     });
     let seen = format!("{seen:?}");
-    assert!(seen.contains("has panicked"), "{seen}");
+    assert!(seen.contains("panicked"), "{seen}");
     handle.inbox.send(Event::Stop);
     assert_eq!(handle.ended.blocking_recv(), Ok(None), "a good end");
 }

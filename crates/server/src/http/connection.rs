@@ -46,7 +46,7 @@ pub(super) async fn accept_client(
         Ok(channel) => channel,
         Err(HandshakeError::Plain(stream)) => return refuse(stream).await,
         Err(HandshakeError::Failed(why)) => {
-            return tracing::debug!("no TLS with the client at {peer}: {why}");
+            return tracing::debug!("TLS handshake with client {peer} failed: {why}");
         }
     };
     let peer = Peer {
@@ -94,7 +94,7 @@ pub(super) async fn serve(
             acceptor.metrics.cut(acceptor.port, cut);
         }
         // Clients come and go as they like.
-        tracing::debug!("a client's connection has ended: {error}");
+        tracing::debug!("client connection ended: {error}");
     }
 }
 
@@ -113,7 +113,7 @@ async fn refuse(mut stream: TcpStream) {
         kind: "tls".to_owned(),
         title: "Bad Request".to_owned(),
         status: 400,
-        detail: "TLS is spoken here; use https:// instead of http://".to_owned(),
+        detail: "this port requires TLS; use https:// instead of http://".to_owned(),
         errors: Vec::new(),
     };
     let Ok(body) = serde_json::to_string(&problem) else {

@@ -29,33 +29,33 @@ use crate::metrics;
 /// Where a client says what it has seen, as browsers do by themselves.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Facts as they become durable
+/// Stream of facts as they become durable
 ///
-/// Server-sent events. The `id` of each is its number in the history, its name the kind of the
-/// fact, its data what timelines show. Whoever names the last id it has seen gets everything
-/// behind that, once and in order. Where some of that is no longer kept, an event `lost` says
-/// up to which number; what is left follows. A comment comes at least every 15 seconds. A client
-/// that does not read is cut off, and may come back.
+/// Server-sent events. The `id` of an event is its sequence number in the history, its name is the
+/// kind of the fact, and its data is what timelines show. A client that sends the last id it has
+/// seen receives everything after it, once and in order. If some of that was pruned, an event
+/// `lost` reports up to which number; what is left follows. The server sends a comment at least
+/// every 15 seconds. A client that does not read is disconnected and may reconnect.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/events",
     tag = "views",
     operation_id = "events",
     params(
-        ("after" = Option<u64>, Query, description = "From behind the event of this number on; 0 for everything that is kept. From now on, if left out."),
-        ("last-event-id" = Option<u64>, Header, description = "The same; goes before `after`."),
-        ("instance" = Option<String>, Query, description = "Of this instance only: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
-        ("run" = Option<String>, Query, description = "Of this run and its instances only: `r12`, or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
-        ("owner" = Option<String>, Query, description = "Of instances and runs of this owner only."),
-        ("follow" = Option<bool>, Query, description = "With `false` it ends with the last event that there is."),
+        ("after" = Option<u64>, Query, description = "Start after the event of this number; 0 for all retained events. Default: only new events."),
+        ("last-event-id" = Option<u64>, Header, description = "Like `after`, and takes precedence over it."),
+        ("instance" = Option<String>, Query, description = "Only facts of this instance: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("run" = Option<String>, Query, description = "Only facts of this run and its instances: `r12` or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
+        ("owner" = Option<String>, Query, description = "Only facts of instances and runs of this owner."),
+        ("follow" = Option<bool>, Query, description = "`false`: end after the last existing event."),
     ),
     responses(
-        (status = 200, description = "Events, until the client goes.", content_type = "text/event-stream", body = String),
+        (status = 200, description = "Events, until the client disconnects.", content_type = "text/event-stream", body = String),
         BadRequest,
         NotFound,
-        (status = 500, description = "A bug.", body = Problem, content_type = PROBLEM),
-        (status = 503, description = "The store cannot be read at the moment, or too many clients follow something.", body = Problem, content_type = PROBLEM,
-            headers(("retry-after" = u64, description = "Seconds after which it makes sense to ask again.")))
+        (status = 500, description = "Internal error: a bug in the server.", body = Problem, content_type = PROBLEM),
+        (status = 503, description = "The store cannot be read, or too many streams are open.", body = Problem, content_type = PROBLEM,
+            headers(("retry-after" = u64, description = "Seconds to wait before a retry.")))
     )
 ))]
 pub(super) async fn follow(
@@ -83,7 +83,7 @@ pub(super) async fn follow(
     let run = parameters.text("run").map(runs::id).transpose()?;
     if let Some(id) = run {
         if instance.is_some() {
-            let wrong = "events are of one instance or of a run: name one of the two";
+            let wrong = "`instance` and `run` exclude each other";
             return Err(Fault::bad_request(wrong));
         }
         let its = app.run_record(id).await?.head.owner;
@@ -153,7 +153,7 @@ impl Follower {
                 after: self.position.0,
                 through: last.0,
                 text: format!(
-                    "there is no event {} here: the history has begun anew; all of it follows",
+                    "event {} does not exist: the history was started anew; all of it follows",
                     self.position.0
                 ),
             };
@@ -215,7 +215,7 @@ impl Follower {
             None => store.facts(&query).map(Some),
         });
         // Nothing will ever happen again to what is not kept.
-        let gone = || Fault::not_found("the instance is not kept any more");
+        let gone = || Fault::not_found("the instance was pruned from the history");
         let page = page.await?.ok_or_else(gone)?;
         let mut text = String::new();
         if page.pruned > self.position.max(self.reported) {
@@ -224,8 +224,7 @@ impl Follower {
                 after: self.position.0,
                 through: page.pruned.0,
                 text: format!(
-                    "some of the events from {} to {} are not kept any more; what is left of them \
-                     follows",
+                    "some of the events from {} to {} were pruned; the remaining ones follow",
                     self.position.0 + 1,
                     page.pruned.0
                 ),

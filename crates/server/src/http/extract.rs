@@ -32,7 +32,7 @@ impl Target {
         let (first, last) = (instance(first)?, instance(last)?);
         if first > last {
             return Err(Fault::bad_request(format!(
-                "{first}..{last} is no range: its first instance comes after its last"
+                "{first}..{last} is not a range: the first id is greater than the last"
             )));
         }
         Ok(Self::Range(first, last))
@@ -47,7 +47,7 @@ pub(super) fn instance(text: &str) -> Answer<InstanceId> {
     // Stores keep ids as signed numbers.
     let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
     number.map(InstanceId).ok_or_else(|| {
-        Fault::bad_request("the id of an instance is a number such as i12, a range i12..i20")
+        Fault::bad_request("an instance id is a number such as i12, a range is written i12..i20")
     })
 }
 
@@ -59,18 +59,20 @@ impl Parameters {
     pub(super) fn of(uri: &Uri, known: &[&str]) -> Answer<Self> {
         let values = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let Query(values) = values
-            .map_err(|error| Fault::bad_request(format!("the query cannot be read: {error}")))?;
+            .map_err(|error| Fault::bad_request(format!("cannot parse the query: {error}")))?;
         let mut parameters = BTreeMap::new();
         for (name, value) in values {
             if !known.contains(&name.as_str()) {
                 return Err(Fault::bad_request(format!(
-                    "there is no parameter {:?} here; there are: {}",
+                    "unknown parameter {:?}; supported: {}",
                     short(&name),
                     known.join(", ")
                 )));
             }
             if parameters.insert(name.clone(), value).is_some() {
-                return Err(Fault::bad_request(format!("{name} is given twice")));
+                return Err(Fault::bad_request(format!(
+                    "the parameter {name} is repeated"
+                )));
             }
         }
         Ok(Self(parameters))
@@ -135,7 +137,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
         return Err(Fault::bad_request(wanted));
     }
     serde_json::from_slice(bytes)
-        .map_err(|error| Fault::bad_request(format!("the body cannot be read: {error}")))
+        .map_err(|error| Fault::bad_request(format!("cannot parse the body: {error}")))
 }
 
 async fn bytes(request: Request) -> Answer<Bytes> {
@@ -148,7 +150,7 @@ async fn bytes(request: Request) -> Answer<Bytes> {
             return Err(Fault::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "other-media-type",
-                format!("send JSON, as {MEDIA_TYPE} or application/json"),
+                format!("unsupported media type; send JSON as {MEDIA_TYPE} or application/json"),
             ));
         }
     }
@@ -158,10 +160,9 @@ async fn bytes(request: Request) -> Answer<Bytes> {
         StatusCode::PAYLOAD_TOO_LARGE => Fault::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too-large",
-            "the body has more bytes than are read here; move data into files, or send a \
-             workflow in parts",
+            "the body is too large; move data into files, or send a workflow in parts",
         ),
-        _ => Fault::bad_request("the body ended too early"),
+        _ => Fault::bad_request("the body ended prematurely"),
     })
 }
 

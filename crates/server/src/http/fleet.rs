@@ -13,7 +13,7 @@ use super::problem::{Answer, Fault};
 use super::{App, extract, respond, views};
 use crate::driver::event::LeaderRequest;
 
-/// Every worker that is known
+/// All known workers
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/workers/",
@@ -37,17 +37,17 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     Ok(tagged_by(&list, &matters))
 }
 
-/// One worker
+/// A worker
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/workers/{name}",
     tag = "workers",
     operation_id = "worker",
     params(
-        ("name" = String, Path, description = "Its seat."),
+        ("name" = String, Path, description = "The name of the worker (its seat)."),
     ),
     responses(
-        (status = 200, description = "As the scheduler sees it.", body = Worker),
+        (status = 200, description = "The worker, as the scheduler knows it.", body = Worker),
         NotFound,
         Unchanged, Unavailable
     )
@@ -57,7 +57,7 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     Ok(tagged_by(&worker, &lasting(&worker)))
 }
 
-/// Give a worker no more work, or work again
+/// Drain or undrain a worker
 #[cfg_attr(feature = "openapi", utoipa::path(
     put,
     path = "/workers/{name}/drained",
@@ -65,10 +65,10 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     operation_id = "drain",
     request_body = DrainRequest,
     params(
-        ("name" = String, Path, description = "Its seat."),
+        ("name" = String, Path, description = "The name of the worker (its seat)."),
     ),
     responses(
-        (status = 200, description = "It is durable.", body = Worker),
+        (status = 200, description = "Changed and durable.", body = Worker),
         BadRequest,
         BadBody,
         NotFound,
@@ -93,17 +93,17 @@ pub(super) async fn drain(
     Ok(respond(StatusCode::OK, &worker))
 }
 
-/// Vouch that a worker is gone and nothing of it runs
+/// Declare a worker gone: the operator vouches that none of its processes runs
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/workers/{name}/forget",
     tag = "workers",
     operation_id = "forget",
     params(
-        ("name" = String, Path, description = "Its seat."),
+        ("name" = String, Path, description = "The name of the worker (its seat)."),
     ),
     responses(
-        (status = 202, description = "What it held is tried elsewhere.", body = AcceptReply),
+        (status = 202, description = "What it held is retried on other workers.", body = AcceptReply),
         NotFound,
         Unavailable
     )

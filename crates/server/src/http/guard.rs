@@ -85,8 +85,7 @@ fn too_many(wait: Duration) -> Response {
     let fault = Fault::new(
         StatusCode::TOO_MANY_REQUESTS,
         "too-many-requests",
-        "these are more requests than one client may make; wait a moment, or ask the operator \
-         for a higher --max-requests",
+        "rate limit exceeded; wait a moment, or ask the operator to raise --max-requests",
     );
     let mut response = fault.into_response();
     let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -120,10 +119,12 @@ fn check_origin(
     if !app.0.requires_credentials
         && !is_our_host(headers, request.uri().authority(), app.0.address)
     {
-        return Err("the header Host names another server; use the address it listens on");
+        return Err(
+            "the header Host names another server; use the address that this one listens on",
+        );
     }
     if writes && !is_our_origin(headers, secure) {
-        return Err("web pages of other servers may not change anything here");
+        return Err("web pages of other servers must not change anything here");
     }
     Ok(())
 }

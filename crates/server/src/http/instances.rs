@@ -28,20 +28,20 @@ use crate::driver::event::{Event, LeaderRequest};
 use crate::limits::ARRAY_ELEMENTS_MAX;
 use crate::until_shutdown;
 
-/// What a path of instances shows.
+/// An instance, or a summary of a range.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 enum InstanceOrRange {
-    /// One of them.
+    /// A single instance.
     One(Box<Instance>),
-    /// How many of a range are in which state.
+    /// Number of instances by state.
     Range(RangeSummary),
 }
 
 /// Submit a task, or an array of it
 ///
-/// The answer comes when it is durable.
+/// Returns when the submission is durable.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/instances/",
@@ -49,9 +49,9 @@ enum InstanceOrRange {
     operation_id = "submit",
     request_body = Submit<Value>,
     responses(
-        (status = 201, description = "It is durable.", body = SubmitReply, headers(("location" = String, description = "Where it is."))),
-        (status = 409, description = "The ids were taken meanwhile; try again.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        (status = 201, description = "Accepted and durable.", body = SubmitReply, headers(("location" = String, description = "The control URL."))),
+        (status = 409, description = "The ids were taken concurrently; try again.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -110,7 +110,7 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
         Fault::unusable(message, vec![at])
     };
     let Some(distance) = to.checked_sub(from) else {
-        let message = format!("the last index, {to}, comes before the first, {from}");
+        let message = format!("the last index, {to}, is less than the first, {from}");
         return Err(refused(message, "write the smaller one first"));
     };
     if distance >= ARRAY_ELEMENTS_MAX {
@@ -120,18 +120,18 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
     Ok((distance + 1, from))
 }
 
-/// An instance, or how a range of them stands
+/// An instance, or a summary of a range
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}",
     tag = "instances",
     operation_id = "show",
     params(
-        ("id" = String, Path, description = "The instance: `i12`, or `12`; or a range, both included: `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
-        ("wait" = Option<u64>, Query, description = "Answer when it is over, or after so many seconds, at most 60."),
+        ("id" = String, Path, description = "Instance id, `i12` or `12`, or an inclusive range, `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+        ("wait" = Option<u64>, Query, description = "Long poll: answer when it has ended, or after this many seconds, at most 60."),
     ),
     responses(
-        (status = 200, description = "As the store has it.", body = InstanceOrRange),
+        (status = 200, description = "The stored state.", body = InstanceOrRange),
         BadRequest,
         Unchanged,
         NotFound,
@@ -167,19 +167,19 @@ pub(super) async fn show(
     }
 }
 
-/// Stop an instance, or a range of them
+/// Cancel an instance, or a range
 ///
-/// Those that wait are stopped at once, those that run as soon as they can be.
+/// Waiting instances are halted at once; running ones are killed.
 #[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/instances/{id}",
     tag = "instances",
     operation_id = "cancel",
     params(
-        ("id" = String, Path, description = "The instance: `i12`, or `12`; or a range, both included: `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+        ("id" = String, Path, description = "Instance id, `i12` or `12`, or an inclusive range, `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
     ),
     responses(
-        (status = 202, description = "It is durable that they shall stop.", body = CancelReply),
+        (status = 202, description = "The request to stop is durable.", body = CancelReply),
         BadRequest,
         NotFound,
         Unavailable
@@ -203,18 +203,18 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
     Ok(respond(StatusCode::ACCEPTED, &cancelled))
 }
 
-/// Try an instance again that has failed or was stopped
+/// Retry an instance that has failed or was halted
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/instances/{id}/retry",
     tag = "instances",
     operation_id = "retry",
     params(
-        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
     ),
     responses(
-        (status = 202, description = "It waits to be placed.", body = Instance),
-        (status = 409, description = "It has not ended, or not in a way that can be tried again.", body = Problem, content_type = PROBLEM),
+        (status = 202, description = "Queued again.", body = Instance),
+        (status = 409, description = "The instance has not ended, or its end state cannot be retried.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
@@ -230,24 +230,24 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
         .request(|reply| LeaderRequest::Retry { instance, reply })
         .await?;
     retried.map_err(|error| {
-        let detail = format!("{id} cannot be tried again: {error}");
+        let detail = format!("{id} cannot be retried: {error}");
         Fault::new(StatusCode::CONFLICT, "not-ended", detail)
     })?;
     let record = app.record(id).await?;
     Ok(respond(StatusCode::ACCEPTED, &views::instance(&record)))
 }
 
-/// Why an instance is where it is
+/// Why an instance is in its current state
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}/explain",
     tag = "instances",
     operation_id = "explain",
     params(
-        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
     ),
     responses(
-        (status = 200, description = "The one thing it waits for, or how it ended.", body = Explanation),
+        (status = 200, description = "What the instance waits for, or how it ended.", body = Explanation),
         BadRequest,
         NotFound,
         Unavailable
@@ -275,7 +275,7 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
 /// nobody learns which ids there are.
 pub(super) fn unknown(id: InstanceId) -> Fault {
     Fault::not_found(format!(
-        "there is no instance {id}; it was never submitted, or is too old to be kept"
+        "there is no instance {id}; it was never submitted, or was pruned from the history"
     ))
 }
 

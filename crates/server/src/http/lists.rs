@@ -55,7 +55,7 @@ pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> 
     page(&app, View::Arena, "/arena/", &uri).await
 }
 
-/// Instances that are over, the latest to end first
+/// Instances that have ended, most recent first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/history/",
@@ -107,16 +107,16 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     Ok(tagged(&list))
 }
 
-/// What happened to an instance, in order
+/// Timeline of an instance, oldest event first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}/timeline",
     tag = "instances",
     operation_id = "timeline",
     params(
-        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
-        ("cursor" = Option<u64>, Query, description = "From behind the event of this number on; links lead there."),
-        ("limit" = Option<u64>, Query, description = "How many at most."),
+        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("cursor" = Option<u64>, Query, description = "Start after the event of this number; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "Events.", body = List<Event>),
@@ -165,7 +165,7 @@ fn state(word: &str, view: View) -> Answer<UniversalState> {
     found.copied().ok_or_else(|| {
         let words: Vec<&str> = view.states().iter().map(|state| state.word()).collect();
         Fault::bad_request(format!(
-            "nothing here is in such a state; there are: {}",
+            "this view has no such state; supported: {}",
             words.join(", ")
         ))
     })

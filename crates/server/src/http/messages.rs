@@ -1,4 +1,4 @@
-//! Facts and reasons as sentences.
+//! Facts and wait reasons as text.
 
 use baton_core::placement::WaitReason;
 use baton_core::scheduler::{Reason, Unsure};
@@ -15,7 +15,7 @@ use baton_store::view::Record;
 use super::views;
 use crate::clock;
 
-/// What happened, as one line.
+/// A fact as one line of text.
 pub(super) fn fact(fact: &Fact) -> String {
     match fact {
         Fact::InstancesSubmitted { first, last, .. } if first == last => "accepted".to_owned(),
@@ -24,11 +24,11 @@ pub(super) fn fact(fact: &Fact) -> String {
         }
         Fact::LeaseGranted { lease, holder } => {
             let number = lease.attempt.number.0;
-            format!("attempt {number} was given to worker {}", holder.worker)
+            format!("attempt {number} was assigned to worker {}", holder.worker)
         }
         Fact::AttemptAdopted { lease, holder, .. } => {
             let number = lease.attempt.number.0;
-            format!("attempt {number} was found on worker {}", holder.worker)
+            format!("attempt {number} was adopted on worker {}", holder.worker)
         }
         Fact::AttemptConfirmed { lease } => {
             format!("attempt {} was started", lease.attempt.number.0)
@@ -42,9 +42,9 @@ pub(super) fn fact(fact: &Fact) -> String {
             let number = lease.attempt.number.0;
             format!("attempt {number} ended: {end}; {}", verdict.word())
         }
-        Fact::StopRequested { .. } => "somebody wants it stopped".to_owned(),
-        Fact::InstancesHalted { .. } => "stopped before it had started".to_owned(),
-        Fact::InstanceRetried { .. } => "to be tried again, by hand".to_owned(),
+        Fact::StopRequested { .. } => "stop requested".to_owned(),
+        Fact::InstancesHalted { .. } => "halted before it started".to_owned(),
+        Fact::InstanceRetried { .. } => "retry requested".to_owned(),
         Fact::InstanceTriggered {
             source: TriggerSource::Manual,
             ..
@@ -53,41 +53,45 @@ pub(super) fn fact(fact: &Fact) -> String {
             source: TriggerSource::Remote,
             ..
         } => "triggered over HTTP".to_owned(),
-        Fact::WorkerDrained { worker, drained } => match drained {
-            true => format!("worker {worker} gets no more work"),
-            false => format!("worker {worker} gets work again"),
-        },
-        Fact::LeaseTimeSet { lease } => format!("leases last {}", span(*lease)),
+        Fact::WorkerDrained { worker, drained } => {
+            let change = if *drained { "drained" } else { "undrained" };
+            format!("worker {worker} is {change}")
+        }
+        Fact::LeaseTimeSet { lease } => format!("the lease time is {}", duration(*lease)),
         Fact::WorkerCondemned {
             worker,
             incarnation,
             reason,
         } => format!(
-            "worker {worker} ({incarnation}) is given up: {}",
-            given_up_for(*reason)
+            "worker {worker} ({incarnation}) is condemned: {}",
+            condemnation_reason(*reason)
         ),
         Fact::TaskDefined { name, revision, .. } => {
             format!("task {name} is at revision {}", revision.0)
         }
-        Fact::TaskRemoved { .. } => "a task was taken out of the library".to_owned(),
+        Fact::TaskRemoved { .. } => "a task was removed from the library".to_owned(),
         Fact::TickRecorded { verdict, count, .. } => tick(*verdict, *count),
         Fact::RunRegistered {
             run, plan, open, ..
-        } => match open {
-            true => format!("run {run} of {} is being defined", plan.name),
-            false => format!("run {run} of {} was accepted", plan.name),
-        },
-        Fact::RunExtended { run, .. } => format!("run {run} was given more tasks"),
-        Fact::RunDefined { run, .. } => format!("run {run} is defined"),
+        } => {
+            let stage = if *open {
+                "is being defined"
+            } else {
+                "was accepted"
+            };
+            format!("run {run} of {} {stage}", plan.name)
+        }
+        Fact::RunExtended { run, .. } => format!("tasks were added to run {run}"),
+        Fact::RunDefined { run, .. } => format!("run {run} is fully defined"),
         Fact::RunAdvanced { run, to } => format!("run {run} is {}", to.word()),
         Fact::RunHalting { run, mode, cause } => {
             let why = match cause {
-                HaltCause::Requested => "somebody wants it",
-                HaltCause::TimedOut => "it took too long",
+                HaltCause::Requested => "requested",
+                HaltCause::TimedOut => "timed out",
             };
             match mode {
-                HaltMode::Drain => format!("run {run} lets nothing more begin: {why}"),
-                HaltMode::Kill => format!("run {run} is killed: {why}"),
+                HaltMode::Drain => format!("run {run} starts no further instances: {why}"),
+                HaltMode::Kill => format!("run {run} is being killed: {why}"),
             }
         }
         Fact::RunEnded {
@@ -97,11 +101,11 @@ pub(super) fn fact(fact: &Fact) -> String {
         } => format!("run {run} is {}, generation {}", state.word(), generation.0),
         Fact::RunResumed {
             run, generation, ..
-        } => format!("run {run} goes on, generation {}", generation.0),
+        } => format!("run {run} was resumed, generation {}", generation.0),
     }
 }
 
-/// What became of due times.
+/// The outcome of due times as text.
 pub(super) fn tick(verdict: TickVerdict, count: u64) -> String {
     match verdict {
         TickVerdict::Launch => "launched on time".to_owned(),
@@ -111,13 +115,13 @@ pub(super) fn tick(verdict: TickVerdict, count: u64) -> String {
     }
 }
 
-const fn given_up_for(why: Condemnation) -> &'static str {
+const fn condemnation_reason(why: Condemnation) -> &'static str {
     match why {
         Condemnation::Unhealthy => "it was unhealthy for too long",
-        Condemnation::Displaced => "another has taken its seat",
-        Condemnation::SeatTaken => "another holds the seat that it asked for",
-        Condemnation::Forgotten => "an operator says that it is gone",
-        Condemnation::GaveItselfUp => "it has given itself up",
+        Condemnation::Displaced => "another worker has taken its seat",
+        Condemnation::SeatTaken => "another worker holds the seat that it requested",
+        Condemnation::Forgotten => "an operator declared it gone",
+        Condemnation::GaveItselfUp => "it gave itself up",
     }
 }
 
@@ -137,29 +141,33 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
     }
 }
 
-/// Why an instance is over, or on the way to its end.
+/// Explains how an instance ended, or is about to.
 pub(super) fn ended(record: &Record) -> Explanation {
     let it = &record.instance;
     let end = record.last.as_ref().map(|last| last.end.to_string());
-    let over = match it.state.is_terminal() {
-        true => "it is over",
-        false => "it goes on by itself in a moment",
+    let over = if it.state.is_terminal() {
+        "it has ended"
+    } else {
+        "it continues shortly"
     };
     let text = match end {
-        Some(end) => format!("{over}; its last attempt ended: {end}{}", given_up(record)),
+        Some(end) => format!(
+            "{over}; its last attempt ended: {end}{}",
+            exhausted_retries(record)
+        ),
         None => format!("{over}; it was never started"),
     };
     explanation(record, "ended", text)
 }
 
-/// Why it was not tried again.
-fn given_up(record: &Record) -> String {
+/// Explains why it was not retried.
+fn exhausted_retries(record: &Record) -> String {
     let it = &record.instance;
     let end = record.last.as_ref().map(|last| triage::charge(last.end));
     let budget = &it.spec.retry;
     match (it.state, end) {
         (UniversalState::Failed, Some(Charge::Loss)) => format!(
-            "; its worker was lost {}, and `retry.losses` forgives {}",
+            "; its worker was lost {}, and `retry.losses` allows {}",
             times(it.losses),
             budget.losses_max
         ),
@@ -179,33 +187,33 @@ fn times(count: u32) -> String {
     }
 }
 
-/// What an instance waits for.
+/// Explains what an instance waits for.
 pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
     match reason {
         Reason::Backoff { left } => {
             let text = format!(
-                "it rests for {} more after a failure, and is then tried again by itself",
-                span(*left)
+                "backoff after a failure: it is retried automatically in {}",
+                duration(*left)
             );
             until(explanation(record, "resting", text), *left)
         }
         Reason::InitialWait => explanation(
             record,
             "initial-wait",
-            "the scheduler has no store and was just started: it waits for the workers of the one \
-             before; nothing has to be done"
+            "the scheduler has just started without a durable store: it waits for workers of its \
+             predecessor; no action is needed"
                 .to_owned(),
         ),
-        Reason::Placement(waiting) => place(record, waiting),
+        Reason::Placement(waiting) => unplaced(record, waiting),
         Reason::Confirmation { worker } => Explanation {
             worker: Some(worker.to_string()),
             ..explanation(
                 record,
                 "confirmation",
-                format!("it was given to worker {worker}, which has not confirmed it yet"),
+                format!("it was assigned to worker {worker}, which has not confirmed it yet"),
             )
         },
-        Reason::Unsure(unsure) => doubt(record, unsure),
+        Reason::Unsure(unsure) => unsure_lease(record, unsure),
         Reason::Running {
             worker, stopping, ..
         } => {
@@ -233,7 +241,7 @@ fn until(explanation: Explanation, left: Millis) -> Explanation {
     }
 }
 
-fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
+fn unsure_lease(record: &Record, unsure: &Unsure) -> Explanation {
     let Unsure {
         worker,
         health,
@@ -241,21 +249,20 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
     } = unsure;
     let health = match health {
         Some(health) => format!("is {health}"),
-        None => "has not come back".to_owned(),
+        None => "has not reconnected".to_owned(),
     };
     let hint = match left {
         Some(left) => format!(
-            "if nothing is heard for {} more it is tried on another worker",
-            span(*left)
+            "if it stays silent for {} more, the instance is retried on another worker",
+            duration(*left)
         ),
         None => format!(
-            "only a proof ends it: bring worker {worker} back, or if it is gone for ever say \
-             `baton forget {worker}`"
+            "only proof can resolve this: bring worker {worker} back, or, if it is gone for good, \
+             run `baton forget {worker}`"
         ),
     };
-    let text = format!(
-        "nobody can say whether it runs: worker {worker}, which holds it, {health}; {hint}"
-    );
+    let text =
+        format!("it is unknown whether it runs: worker {worker}, which holds it, {health}; {hint}");
     let explanation = Explanation {
         worker: Some(worker.to_string()),
         ..explanation(record, "unsure", text)
@@ -266,8 +273,8 @@ fn doubt(record: &Record, unsure: &Unsure) -> Explanation {
     }
 }
 
-/// Why it is not placed, and what would change that.
-fn place(record: &Record, waiting: &WaitReason) -> Explanation {
+/// Explains why it is not placed, with a hint.
+fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
     let plain =
         |reason: &str, hint: &str| explanation(record, reason, format!("{waiting}; {hint}"));
     match waiting {
@@ -278,7 +285,7 @@ fn place(record: &Record, waiting: &WaitReason) -> Explanation {
         ),
         WaitReason::NoMatch { .. } => plain(
             "no-match",
-            "start a worker with such labels, or submit it again with other constraints",
+            "start a worker with such labels, or resubmit it with other constraints",
         ),
         WaitReason::NeverFits {
             resource,
@@ -291,7 +298,7 @@ fn place(record: &Record, waiting: &WaitReason) -> Explanation {
             short: Some(asked - has),
             ..plain(
                 "never-fits",
-                "start a larger worker, or submit it again with less",
+                "start a larger worker, or resubmit it with smaller requests",
             )
         },
         WaitReason::Room {
@@ -320,7 +327,7 @@ fn place(record: &Record, waiting: &WaitReason) -> Explanation {
                 short: Some(asked.saturating_sub(free)),
                 ..plain(
                     "limit",
-                    "it starts when others give it back; the scheduler's --limit sets the total",
+                    "it starts when others release it; the scheduler's --limit sets the total",
                 )
             }
         }
@@ -333,8 +340,8 @@ fn place(record: &Record, waiting: &WaitReason) -> Explanation {
     }
 }
 
-/// A span as people say it.
-fn span(span: Millis) -> String {
+/// A duration, rounded up to a readable unit.
+fn duration(span: Millis) -> String {
     match span.0.div_ceil(1_000) {
         seconds @ 0..=119 => format!("{seconds} s"),
         seconds @ 120..=7_199 => format!("{} min", seconds.div_ceil(60)),

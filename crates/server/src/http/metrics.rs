@@ -43,9 +43,9 @@ fn word(method: &Method) -> &'static str {
     }
 }
 
-/// What Prometheus collects
+/// Metrics in the text format of Prometheus
 ///
-/// The list is `docs/metrics.md`.
+/// `docs/metrics.md` lists them.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/metrics",

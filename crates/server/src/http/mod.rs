@@ -185,7 +185,7 @@ impl App {
             Err(error) => Err(Fault::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "bug",
-                format!("reading has failed: {error}"),
+                format!("reading the store failed: {error}"),
             )),
         }
     }
@@ -317,12 +317,13 @@ fn respond(status: StatusCode, body: &impl Serialize) -> Response {
     response
 }
 
+/// Links to all resources
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/",
     tag = "server",
     operation_id = "root",
-    responses((status = 200, description = "Links to everything else.", body = Root), Unchanged)
+    responses((status = 200, description = "Links to all resources.", body = Root), Unchanged)
 ))]
 async fn root() -> Response {
     let links = [
@@ -357,27 +358,27 @@ async fn root() -> Response {
     conditional::tagged(&root)
 }
 
-/// Whether the process is alive
+/// Liveness of the process
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/healthz",
     tag = "server",
     operation_id = "health",
-    responses((status = 200, description = "It is.", body = String))
+    responses((status = 200, description = "The process is alive.", body = String))
 ))]
 async fn health() -> &'static str {
     "ok"
 }
 
-/// Whether it leads, and can keep what it accepts
+/// Readiness: whether the server leads and its store accepts writes
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/readyz",
     tag = "server",
     operation_id = "ready",
     responses(
-        (status = 200, description = "It can.", body = Readiness),
-        (status = 503, description = "It cannot, for this reason.", body = Readiness)
+        (status = 200, description = "Ready.", body = Readiness),
+        (status = 503, description = "Not ready; `reason` names the cause.", body = Readiness)
     )
 ))]
 async fn ready(State(app): State<App>) -> Response {
@@ -403,13 +404,13 @@ async fn ready(State(app): State<App>) -> Response {
 }
 
 async fn unknown() -> Fault {
-    Fault::not_found("there is nothing at this path; GET / lists what there is")
+    Fault::not_found("no resource at this path; GET / lists the resources")
 }
 
 async fn other_method() -> Fault {
     Fault::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method-not-allowed",
-        "this path does not take that method; the header Allow lists those that it takes",
+        "this path does not support the method; the header Allow lists the supported ones",
     )
 }

@@ -98,13 +98,13 @@ pub(super) fn submit(owner: &str, file: &mut Value) -> Answer<()> {
 
 /// What is said of the things of others.
 pub(super) fn wrong_owner(owner: &str) -> Fault {
-    let detail = format!("this token is for what belongs to {owner:?}, and for nothing else");
+    let detail = format!("this token is limited to objects of the owner {owner:?}");
     Fault::new(StatusCode::FORBIDDEN, "owner", detail)
 }
 
 async fn parameter(request: &mut Request, name: &str) -> Answer<String> {
     let found = request.extract_parts::<Path<BTreeMap<String, String>>>();
-    let unreadable = |_| Fault::bad_request("the path cannot be read");
+    let unreadable = |_| Fault::bad_request("cannot parse the path");
     let Path(mut found) = found.await.map_err(unreadable)?;
     Ok(found.remove(name).unwrap_or_default())
 }
@@ -137,7 +137,7 @@ async fn check_owned_one(app: &App, owner: &str, id: InstanceId) -> Answer<Recor
 fn narrow(owner: &str, request: &mut Request) -> Answer<()> {
     let values = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
     let Query(values) =
-        values.map_err(|error| Fault::bad_request(format!("the query cannot be read: {error}")))?;
+        values.map_err(|error| Fault::bad_request(format!("cannot parse the query: {error}")))?;
     let mut named = values.iter().filter(|(name, _)| name == "owner");
     if let Some((_, other)) = named.next() {
         return match other == owner {
@@ -151,7 +151,7 @@ fn narrow(owner: &str, request: &mut Request) -> Answer<()> {
         None => format!("owner={}", views::encoded(owner)),
     };
     let whole = format!("{}?{query}", uri.path());
-    let unreadable = || Fault::bad_request("the path cannot be read");
+    let unreadable = || Fault::bad_request("cannot parse the path");
     let whole: PathAndQuery = whole.parse().map_err(|_| unreadable())?;
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(whole);

@@ -58,8 +58,8 @@ impl Fault {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "no-answer",
-            "the scheduler did not answer; what was asked for may or may not have happened: look \
-             before you ask again",
+            "the scheduler did not answer in time; the request may or may not have taken effect: \
+             check before you retry",
         )
     }
 }
@@ -71,9 +71,9 @@ fn title(status: StatusCode) -> &'static str {
 impl From<StoreFailed> for Fault {
     fn from(StoreFailed(reason): StoreFailed) -> Self {
         let detail = format!(
-            "the scheduler cannot keep anything at the moment: {reason}; it tries again every \
-             second and goes on by itself once the store can be written. What was asked for may \
-             or may not have happened: look before you ask again"
+            "the store cannot be written: {reason}; the scheduler retries every second and \
+             recovers by itself. The request may or may not have taken effect: check before you \
+             retry"
         );
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
     }
@@ -96,13 +96,13 @@ impl Fault {
     /// What is wrong with a file that is a `what`.
     pub(crate) fn wrong(errors: Errors, what: &str) -> Self {
         let count = errors.problems.len() + errors.left_off;
-        let things = if count == 1 { "thing is" } else { "things are" };
+        let problems = if count == 1 { "problem" } else { "problems" };
         let at = errors.problems.into_iter().map(|problem| FieldProblem {
             field: problem.path,
             message: problem.message,
             hint: problem.hint,
         });
-        let detail = format!("{count} {things} wrong with the {what}; nothing was changed");
+        let detail = format!("the {what} has {count} {problems}; nothing was changed");
         Self::unusable(detail, at.collect())
     }
 }

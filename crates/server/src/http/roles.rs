@@ -127,13 +127,13 @@ pub(super) fn identify(
     match (secret(headers)?, certificate) {
         (Some(secret), _) => access.caller(&secret, now).map_err(|denied| {
             unauthorized(format!(
-                "{denied}; an admin makes another with `baton token create`"
+                "{denied}; an admin creates one with `baton token create`"
             ))
         }),
         (None, Some(certificate)) => certificate.caller(now).map_err(unauthorized),
         (None, None) => Err(unauthorized(
-            "this server wants to know who asks: send a token as `Authorization: Bearer …`; \
-             `baton` takes it from --token-file or BATON_TOKEN; a certificate serves as well where \
+            "this server requires authentication: send a token as `Authorization: Bearer …`; \
+             `baton` reads it from --token-file or BATON_TOKEN; a certificate works as well where \
              --client-ca is set",
         )),
     }
@@ -153,7 +153,7 @@ pub(super) fn authorize(identify: Answer<Caller>, minimum_role: Option<Role>) ->
         _ => "token",
     };
     let detail = format!(
-        "this needs a {what} of the role {minimum_role}, and yours has the role {}",
+        "this requires a {what} of the role {minimum_role}; yours has the role {}",
         caller.role
     );
     Err(Fault::new(StatusCode::FORBIDDEN, "role", detail))
@@ -172,8 +172,8 @@ pub(super) fn secret(headers: &HeaderMap) -> Answer<Option<Secret>> {
     let secret = secret.filter(|_| second.is_none()).ok_or_else(|| {
         // What was sent is not repeated: it may be a secret with a slip of the pen.
         unauthorized(
-            "the header Authorization holds no token; write `Bearer baton_…`, as `baton token \
-             create` has printed it",
+            "the header Authorization contains no token; send `Bearer baton_…`, as printed by \
+             `baton token create`",
         )
     })?;
     Ok(Some(secret))

@@ -52,7 +52,7 @@ pub(super) struct Truncated;
 
 impl fmt::Display for Truncated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the rest of the answer cannot be had")
+        f.write_str("the response was cut off")
     }
 }
 
@@ -104,7 +104,7 @@ impl App {
             Fault::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too-many-streams",
-                format!("{STREAMS_MAX} clients follow something already; try again later"),
+                format!("the limit of {STREAMS_MAX} open streams is reached; try again later"),
             )
         })?;
         let requires_credentials = self.0.requires_credentials;

@@ -41,7 +41,7 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     Ok(tagged(&list))
 }
 
-/// Make a token
+/// Create a token
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/tokens/",
@@ -49,8 +49,8 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     operation_id = "create-token",
     request_body = api::NewToken,
     responses(
-        (status = 201, description = "It is durable. Its secret is told this once.", body = CreatedToken),
-        (status = 409, description = "There are too many valid tokens; revoke some.", body = Problem, content_type = PROBLEM),
+        (status = 201, description = "Created and durable. The secret is returned only in this response.", body = CreatedToken),
+        (status = 409, description = "Too many valid tokens; revoke some.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -68,7 +68,7 @@ pub(super) async fn create(
         check_owner(wanted.role, owner).map_err(Fault::bad_request)?;
     }
     let secret = token::generate().map_err(|error| {
-        let detail = format!("no secret can be drawn: {error}");
+        let detail = format!("cannot generate a secret: {error}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
     })?;
     let now = clock::now().wall;
@@ -83,7 +83,7 @@ pub(super) async fn create(
     };
     let kept = new.clone();
     let id = app.change(move |store| store.create_token(&kept)).await?;
-    tracing::info!("{caller} has made the token {id} of the role {}", new.role);
+    tracing::info!("{caller} created token {id} of the role {}", new.role);
     let token = Token {
         id,
         name: new.name,
@@ -104,17 +104,17 @@ pub(super) async fn create(
     Ok(response)
 }
 
-/// Make a token worth nothing
+/// Revoke a token
 #[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/tokens/{id}",
     tag = "tokens",
     operation_id = "revoke-token",
     params(
-        ("id" = String, Path, description = "The token: `t7`.", pattern = "^t[0-9]{1,18}$", example = "t7"),
+        ("id" = String, Path, description = "Token id, such as `t7`.", pattern = "^t[0-9]{1,18}$", example = "t7"),
     ),
     responses(
-        (status = 200, description = "It is revoked; to say so again changes nothing.", body = api::Token),
+        (status = 200, description = "Revoked. The request is idempotent.", body = api::Token),
         BadRequest,
         NotFound,
         Unavailable
@@ -129,7 +129,7 @@ pub(super) async fn revoke(
     let revoked = app.change(move |store| store.revoke_token(id)).await?;
     let no_token = || Fault::not_found(format!("there is no token {id}; GET /tokens/ lists them"));
     let revoked = revoked.ok_or_else(no_token)?;
-    tracing::info!("{caller} has revoked the token {id}");
+    tracing::info!("{caller} revoked token {id}");
     Ok(respond(StatusCode::OK, &token_view(revoked)))
 }
 

@@ -20,23 +20,23 @@ use crate::limits::PAGE_ITEMS_DEFAULT;
 /// So much is usage_view if nobody says from when.
 const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
 
-/// What was used, by hour and owner
+/// Resource usage by hour and owner
 ///
-/// It is kept when the history is pruned.
+/// Usage is kept when the history is pruned.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/usage/",
     tag = "views",
     operation_id = "usage",
     params(
-        ("owner" = Option<String>, Query, description = "Of this owner only."),
-        ("from" = Option<u64>, Query, description = "From the hour that this moment is in, in milliseconds since 1970; a day before `to` if left out."),
-        ("to" = Option<u64>, Query, description = "To the hour that this moment is in; now if left out."),
-        ("limit" = Option<u64>, Query, description = "How many at most."),
-        ("cursor" = Option<String>, Query, description = "Where the page begins; the link `next` leads there."),
+        ("owner" = Option<String>, Query, description = "Only of this owner."),
+        ("from" = Option<u64>, Query, description = "From the hour of this time, in milliseconds since 1970; default: a day before `to`."),
+        ("to" = Option<u64>, Query, description = "To the hour of this time; default: now."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
+        ("cursor" = Option<String>, Query, description = "Start of the page; from the link `next`."),
     ),
     responses(
-        (status = 200, description = "A page. An hour in which an owner used nothing is missing.", body = List<Usage>),
+        (status = 200, description = "A page. Hours in which an owner used nothing are omitted.", body = List<Usage>),
         BadRequest,
         Unchanged,
         Unavailable
@@ -69,7 +69,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
 fn place(cursor: &str) -> Answer<UsageCursor> {
     let parts = cursor.split_once('.');
     let place = parts.and_then(|(hour, owner)| Some((Hour(hour.parse().ok()?), owner.to_owned())));
-    let wrong = "cursor must be what an earlier page gave as such";
+    let wrong = "invalid cursor; use the link `next` of a page";
     place.ok_or_else(|| Fault::bad_request(wrong))
 }
 

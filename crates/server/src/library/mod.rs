@@ -108,7 +108,7 @@ impl LibrarySync {
         };
         if let Some((error, known)) = known {
             // A directory that cannot be read is not an empty one: everything stays.
-            let text = format!("the directory of the library cannot be read: {error}");
+            let text = format!("cannot read the library directory: {error}");
             self.report(BTreeMap::from([(".".to_owned(), text)]));
             return known;
         }
@@ -123,7 +123,7 @@ impl LibrarySync {
                 }
             };
             if let Some(other) = owners.get(name) {
-                let text = format!("{name} is defined by {other} already; remove one of the two");
+                let text = format!("{other} already defines {name}; remove one of the two");
                 problems.insert(file.clone(), text);
                 continue;
             }
@@ -189,8 +189,8 @@ impl LibrarySync {
         let store = Arc::clone(&self.store);
         let from_files = tokio::task::spawn_blocking(move || from_files(&*store));
         let from_files = match from_files.await {
-            Ok(found) => found.map_err(|error| format!("the store cannot be read: {error}"))?,
-            Err(error) => return Err(format!("the store cannot be read: {error}")),
+            Ok(found) => found.map_err(|error| format!("cannot read the store: {error}"))?,
+            Err(error) => return Err(format!("cannot read the store: {error}")),
         };
         for (name, file) in from_files {
             let stays = match owners.get(&name) {

@@ -52,7 +52,7 @@ fn walk(directory: &Path, above: &str, depth: usize, found: &mut FileStamps) -> 
             }
         } else if Format::of(&path).is_some() {
             if found.len() >= LIBRARY_FILES_MAX {
-                let text = format!("it has more than {LIBRARY_FILES_MAX} files");
+                let text = format!("more than {LIBRARY_FILES_MAX} files");
                 return Err(io::Error::other(text));
             }
             let stamp = FileStamp {

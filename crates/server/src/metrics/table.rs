@@ -46,35 +46,35 @@ macro_rules! families {
 
 families! {
     BUILD_INFO = "baton_build_info", Gauge, ["version"],
-        "1, with the version of the server.";
+        "Always 1; the label carries the version of the server.";
     READY = "baton_ready", Gauge, [],
-        "1 while it leads and its store takes writes, 0 otherwise.";
+        "1 while the server leads and its store accepts writes, 0 otherwise.";
     LEADER_EPOCH = "baton_leader_epoch", Gauge, [],
-        "The term of the leader; missing while there is none.";
+        "Epoch of the leader; absent while the server does not lead.";
     INSTANCES = "baton_instances", Gauge, ["state"],
-        "Instances by state; missing while the store cannot be read.";
+        "Instances by state; absent while the store cannot be read.";
     LEASES = "baton_leases_open", Gauge, [],
-        "Leases that are open; missing while the store cannot be read.";
+        "Open leases; absent while the store cannot be read.";
     HISTORY_BYTES = "baton_history_bytes", Gauge, [],
-        "Bytes of recorded facts; missing while the store cannot be read.";
+        "Size of the recorded facts in bytes; absent while the store cannot be read.";
     WORKERS = "baton_workers", Gauge, ["state"],
-        "Workers by health; missing while nobody leads.";
+        "Workers by health; absent while the server does not lead.";
     WORKERS_DRAINED = "baton_workers_drained", Gauge, [],
-        "Workers that get no more work; missing while nobody leads.";
+        "Drained workers; absent while the server does not lead.";
     DECISIONS = "baton_decisions_total", Counter, [],
-        "Inputs that the leader has decided about.";
+        "Inputs processed by the leader.";
     FACTS = "baton_facts_total", Counter, ["kind"],
-        "Facts that have become durable, by kind.";
+        "Committed facts, by kind.";
     COMMIT_SECONDS = "baton_commit_seconds", Histogram, [],
-        "Time from handing a batch to the store until it is durable; its count is that of commits.";
+        "Commit latency: time from submitting a batch to the store until it is durable; its count is the number of commits.";
     STORE_FAILURES = "baton_store_failures_total", Counter, [],
-        "Batches that the store has failed to keep.";
+        "Batches that the store failed to commit.";
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],
-        "Answered requests; what has no route is `none`.";
+        "Answered requests; `none` for requests that match no route.";
     HTTP_REFUSED = "baton_http_refused_total", Counter, ["type"],
-        "Answers that were problems, by their type; `too-many-requests` is the limit of the rate.";
+        "Problem responses, by type; `too-many-requests` counts rate-limited requests.";
     CONNECTIONS = "baton_connections", Gauge, ["port"],
         "Open connections by port: `clients`, `workers`.";
     CONNECTIONS_CUT = "baton_connections_cut_total", Counter, ["port", "reason"],
-        "Connections that the server has closed: no room (`full`), too many of one address (`peer`), no handshake (`tls`), no TLS where it is spoken (`plain`), no request in time (`idle`), a client that does not read (`stalled`).";
+        "Connections closed by the server: connection limit (`full`), limit for one address (`peer`), failed TLS handshake (`tls`), no TLS where it is required (`plain`), no request in time (`idle`), a client that does not read (`stalled`).";
 }

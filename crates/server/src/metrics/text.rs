@@ -28,9 +28,10 @@ impl Text {
             let pairs: Vec<String> = pairs
                 .map(|(label, value)| format!("{label}=\"{}\"", escaped(value.as_ref())))
                 .collect();
-            match pairs.is_empty() {
-                true => self.line(family.name, value),
-                false => self.line(&format!("{}{{{}}}", family.name, pairs.join(",")), value),
+            if pairs.is_empty() {
+                self.line(family.name, value);
+            } else {
+                self.line(&format!("{}{{{}}}", family.name, pairs.join(",")), value);
             }
         }
     }

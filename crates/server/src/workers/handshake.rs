@@ -34,9 +34,9 @@ pub(super) async fn authenticate(
     certificate: Option<Certificate>,
     authenticator: &Authenticator,
 ) -> Result<Credential, String> {
-    const NO_TOKEN: &str = "it shows no token; give it one with --token-file or BATON_TOKEN, made \
+    const NO_TOKEN: &str = "it sends no token; pass one with --token-file or BATON_TOKEN, created \
                             by `baton token create --role worker`";
-    const NO_CERTIFICATE: &str = "it shows no certificate; give it one with --cert and --key, \
+    const NO_CERTIFICATE: &str = "it sends no certificate; pass one with --cert and --key, \
                                   signed by the CA of the scheduler's --client-ca";
     let now = clock::now().wall;
     let missing = match &certificate {
@@ -76,7 +76,7 @@ pub(super) async fn authenticate(
 }
 
 fn wrong_role(what: &str, role: Role) -> String {
-    format!("its {what} has the role {role}, and a worker needs the role worker")
+    format!("its {what} has the role {role}; a worker needs the role worker")
 }
 
 /// The token that a worker begins with, if it begins with one.
@@ -87,7 +87,7 @@ async fn read_token(reader: &mut Reader, input: &mut Input) -> Result<Option<Sec
         }
         input.bytes.reserve(READ_BYTES);
         match reader.read_buf(&mut input.bytes).await {
-            Ok(0) => return Err("it has closed the connection".to_owned()),
+            Ok(0) => return Err("it closed the connection".to_owned()),
             Ok(_) => {}
             Err(error) => return Err(error.to_string()),
         }

@@ -96,7 +96,7 @@ async fn a_full_disk_refuses_writes_keeps_work_alive_and_heals_by_itself() {
     let refused = refused.expect("tried");
     refused.is_problem(StatusCode::SERVICE_UNAVAILABLE, "store-failed");
     assert!(
-        refused.detail().contains("goes on by itself"),
+        refused.detail().contains("recovers by itself"),
         "{refused:?}"
     );
     let ready = server.until_ready(false).await;

@@ -39,7 +39,7 @@ async fn a_submission_is_run_and_its_whole_story_is_kept() {
         .collect();
     assert_eq!(texts.first(), Some(&"accepted"));
     assert!(
-        texts.contains(&"attempt 1 was given to worker w1"),
+        texts.contains(&"attempt 1 was assigned to worker w1"),
         "{texts:?}"
     );
     assert_eq!(texts.last(), Some(&"attempt 1 ended: exit 0; done"));

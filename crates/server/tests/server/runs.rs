@@ -219,7 +219,7 @@ async fn a_key_that_stands_twice_is_refused_wherever_it_stands() {
     let refused = send_text(&server, "/runs/", params).await;
     refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
     assert!(
-        refused.detail().contains("`day` stands twice"),
+        refused.detail().contains("`day` is repeated"),
         "{refused:?}"
     );
     for path in ["/runs/", "/instances/", &format!("{halted}/halt")] {

@@ -213,7 +213,7 @@ async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else()
             if may {
                 assert!(!refused.contains(&answer.status), "{what}: {answer:?}");
                 let missing = answer.body["detail"].as_str().unwrap_or_default();
-                assert!(!missing.contains("nothing at this path"), "{what}");
+                assert!(!missing.contains("no resource at this path"), "{what}");
                 let method = StatusCode::METHOD_NOT_ALLOWED;
                 assert_ne!(answer.status, method, "{what}");
             } else if shown.role.is_none() {
@@ -361,7 +361,7 @@ async fn a_port_that_others_can_reach_is_not_opened_without_a_valid_token() {
     let server = Server::start(workers()).await;
     assert_eq!(server.get("/").await.status, StatusCode::OK, "on loopback");
     let stranger = server.worker("w").await;
-    until_refused(&stranger, "shows no token").await;
+    until_refused(&stranger, "sends no token").await;
     server.stop().await;
 }
 
@@ -399,7 +399,7 @@ async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
     let server = Server::start(config).await;
     let late = token::generate().expect("random bits");
     let strangers = [
-        (server.worker("none").await, "shows no token"),
+        (server.worker("none").await, "sends no token"),
         (server.worker_with("viewer", &viewer), "role viewer"),
         (server.worker_with("expired", &expired), "has expired"),
     ];
@@ -407,7 +407,7 @@ async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
     for (worker, why) in &strangers {
         until_refused(worker, why).await;
     }
-    until_refused(&waiting, "not known").await;
+    until_refused(&waiting, "is unknown").await;
     keep(&store, &late, Role::Worker, None);
     let seated_one = server.worker_with("good", &good);
     let _admin = server.worker_with("admin", &admin);

@@ -28,14 +28,14 @@ use crate::driver::event::LeaderRequest;
     operation_id = "create-task",
     request_body(content = Object, description = "The task, in the schema of task files."),
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("dryRun" = Option<bool>, Query, description = "Keep nothing; only say what would happen."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
     ),
     responses(
-        (status = 201, description = "It is durable.", body = DefineReply, headers(("location" = String, description = "Where it is."), ("etag" = String, description = "Its revision."))),
-        (status = 200, description = "It would be, were this no dry run.", body = DefineReply),
-        (status = 409, description = "There is one of this name, or there are too many.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        (status = 201, description = "Created and durable.", body = DefineReply, headers(("location" = String, description = "The URL of the task."), ("etag" = String, description = "The revision."))),
+        (status = 200, description = "Dry run: the outcome that the request would have.", body = DefineReply),
+        (status = 409, description = "A task of this name exists, or the library is full.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -55,17 +55,17 @@ pub(in super::super) async fn create(
     // Whoever replaces a task asks for a condition; whoever adds one does not.
     made.map_err(|fault| match fault.status() {
         StatusCode::PRECONDITION_FAILED => {
-            let detail = format!("there is a task {wanted} already; replace it with PUT");
+            let detail = format!("the task {wanted} already exists; replace it with PUT");
             Fault::new(StatusCode::CONFLICT, "exists", detail)
         }
         _ => fault,
     })
 }
 
-/// Replace a task by its next revision, or add one
+/// Create or replace a task
 ///
-/// With the header `If-Match` it is replaced if it still has that revision; with
-/// `If-None-Match: *` it is added if there is none. One of them is needed.
+/// `If-Match` replaces the task if it still has that revision; `If-None-Match: *` creates it if it
+/// does not exist. One of the two headers is required.
 #[cfg_attr(feature = "openapi", utoipa::path(
     put,
     path = "/{owner}/tasks/{name}",
@@ -73,19 +73,19 @@ pub(in super::super) async fn create(
     operation_id = "replace-task",
     request_body(content = Object, description = "The task, in the schema of task files."),
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("dryRun" = Option<bool>, Query, description = "Keep nothing; only say what would happen."),
-        ("if-match" = Option<String>, Header, description = "The tag of the revision that is replaced, such as \"r3\"."),
-        ("if-none-match" = Option<String>, Header, description = "`*`: only if there is no such task."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
+        ("if-match" = Option<String>, Header, description = "The ETag of the revision to replace, such as \"r3\"."),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if the task does not exist."),
     ),
     responses(
-        (status = 200, description = "It is durable, or was so before, or this was a dry run.", body = DefineReply, headers(("etag" = String, description = "Its revision."))),
-        (status = 201, description = "It is new, and durable.", body = DefineReply, headers(("etag" = String, description = "Its revision."))),
-        (status = 409, description = "It comes from a file, or there are too many.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "It has another revision by now, or is there already.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The task cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
-        (status = 428, description = "Neither If-Match nor If-None-Match was given.", body = Problem, content_type = PROBLEM),
+        (status = 200, description = "Replaced and durable, unchanged, or a dry run.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
+        (status = 201, description = "Created and durable.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
+        (status = 409, description = "A file defines the task, or the library is full.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "The task has another revision, or already exists.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
+        (status = 428, description = "Neither If-Match nor If-None-Match is set.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
@@ -105,23 +105,23 @@ pub(in super::super) async fn replace(
     define(&app, name, definition, expected, dry).await
 }
 
-/// Take a task out of the library
+/// Remove a task from the library
 ///
-/// Its revisions stay readable; its instances go on.
+/// Its revisions stay readable; its instances continue.
 #[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/{owner}/tasks/{name}",
     tag = "library",
     operation_id = "remove-task",
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("if-match" = Option<String>, Header, description = "Only if it has this revision, such as \"r3\"."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("if-match" = Option<String>, Header, description = "Only if the current revision is this one, such as \"r3\"."),
     ),
     responses(
-        (status = 204, description = "It is durable that it is gone."),
-        (status = 409, description = "It comes from a file.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "It has another revision by now.", body = Problem, content_type = PROBLEM),
+        (status = 204, description = "Removed and durable."),
+        (status = 409, description = "A file defines the task.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "The task has another revision.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
@@ -209,7 +209,7 @@ fn expected(headers: &HeaderMap) -> Answer<Precondition> {
         None => Err(Fault::new(
             StatusCode::PRECONDITION_REQUIRED,
             "condition-needed",
-            "say which revision is replaced with If-Match, or If-None-Match: * for a new task",
+            "name the revision to replace with If-Match, or send If-None-Match: * for a new task",
         )),
     }
 }
@@ -223,11 +223,11 @@ fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskN
             let Some(wanted) = wanted else { continue };
             let found = fields.entry(field).or_insert_with(|| wanted.into());
             if found.as_str().is_some_and(|found| found != wanted) {
-                let message = format!("the path says {wanted:?}");
+                let message = format!("the path specifies {wanted:?}");
                 let at = FieldProblem {
                     field: field.to_owned(),
                     message: message.clone(),
-                    hint: "say the same, or nothing".to_owned(),
+                    hint: "use the same value, or omit the field".to_owned(),
                 };
                 return Err(Fault::unusable(message, vec![at]));
             }
@@ -255,7 +255,7 @@ fn fault(error: &LibraryError, name: &TaskName) -> Fault {
     let at = FieldProblem {
         field: field.to_owned(),
         message: text.clone(),
-        hint: "change it, and put the task again".to_owned(),
+        hint: "correct it and send the task again".to_owned(),
     };
     Fault::unusable(text, vec![at])
 }

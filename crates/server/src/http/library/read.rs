@@ -28,9 +28,9 @@ use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
     tag = "library",
     operation_id = "library",
     params(
-        ("cursor" = Option<String>, Query, description = "Where the page begins; the link `next` leads there."),
-        ("limit" = Option<u64>, Query, description = "How many items at most."),
-        ("owner" = Option<String>, Query, description = "Of this owner only."),
+        ("cursor" = Option<String>, Query, description = "Start of the page; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
+        ("owner" = Option<String>, Query, description = "Only of this owner."),
     ),
     responses(
         (status = 200, description = "A page.", body = LibraryPage<Value>),
@@ -52,9 +52,9 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
     tag = "library",
     operation_id = "tasks",
     params(
-        ("owner" = String, Path, description = "Whose they are."),
-        ("cursor" = Option<String>, Query, description = "Where the page begins; the link `next` leads there."),
-        ("limit" = Option<u64>, Query, description = "How many items at most."),
+        ("owner" = String, Path, description = "The owner of the tasks."),
+        ("cursor" = Option<String>, Query, description = "Start of the page; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = LibraryPage<Value>),
@@ -80,7 +80,7 @@ async fn page(
     path: &str,
 ) -> Answer<Response> {
     let cursor = parameters.text("cursor").map(|text| {
-        let wrong = || Fault::bad_request("cursor must be one that an earlier page gave");
+        let wrong = || Fault::bad_request("invalid cursor; use the link `next` of a page");
         text.parse::<TaskName>().map_err(|_| wrong())
     });
     let query = TaskQuery {
@@ -99,19 +99,19 @@ async fn page(
     Ok(tagged(&library))
 }
 
-/// A task, as it is or as it was in one revision
+/// A task, in its current or an earlier revision
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}",
     tag = "library",
     operation_id = "task",
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("revision" = Option<u32>, Query, description = "As it was then; also of tasks that were removed."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("revision" = Option<u32>, Query, description = "Revision number, also of a removed task; default: the current one."),
     ),
     responses(
-        (status = 200, description = "Its tag names the revision.", body = Task<Value>),
+        (status = 200, description = "The task; its ETag is the revision.", body = Task<Value>),
         BadRequest,
         Unchanged,
         NotFound,
@@ -130,17 +130,17 @@ pub(in super::super) async fn show(
     Ok(super::with_revision(response, record.revision))
 }
 
-/// The revisions of a task, the latest first
+/// Revisions of a task, newest first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/revisions/",
     tag = "library",
     operation_id = "revisions",
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("cursor" = Option<u32>, Query, description = "Before this revision; the link `next` leads there."),
-        ("limit" = Option<u64>, Query, description = "How many items at most."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("cursor" = Option<u32>, Query, description = "Only revisions before this one; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Task<Value>>),
@@ -188,20 +188,20 @@ pub(in super::super) async fn revisions(
     Ok(tagged(&list))
 }
 
-/// When a task is due next
+/// Next due times of a task
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/due",
     tag = "library",
     operation_id = "due",
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("limit" = Option<u64>, Query, description = "How many times, at most 1000."),
-        ("after" = Option<u64>, Query, description = "After this time, in milliseconds since 1970; now if nobody says."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of times, at most 1000."),
+        ("after" = Option<u64>, Query, description = "Only times after this one, in milliseconds since 1970; default: now."),
     ),
     responses(
-        (status = 200, description = "Times; none if it has no schedule, or no time is left.", body = DueTimes),
+        (status = 200, description = "Due times; empty if the task has no schedule, or none is left.", body = DueTimes),
         BadRequest,
         Unchanged,
         NotFound,

@@ -22,15 +22,15 @@ use super::super::{App, messages, views};
 use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
-/// What became of every due time, the latest first
+/// Outcomes of all due times, newest first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/history/ticks/",
     tag = "library",
     operation_id = "ticks",
     params(
-        ("cursor" = Option<u64>, Query, description = "Before the fact of this number; the link `next` leads there."),
-        ("limit" = Option<u64>, Query, description = "How many items at most."),
+        ("cursor" = Option<u64>, Query, description = "Only entries before this sequence number; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Tick>),
@@ -43,17 +43,17 @@ pub(in super::super) async fn all(State(app): State<App>, uri: Uri) -> Answer<Re
     page(&app, None, "/history/ticks/", &uri).await
 }
 
-/// What became of the due times of one task, the latest first
+/// Outcomes of the due times of one task, newest first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/ticks/",
     tag = "library",
     operation_id = "ticks-of-task",
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("cursor" = Option<u64>, Query, description = "Before the fact of this number; the link `next` leads there."),
-        ("limit" = Option<u64>, Query, description = "How many items at most."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("cursor" = Option<u64>, Query, description = "Only entries before this sequence number; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Tick>),

@@ -33,28 +33,28 @@ const KEY: &str = "idempotency-key";
 /// How often parameters are bound anew because the task was replaced meanwhile.
 const BINDINGS_MAX: usize = 3;
 
-/// Launch a task, from another system
+/// Trigger a task from another system
 ///
-/// The task must say `remote: true`. Where it has a secret, that is shown in the header
-/// `Baton-Trigger-Secret`; whoever shows it needs no token, and whoever has an operator's token
-/// needs no secret.
+/// The task must set `remote: true`. If it has a secret, send that in the header
+/// `Baton-Trigger-Secret`: a request with the secret needs no token, and a request with an
+/// operator's token needs no secret.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/{name}/trigger",
     tag = "library",
     operation_id = "trigger",
-    request_body(content = Option<TriggerTask>, description = "Values for parameters; may be left out."),
+    request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("idempotency-key" = Option<String>, Header, description = "A name for this request, at most 255 characters: sent again, it launches nothing more."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
         ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the task."),
     ),
     responses(
-        (status = 202, description = "It is durable.", body = api::TriggerReply, headers(("location" = String, description = "The instance: its control URL."))),
-        (status = 409, description = "So many instances are on their way already, or the task is being replaced.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "A parameter is wrong or missing, or the key belongs to another request.", body = Problem, content_type = PROBLEM),
-        (status = 429, description = "The launch rate of the task is used up.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds."))),
+        (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance."))),
+        (status = 409, description = "`max_instances` is reached, or the definition changed concurrently.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "A parameter is invalid or missing, or another request has used the key.", body = Problem, content_type = PROBLEM),
+        (status = 429, description = "The launch rate of the task is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
         BadRequest,
         BadBody,
         NotFound,
@@ -96,23 +96,23 @@ pub(in super::super) async fn remote(
     .await
 }
 
-/// Launch a task, by hand
+/// Run a task now
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/{name}/run",
     tag = "library",
     operation_id = "run-task",
-    request_body(content = Option<TriggerTask>, description = "Values for parameters; may be left out."),
+    request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
-        ("owner" = String, Path, description = "Whose it is."),
-        ("name" = String, Path, description = "What it is called."),
-        ("idempotency-key" = Option<String>, Header, description = "A name for this request, at most 255 characters: sent again, it launches nothing more."),
+        ("owner" = String, Path, description = "The owner of the task."),
+        ("name" = String, Path, description = "The name of the task."),
+        ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
     ),
     responses(
-        (status = 202, description = "It is durable.", body = api::TriggerReply, headers(("location" = String, description = "The instance: its control URL."))),
-        (status = 409, description = "So many instances are on their way already, or the task is being replaced.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "A parameter is wrong or missing, or the key belongs to another request.", body = Problem, content_type = PROBLEM),
-        (status = 429, description = "The launch rate of the task is used up.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds."))),
+        (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance."))),
+        (status = 409, description = "`max_instances` is reached, or the definition changed concurrently.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "A parameter is invalid or missing, or another request has used the key.", body = Problem, content_type = PROBLEM),
+        (status = 429, description = "The launch rate of the task is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
         BadRequest,
         BadBody,
         NotFound,
@@ -189,7 +189,7 @@ async fn bound(
 
 fn spec(source: &str, wanted: &TriggerTask) -> Answer<InstanceSpec> {
     let file = serde_json::from_str(source).map_err(|error| {
-        let detail = format!("the task in the library cannot be read: {error}");
+        let detail = format!("cannot parse the stored task: {error}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
     })?;
     let binding = Binding {
@@ -250,7 +250,7 @@ fn key(headers: &HeaderMap) -> Answer<Option<(u64, u64)>> {
     let text = first.to_str().unwrap_or_default();
     if second.is_some() || text.is_empty() || text.len() > IDEMPOTENCY_KEY_CHARS_MAX {
         return Err(Fault::bad_request(format!(
-            "Idempotency-Key must be one text of 1 to {IDEMPOTENCY_KEY_CHARS_MAX} plain characters"
+            "Idempotency-Key must be a single value of 1 to {IDEMPOTENCY_KEY_CHARS_MAX} ASCII characters"
         )));
     }
     let hash: [u8; 32] = Sha256::digest(text).into();

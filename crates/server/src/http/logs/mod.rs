@@ -50,24 +50,24 @@ struct LogSelector {
     stream: LogStream,
 }
 
-/// What an attempt has written, from the worker that has it
+/// Output of an attempt, read from its worker
 ///
-/// A piece of it; with the header Range that range; with `follow` all of it, as it is written,
-/// until the attempt has ended.
+/// Returns one piece; with the header Range, that range; with `follow`, everything as it is
+/// written, until the attempt has ended.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/instances/{id}/logs/{stream}",
     tag = "instances",
     operation_id = "logs",
     params(
-        ("id" = String, Path, description = "The instance: `i12`, or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
         ("stream" = String, Path, description = "`stdout` or `stderr`.", pattern = "^std(out|err)$"),
-        ("attempt" = Option<u32>, Query, description = "The number of the attempt; the last one if left out."),
+        ("attempt" = Option<u32>, Query, description = "Attempt number; default: the last one."),
         ("offset" = Option<u64>, Query, description = "The first byte."),
-        ("limit" = Option<u32>, Query, description = "How many bytes at most."),
-        ("process" = Option<String>, Query, description = "Of this process only."),
-        ("run" = Option<u32>, Query, description = "Of this run of the process, where it was started again; the last one if left out."),
-        ("follow" = Option<bool>, Query, description = "With `true`, from the offset on until the attempt has ended, through every later run of the process."),
+        ("limit" = Option<u32>, Query, description = "Maximum number of bytes."),
+        ("process" = Option<String>, Query, description = "Only the output of this process."),
+        ("run" = Option<u32>, Query, description = "Run of the process, if it was restarted; default: the last one."),
+        ("follow" = Option<bool>, Query, description = "`true`: stream from the offset until the attempt has ended, across restarts of the process."),
         ("range" = Option<String>, Header, description = "One range of bytes: `bytes=0-99`, `bytes=100-`, `bytes=-100`. Not with `offset`, `limit` or `follow`."),
     ),
     responses(
@@ -75,16 +75,16 @@ struct LogSelector {
             headers(
                 ("accept-ranges" = String, description = "`bytes`."),
                 ("baton-offset" = u64, description = "The first byte."),
-                ("baton-end" = bool, description = "Whether nothing will follow of this run; not with `follow`."),
-                ("baton-attempt" = u32, description = "Of which attempt."),
-                ("baton-run" = u32, description = "Of which run of its process, if it has begun."),
-                ("baton-next-run" = u32, description = "The run that has followed it, if any."),
-                ("baton-note" = String, description = "`nothing-kept` where there never was or no longer is a log.")
+                ("baton-end" = bool, description = "Whether the output of this run is complete; not with `follow`."),
+                ("baton-attempt" = u32, description = "The attempt number."),
+                ("baton-run" = u32, description = "The run of the process, if it has started."),
+                ("baton-next-run" = u32, description = "The next run of the process, if any."),
+                ("baton-note" = String, description = "`nothing-kept` if there never was a log, or it was removed.")
             )),
         (status = 206, description = "The range.", content_type = "application/octet-stream", body = Vec<u8>,
-            headers(("content-range" = String, description = "Which bytes, of how many; `*` while there may be more."))),
-        (status = 416, description = "There are no such bytes.", body = Problem, content_type = PROBLEM,
-            headers(("content-range" = String, description = "How many there are."))),
+            headers(("content-range" = String, description = "The byte range and the total size; `*` while the log may grow."))),
+        (status = 416, description = "The range is outside the log.", body = Problem, content_type = PROBLEM,
+            headers(("content-range" = String, description = "The size of the log."))),
         BadRequest,
         NotFound,
         Unavailable
@@ -175,14 +175,14 @@ fn lookup(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answer<
         LogAnswer::NotFound if !source.is_over => Ok(Lookup::NotYet),
         LogAnswer::NotFound if source.has_run && whole => Ok(Lookup::Gone),
         LogAnswer::NotFound => Err(Fault::not_found(format!(
-            "worker {worker} has no such log of attempt {}; it never started, was cleared away, or \
-             has no process or run of that name",
+            "worker {worker} has no such log of attempt {}; the attempt never started, its log was \
+             removed, or it has no process or run of that name",
             lease.attempt
         ))),
         LogAnswer::Unavailable(why) => Err(Fault::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker-unavailable",
-            format!("the log is on worker {worker}, which cannot be asked: {why}"),
+            format!("the log is on worker {worker}, which is unavailable: {why}"),
         )),
     }
 }
@@ -302,7 +302,7 @@ impl App {
             let fault = Fault::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
                 "no-such-range",
-                format!("the log has {size} bytes, and none in that range"),
+                format!("the log has {size} bytes, none of them in that range"),
             );
             return Ok(with_range(fault.into_response(), format!("bytes */{size}")));
         };
@@ -351,7 +351,7 @@ impl App {
         match number {
             Some(number) => self.source_from_timeline(id, number).await,
             None => Err(Fault::not_found(format!(
-                "{id} has no log: it has not been started yet"
+                "{id} has no log: it has not started yet"
             ))),
         }
     }

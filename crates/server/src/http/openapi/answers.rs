@@ -33,32 +33,32 @@ macro_rules! problems {
 problems! {
     /// Of every path: what `guard` refuses.
     Guarded {
-        401: "The server demands a token or a certificate, and this is none, or none that is valid.",
-        403: "The header Host or Origin names another server, or the token has too small a role.",
-        429: "More requests than one client may make; the header Retry-After says when to go on.",
+        401: "The server requires a valid token or certificate.",
+        403: "The header Host or Origin names another server, or the role of the token is insufficient.",
+        429: "Rate limit exceeded; the header Retry-After specifies when to retry.",
     }
     /// Of whatever has parameters, an id or a body.
     BadRequest {
-        400: "The path, the query or the body cannot be read.",
+        400: "The path, the query or the body cannot be parsed.",
     }
     /// Of whatever names something.
     NotFound {
-        404: "There is no such thing, or it is too old to be kept.",
+        404: "No such object, or it was pruned from the history.",
     }
     /// Of whatever has a body.
     BadBody {
         408: "The body did not arrive in time.",
         413: "The body is too large.",
-        415: "The body is in another media type.",
+        415: "The media type of the body is not supported.",
     }
     /// Of whatever lets a run go on.
     NotResumable {
-        409: "It is not HALTED or FAILED, or another generation lives.",
+        409: "The run is not HALTED or FAILED, or another generation is live.",
     }
     /// Of whatever the store or the scheduler is asked for.
     Unavailable {
-        500: "A bug.",
-        503: "The store cannot be used at the moment, or the scheduler does not answer.",
+        500: "Internal error: a bug in the server.",
+        503: "The store is unavailable, or the scheduler does not answer.",
     }
 }
 
@@ -68,7 +68,7 @@ pub(in crate::http) struct Unchanged;
 impl IntoResponses for Unchanged {
     fn responses() -> Responses {
         let response = ResponseBuilder::new()
-            .description("It is still what the header If-None-Match names.")
+            .description("Not modified: the representation matches If-None-Match.")
             .header("etag", etag())
             .build();
         BTreeMap::from([("304".to_owned(), response.into())])
@@ -81,7 +81,7 @@ pub(super) fn etag() -> Header {
     HeaderBuilder::new()
         .schema(Some(text))
         .description(Some(
-            "A weak tag: another one means that something has changed.",
+            "A weak tag; it changes whenever the representation does.",
         ))
         .build()
 }
@@ -91,7 +91,7 @@ pub(super) fn if_none_match() -> Parameter {
     ParameterBuilder::new()
         .name("if-none-match")
         .parameter_in(ParameterIn::Header)
-        .description(Some("Tags of what the client has."))
+        .description(Some("ETags of the representations that the client has."))
         .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
         .build()
 }
@@ -106,7 +106,7 @@ fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
         let seconds = ObjectBuilder::new().schema_type(Type::Integer);
         let header = HeaderBuilder::new()
             .schema(Some(seconds))
-            .description(Some("Seconds after which it makes sense to ask again."))
+            .description(Some("Seconds to wait before a retry."))
             .build();
         response = response.header("retry-after", header);
     }
@@ -125,7 +125,7 @@ impl IntoParams for OfRun {
             .name("run")
             .parameter_in(ParameterIn::Path)
             .required(Required::True)
-            .description(Some("The run: `r12`, or `12`."))
+            .description(Some("Run id: `r12` or `12`."))
             .schema(Some(id))
             .example(Some("r12".into()))
             .build();
@@ -150,12 +150,12 @@ impl IntoParams for Page {
             optional(
                 "cursor",
                 Type::String,
-                "Where the page begins; the link `next` leads there.",
+                "Start of the page; from the link `next`.",
             ),
-            optional("limit", Type::Integer, "How many items at most."),
-            optional("state", Type::String, "Of those in this state only."),
-            optional("owner", Type::String, "Of this owner only."),
-            optional("name", Type::String, "Of those called so only."),
+            optional("limit", Type::Integer, "Maximum number of entries."),
+            optional("state", Type::String, "Only instances in this state."),
+            optional("owner", Type::String, "Only of this owner."),
+            optional("name", Type::String, "Only instances of this name."),
         ]
     }
 }

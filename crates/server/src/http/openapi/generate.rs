@@ -19,14 +19,14 @@ const JSON: &str = "application/json";
 #[openapi(
     info(
         title = "Baton",
-        description = "A durable scheduler of tasks. `GET /` lists what there is; every \
-                       representation carries its own links, by relation, and a relation that \
-                       changes something says its method before the path. Times are milliseconds \
+        description = "A durable scheduler of tasks and workflows. `GET /` lists the resources; \
+                       every representation carries its links by relation, and a relation that \
+                       changes something has its method before the path. Times are milliseconds \
                        since 1970 (`…At`) or seconds with a fraction (`…Seconds`). HEAD is \
                        answered wherever GET is, and OPTIONS everywhere; a method that a path does \
-                       not take is answered with 405. Both name in the header `Allow` what it \
-                       takes. Parameters that are not named here are refused. Where the server \
-                       demands it, a token is shown as `Authorization: Bearer …`.",
+                       not support is answered with 405. The header `Allow` of both lists the \
+                       supported methods. Unknown query parameters are rejected. Where the server \
+                       requires it, send a token as `Authorization: Bearer …`.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     paths(
@@ -84,10 +84,10 @@ const JSON: &str = "application/json";
     tags(
         (name = "instances", description = "Requested executions of tasks."),
         (name = "runs", description = "Executions of workflows, each of many instances."),
-        (name = "views", description = "Instances by where they stand, in pages."),
-        (name = "library", description = "Stored tasks, when they are due, and what launches them."),
-        (name = "workers", description = "Who runs them."),
-        (name = "tokens", description = "Who may ask."),
+        (name = "views", description = "Instances by state, in pages."),
+        (name = "library", description = "Stored tasks, their schedules and triggers."),
+        (name = "workers", description = "The machines that run instances."),
+        (name = "tokens", description = "Access tokens."),
         (name = "server", description = "The server itself.")
     )
 )]

@@ -27,7 +27,7 @@ const TEXT: &str = include_str!("../../../../../docs/openapi.json");
 
 static PAGE: LazyLock<String> = LazyLock::new(|| page::render(TEXT));
 
-/// This document
+/// The OpenAPI document
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/openapi.json",
@@ -42,13 +42,13 @@ pub(super) async fn document() -> Response {
     (headers, TEXT).into_response()
 }
 
-/// This document as a page
+/// The API reference as an HTML page
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/docs",
     tag = "server",
     operation_id = "docs",
-    responses((status = 200, description = "For people.", content_type = "text/html", body = String))
+    responses((status = 200, description = "HTML.", content_type = "text/html", body = String))
 ))]
 pub(super) async fn docs() -> Response {
     // Nothing on the page comes from elsewhere, and nothing runs.

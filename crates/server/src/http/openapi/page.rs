@@ -20,7 +20,7 @@ pub(super) fn render(document: &str) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
          <style>{STYLE}</style></head>\n<body><h1>{title} {version}</h1>\n<p>{}</p>\n\
-         <p>For machines: <a href=\"/openapi.json\">openapi.json</a></p>\n",
+         <p>Machine-readable: <a href=\"/openapi.json\">openapi.json</a></p>\n",
         escaped(text(&info["description"]))
     );
     for tag in items(&api["tags"]) {

@@ -24,8 +24,8 @@ use crate::driver::event::LeaderRequest;
 
 /// Submit a workflow
 ///
-/// The answer comes when it is durable; whoever has submitted it may go. With `open`, more of
-/// its tasks are to come, and it begins when it is told to.
+/// Returns when the run is durable; the client may then disconnect. With `open`, more tasks follow,
+/// and the run begins with `POST /runs/{run}/start`.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/",
@@ -33,8 +33,8 @@ use crate::driver::event::LeaderRequest;
     operation_id = "submit-run",
     request_body = SubmitRun<Value>,
     responses(
-        (status = 201, description = "It is durable.", body = RunReply, headers(("location" = String, description = "Where it is."))),
-        (status = 422, description = "The workflow cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        (status = 201, description = "Accepted and durable.", body = RunReply, headers(("location" = String, description = "The URL of the run."))),
+        (status = 422, description = "The workflow is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -60,7 +60,7 @@ pub(in super::super) async fn submit(
     Ok(response)
 }
 
-/// Give a run that is being defined more tasks
+/// Add tasks to a run that is being defined
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/tasks/",
@@ -69,9 +69,9 @@ pub(in super::super) async fn submit(
     params(OfRun),
     request_body(content = Object, description = "`{\"tasks\": {…}}`, as in a workflow file."),
     responses(
-        (status = 200, description = "It is durable.", body = RunReply),
-        (status = 409, description = "The run is defined, or over.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The tasks cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        (status = 200, description = "Added and durable.", body = RunReply),
+        (status = 409, description = "The run is fully defined, or has ended.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The tasks are invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
@@ -102,7 +102,7 @@ pub(in super::super) async fn extend(
     Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
-/// Let a run begin that was defined in parts
+/// Start a run that was defined in parts
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/start",
@@ -110,8 +110,8 @@ pub(in super::super) async fn extend(
     operation_id = "start-run",
     params(OfRun),
     responses(
-        (status = 200, description = "It is durable.", body = RunReply),
-        (status = 409, description = "The run has begun, or is over.", body = Problem, content_type = PROBLEM),
+        (status = 200, description = "Started and durable.", body = RunReply),
+        (status = 409, description = "The run has already started, or has ended.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
@@ -125,10 +125,10 @@ pub(in super::super) async fn start(
     Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
-/// Stop a run
+/// Halt a run
 ///
-/// Nothing more begins. What has begun may end by itself, or is killed. The run is HALTED when
-/// none of its instances is left.
+/// No further instances start. Running ones finish or are killed, as `how` specifies. The run is
+/// HALTED when none of its instances is left.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/halt",
@@ -137,8 +137,8 @@ pub(in super::super) async fn start(
     params(OfRun),
     request_body = HaltRun,
     responses(
-        (status = 202, description = "It is durable that it shall stop.", body = RunReply),
-        (status = 409, description = "It is over, or another generation lives.", body = Problem, content_type = PROBLEM),
+        (status = 202, description = "The request to stop is durable.", body = RunReply),
+        (status = 409, description = "The run has ended, or another generation is live.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
@@ -164,8 +164,8 @@ pub(in super::super) async fn halt(
     operation_id = "kill-run",
     params(OfRun),
     responses(
-        (status = 202, description = "It is durable that it shall stop.", body = RunReply),
-        (status = 409, description = "It is over.", body = Problem, content_type = PROBLEM),
+        (status = 202, description = "The request to stop is durable.", body = RunReply),
+        (status = 409, description = "The run has ended.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
@@ -225,7 +225,7 @@ where
         Err(error) => Err(Fault::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "bug",
-            format!("reading the workflow has failed: {error}"),
+            format!("reading the workflow failed: {error}"),
         )),
     }
 }
@@ -253,7 +253,7 @@ pub(super) fn fault(error: &RunError) -> Fault {
             let at = FieldProblem {
                 field: field.to_owned(),
                 message: text.clone(),
-                hint: "hint the workflow, and send it again".to_owned(),
+                hint: "correct the workflow and send it again".to_owned(),
             };
             Fault::unusable(text, vec![at])
         }

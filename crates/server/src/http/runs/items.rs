@@ -48,9 +48,9 @@ const ITEM_BYTES: usize = 512;
 /// A task and one of its items, by their places.
 type Position = (u32, u32);
 
-/// Items of a run that have ended or are on their way, by task
+/// Items of a run that are in flight or have ended, by task
 ///
-/// A page has as many as were asked for, and ends earlier where they are large.
+/// A page has up to `limit` items, fewer where items are large.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/{run}/items/",
@@ -58,11 +58,11 @@ type Position = (u32, u32);
     operation_id = "run-items",
     params(
         OfRun,
-        ("task" = Option<String>, Query, description = "Of this task only."),
-        ("item" = Option<u32>, Query, description = "This one only; with `task`."),
-        ("state" = Option<String>, Query, description = "In this state only: QUEUED, LAUNCHED, RUNNING, DONE, FAILED or HALTED."),
-        ("cursor" = Option<String>, Query, description = "From behind this item on; links lead there.", pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$"),
-        ("limit" = Option<u64>, Query, description = "How many at most."),
+        ("task" = Option<String>, Query, description = "Only items of this task."),
+        ("item" = Option<u32>, Query, description = "Only the item of this index; requires `task`."),
+        ("state" = Option<String>, Query, description = "Only items in this state: QUEUED, LAUNCHED, RUNNING, DONE, FAILED or HALTED."),
+        ("cursor" = Option<String>, Query, description = "Start after this item; from the link `next`.", pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$"),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<RunItem<Value>>),
@@ -100,7 +100,7 @@ pub(in super::super) async fn list(
     let (items, next) = match (only, selection.task) {
         (None, _) => app.selection(selection).await?,
         (Some(_), None) => {
-            let wrong = "item says which of a task's items: name the task, too";
+            let wrong = "`item` requires `task`";
             return Err(Fault::bad_request(wrong));
         }
         (Some(item), Some(task)) => {
@@ -133,7 +133,7 @@ fn state(word: &str) -> Answer<UniversalState> {
     let found = STATES.into_iter().find(|state| state.word() == word);
     found.ok_or_else(|| {
         let words = STATES.map(UniversalState::word).join(", ");
-        Fault::bad_request(format!("no item is in such a state; there are: {words}"))
+        Fault::bad_request(format!("unknown item state; supported: {words}"))
     })
 }
 
@@ -142,7 +142,7 @@ fn place(text: &str) -> Answer<Position> {
     let parsed = text
         .split_once('.')
         .and_then(|(task, item)| Some((task.parse().ok()?, item.parse().ok()?)));
-    parsed.ok_or_else(|| Fault::bad_request("cursor must be one that an earlier page gave"))
+    parsed.ok_or_else(|| Fault::bad_request("invalid cursor; use the link `next` of a page"))
 }
 
 /// Which items are asked for.

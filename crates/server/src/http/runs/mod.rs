@@ -36,14 +36,14 @@ pub(super) fn id(text: &str) -> Answer<RunId> {
     let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
     number
         .map(RunId)
-        .ok_or_else(|| Fault::bad_request("the id of a run is a number such as r12"))
+        .ok_or_else(|| Fault::bad_request("a run id is a number such as r12"))
 }
 
 /// What is said of a run that is not there, or not for whoever asks: the same, so that nobody
 /// learns which ids there are.
 pub(super) fn unknown(run: RunId) -> Fault {
     Fault::not_found(format!(
-        "there is no run {run}; it was never submitted, or is too old to be kept"
+        "there is no run {run}; it was never submitted, or was pruned from the history"
     ))
 }
 

@@ -29,18 +29,18 @@ use crate::until_shutdown;
 /// Tasks or items of one page.
 pub(super) const PAGE_MAX: usize = 1_000;
 
-/// Runs, the latest first
+/// Runs, newest first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/",
     tag = "runs",
     operation_id = "runs",
     params(
-        ("state" = Option<String>, Query, description = "In this state only, such as RUNNING."),
-        ("owner" = Option<String>, Query, description = "Of this owner only."),
-        ("name" = Option<String>, Query, description = "Of this workflow only."),
-        ("cursor" = Option<u64>, Query, description = "From before this run on; links lead there."),
-        ("limit" = Option<u64>, Query, description = "How many at most."),
+        ("state" = Option<String>, Query, description = "Only runs in this state, such as RUNNING."),
+        ("owner" = Option<String>, Query, description = "Only of this owner."),
+        ("name" = Option<String>, Query, description = "Only runs of this workflow."),
+        ("cursor" = Option<u64>, Query, description = "Only runs before this one; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Run>),
@@ -87,10 +87,10 @@ fn state(word: &str) -> Answer<UniversalState> {
     operation_id = "show-run",
     params(
         OfRun,
-        ("wait" = Option<u64>, Query, description = "Answer when it is over, or after so many seconds, at most 60."),
+        ("wait" = Option<u64>, Query, description = "Long poll: answer when it has ended, or after this many seconds, at most 60."),
     ),
     responses(
-        (status = 200, description = "How it stands.", body = Run),
+        (status = 200, description = "The current state of the run.", body = Run),
         BadRequest,
         Unchanged,
         NotFound,
@@ -123,8 +123,8 @@ pub(in super::super) async fn show(
     operation_id = "run-tasks",
     params(
         OfRun,
-        ("cursor" = Option<u32>, Query, description = "From the task of this place on; links lead there."),
-        ("limit" = Option<u64>, Query, description = "How many at most."),
+        ("cursor" = Option<u32>, Query, description = "Index of the first task; from the link `next`."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<RunTask>),
@@ -160,9 +160,9 @@ pub(in super::super) async fn tasks(
     Ok(tagged(&list))
 }
 
-/// What has failed of a run: alike failures together, the most frequent first
+/// Failures of a run, grouped by kind, most frequent first
 ///
-/// Where a run has failed because something of it was cancelled, that is told, too.
+/// If the run failed because some of its instances were cancelled, these are included.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/runs/{run}/errors",
@@ -201,7 +201,7 @@ pub(in super::super) async fn errors(
             end_text: match (it.item, it.end) {
                 (ItemEnd::Halted, _) => "was cancelled".to_owned(),
                 (_, Some(end)) => end.to_string(),
-                (_, None) => "not kept any more".to_owned(),
+                (_, None) => "pruned from the history".to_owned(),
             },
             count: it.count,
             example: it.example.to_string(),
@@ -284,11 +284,11 @@ impl App {
                 record.map(|record| messages::waiting(&record, reason).text)
             }
             None if counts.ready > 0 => {
-                Some("held back: as many are on their way as the limits allow".to_owned())
+                Some("held back: the concurrency limits of the run are reached".to_owned())
             }
             None if counts.waiting > 0 => view
                 .waits_for
-                .map(|task| format!("comes after {}", dag.plan.tasks[task as usize].name)),
+                .map(|task| format!("waits for {}", dag.plan.tasks[task as usize].name)),
             None => None,
         };
         Ok(task)

@@ -27,10 +27,10 @@ use super::change::{compiled, fault, no_task, run_command, workflow, wrong};
 use super::{id, unknown, views};
 use crate::access::Caller;
 
-/// Let a run go on with what is not DONE
+/// Resume a run with the items that are not DONE
 ///
-/// With a file, only what has changed in it, and what comes after that, is done again. The
-/// run's own parameters stay, unless others are given.
+/// With a file, DONE items run again only if their task, or a task upstream of it, has changed. The
+/// run keeps its parameters unless the request sets others.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/resume",
@@ -38,12 +38,12 @@ use crate::access::Caller;
     operation_id = "resume-run",
     params(
         OfRun,
-        ("dryRun" = Option<bool>, Query, description = "Only say what would be done; the answer is then a preview."),
+        ("dryRun" = Option<bool>, Query, description = "Return a preview and change nothing."),
     ),
-    request_body(content = ResumeRun<Value>, description = "May be left out."),
+    request_body(content = ResumeRun<Value>, description = "Optional."),
     responses(
-        (status = 200, description = "It is durable; or what would be done.", body = ResumedOrPreview),
-        (status = 422, description = "The workflow cannot be used; each thing that is wrong is listed.", body = Problem, content_type = PROBLEM),
+        (status = 200, description = "Resumed and durable; with `dryRun`, the preview.", body = ResumedOrPreview),
+        (status = 422, description = "The workflow is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
@@ -67,13 +67,10 @@ pub(in super::super) async fn resume(
         None => {
             let at = FieldProblem {
                 field: "params".to_owned(),
-                message: "parameters are filled into a file, and none is given".to_owned(),
-                hint: "give the workflow as `file`".to_owned(),
+                message: "`params` are values for a file, and `file` is missing".to_owned(),
+                hint: "send the workflow as `file`".to_owned(),
             };
-            return Err(Fault::unusable(
-                "there is nothing to fill parameters into",
-                vec![at],
-            ));
+            return Err(Fault::unusable("`params` requires `file`", vec![at]));
         }
         Some(file) => {
             let file = compiled(move || workflow(&file, caller.owner.as_deref()));
@@ -89,7 +86,7 @@ pub(in super::super) async fn resume(
     resume_run(&app, run, options).await
 }
 
-/// Do a part of a run again, or what has failed of it
+/// Retry the items of a run that are not DONE, or run one task again
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/retry",
@@ -97,12 +94,12 @@ pub(in super::super) async fn resume(
     operation_id = "retry-run",
     params(
         OfRun,
-        ("dryRun" = Option<bool>, Query, description = "Only say what would be done; the answer is then a preview."),
+        ("dryRun" = Option<bool>, Query, description = "Return a preview and change nothing."),
     ),
-    request_body(content = Option<RetryRun>, description = "May be left out: what is not DONE is done."),
+    request_body(content = Option<RetryRun>, description = "Optional: without it, the items that are not DONE run."),
     responses(
-        (status = 200, description = "It is durable; or what would be done.", body = ResumedOrPreview),
-        (status = 422, description = "There is no such task.", body = Problem, content_type = PROBLEM),
+        (status = 200, description = "Resumed and durable; with `dryRun`, the preview.", body = ResumedOrPreview),
+        (status = 422, description = "The run has no such task.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         NotFound,
@@ -123,10 +120,10 @@ pub(in super::super) async fn retry(
     if asked.downstream && asked.task.is_none() {
         let at = FieldProblem {
             field: "downstream".to_owned(),
-            message: "downstream of which task is not said".to_owned(),
-            hint: "name it as `task`".to_owned(),
+            message: "`downstream` requires `task`".to_owned(),
+            hint: "name the task as `task`".to_owned(),
         };
-        return Err(Fault::unusable("downstream of nothing", vec![at]));
+        return Err(Fault::unusable("`downstream` requires `task`", vec![at]));
     }
     let options = ResumeOptions {
         file: None,
@@ -141,7 +138,7 @@ pub(in super::super) async fn retry(
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 enum ResumedOrPreview {
-    /// It goes on.
+    /// The run was resumed.
     Resumed(RunReply),
     Preview(ResumePreview),
 }
@@ -186,7 +183,7 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
             return Err(fault(&RunError::State(
                 run,
                 state,
-                "only what is HALTED or FAILED goes on",
+                "only a HALTED or FAILED run can be resumed",
             )));
         }
         let preview = compiled(move || {
@@ -233,8 +230,8 @@ fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
     let other: Vec<FieldProblem> = other
         .map(|(field, is, other)| FieldProblem {
             field: (*field).to_owned(),
-            message: format!("it is `{is}` in the run, and `{other}` in this file"),
-            hint: "write it as it was; or submit the file, to begin a run of it".to_owned(),
+            message: format!("it is `{is}` in the run and `{other}` in this file"),
+            hint: "restore the old value, or submit the file as a new run".to_owned(),
         })
         .collect();
     match other.is_empty() {
