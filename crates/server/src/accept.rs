@@ -1,8 +1,8 @@
-//! The way in through one port: how many may come, and how they begin.
+//! Accept loop of one port: connection limits and TLS handshakes.
 //!
-//! Whoever finds no room is closed at once, and counted; it costs no more than that. One address
-//! gets at most half of the room, the server's own machine included, so that nobody alone can
-//! lock everybody else out. A handshake has its own time and holds up nobody.
+//! A connection above a limit is closed at once and counted. One address gets at most half of the
+//! connections, including addresses of this machine, so that no single peer can lock out all
+//! others. Each handshake has its own timeout and blocks no other connection.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,7 +20,7 @@ use crate::metrics::{CloseReason, Metrics, Port};
 use crate::rate_limit::address_group;
 use crate::tls::{Channel, HandshakeError, Tls};
 
-/// One port.
+/// Accepts the connections of one port.
 pub(crate) struct Acceptor {
     pub(crate) port: Port,
     pub(crate) traffic: Traffic,
@@ -32,11 +32,11 @@ pub(crate) struct Acceptor {
     refusal_log: LogThrottle,
 }
 
-/// How many connections each address has.
+/// Number of connections of each address.
 #[derive(Debug, Default)]
 struct PeerCounts(Mutex<HashMap<IpAddr, usize>>);
 
-/// Somebody's place, until it is dropped.
+/// A counted connection; released on drop.
 pub(crate) struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
     peers: Arc<PeerCounts>,
@@ -56,7 +56,7 @@ impl Acceptor {
             Port::Clients => traffic.client_connections_max,
             Port::Workers => traffic.worker_connections_max,
         };
-        // So many fit into a semaphore; nobody has as many descriptors.
+        // The maximum of a semaphore; no process has as many descriptors.
         let connections_max = connections_max.clamp(1, u32::MAX as usize >> 4);
         Self {
             port,
@@ -70,7 +70,7 @@ impl Acceptor {
         }
     }
 
-    /// The next connection for which there is room.
+    /// The next connection within the limits.
     pub(crate) async fn next(
         &self,
         listener: &TcpListener,
@@ -79,7 +79,7 @@ impl Acceptor {
             let (stream, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // When there are no descriptors left, a pause lets some be closed.
+                    // If descriptors are exhausted, a pause lets some be closed.
                     tracing::warn!("cannot accept a connection: {error}");
                     sleep(Duration::from_millis(100)).await;
                     continue;
@@ -102,7 +102,7 @@ impl Acceptor {
         }
     }
 
-    /// How a connection begins: with a handshake where there is TLS, within its time.
+    /// Performs the TLS handshake, if TLS is on, within its timeout.
     pub(crate) async fn handshake(&self, stream: TcpStream) -> Result<Channel, HandshakeError> {
         let Some(tls) = &self.tls else {
             return Ok(Channel::Plain(stream));
@@ -123,10 +123,10 @@ impl Acceptor {
         result
     }
 
-    /// Resolves when nobody is inside; nobody may be let in any longer.
+    /// Resolves when no connection is left. No new ones may be accepted meanwhile.
     pub(crate) async fn until_idle(&self) {
         let all = u32::try_from(self.connections_max).unwrap_or(u32::MAX);
-        // Fails only if somebody had closed it, which nobody does.
+        // Fails only if the semaphore is closed, which never happens.
         let _everything = self.permits.acquire_many(all).await;
     }
 

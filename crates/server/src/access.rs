@@ -1,12 +1,11 @@
-//! Who is there: tokens and certificates, as the ports of the server ask for them.
+//! Authentication: tokens and client certificates.
 //!
-//! All tokens of the store are in memory, so that nobody's request costs a read. They are
-//! read again whenever this server has changed them, and every few seconds, because
-//! `baton token --data` may have changed them beside it. While the store cannot be read, what was
-//! read last goes on to count.
+//! All tokens of the store are cached in memory, so that no request costs a read. The cache is
+//! refreshed whenever this server changes a token, and every few seconds, because `baton token
+//! --data` may change them from another process. While the store cannot be read, the cached tokens
+//! stay in force.
 //!
-//! Which role a request needs is `http::roles`. What a token is made of is
-//! `baton_store::token`.
+//! `http::roles` maps requests to roles. `baton_store::token` defines the format of a token.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,29 +24,29 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use crate::clock;
 use crate::limits::{TOKEN_CHECK_PAUSE, TOKENS_REFRESH_INTERVAL};
 
-/// Whoever has shown a token or a certificate, or need not.
+/// An authenticated client, or an anonymous one where no authentication is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) role: Role,
     pub(crate) identity: Identity,
-    /// Whose things only, if not everybody's.
+    /// Limits it to objects of this owner, if set.
     pub(crate) owner: Option<Arc<str>>,
 }
 
-/// By what somebody is known.
+/// How a caller is identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
     Token(TokenId),
-    /// The name in a certificate.
+    /// Common name of a certificate.
     Certificate(Arc<str>),
-    /// The worker of this very process.
+    /// The worker of this process.
     LocalWorker,
-    /// Nobody has to say.
+    /// No authentication is required.
     Anonymous,
 }
 
 impl Caller {
-    /// Whoever comes where nobody has to show a token.
+    /// The caller where no authentication is required.
     pub(crate) const ANONYMOUS: Self = Self {
         role: Role::Admin,
         identity: Identity::Anonymous,
@@ -65,14 +64,11 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Why a secret opens nothing.
+/// Why a token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenError {
-    /// No token has it.
     Unknown,
-    /// Its time is over.
     Expired,
-    /// Somebody has revoked it.
     Revoked,
 }
 
@@ -86,10 +82,10 @@ impl fmt::Display for TokenError {
     }
 }
 
-/// What a certificate says whose signature was checked.
+/// A certificate whose signature was verified.
 ///
-/// Its organizational unit is the role. One that names none, or more than one, gives nothing:
-/// a CA may sign for other things as well.
+/// Its organizational unit is the role. A certificate with no role, or with more than one, grants
+/// nothing: a CA may sign for other purposes as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
     name: Arc<str>,
@@ -98,7 +94,7 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// `None` for one that cannot be read.
+    /// Parses a certificate; `None` if that fails.
     pub(crate) fn read(der: &CertificateDer<'_>) -> Option<Self> {
         let subject = Subject::read(der)?;
         let mut roles = subject.units.iter().filter_map(|unit| unit.parse().ok());
@@ -110,15 +106,16 @@ impl Certificate {
         })
     }
 
-    /// The role that it names, if any; why it is worth nothing at all otherwise.
+    /// The role that it names, if any; an error if it has expired.
     pub(crate) fn role(&self, now: Wall) -> Result<Option<Role>, &'static str> {
-        match now < self.not_after {
-            true => Ok(self.role),
-            false => Err(CERTIFICATE_EXPIRED),
+        if now < self.not_after {
+            Ok(self.role)
+        } else {
+            Err(CERTIFICATE_EXPIRED)
         }
     }
 
-    /// Who has it; why it opens nothing otherwise.
+    /// The caller that it identifies.
     pub(crate) fn caller(&self, now: Wall) -> Result<Caller, &'static str> {
         let role = self.role(now)?.ok_or(CERTIFICATE_WITHOUT_ROLE)?;
         Ok(Caller {
@@ -128,7 +125,7 @@ impl Certificate {
         })
     }
 
-    /// Resolves when its time is over.
+    /// Resolves when it expires.
     pub(crate) async fn until_invalid(&self) -> &'static str {
         loop {
             let now = clock::now().wall;
@@ -143,22 +140,22 @@ impl Certificate {
 
 const CERTIFICATE_EXPIRED: &str = "this certificate has expired";
 
-/// What to say about a certificate that gives nothing.
+/// The message for a certificate without a role.
 pub(crate) const CERTIFICATE_WITHOUT_ROLE: &str = "this certificate names no role; have one signed whose organizational unit (OU) is viewer, \
      operator, admin or worker";
 
 type Table = HashMap<SecretHash, Token>;
 
-/// The tokens that are known.
+/// The cache of all tokens.
 #[derive(Clone)]
 pub(crate) struct Access(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
-    /// The worker that belongs to this process, if it has one.
+    /// Secret hash of the worker of this process, if it has one.
     local_worker: Option<SecretHash>,
     table: watch::Sender<Table>,
-    /// Held from reading to installing, so that no older reading replaces a newer one.
+    /// Held from reading to installing, so that no older snapshot replaces a newer one.
     refreshing: Mutex<()>,
 }
 
@@ -177,7 +174,7 @@ impl Access {
         })))
     }
 
-    /// True if anybody's token is valid.
+    /// True if any token is valid.
     pub(crate) fn has_valid_token(&self, now: Wall) -> bool {
         let table = self.0.table.borrow();
         table.values().any(|token| token.is_valid(now))
@@ -188,7 +185,7 @@ impl Access {
             .map(|(caller, _)| caller)
     }
 
-    /// Reads the tokens again.
+    /// Refreshes the cache.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let _turn = self.0.refreshing.lock().await;
         let store = Arc::clone(&self.0.store);
@@ -204,14 +201,14 @@ impl Access {
         Ok(())
     }
 
-    /// Reads them again and again, until the server ends.
+    /// Refreshes the cache periodically, until it is aborted.
     pub(crate) async fn refresh_periodically(self) {
         let mut failed = false;
         loop {
             sleep(TOKENS_REFRESH_INTERVAL).await;
             match self.refresh().await {
                 Ok(()) => failed = false,
-                // Said once, not with every try.
+                // Logged once, not with every attempt.
                 Err(error) if !failed => {
                     tracing::warn!(
                         "cannot read the tokens, so the cached ones stay in force: {error}"
@@ -223,7 +220,7 @@ impl Access {
         }
     }
 
-    /// Resolves when this secret opens nothing any longer.
+    /// Resolves when this secret is no longer valid.
     pub(crate) async fn until_invalid(&self, secret: &Secret) -> TokenError {
         let hash = token::hash(secret);
         let mut changes = self.0.table.subscribe();
@@ -234,18 +231,18 @@ impl Access {
                 Ok((_, expires_at)) => expires_at,
                 Err(denied) => return denied,
             };
-            // Not all of a long time at once: the wall clock may be set.
+            // Sleeps in steps, because the wall clock may be set.
             let left = expires_at.map(|end| Duration::from_millis(end.0.saturating_sub(now.0)));
             let pause = left.map_or(TOKEN_CHECK_PAUSE, |left| left.min(TOKEN_CHECK_PAUSE));
             tokio::select! {
-                // The sender lives as long as we do.
+                // The sender lives as long as `self`.
                 _ = changes.changed() => {}
                 () = sleep(pause) => {}
             }
         }
     }
 
-    /// Who has a secret with this hash, and until when.
+    /// The caller with a secret of this hash, and when the token expires.
     fn find(&self, hash: &SecretHash, now: Wall) -> Result<(Caller, Option<Wall>), TokenError> {
         if self.0.local_worker.as_ref() == Some(hash) {
             let (role, identity, owner) = (Role::Worker, Identity::LocalWorker, None);
@@ -371,7 +368,7 @@ mod tests {
         let access = Access::new(Arc::clone(&store) as _, None).expect("readable");
         let faults = &store.token_reads;
         faults.lock().expect("no panic").push_back(Fault::Fails);
-        access.refresh().await.expect_err("as told");
+        access.refresh().await.expect_err("injected fault");
         assert!(access.caller(&secret, Wall(2)).is_ok());
     }
 
@@ -392,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_learns_that_a_token_was_revoked() {
+    async fn a_wait_ends_when_its_token_is_revoked() {
         let store = Arc::new(Faulty::default());
         let (id, secret) = made(&*store, Role::Worker, None);
         let access = Access::new(Arc::clone(&store) as _, None).expect("readable");

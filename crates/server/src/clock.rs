@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use baton_model::time::{Mono, Now, Wall};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What time it is. The monotonic clock goes on while the machine sleeps: workers on
-/// other machines do not sleep with it, and their leases run.
+/// The current time. The monotonic clock includes suspend time: workers on other machines do not
+/// sleep with this one, and their leases run.
 pub(crate) fn now() -> Now {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Why a server does not start.
+//! Errors of starting and running a server.
 
 use std::fmt;
 use std::io;
@@ -9,13 +9,13 @@ use baton_model::timeouts::TimeoutsError;
 use baton_store::StoreError;
 use baton_tls::TlsError;
 
-/// Why a server did not start, or ended by itself.
+/// Error of starting or running a server.
 #[derive(Debug)]
 pub enum ServeError {
     /// Another scheduler uses the data directory.
     Taken {
         data: PathBuf,
-        /// Who, as far as it has said so.
+        /// Its pid, if the lock file contains it.
         pid: Option<u32>,
     },
     /// A file of the data directory cannot be used.
@@ -24,26 +24,26 @@ pub enum ServeError {
     EpochFile(PathBuf),
     /// The store cannot be opened or taken.
     Store(StoreError),
-    /// An address cannot be listened on.
+    /// An address cannot be bound.
     Listen {
         address: SocketAddr,
         error: io::Error,
     },
-    /// An address where tokens are demanded, and none that would let anybody in.
+    /// An address requires tokens, and there is no valid one.
     NoTokens {
         address: SocketAddr,
-        /// The directory whose store has none; `None` if it keeps nothing.
+        /// The directory whose store has none; `None` for a store in memory.
         data: Option<PathBuf>,
     },
     /// TLS files that cannot be used.
     Tls(TlsError),
-    /// A time budget that would break a promise.
+    /// A time budget that would break a guarantee of the protocol.
     Timeouts(TimeoutsError),
     /// The driver's thread cannot be started.
     Thread(io::Error),
-    /// The store's own thread has died of a bug; its words are on standard error.
+    /// The thread of the store has died of a bug; the panic message is on standard error.
     StoreDied(String),
-    /// The driver has ended by itself: a bug, and its words are on standard error.
+    /// The driver has died of a bug; the panic message is on standard error.
     DriverDied,
 }
 

@@ -1,4 +1,4 @@
-//! A store for tests that fails when it is told to.
+//! A store for tests with injected faults.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,22 +27,22 @@ use baton_store::{
 /// What goes wrong with an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It fails, and says so.
+    /// It returns an error.
     Fails,
     /// It panics.
     Panics,
-    /// Whoever would do it has died.
+    /// The thread of the store has died.
     Closed,
 }
 
-/// A store in memory whose next operations go wrong.
+/// A store in memory whose next operations fail as configured.
 #[derive(Default)]
 pub(crate) struct Faulty {
     inner: MemoryStore,
     pub(crate) commits: Mutex<VecDeque<Fault>>,
     pub(crate) takes: Mutex<VecDeque<Fault>>,
     pub(crate) token_reads: Mutex<VecDeque<Fault>>,
-    /// So many goes at the history leave something to remove.
+    /// Number of prunes that report more to remove.
     pub(crate) more: AtomicUsize,
     pub(crate) prunes: AtomicUsize,
     pub(crate) fact_reads: AtomicUsize,
@@ -51,7 +51,7 @@ pub(crate) struct Faulty {
 
 impl Faulty {
     fn next(faults: &Mutex<VecDeque<Fault>>) -> Option<Fault> {
-        faults.lock().expect("nobody panics with it").pop_front()
+        faults.lock().expect("not poisoned").pop_front()
     }
 }
 
@@ -62,8 +62,8 @@ impl Store for Faulty {
 
     fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
         match Self::next(&self.takes) {
-            Some(Fault::Fails) => Err(StoreError::Failed("as told".to_owned())),
-            Some(Fault::Panics) => panic!("as told"),
+            Some(Fault::Fails) => Err(StoreError::Failed("injected fault".to_owned())),
+            Some(Fault::Panics) => panic!("injected fault"),
             Some(Fault::Closed) => Err(StoreError::Closed),
             None => self.inner.take(expected),
         }
@@ -75,7 +75,7 @@ impl Store for Faulty {
 
     fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
         match Self::next(&self.commits) {
-            Some(Fault::Fails) => done(Err(StoreError::Failed("as told".to_owned()))),
+            Some(Fault::Fails) => done(Err(StoreError::Failed("injected fault".to_owned()))),
             Some(Fault::Panics | Fault::Closed) => drop(done),
             None => self.inner.submit(batch, wall, done),
         }
@@ -190,7 +190,7 @@ impl Store for Faulty {
 
     fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         match Self::next(&self.token_reads) {
-            Some(_) => Err(StoreError::Failed("as told".to_owned())),
+            Some(_) => Err(StoreError::Failed("injected fault".to_owned())),
             None => self.inner.tokens(),
         }
     }

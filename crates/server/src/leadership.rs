@@ -1,11 +1,11 @@
-//! Who may lead: the lock of the data directory, and the epoch.
+//! Leadership: the lock of the data directory, and the epoch.
 //!
-//! Whoever holds the lock is the only scheduler that uses the directory; so it takes the
-//! row of the store at once, without waiting for anybody's lease on it to lapse. The
-//! kernel drops the lock with the process, however that ends.
+//! The holder of the lock is the only scheduler that uses the directory; so it takes over the
+//! leader row of the store at once, without waiting for a lease on it to expire. The kernel
+//! releases the lock with the process, however that ends.
 //!
-//! Without a store the epoch would begin anew with each start, and workers would not obey
-//! it: so the last one is kept in a file beside the lock.
+//! A store in memory would restart epochs at every start, and workers would not obey them: so the
+//! last epoch is kept in a file beside the lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -17,15 +17,15 @@ use baton_store::{Store, StoreError, TakeOutcome};
 
 use crate::error::ServeError;
 
-/// The right to use a data directory, for as long as it is kept.
+/// Exclusive lock of a data directory, released on drop.
 #[derive(Debug)]
-#[must_use = "the lock is gone when this is dropped"]
+#[must_use = "dropping it releases the lock"]
 pub(crate) struct DataLock {
     _file: File,
 }
 
 impl DataLock {
-    /// Takes the directory, and makes it if it is missing.
+    /// Locks the directory, and creates it if it is missing.
     pub(crate) fn take(data: &Path) -> Result<Self, ServeError> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -49,8 +49,7 @@ impl DataLock {
             }
             Err(TryLockError::Error(error)) => return Err(at(&path)(error)),
         }
-        // The pid is there for people; a full disk must not keep the scheduler from its
-        // work.
+        // The pid is only informative; a full disk must not keep the scheduler from starting.
         if let Err(error) = write_pid(&mut file) {
             tracing::warn!("cannot write {}: {error}", path.display());
         }
@@ -70,7 +69,7 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// The last epoch of schedulers without a store.
+/// File with the last epoch, for stores in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct EpochFile(PathBuf);
 
@@ -79,7 +78,7 @@ impl EpochFile {
         Self(data.join("epoch"))
     }
 
-    /// The last epoch that was in force.
+    /// The last epoch in force; 0 if the file does not exist.
     pub(crate) fn read(&self) -> Result<Epoch, ServeError> {
         match fs::read_to_string(&self.0) {
             Ok(text) => match text.trim().parse() {
@@ -91,7 +90,7 @@ impl EpochFile {
         }
     }
 
-    /// Keeps an epoch before it is used.
+    /// Persists an epoch; call it before the epoch is used.
     pub(crate) fn write(&self, epoch: Epoch) -> Result<(), ServeError> {
         let new = self.0.with_extension("new");
         let write = || {
@@ -113,11 +112,11 @@ impl EpochFile {
     }
 }
 
-/// Epochs of a store without a file are counted up one by one, so a number that nobody can
-/// have reached would keep the scheduler from starting.
+/// Largest plausible epoch in the file. An in-memory store counts up one by one, so a damaged, huge
+/// number would keep the scheduler from starting.
 const EPOCH_MAX: u64 = 10_000_000;
 
-/// Takes the row, under an epoch above `above`.
+/// Takes over the leader row, with an epoch above `above`.
 pub(crate) fn take(store: &dyn Store, above: Epoch) -> Result<(Epoch, Ledger), StoreError> {
     let mut expected = store.read_row()?.epoch;
     loop {
@@ -126,7 +125,7 @@ pub(crate) fn take(store: &dyn Store, above: Epoch) -> Result<(Epoch, Ledger), S
             TakeOutcome::Won(epoch, _) => expected = epoch,
             TakeOutcome::Overtaken => {
                 let row = store.read_row()?;
-                // Nobody else can take the row while the directory is ours.
+                // No other process can take the row while this one holds the directory.
                 if row.epoch == expected {
                     return Err(StoreError::Overtaken);
                 }

@@ -10,21 +10,22 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `driver` | the one thread that owns the leader, and life without a store |
-//! | `workers` | the port of the workers |
-//! | `http` | the port of the clients |
-//! | `accept`, `tls`, `write_timeout` | connections: how many, how they begin, how long they may stall |
-//! | `access` | tokens and certificates, and who shows them |
-//! | `rate_limit` | how often somebody may ask |
-//! | `metrics` | what is counted |
+//! | `driver` | the thread that owns the leader, and recovery from store failures |
+//! | `workers` | the worker port |
+//! | `http` | the client port |
+//! | `accept`, `tls`, `write_timeout` | connections: limits, handshakes, write timeouts |
+//! | `access` | authentication: tokens and certificates |
+//! | `rate_limit` | rate limiting per client |
+//! | `metrics` | counters |
 //! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
-//! | `prune` | removing old history |
+//! | `prune` | pruning of the history |
+//! | `log_throttle` | rate limiting of repeated log messages |
 //! | [`limits`] | every bound, with its reason |
 //!
-//! Writes go through the driver; reads go to the store, on threads of their own, and go on
-//! while nothing can be written. It decides nothing about instances and workers: that is
-//! `baton_core`. What travels over HTTP is `baton_model::api`.
+//! Writes go through the driver. Reads go to the store, on threads of their own, and continue
+//! while nothing can be written. All decisions about instances and workers are made in
+//! `baton_core`. The types of the HTTP API are `baton_model::api`.
 
 mod accept;
 mod access;
@@ -75,54 +76,54 @@ use metrics::{Metrics, Port};
 use rate_limit::RateLimiter;
 use tls::Tls;
 
-/// The OpenAPI document that the annotations of the handlers come to.
+/// The OpenAPI document of the HTTP API.
 #[cfg(feature = "openapi")]
 #[must_use]
 pub fn openapi() -> String {
     http::openapi::generated()
 }
 
-/// The list of what `/metrics` shows, as a page.
+/// The page that lists the metrics of `/metrics`.
 #[must_use]
 pub fn metrics_page() -> String {
     metrics::page()
 }
 
-/// The store in the data directory.
+/// File name of the store in the data directory.
 pub const STORE_FILE: &str = "baton.db";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// In a file of the data directory.
+    /// A file in the data directory.
     Sqlite,
-    /// In memory: gone with the process.
+    /// In memory: lost with the process.
     Memory,
 }
 
-/// How a server is set up.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The directory that it keeps everything in.
+    /// Data directory.
     pub data: PathBuf,
-    /// For clients; a port of 0 lets the kernel choose.
+    /// Address of the client port; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// For workers, likewise.
+    /// Address of the worker port, likewise.
     pub worker_listen: SocketAddr,
-    /// Whether tokens are demanded on loopback addresses, too.
+    /// Require tokens on loopback addresses, too.
     pub require_tokens: bool,
-    /// TLS on both ports, if these files are given.
+    /// TLS files for both ports, if any.
     pub tls: Option<ServerFiles>,
     pub traffic: Traffic,
-    /// What a worker of this very process shows, which no store knows.
+    /// Secret of the worker of this process, which no store knows.
     pub own_worker: Option<Secret>,
     pub backend: Backend,
-    /// A directory whose files define tasks.
+    /// Directory whose files define tasks.
     pub library: Option<PathBuf>,
-    /// What the whole cluster may use of something.
+    /// Cluster-wide limits by name.
     pub limits: Vec<(String, u64)>,
-    /// The time budget of the protocol.
+    /// Time budget of the protocol.
     pub timeouts: Timeouts,
-    /// How much history is kept.
+    /// Retention of the history.
     pub retention: Retention,
 }
 
@@ -151,14 +152,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// True if clients have to show tokens or certificates: on every address that others can
-    /// reach.
+    /// Whether clients must authenticate: on every address that other machines can reach.
     #[must_use]
     pub fn clients_need_tokens(&self) -> bool {
         self.require_tokens || !self.listen.ip().is_loopback()
     }
 
-    /// True if workers have to, likewise; and wherever certificates are taken.
+    /// Whether workers must authenticate: likewise, and wherever client certificates are accepted.
     #[must_use]
     pub fn workers_need_tokens(&self) -> bool {
         self.require_tokens || !self.worker_listen.ip().is_loopback() || self.takes_certificates()
@@ -175,15 +175,15 @@ impl Config {
 pub struct Ready {
     pub clients: SocketAddr,
     pub workers: SocketAddr,
-    /// The term that it began with.
+    /// Epoch that it started with.
     pub epoch: Epoch,
 }
 
-/// Serves until `stop` resolves. `ready` is called once both ports are open and the
-/// store is taken.
+/// Serves until `stop` resolves. Calls `ready` once both ports are open and the store is taken
+/// over.
 ///
 /// # Errors
-/// [`ServeError`] if it cannot start, or has died of a bug.
+/// [`ServeError`] if it cannot start, or ended because of a bug.
 pub async fn serve(
     config: Config,
     ready: impl FnOnce(Ready),
@@ -262,7 +262,7 @@ pub async fn serve(
     tracing::info!("shutting down");
     background.iter().for_each(JoinHandle::abort);
     shutdown_sender.send_replace(true);
-    // Requests that are under way are still answered, then the last commits land.
+    // Requests in flight are still answered, then the last commits finish.
     if timeout(SHUTDOWN_WAIT, http).await.is_err() {
         tracing::warn!("some client requests did not end in time");
     }
@@ -280,7 +280,7 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {
     Ok(tls.map_err(ServeError::Tls)?.map(Arc::new))
 }
 
-/// Opens the store, and what stands in for the epochs that one in memory forgets.
+/// Opens the store; for one in memory, also the file that keeps its epochs.
 fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<EpochFile>), ServeError> {
     Ok(match config.backend {
         Backend::Sqlite => {
@@ -294,8 +294,8 @@ fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<EpochFile>), ServeErr
     })
 }
 
-/// Refuses to open a port to others without a token that would let anybody in, and any port
-/// that nobody could ever use.
+/// Refuses to open a port to other machines while there is no valid token, and any port that no
+/// client could ever use.
 fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
     let ports = [
         (config.listen, config.clients_need_tokens()),
@@ -322,7 +322,7 @@ fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Says so where tokens would travel in the clear.
+/// Warns where tokens would travel unencrypted.
 fn warn_of_listeners(config: &Config) {
     let ports = [config.listen, config.worker_listen];
     for address in ports.iter().filter(|it| !it.ip().is_loopback()) {
@@ -335,7 +335,7 @@ fn warn_of_listeners(config: &Config) {
     }
 }
 
-/// Takes the store, and starts the driver.
+/// Takes over the store, and starts the driver.
 fn lead(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -365,9 +365,9 @@ fn lead(
     Ok((handle, epoch))
 }
 
-/// Resolves when the server ends.
+/// Resolves when the server shuts down.
 pub(crate) async fn until_shutdown(shutdown: &mut watch::Receiver<bool>) {
-    // Fails only if the server is gone altogether.
+    // Fails only if the sender is gone, which also means shutdown.
     let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }
 

@@ -1,27 +1,27 @@
-//! Every bound of the server, each with its reason.
+//! All limits of the server, each with its reason.
 
 use std::time::Duration;
 
-/// What strangers may cost, where an operator or a test may want another number.
+/// Limits for untrusted peers that operators or tests may want to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// Connections of clients at a time, half of them for one address. Each has at most one
-    /// request open, so this bounds what waits for the driver as well.
+    /// Concurrent client connections, half of them for one address. Each has at most one request in
+    /// flight, so this also bounds what waits for the driver.
     pub client_connections_max: usize,
-    /// Connections of workers at a time, likewise: the largest fleet that one scheduler is made for.
+    /// Concurrent worker connections, likewise: the largest fleet that one scheduler is made for.
     pub worker_connections_max: usize,
-    /// Requests in a second of one token or certificate, or else of one address, and twice as many
-    /// at once; 0 for any number. More than one client can usefully make: it keeps one that has
-    /// run wild from the others' throats.
+    /// Requests per second of one token or certificate, or else of one address, with a burst of
+    /// twice as many; 0 means no limit. More than a well-behaved client needs: it protects the
+    /// others from one that has run wild.
     pub requests_per_second: u32,
-    /// How long a peer may take for a TLS handshake.
+    /// Timeout of a TLS handshake.
     pub handshake_wait: Duration,
-    /// How long a client may take to send the head of a request, and to begin the next one on the
-    /// same connection.
+    /// Time for a client to send the head of a request, and to begin the next one on the same
+    /// connection.
     pub head_wait: Duration,
-    /// How long a client may take to send a body.
+    /// Time for a client to send a body.
     pub body_wait: Duration,
-    /// How long a client may take to read the next bytes of an answer.
+    /// Time for a client to read the next bytes of a response.
     pub write_wait: Duration,
 }
 
@@ -39,145 +39,143 @@ impl Default for Traffic {
     }
 }
 
-/// How much of a rate may be used at once.
+/// Burst of a rate limit, as time at the full rate.
 pub const BURST_SECONDS: Duration = Duration::from_secs(2);
 
-/// Tokens and addresses whose requests are counted apart; the others are counted together.
+/// Clients that are rate-limited individually; the others share one bucket.
 pub const RATE_BUCKETS_MAX: usize = 10_000;
 
-/// Bytes of the head of a request: a token, and whatever a browser or a proxy adds.
+/// Bytes of a request head: a token, and whatever a browser or a proxy adds.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// How long a peer may take to say that it speaks the protocol.
+/// Time for a worker to send the protocol preamble, and its token.
 pub const PREAMBLE_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a connection may be without a heartbeat: a worker sends one every few
-/// seconds, and without any it has no use for the connection.
+/// Maximum time without a heartbeat: a worker sends one every few seconds, and without any the
+/// connection is useless.
 pub const HEARTBEAT_WAIT: Duration = Duration::from_secs(60);
 
-/// Bytes of one frame before the first heartbeat: until a peer has said who it is, it
-/// gets no more memory than that takes.
+/// Bytes of one frame before the first heartbeat: an unidentified peer gets no more memory than
+/// that takes.
 pub const FIRST_FRAME_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of frames of one connection that the driver has not read yet; one frame of the
-/// largest size fits.
+/// Bytes of one connection that the driver has not read yet; one frame of the largest size fits.
 pub const UNREAD_INPUT_BYTES_MAX: usize = 80 << 20;
 
-/// Bytes for one worker that it has not read; beyond, it is taken for dead.
+/// Bytes for one worker that it has not read; above this limit it is considered dead.
 pub const UNREAD_OUTPUT_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes read from a socket at a time, and the memory that an idle connection keeps.
 pub const READ_BYTES: usize = 16 << 10;
 
-/// Mail that the driver handles before it sends what came of it: enough to share a
-/// write, little enough that nobody waits for long.
+/// Events that the driver handles in one turn before it sends the results: enough to share a write,
+/// few enough for low latency.
 pub const TURN_EVENTS_MAX: usize = 1_024;
 
-/// While workers have work ahead, commits begin no closer together than this: each costs the
-/// processor as much as several instances do, and nobody waits for it. A tenth of what is
-/// placed ahead of a worker (`AHEAD_SPAN` of the core), so that none runs dry meanwhile.
+/// Minimum interval of commits while workers have queued work: each commit costs as much CPU as
+/// several instances, and no client waits for it. A tenth of what is placed ahead of a worker
+/// (`AHEAD_SPAN` of the core), so that no worker runs dry.
 pub const COMMIT_INTERVAL_MS: u64 = 5;
 
-/// The longest that the driver sleeps.
+/// Maximum sleep of the driver.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A wake-up so much later than asked for means that the process was stopped, and that
-/// what arrived meanwhile is not in the inbox yet but in the kernel.
+/// A wake-up this much later than requested means that the process was suspended, and that what
+/// arrived meanwhile is still in the kernel and not in the inbox.
 pub const STOPPED_AFTER_MS: u64 = 1_000;
 
-/// For so long after it was stopped the driver only reads its mail.
+/// Time after a suspension during which the driver only reads its inbox.
 pub const INBOX_FIRST_MS: u64 = 1_000;
 
-/// Between two attempts to lead again after the store has failed.
+/// Interval of attempts to take over the store after it has failed.
 pub const RETAKE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Epochs that are taken in a row to come above one that a worker has obeyed. A store that
-/// came from a backup is some restarts behind; more is nonsense.
+/// Epochs that may be skipped to exceed one that a worker has obeyed. A store restored from a
+/// backup is some restarts behind; a larger gap is an error.
 pub const EPOCHS_SKIPPED_MAX: u64 = 1_000;
 
-/// Bytes of a request's body: a large task file with all its parameters.
+/// Bytes of a request body: a large task file with all its parameters.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of a workflow: one of a million items with three edges each has some fifteen million.
 pub const WORKFLOW_BYTES_MAX: usize = 64 << 20;
 
-/// How long a request waits for a scheduler that has much to do.
+/// Time that a request waits for a busy scheduler.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a scrape of the metrics waits for what has to be looked up: less than what whoever
-/// collects them waits as a rule.
+/// Time that a metrics scrape waits for the store and the leader: less than the usual timeout of a
+/// collector.
 pub const SCRAPE_WAIT: Duration = Duration::from_secs(3);
 
-/// The longest that a request may wait for instances to end.
+/// Maximum duration of a long poll.
 pub const WAIT_SECONDS_MAX: u64 = 60;
 
 /// Elements of one array.
 pub const ARRAY_ELEMENTS_MAX: u64 = 10_000_000;
 
-/// Items of a page if the client names no number.
+/// Default page size.
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 
-/// Items of a run on their way that the driver looks at for one question: a millisecond's work.
+/// Items of a run in flight that the driver scans for one request: a millisecond of work.
 pub const LIVE_ITEMS_SCANNED_MAX: usize = 10_000;
 
-/// Events of one timeline that are shown: one instance seldom has more than a few dozen,
-/// and what is cut off is said.
+/// Events of one page of a timeline: an instance seldom has more than a few dozen.
 pub const TIMELINE_EVENTS_MAX: usize = 1_000;
 
-/// Clients whose answers go on (events, logs that grow) at a time: each holds a piece of up to
-/// some MiB, and a connection.
+/// Concurrent streaming responses (events, logs that grow): each holds a piece of up to some MiB,
+/// and a connection.
 pub const STREAMS_MAX: usize = 128;
 
-/// Whoever follows events hears something at least so often: proxies and clients give a silent
-/// connection up.
+/// Interval of comments in the event stream: proxies and clients give up a silent connection.
 pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// One who follows events reads no more often: some facts at once cost no more than one.
+/// Minimum interval of store reads of one event stream: several facts at once cost no more than
+/// one.
 pub const EVENTS_PACE: Duration = Duration::from_millis(50);
 
-/// Between two looks at a log that somebody follows and that has not grown.
+/// Poll interval of a followed log that has not grown.
 pub const LOG_POLL_PAUSE: Duration = Duration::from_millis(250);
 
-/// Between two looks for history that need not be kept.
+/// Interval of history pruning.
 pub const PRUNE_PAUSE: Duration = Duration::from_secs(60);
 
-/// Between two goes at history when there is more than goes at a time.
+/// Pause between two batches of pruning.
 pub const PRUNE_BATCH_PAUSE: Duration = Duration::from_millis(100);
 
-/// Instances that go at a time, so that commits pass in between.
+/// Instances pruned in one batch, so that commits pass in between.
 pub const PRUNE_BUDGET: usize = 10_000;
 
-/// How long a server that shall end waits for what it has begun.
+/// Time that a shutdown waits for requests and commits in flight.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// Between two readings of the tokens, which another process may have changed: so long a
-/// revoked one may still open something.
+/// Refresh interval of the token cache, for changes by another process: a revoked token may work
+/// for this long.
 pub const TOKENS_REFRESH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Between two looks at the wall clock for a token that expires.
+/// Maximum interval of wall clock checks for a token that expires.
 pub const TOKEN_CHECK_PAUSE: Duration = Duration::from_secs(60);
 
-/// Refusals are logged no more often, for each reason: a worker that has no token comes back
+/// Minimum interval of log messages about refusals, per cause: a worker without a token reconnects
 /// every other second.
 pub const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long somebody who was refused may take to read why.
+/// Time for a refused peer to read the reason.
 pub const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
-/// Between two looks at the directory of the library.
+/// Scan interval of the library directory.
 pub const LIBRARY_SCAN_PAUSE: Duration = Duration::from_secs(1);
 
-/// Files of that directory: each is looked at every time.
+/// Files of the library directory: every scan visits each.
 pub const LIBRARY_FILES_MAX: usize = 10_000;
 
-/// Directories below it, one in another.
+/// Depth of nested directories below it.
 pub const LIBRARY_DEPTH_MAX: usize = 8;
 
 /// Characters of an `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
-/// Due times that are shown if the client names no number.
+/// Default number of due times.
 pub const DUE_TIMES_DEFAULT: usize = 10;
 
-/// Due times that are shown at most.
+/// Maximum number of due times.
 pub const DUE_TIMES_MAX: usize = 1_000;

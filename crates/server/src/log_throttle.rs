@@ -1,11 +1,11 @@
-//! Lets something be said at most once in a while.
+//! Rate limiting of repeated log messages.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets something be said at most once in a while.
+/// Allows one log message per interval.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     every: Duration,
@@ -20,7 +20,7 @@ impl LogThrottle {
         }
     }
 
-    /// True if it was not said for that long.
+    /// True if the interval since the last allowed message has passed.
     pub(crate) fn allow(&self) -> bool {
         // Nothing under the lock can panic.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,12 +40,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn something_is_said_at_most_once_in_a_while() {
-        let log_throttle = LogThrottle::new(Duration::from_secs(60));
-        assert!(log_throttle.allow());
-        assert!(!log_throttle.allow());
+    async fn one_message_is_allowed_per_interval() {
+        let throttle = LogThrottle::new(Duration::from_secs(60));
+        assert!(throttle.allow());
+        assert!(!throttle.allow());
         sleep(Duration::from_secs(60)).await;
-        assert!(log_throttle.allow());
-        assert!(!log_throttle.allow());
+        assert!(throttle.allow());
+        assert!(!throttle.allow());
     }
 }

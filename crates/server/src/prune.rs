@@ -1,4 +1,4 @@
-//! Removes history that need not be kept, a little at a time.
+//! Pruning of the history, in batches.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::clock;
 use crate::driver::Status;
 use crate::limits::{PRUNE_BATCH_PAUSE, PRUNE_BUDGET, PRUNE_PAUSE};
 
-/// Held while history is removed, and by whoever brings an ended instance back from it: a
-/// retry of something that is just being removed, or has just been retried by somebody
-/// else, would contradict the store.
+/// Held while history is pruned, and by requests that bring an ended instance back: a retry of an
+/// instance that is being pruned, or that another request has just retried, would contradict the
+/// store.
 pub(crate) type HistoryLock = Arc<Mutex<()>>;
 
-/// Looks once a minute, and goes on at once while there is more to remove, until the server
-/// ends: more may end in a minute than goes at a time.
+/// Prunes once a minute, and without delay while there is more to remove: more instances may end in
+/// a minute than one batch removes.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     retention: Retention,
@@ -31,7 +31,7 @@ pub(crate) async fn run(
         let Status::Leading(epoch) = *status.borrow() else {
             continue;
         };
-        let _alone = lock.lock().await;
+        let _guard = lock.lock().await;
         let store = Arc::clone(&store);
         let pruned = tokio::task::spawn_blocking(move || {
             store.prune(epoch, clock::now().wall, &retention, PRUNE_BUDGET)
@@ -44,7 +44,7 @@ pub(crate) async fn run(
                     tracing::info!("pruned {instances} instances from the history");
                 }
             }
-            // A store that fails is noticed by the next commit; this is not urgent.
+            // The next commit reports a failing store; this is not urgent.
             Ok(Err(error)) => tracing::warn!("cannot prune the history: {error}"),
             Err(error) => tracing::error!("pruning the history panicked: {error}"),
         }
@@ -70,10 +70,10 @@ mod tests {
         let begun = Instant::now();
         let held: Arc<dyn Store> = Arc::clone(&store) as _;
         let pruning = run(held, Retention::default(), status, HistoryLock::default());
-        // By the clock of the test, which goes on when everybody waits for it.
+        // On the paused clock of the test, which advances when all tasks wait.
         let span = PRUNE_PAUSE + 2 * PRUNE_BATCH_PAUSE * (MORE as u32 + 1);
         let ended = timeout(span, pruning).await;
-        assert!(ended.is_err(), "it goes on until the server ends");
+        assert!(ended.is_err(), "it runs until it is aborted");
         assert!(begun.elapsed() < 2 * PRUNE_PAUSE);
         assert_eq!(store.prunes.load(Ordering::SeqCst), MORE + 1);
     }

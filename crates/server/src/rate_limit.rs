@@ -1,8 +1,8 @@
-//! How many requests whoever asks may make: a bucket of permits for each, which fills steadily.
+//! Per-client rate limiting (token buckets, GCRA).
 //!
-//! A bucket is one moment, the one at which it will be full: so taking costs an addition, and a
-//! bucket that is full again is worth as much as none and need not be kept. The table is bounded;
-//! when it is full of people who are all busy, the others share one bucket.
+//! A bucket is stored as the time at which it will be full: taking a permit is one addition, and a
+//! bucket that is full again need not be stored. The table is bounded; when it is full of busy
+//! clients, the others share one bucket.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,21 +13,22 @@ use baton_model::ids::TokenId;
 
 use crate::limits::{BURST_SECONDS, RATE_BUCKETS_MAX};
 
-/// Between two looks for buckets that need not be kept.
+/// Interval between two sweeps for full buckets.
 const SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
+/// The client that a request is counted for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RateKey {
     Token(TokenId),
-    /// The name in a certificate.
+    /// Common name of a certificate.
     Certificate(Arc<str>),
-    /// Whoever has shown neither, or nothing good.
+    /// A client without valid credentials.
     Address(IpAddr),
-    /// Everybody for whom there is no room.
+    /// All clients that the table has no room for.
     Others,
 }
 
-/// What counts as one address: of IPv6, the network that one host commonly has to itself.
+/// Normalizes an address: of IPv6 only the /64 network, which one host commonly has to itself.
 pub(crate) fn address_group(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 64))),
@@ -35,10 +36,10 @@ pub(crate) fn address_group(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The buckets.
+/// Token buckets of all clients.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
-    /// Until the next permit; `None` if there is no limit.
+    /// Time per permit; `None` if there is no limit.
     pause: Option<Duration>,
     table: Mutex<Table>,
 }
@@ -50,7 +51,7 @@ struct Table {
 }
 
 impl RateLimiter {
-    /// So many requests in a second, of each; 0 for any number.
+    /// Limits each client to this many requests per second; 0 means no limit.
     pub(crate) fn new(per_second: u32) -> Self {
         Self {
             pause: Duration::from_secs(1).checked_div(per_second),
@@ -58,7 +59,7 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a permit, or says how long there is none.
+    /// Takes a permit, or returns how long to wait for one.
     pub(crate) fn take(&self, key: RateKey, now: Instant) -> Result<(), Duration> {
         let Some(pause) = self.pause else {
             return Ok(());
@@ -80,7 +81,7 @@ impl RateLimiter {
 }
 
 impl Table {
-    /// Where somebody's permits are counted.
+    /// The bucket that counts the requests of `key`.
     fn bucket_key(&mut self, key: RateKey, now: Instant) -> RateKey {
         if self.full_at.len() < RATE_BUCKETS_MAX || self.full_at.contains_key(&key) {
             return key;
@@ -90,9 +91,10 @@ impl Table {
             self.swept = Some(now);
             self.full_at.retain(|_, full_at| *full_at > now);
         }
-        match self.full_at.len() < RATE_BUCKETS_MAX {
-            true => key,
-            false => RateKey::Others,
+        if self.full_at.len() < RATE_BUCKETS_MAX {
+            key
+        } else {
+            RateKey::Others
         }
     }
 }
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded_and_who_finds_no_room_shares() {
+    fn the_table_is_bounded_and_further_clients_share_a_bucket() {
         let rate_limit = RateLimiter::new(1);
         let now = Instant::now();
         let many = u32::try_from(RATE_BUCKETS_MAX).expect("small");
@@ -145,13 +147,13 @@ mod tests {
         );
         assert!(
             rate_limit.take(of(0), now).is_ok(),
-            "who was there is not touched"
+            "known clients are not affected"
         );
-        let kept = || rate_limit.table.lock().expect("sound").full_at.len();
-        assert!(kept() <= RATE_BUCKETS_MAX + 1);
+        let buckets = || rate_limit.table.lock().expect("sound").full_at.len();
+        assert!(buckets() <= RATE_BUCKETS_MAX + 1);
         let later = now + Duration::from_secs(10);
         assert_eq!(rate_limit.take(of(many + 2), later), Ok(()));
-        assert_eq!(kept(), 1, "who was quiet is forgotten");
+        assert_eq!(buckets(), 1, "idle clients are forgotten");
     }
 
     #[test]

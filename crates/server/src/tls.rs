@@ -1,7 +1,6 @@
-//! TLS on the ports: handshakes, and files that are read again when somebody says so.
+//! TLS on both ports: handshakes, and reload on SIGHUP.
 //!
-//! A connection takes the files as they are when it begins, and keeps them to its end. What is
-//! in the files is `baton_tls`.
+//! A connection uses the files as they are when it begins, to its end. `baton_tls` reads the files.
 
 use std::io;
 use std::sync::Arc;
@@ -19,24 +18,25 @@ use tokio_rustls::server::TlsStream;
 use crate::access::Certificate;
 use crate::limits::{READ_BYTES, REFUSAL_WAIT};
 
-/// The first byte of whoever begins with TLS.
+/// The first byte of a TLS handshake record.
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// A server's certificate, its key, and whom it trusts.
+/// TLS configuration of a server: certificate, key, and trusted client CAs.
 #[derive(Debug)]
 pub(crate) struct Tls {
     files: ServerFiles,
     config: watch::Sender<Arc<ServerConfig>>,
 }
 
-/// A connection that is ready to be talked over.
+/// An established connection.
 pub(crate) enum Channel {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// Why a connection was not established.
 pub(crate) enum HandshakeError {
-    /// It does not begin with TLS, so it can still be told that it should.
+    /// The peer does not speak TLS, so a plain-text error can still reach it.
     Plain(TcpStream),
     Failed(String),
 }
@@ -47,12 +47,12 @@ impl Tls {
         Ok(Self { files, config })
     }
 
-    /// Whether clients may show certificates.
+    /// Whether client certificates are accepted.
     pub(crate) const fn takes_certificates(&self) -> bool {
         self.files.client_ca.is_some()
     }
 
-    /// Begins a connection.
+    /// Performs the handshake.
     pub(crate) async fn handshake(&self, stream: TcpStream) -> Result<Channel, HandshakeError> {
         let failed = |error: io::Error| HandshakeError::Failed(error.to_string());
         let mut first = [0];
@@ -70,8 +70,8 @@ impl Tls {
         }
     }
 
-    /// Reads the files again at every SIGHUP, until the server ends; from this call on it does not
-    /// end the process. What cannot be used does not count, and what was read before goes on to.
+    /// Reloads the files at every SIGHUP, until it is aborted. From this call on, SIGHUP does not
+    /// end the process. If the new files are unusable, the old ones stay in force.
     pub(crate) fn reload_on_sighup(self: Arc<Self>) -> impl Future<Output = ()> {
         let hangups = signal(SignalKind::hangup());
         async move {
@@ -96,21 +96,21 @@ impl Tls {
     }
 }
 
-/// Closes a connection behind words that should be read. What has come meanwhile is read and
-/// dropped: otherwise the kernel might drop our words instead.
+/// Closes a connection after a last message. Input is read and dropped: otherwise the kernel might
+/// reset the connection before the peer reads the message.
 pub(crate) async fn close_gracefully(mut stream: TcpStream) {
-    let farewell = async {
+    let closing = async {
         stream.shutdown().await?;
         let mut dropped = vec![0; READ_BYTES];
         while stream.read(&mut dropped).await? > 0 {}
         Ok::<(), io::Error>(())
     };
-    // If it does not want to know, it need not.
-    let _ = timeout(REFUSAL_WAIT, farewell).await;
+    // The peer need not read it.
+    let _ = timeout(REFUSAL_WAIT, closing).await;
 }
 
 impl Channel {
-    /// The certificate that was shown, if any; who has signed it was checked.
+    /// The client certificate, if any; its signature was verified.
     pub(crate) fn certificate(&self) -> Option<Certificate> {
         let Self::Tls(stream) = self else {
             return None;

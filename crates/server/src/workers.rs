@@ -1,9 +1,9 @@
-//! The port of the workers: bytes in, messages to the driver, frames out.
+//! The worker port: bytes in, messages to the driver, frames out.
 //!
-//! Nobody is trusted: what a peer costs is bounded by what it has really sent, its frames
-//! stay small until it has said who it is, and whoever sends something else than the
-//! protocol is cut off. Where credentials are demanded (`handshake`), whoever shows none, or a wrong one,
-//! is told so, and whoever has one that is revoked or expires is cut off.
+//! Peers are not trusted: the cost of a peer is bounded by what it has actually sent, its frames
+//! stay small until it has identified itself, and a peer that violates the protocol is
+//! disconnected. Where credentials are required (`handshake`), a worker without valid ones is
+//! refused with the reason, and a worker whose credentials are revoked or expire is disconnected.
 
 mod handshake;
 
@@ -34,7 +34,7 @@ use crate::tls::{Channel, HandshakeError, Tls};
 use crate::until_shutdown;
 use handshake::{Authenticator, authenticate, until_invalid};
 
-/// What a worker says and hears, with TLS or without.
+/// The two halves of a connection, with TLS or without.
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
@@ -77,15 +77,15 @@ pub(crate) async fn listen(
 
 struct Port {
     acceptor: Acceptor,
-    /// If anybody has to say who they are.
+    /// Authenticates workers; `None` if no credentials are required.
     authenticator: Option<Authenticator>,
     refusals: LogThrottle,
 }
 
-/// Begins a connection, with TLS where that is spoken.
+/// Establishes a connection, with TLS if it is on, and serves it.
 async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: Inbox, port: &Port) {
     if let Err(error) = stream.set_nodelay(true) {
-        // It only makes answers slower.
+        // Without it only latency suffers.
         tracing::debug!("{peer}: {error}");
     }
     let refused = |why: &str| {
@@ -115,7 +115,7 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
             let why = "this port requires TLS; name the CA certificate with --ca";
             refused(why);
             let (reader, mut writer) = stream.into_split();
-            // If it does not hear our greeting, it does not hear why either.
+            // A peer that cannot take the preamble cannot take the reason either.
             if writer.write_all(&PREAMBLE).await.is_ok() {
                 refuse(Box::new(reader), Box::new(writer), why).await;
             }
@@ -123,7 +123,7 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
     }
 }
 
-/// Talks with a worker to the end; or why it is not let in, which it was told.
+/// Serves a worker until it disconnects; an error is the reason of a refusal, which was sent to it.
 async fn serve(
     mut reader: Reader,
     mut writer: Writer,
@@ -182,8 +182,8 @@ async fn exchange_preambles(reader: &mut Reader, writer: &mut Writer) -> Result<
     check_preamble(preamble).map_err(|error| error.to_string())
 }
 
-/// Tells a worker why it is not let in. What it has sent meanwhile is read and dropped:
-/// otherwise the kernel might drop our words instead.
+/// Sends a worker the reason of its refusal. Input is read and dropped: otherwise the kernel might
+/// reset the connection before the worker reads the reason.
 async fn refuse(mut reader: Reader, mut writer: Writer, why: &str) {
     let mut frame = Vec::new();
     if let Err(error) = encode_refusal(why, &mut frame) {
@@ -196,16 +196,16 @@ async fn refuse(mut reader: Reader, mut writer: Writer, why: &str) {
         while reader.read(&mut dropped).await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
-    // If it does not want to know, it need not.
+    // The peer need not read it.
     let _ = timeout(REFUSAL_WAIT, sent).await;
 }
 
-/// Reads frames until the peer is gone, or why it is not listened to any longer.
+/// Reads frames until the peer disconnects; returns the reason if the server gives up on it.
 async fn read(mut reader: Reader, mut input: Input, id: LinkId, inbox: &Inbox) -> Option<String> {
     let credit = Arc::new(Semaphore::new(UNREAD_INPUT_BYTES_MAX));
     let mut heartbeat_by = Instant::now() + HEARTBEAT_WAIT;
     loop {
-        // Whatever came with a token is there already.
+        // Frames that arrived with the token are already in the buffer.
         loop {
             match input.take() {
                 Ok(Some((message, bytes))) => {
@@ -213,7 +213,7 @@ async fn read(mut reader: Reader, mut input: Input, id: LinkId, inbox: &Inbox) -
                         heartbeat_by = Instant::now() + HEARTBEAT_WAIT;
                     }
                     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                    // A semaphore that nobody closes gives permits.
+                    // The semaphore is never closed.
                     let permit = Arc::clone(&credit).acquire_many_owned(bytes).await.ok()?;
                     inbox.send(Event::Message(id, Box::new(message), permit));
                 }
@@ -232,20 +232,20 @@ async fn read(mut reader: Reader, mut input: Input, id: LinkId, inbox: &Inbox) -
     }
 }
 
-/// Bytes of one peer that are no whole frame yet.
+/// Input buffer of one peer, from which frames are decoded.
 #[derive(Debug, Default)]
 struct Input {
     bytes: Vec<u8>,
     taken: usize,
-    /// It is known whether they began with a token.
+    /// Whether a leading token was already looked for.
     token_checked: bool,
     introduced: bool,
 }
 
 impl Input {
-    /// The next message, and how many bytes it took.
+    /// The next message, and its length in bytes.
     fn take(&mut self) -> Result<Option<(ToScheduler, usize)>, FrameError> {
-        // Where nobody demands a token, one that is shown all the same is passed over.
+        // Where no token is required, one that is sent is skipped.
         if !self.token_checked && self.take_token()?.is_none() {
             return Ok(None);
         }
@@ -258,8 +258,7 @@ impl Input {
         Ok(Some((message, bytes)))
     }
 
-    /// The token that they begin with, or that they begin with none, as soon as that is
-    /// known.
+    /// The leading token, or `Some(None)` if there is none; `None` while that is not known yet.
     fn take_token(&mut self) -> Result<Option<Option<Secret>>, FrameError> {
         self.check_length()?;
         let Some((secret, bytes)) = decode_token(&self.bytes[self.taken..])? else {
@@ -273,13 +272,14 @@ impl Input {
     fn check_length(&self) -> Result<(), FrameError> {
         let prefix = self.bytes[self.taken..].first_chunk::<4>();
         let length = prefix.map_or(0, |prefix| u32::from_le_bytes(*prefix) as usize);
-        match !self.introduced && length > FIRST_FRAME_BYTES_MAX {
-            true => Err(FrameError::TooLong(length)),
-            false => Ok(()),
+        if !self.introduced && length > FIRST_FRAME_BYTES_MAX {
+            Err(FrameError::TooLong(length))
+        } else {
+            Ok(())
         }
     }
 
-    /// Drops what was taken, and the memory that a large frame has needed.
+    /// Drops consumed bytes, and the memory of a large frame.
     fn compact(&mut self) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -289,8 +289,7 @@ impl Input {
     }
 }
 
-/// Writes what the driver says until it has dropped the connection, or why that cannot be
-/// done.
+/// Writes the frames of the driver until it drops the connection; returns the error if that fails.
 async fn write(
     mut writer: Writer,
     mut frames: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -299,7 +298,7 @@ async fn write(
     while let Some(bytes) = frames.recv().await {
         let mut written = writer.write_all(&bytes).await;
         if written.is_ok() {
-            // With TLS, what was written may still be here.
+            // TLS buffers writes.
             written = writer.flush().await;
         }
         if let Err(error) = written {

@@ -1,7 +1,7 @@
-//! A connection whose peer has to read what is written to it.
+//! Write timeout of a connection.
 //!
-//! The time runs only while a write waits for the peer: silence of ours, such as that of a
-//! stream of events in which nothing happens, costs nobody anything.
+//! The timer runs only while a write waits for the peer: a stream without events, for example,
+//! never times out.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Gives a peer so long to take the next bytes.
+/// A stream whose writes fail if the peer takes no bytes for `wait`.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout<I> {
     io: I,
@@ -28,7 +28,7 @@ impl<I> WriteTimeout<I> {
         }
     }
 
-    /// What came of a write, unless it waits for too long.
+    /// The result of a write, or an error after the timeout.
     fn within<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -115,7 +115,10 @@ mod tests {
             assert!(written.is_ok() && read.is_ok());
         }
         near.write_all(b"1234").await.expect("there is room");
-        let error = near.write_all(b"5").await.expect_err("nobody reads");
+        let error = near
+            .write_all(b"5")
+            .await
+            .expect_err("the peer does not read");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -1,8 +1,8 @@
-//! What reaches the driver, and how one writes to it.
+//! Events of the driver, and its inbox.
 //!
-//! The inbox itself has no bound; each sender has. A connection of a worker may have so
-//! many bytes unread ([`crate::limits::UNREAD_INPUT_BYTES_MAX`]), a client one request,
-//! the store what it has taken in.
+//! The inbox itself is unbounded; each sender is bounded: a worker connection by its unread bytes
+//! ([`crate::limits::UNREAD_INPUT_BYTES_MAX`]), a client by one request, the store by the batches
+//! it has accepted.
 
 use std::sync::mpsc;
 
@@ -23,104 +23,105 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::links::{Link, LinkId};
 
-/// Something for the driver.
+/// An event for the driver.
 pub(crate) enum Event {
-    /// A peer speaks the protocol.
+    /// A worker connection was opened.
     Opened(LinkId, Link),
-    /// It says something. The permit is its right to have so much unread.
+    /// A message of a worker. The permit accounts for its unread bytes.
     Message(LinkId, Box<ToScheduler>, OwnedSemaphorePermit),
-    /// It is gone.
+    /// A worker connection was closed.
     Closed(LinkId),
-    /// The store has dealt with a batch of that leader.
+    /// The store has processed a batch of the leader of this epoch.
     CommitResult(Epoch, Result<Receipt, StoreError>),
-    /// What came of an attempt to lead again.
+    /// Result of an attempt to take over the store.
     TakeoverResult(Result<(Epoch, Box<Ledger>), TakeoverFailed>),
-    /// A client wants something.
+    /// A request of a client.
     Request(LeaderRequest),
-    /// What had arrived when the time was up has been read.
+    /// A tick is due; everything that had arrived before has been read.
     Due,
-    /// Come to an end.
+    /// Shut down.
     Stop,
 }
 
-/// Why the store could not be led again.
+/// Why the store could not be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakeoverFailed {
     pub(crate) reason: String,
-    /// It never will be, by this process.
+    /// This process cannot recover.
     pub(crate) permanent: bool,
 }
 
-/// Why a client gets no answer: the scheduler cannot keep anything, and this is why.
+/// The store cannot be written, for this reason; so the request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoreFailed(pub(crate) String);
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, StoreFailed>>;
 
+/// A request of a client to the leader.
 pub(crate) enum LeaderRequest {
-    /// New instances.
+    /// Submits instances.
     Submit {
         spec: Box<InstanceSpec>,
-        /// How many, and the index of the first, if it is an array.
+        /// For an array: the number of elements, and the index of the first.
         array: Option<(u64, u64)>,
         reply: Reply<Result<(InstanceId, InstanceId), SubmitError>>,
     },
-    /// Instances shall stop.
+    /// Cancels instances.
     Cancel {
         first: InstanceId,
         last: InstanceId,
         reply: Reply<CancelCounts>,
     },
-    /// An instance shall be tried again; this is how the store has it.
+    /// Retries an instance, which is passed as the store has it.
     Retry {
         instance: Box<Instance>,
         reply: Reply<Result<(), RetryError>>,
     },
-    /// A worker shall get no work, or some again.
+    /// Drains or undrains a worker.
     Drain {
         worker: WorkerName,
         drained: bool,
         reply: Reply<()>,
     },
-    /// A worker is gone for ever; the answer is false if there is none of that name.
+    /// Declares a worker gone for good; the answer is false if there is none of that name.
     Forget {
         worker: WorkerName,
         reply: Reply<bool>,
     },
-    /// A task shall be in the library.
+    /// Defines a library task.
     Define {
         command: Box<DefineCommand>,
         reply: Reply<Result<DefineReply, LibraryError>>,
     },
-    /// A task shall not be in the library; the answer is the revision that it had.
+    /// Removes a library task; the answer is its last revision.
     Remove {
         command: RemoveCommand,
         reply: Reply<Result<Revision, LibraryError>>,
     },
-    /// A task of the library shall be launched.
+    /// Triggers a library task.
     Trigger {
         command: TriggerCommand,
         reply: Reply<Result<TriggerReply, TriggerError>>,
     },
-    /// Something of a run.
+    /// Executes a command on a run.
     Run {
         command: Box<RunCommand>,
         reply: Reply<Result<(RunId, Generation), RunError>>,
     },
-    /// How a run stands that is not over, with so many of its tasks from this one on.
+    /// Progress of a run that has not ended, with `limit` of its tasks from this one on.
     RunView {
         run: RunId,
         from: u32,
         limit: usize,
         reply: Reply<Option<RunView>>,
     },
-    /// What of a run is on its way, by task and item. Answered when everything is durable that
-    /// was decided before: what is not on its way any more, the store knows.
+    /// Items of a run in flight, by task and item. Answered when everything decided before is
+    /// durable: items that are no longer in flight are then in the store.
     RunLive {
         query: LiveQuery,
         reply: Reply<LiveItems>,
     },
-    /// The values of these items of a run that is not over.
+    /// Values of these items of a run that has not ended.
     RunValues {
         run: RunId,
         places: Vec<(u32, u32)>,
@@ -132,17 +133,17 @@ pub(crate) enum LeaderRequest {
         query: LogQuery,
         reply: Reply<LogAnswer>,
     },
-    /// Why an instance is where it is.
+    /// Why an instance is in its current state.
     Explain {
         id: InstanceId,
         reply: Reply<Option<Reason>>,
     },
-    /// The workers, or the one of that name.
+    /// All workers, or the one of that name.
     Workers {
         name: Option<WorkerName>,
         reply: Reply<Vec<Worker>>,
     },
-    /// Word that none of these lives any more.
+    /// Notification when all of these instances have ended.
     Watch {
         first: InstanceId,
         last: InstanceId,
@@ -150,34 +151,33 @@ pub(crate) enum LeaderRequest {
     },
 }
 
-/// Which items of a run that are on their way are asked for.
+/// Selects items of a run in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveQuery {
     pub(crate) run: RunId,
-    /// Of this task only.
+    /// Only of this task.
     pub(crate) task: Option<u32>,
-    /// In this state only.
+    /// Only in this state.
     pub(crate) state: Option<UniversalState>,
-    /// From behind this one on.
+    /// Start after this item.
     pub(crate) after: Option<(u32, u32)>,
     pub(crate) limit: usize,
 }
 
-/// Some of them.
+/// Items of a run in flight.
 #[derive(Debug, Default)]
 pub(crate) struct LiveItems {
     pub(crate) items: Vec<(u32, u32, InstanceId)>,
-    /// Where to go on; nothing if all were looked at.
+    /// Where to continue; `None` if all were scanned.
     pub(crate) next: Option<(u32, u32)>,
 }
 
-/// The way to the driver.
+/// Sender side of the inbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox(pub(super) mpsc::Sender<Event>);
 
 impl Inbox {
-    /// Puts mail into the inbox. If the driver is gone the whole server ends, and nobody
-    /// has to be told.
+    /// Sends an event. If the driver is gone the whole server shuts down, so the error is ignored.
     pub(crate) fn send(&self, event: Event) {
         let _ = self.0.send(event);
     }

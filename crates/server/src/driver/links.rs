@@ -1,8 +1,8 @@
-//! The connections of workers, as the driver sees them.
+//! Worker connections, as the driver sees them.
 //!
-//! A connection belongs to the life whose heartbeats come over it. A later connection of
-//! the same life replaces the earlier one. What is said to a worker within one turn
-//! leaves in one piece.
+//! A connection belongs to the incarnation whose heartbeats arrive on it. A later connection of the
+//! same incarnation replaces the earlier one. All messages to a worker within one turn are sent in
+//! one write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use tokio::sync::mpsc;
 
 use crate::limits::UNREAD_OUTPUT_BYTES_MAX;
 
-/// Numbers the connections of one server.
+/// Number of a connection of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LinkId(pub(crate) u64);
 
-/// One connection. When it is dropped the connection is closed.
+/// A connection; dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// To the task that writes.
@@ -34,12 +34,12 @@ struct OpenLink {
     pending: Vec<u8>,
 }
 
-/// All connections.
+/// All worker connections.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     open: HashMap<LinkId, OpenLink>,
     by_worker: HashMap<WorkerAddress, LinkId>,
-    /// Those with something to send.
+    /// Connections with pending output.
     dirty: Vec<LinkId>,
 }
 
@@ -53,7 +53,8 @@ impl Links {
         self.open.insert(id, open);
     }
 
-    /// Learns from a message whose connection it is. Returns who is thereby without one.
+    /// Learns the worker of a connection from a message. Returns the worker that thereby has no
+    /// connection left.
     pub(super) fn identify(&mut self, id: LinkId, message: &ToScheduler) -> Option<WorkerAddress> {
         let ToScheduler::ProcessHeartbeat(heartbeat) = message else {
             return None;
@@ -82,7 +83,7 @@ impl Links {
         left
     }
 
-    /// Forgets a connection. Returns who is thereby without one.
+    /// Removes a connection. Returns the worker that thereby has none left.
     pub(super) fn closed(&mut self, id: LinkId) -> Option<WorkerAddress> {
         let worker = self.open.remove(&id)?.worker?;
         if self.by_worker.get(&worker) != Some(&id) {
@@ -97,8 +98,8 @@ impl Links {
         Some(worker)
     }
 
-    /// Adds a message to what leaves with this turn. To nobody, it is lost: the protocol
-    /// is made for that.
+    /// Queues a message for this turn. Without a connection it is lost, which the protocol
+    /// tolerates.
     pub(super) fn send(&mut self, to: &WorkerAddress, message: &ToWorker) {
         let Some(id) = self.by_worker.get(to) else {
             return;
@@ -114,7 +115,7 @@ impl Links {
         }
     }
 
-    /// Sends what has come together. Returns who does not read and was dropped.
+    /// Sends the queued messages. Returns the workers that do not read and were disconnected.
     pub(super) fn flush(&mut self) -> Vec<WorkerAddress> {
         let mut stalled = Vec::new();
         for id in std::mem::take(&mut self.dirty) {
@@ -126,7 +127,7 @@ impl Links {
             let reads = unread <= UNREAD_OUTPUT_BYTES_MAX;
             if reads {
                 open.link.unread.fetch_add(bytes.len(), Ordering::AcqRel);
-                // Fails only if the connection has just ended; its end is on its way.
+                // Fails only if the connection has just ended; its `Closed` event is in flight.
                 let _ = open.link.out.send(bytes);
             } else {
                 tracing::warn!("dropping a worker that does not read: {unread} bytes are unsent");
@@ -137,7 +138,7 @@ impl Links {
     }
 }
 
-/// Encodes a message. Launches that are too long together are sent apart.
+/// Encodes a message. A batch of launches that is too long is split.
 fn encode(message: &ToWorker, out: &mut Vec<u8>) -> Result<(), FrameError> {
     match (encode_to_worker(message, out), message) {
         (

@@ -3,31 +3,31 @@
 //! ```text
 //!   connections ─┐                                   ┌─▶ frames, one write per turn
 //!   clients ─────┼─▶ inbox ─▶ Scheduler ─▶ Outbox ───┼─▶ answers
-//!   store ───────┘      ▲                  │         └─▶ word to those who wait
+//!   store ───────┘      ▲                  │         └─▶ notifications to waiters
 //!                       └── receipts ◀── store
 //! ```
 //!
-//! A turn takes what has arrived, decides about each piece, hands the facts to the store
-//! and lets out what is durable. `baton_core::scheduler` has the calling contract; this
-//! is how it is kept:
+//! A turn takes the events that have arrived, decides about each, submits the facts to the store
+//! and performs the effects that are durable. `baton_core::scheduler` defines the calling contract;
+//! the driver fulfils it as follows:
 //!
-//! * **Mail before the clock.** When a tick is due, the driver writes to itself, and ticks
-//!   when it reads that: everything that had arrived comes first. After the process was
-//!   stopped, what arrived is still in the kernel; then the driver only reads for a while.
+//! * **Inbox before the clock.** When a tick is due, the driver sends itself an event, and ticks
+//!   when it reads that: everything that had arrived comes first. After the process was suspended,
+//!   input is still in the kernel; then the driver only reads for a while.
 //! * **A failed commit ends the leader.** See [`recovery`].
 //!
-//! Turns follow one another as fast as mail comes, and a commit costs the same for one fact as
-//! for fifty. So while workers have work ahead and no client waits, what was decided is gathered
-//! over several turns.
+//! Turns follow one another as fast as events arrive, and a commit costs the same for one fact as
+//! for fifty. So there is a group commit: while workers have queued work and no client waits,
+//! decisions of several turns are committed together.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`event`] | what reaches the driver |
+//! | [`event`] | the events of the driver, and its inbox |
 //! | [`links`] | the connections of workers |
-//! | `requests` | what clients want |
-//! | `pending` | who waits for which answer |
-//! | `watch` | who waits for instances to end |
-//! | [`recovery`] | life without a store |
+//! | `requests` | requests of clients |
+//! | `pending` | pending replies of the leader |
+//! | `watch` | clients that wait for instances to end |
+//! | [`recovery`] | operation without a store |
 
 pub(crate) mod event;
 pub(crate) mod links;
@@ -66,50 +66,50 @@ use pending::Pending;
 use recovery::Failed;
 use watch::Watch;
 
-/// Whether anything can be kept at the moment.
+/// Whether the server leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// It leads under this epoch.
+    /// It leads in this epoch.
     Leading(Epoch),
-    /// It does not, for this reason.
+    /// It does not lead, for this reason.
     Failed(String),
 }
 
-/// What stays the same from leader to leader.
+/// What all leaders of this process share.
 pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
     pub(crate) limits: Vec<(String, u64)>,
-    /// Where epochs are kept, if not in the store.
+    /// Where epochs are persisted, if not in the store.
     pub(crate) epochs: Option<EpochFile>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// How the rest of the server sees the driver.
+/// Handle of the driver for the rest of the server.
 pub(crate) struct Handle {
     pub(crate) inbox: Inbox,
     pub(crate) status: latest::Receiver<Status>,
-    /// Changes whenever facts have landed, or may have.
+    /// Changes whenever facts were committed, or may have been.
     pub(crate) committed: latest::Receiver<()>,
-    /// Resolves when the driver has ended: with why it could not go on, if it could not; with
-    /// an error if it has panicked.
+    /// Resolves when the driver has ended: with the reason if it could not continue; with an error
+    /// if it has panicked.
     pub(crate) ended: oneshot::Receiver<Option<String>>,
 }
 
 struct Leading {
     core: Scheduler,
     outbox: Outbox<Effect>,
-    /// What was decided since the last batch, on its way to the store.
+    /// Decisions since the last batch, not yet submitted to the store.
     decided: Step<Fact, Effect>,
-    /// When the last batch was handed to the store.
+    /// When the last batch was submitted to the store.
     committed: Mono,
-    /// A client waits for what was decided.
+    /// A client waits for one of the decisions.
     client_waits: bool,
 }
 
 impl Leading {
-    /// When the leader has something to do by itself. A schedule's time is the wall clock's;
-    /// since nobody sleeps for long, it is looked at again soon if that is set.
+    /// When the leader has to act next. A schedule is due by the wall clock; since the driver never
+    /// sleeps for long, it soon notices if that clock is set.
     fn next_due(&self) -> Option<Mono> {
         let now = clock::now();
         let tick = self.core.next_tick();
@@ -117,7 +117,7 @@ impl Leading {
         self.core.next_due().into_iter().chain(tick).min()
     }
 
-    /// Until when what was decided may be gathered, if it may.
+    /// End of the current group commit, if decisions may wait.
     fn group_commit_until(&self) -> Option<Mono> {
         let until = self.committed + Millis(COMMIT_INTERVAL_MS);
         (self.core.is_ahead() && !self.client_waits).then_some(until)
@@ -140,18 +140,18 @@ struct Driver {
     pending: Pending,
     watch: Watch,
     last_request: RequestId,
-    /// The driver has written to itself that a tick is due.
+    /// A tick event is in the inbox.
     due: bool,
     clock_read: Mono,
-    /// Until then only mail is read.
+    /// Until then only the inbox is read.
     inbox_first_until: Mono,
     overtaken: Option<Epoch>,
     stop_by: Option<Mono>,
-    /// Why it cannot go on.
+    /// Why the driver cannot continue.
     fatal: Option<String>,
 }
 
-/// Starts to lead under an epoch that was just taken.
+/// Starts the driver thread, as leader in an epoch that was just taken.
 pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Handle> {
     let (sender, event) = mpsc::channel();
     let inbox = Inbox(sender);
@@ -181,7 +181,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         .name("driver".to_owned())
         .spawn(move || {
             let fatal = driver.run();
-            // Nobody may be left who wants to know.
+            // The receiver may be gone.
             let _ = report.send(fatal);
         })?;
     Ok(Handle {
@@ -211,7 +211,7 @@ impl Driver {
             if let Some(first) = self.next_event() {
                 self.handle(first);
                 for _ in 1..TURN_EVENTS_MAX {
-                    // That all senders are gone cannot be: the driver has one itself.
+                    // The channel is never disconnected: the driver holds a sender itself.
                     let Ok(event) = self.event.try_recv() else {
                         break;
                     };
@@ -225,7 +225,7 @@ impl Driver {
         self.fatal
     }
 
-    /// Sleeps until there is mail, or something is due.
+    /// Sleeps until an event arrives, or something is due.
     fn next_event(&mut self) -> Option<Event> {
         let now = self.read_clock();
         let mut sleep = SLEEP_MAX;
@@ -255,7 +255,7 @@ impl Driver {
         }
     }
 
-    /// Reads the clock, and notices if that was not done for suspiciously long.
+    /// Reads the clock, and detects a suspension of the process.
     fn read_clock(&mut self) -> Mono {
         let now = clock::now().mono;
         let sleep_max = u64::try_from(SLEEP_MAX.as_millis()).unwrap_or(u64::MAX);
@@ -278,7 +278,7 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) {
-        // Also within a turn: it may have been stopped in the middle of one.
+        // The process may be suspended within a turn, too.
         let now = self.read_clock();
         match event {
             Event::Opened(id, link) => self.links.opened(id, link),
@@ -314,8 +314,8 @@ impl Driver {
         }
     }
 
-    /// What was due when the driver wrote to itself may not be any longer: the leader it was
-    /// written for is gone, or there is more mail to be read first.
+    /// Ticks, if still due: the leader may have been replaced since the event was sent, or the
+    /// inbox goes first.
     fn tick(&mut self, now: Mono) {
         if now < self.inbox_first_until || self.next_due().is_none_or(|due| due > now) {
             return;
@@ -326,7 +326,7 @@ impl Driver {
         }
     }
 
-    /// Lets the leader decide about something.
+    /// Passes an input to the leader.
     fn input(&mut self, input: Input) {
         if let State::Leading(leading) = &mut self.state {
             leading.client_waits |= !matches!(
@@ -341,7 +341,7 @@ impl Driver {
         }
     }
 
-    /// Hands what was decided to the store, as one batch, unless more is to be gathered.
+    /// Submits the decisions to the store as one batch, unless a group commit waits for more.
     fn commit(&mut self) {
         let State::Leading(leading) = &mut self.state else {
             return;
@@ -387,7 +387,7 @@ impl Driver {
         }
     }
 
-    /// Carries out what is durable.
+    /// Performs the effects that are durable.
     fn perform(&mut self) {
         let State::Leading(leading) = &mut self.state else {
             return;
@@ -411,8 +411,8 @@ impl Driver {
         }
     }
 
-    /// A worker has obeyed an epoch that this store never had: the store came from a
-    /// backup. The lock of the data directory says that nobody else leads.
+    /// Handles a worker that has obeyed an epoch that this store never had: the store was restored
+    /// from a backup. The lock of the data directory guarantees that no other scheduler leads.
     fn take_higher_epoch(&mut self, seen: Epoch) {
         let State::Leading(leading) = &self.state else {
             return;
@@ -448,7 +448,7 @@ impl Driver {
     }
 }
 
-/// Tells the driver what became of a batch, also if the store dies over it.
+/// Reports the result of a commit to the driver, even if the store dies.
 struct CommitGuard {
     inbox: Inbox,
     epoch: Epoch,
@@ -479,7 +479,7 @@ impl Drop for CommitGuard {
     }
 }
 
-/// Says what an operator wants to know. Nothing about single instances.
+/// Logs facts that concern operators; none about single instances.
 fn log_facts(facts: &[Fact]) {
     for fact in facts {
         match fact {

@@ -1,4 +1,4 @@
-//! Who waits for which answer of the leader.
+//! Pending replies of the leader to clients.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use baton_model::message::LogAnswer;
 
 use super::event::{LiveItems, Reply, StoreFailed};
 
-/// An answer that is awaited.
+/// Where to send the reply to a request.
 pub(super) enum PendingReply {
     Submit {
         first: InstanceId,
@@ -21,18 +21,18 @@ pub(super) enum PendingReply {
     Cancel(Reply<CancelCounts>),
     Retry(Reply<Result<(), RetryError>>),
     Drain(Reply<()>),
-    /// Answered when all before it is durable.
+    /// Answered when everything before it is durable.
     Forget(Reply<bool>),
     Define(Reply<Result<DefineReply, LibraryError>>),
     Remove(Reply<Result<Revision, LibraryError>>),
     Trigger(Reply<Result<TriggerReply, TriggerError>>),
     Run(Reply<Result<(RunId, Generation), RunError>>),
-    /// The same.
+    /// Answered when everything before it is durable.
     Live(LiveItems, Reply<LiveItems>),
     Logs(Reply<LogAnswer>),
 }
 
-/// All of them.
+/// All pending replies, by request.
 #[derive(Default)]
 pub(super) struct Pending(HashMap<RequestId, PendingReply>);
 
@@ -41,8 +41,8 @@ impl Pending {
         self.0.insert(request, awaited);
     }
 
-    /// Passes an answer on. Clients may be gone; what they wanted has happened all the
-    /// same, so that nobody can be told is no error.
+    /// Delivers a reply. The client may be gone, which is no error: its request has taken effect
+    /// all the same.
     pub(super) fn answer(&mut self, effect: Effect) {
         let request = match &effect {
             Effect::Submitted(request)
@@ -96,12 +96,12 @@ impl Pending {
                 let _ = reply.send(Ok(answer));
             }
             (awaited, effect) => {
-                debug_assert!(awaited.is_none(), "{effect:?} answers another question");
+                debug_assert!(awaited.is_none(), "{effect:?} answers another request");
             }
         }
     }
 
-    /// Nobody gets what was asked for.
+    /// Fails all pending requests.
     pub(super) fn fail(&mut self, why: &StoreFailed) {
         for (_, awaited) in self.0.drain() {
             let why = why.clone();

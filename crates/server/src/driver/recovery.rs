@@ -1,15 +1,15 @@
-//! Life without a store.
+//! Operation without a store.
 //!
-//! When a commit has failed, the leader and everything it has not said yet are dropped:
-//! it is ahead of what is kept. Whoever waits for an answer is told so. Then:
+//! When a commit has failed, the leader and all its unsent effects are dropped: its memory is ahead
+//! of the store. Pending requests fail. Then:
 //!
-//! * the store is asked once a second to be led again, on a thread of its own, because it
-//!   may take its time; when it works, a new leader begins under a new epoch; where the
-//!   store's own thread has died it never will, and the whole server ends with that reason,
-//!   so that it is started again;
-//! * meanwhile a [`LeaseKeeper`] keeps workers alive, where the lock of the data directory
-//!   makes sure that nobody else leads. Without a store there is nothing to come back
-//!   to, and none is needed.
+//! * Once a second the driver tries to take over the store again, on a thread of its own, because
+//!   that may block. When it succeeds, a new leader starts with a new epoch. If the thread of the
+//!   store has died it never will, and the whole server ends with that reason, so that it is
+//!   restarted.
+//! * Meanwhile a [`LeaseKeeper`] renews the leases of workers, where the lock of the data directory
+//!   guarantees that no other scheduler leads. A store in memory has nothing to recover, and needs
+//!   none.
 
 use std::sync::Arc;
 use std::thread;
@@ -28,13 +28,13 @@ use crate::clock;
 use crate::leadership;
 use crate::limits::RETAKE_PAUSE;
 
-/// What is left of a leader.
+/// State between two leaders.
 pub(super) struct Failed {
     lease_keeper: Option<LeaseKeeper>,
     /// The next epoch must be above this one.
     above: Epoch,
     reason: String,
-    /// When to try again; nothing while a try is under way.
+    /// When to try next; `None` while an attempt is in flight.
     next_attempt: Option<Mono>,
 }
 
@@ -74,7 +74,7 @@ impl Driver {
         });
     }
 
-    /// Tries to lead again.
+    /// Starts an attempt to take over the store.
     pub(super) fn retry_takeover(&mut self) {
         let State::Failed(failed) = &mut self.state else {
             return;
@@ -105,7 +105,7 @@ impl Driver {
                 self.watch.begun(leading.core.ledger());
                 self.state = State::Leading(Box::new(leading));
                 self.status.send_replace(Status::Leading(epoch));
-                // What had failed may have landed all the same.
+                // The failed batch may have been committed all the same.
                 self.committed.send_replace(());
             }
             Err(TakeoverFailed {
@@ -124,7 +124,7 @@ impl Driver {
     }
 }
 
-/// Tells the driver what came of an attempt to take the store, also if that has panicked.
+/// Reports the result of a takeover to the driver, even if it panics.
 struct TakeoverGuard(Option<Inbox>);
 
 impl TakeoverGuard {

@@ -1,4 +1,4 @@
-//! What clients want of the leader.
+//! Requests of clients to the leader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Driver {
         }
     }
 
-    /// Questions that change nothing. Whoever has asked may be gone.
+    /// Answers requests that change nothing. The client may be gone.
     fn query(&mut self, request: LeaderRequest) {
         let State::Leading(leading) = &self.state else {
             return;
@@ -177,7 +177,7 @@ impl Driver {
         self.input(Input::Sync { request });
     }
 
-    /// Without a leader nobody is answered but those who can wait for one.
+    /// Rejects a request while there is no leader; only watches wait for the next one.
     fn reject(&mut self, request: LeaderRequest, why: StoreFailed) {
         match request {
             LeaderRequest::Submit { reply, .. } => drop(reply.send(Err(why))),
@@ -203,8 +203,8 @@ impl Driver {
 }
 
 impl Leading {
-    /// What of a run is on its way. Looks at so many only: a run has up to 200,000 of them, and
-    /// everybody else waits meanwhile.
+    /// Items of a run in flight. Scans a bounded number of them: a run has up to 200,000, and all
+    /// other clients wait meanwhile.
     fn live(&self, query: &LiveQuery) -> LiveItems {
         let before = query.task.and_then(|task| task.checked_sub(1));
         let after = query.after.max(before.map(|task| (task, u32::MAX)));
@@ -215,8 +215,8 @@ impl Leading {
             instance.map_or(UniversalState::Queued, |instance| instance.state)
         };
         let (mut found, mut last) = (LiveItems::default(), None);
-        for (looked, (task, item, id)) in live.enumerate() {
-            if looked >= LIVE_ITEMS_SCANNED_MAX || found.items.len() >= query.limit {
+        for (scanned, (task, item, id)) in live.enumerate() {
+            if scanned >= LIVE_ITEMS_SCANNED_MAX || found.items.len() >= query.limit {
                 found.next = last;
                 break;
             }
@@ -228,7 +228,7 @@ impl Leading {
         found
     }
 
-    /// The state directory of a worker, also of one that only has leases left.
+    /// The lineage of a worker, also of one that only has open leases left.
     fn lineage(&self, worker: &WorkerName) -> Option<Lineage> {
         let seated = self.core.seats().get(worker).map(|seat| &seat.holder);
         let mut leases = self.core.ledger().open_leases().map(|lease| &lease.holder);
@@ -247,7 +247,7 @@ impl Leading {
     }
 }
 
-/// A worker in the words of the API; whoever shows it adds the links.
+/// A worker as a type of the API; the HTTP layer adds the links.
 fn worker(name: &WorkerName, seat: &Seat, drained: bool, now: Mono) -> Worker {
     let offer = &seat.offer;
     let labels: BTreeMap<String, String> = offer.labels.clone();

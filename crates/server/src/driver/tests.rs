@@ -1,4 +1,4 @@
-//! A leader whose store fails, and what follows.
+//! A leader whose store fails, and its recovery.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::driver::event::LeaderRequest;
 use crate::faulty::{Fault, Faulty};
 use crate::leadership;
 
-/// A leader over this store, which has just failed to keep something.
+/// A leader whose store has just failed to commit.
 fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     let store = Arc::new(store);
     let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
@@ -25,7 +25,7 @@ fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     };
     let handle = start(setup, epoch, ledger).expect("a thread");
     let (reply, _) = oneshot::channel();
-    // Something to be kept.
+    // A request that needs a commit.
     handle.inbox.send(Event::Request(LeaderRequest::Drain {
         worker: WorkerName::new("w"),
         drained: true,
@@ -61,7 +61,7 @@ fn a_store_that_could_not_be_taken_is_taken_later_even_after_a_panic() {
 }
 
 #[test]
-fn a_store_that_has_died_ends_the_server_with_its_word() {
+fn a_store_that_has_died_ends_the_server_with_its_error() {
     let (handle, _) = failed(Faulty::default(), &[Fault::Closed]);
     let dead = handle.ended.blocking_recv().expect("no panic");
     assert_eq!(dead, Some(StoreError::Closed.to_string()));

@@ -1,4 +1,4 @@
-//! Those who wait for instances to end.
+//! Clients that wait for instances to end.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use tokio::sync::oneshot;
 
-/// First and last, both included.
+/// First and last id, both inclusive.
 type Span = (InstanceId, InstanceId);
 
 #[derive(Debug)]
@@ -16,20 +16,20 @@ struct Watcher {
     notify: oneshot::Sender<()>,
 }
 
-/// Who waits for what, and what is over but not durable yet.
+/// Waiting clients, and ends that are not durable yet.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Most wait for one instance, and most ends are of one.
+    /// Waiters for one instance: the common case.
     singles: HashMap<InstanceId, Vec<oneshot::Sender<()>>>,
     ranges: Vec<Watcher>,
-    /// The ends that were decided in this turn.
+    /// Ends decided in this turn.
     decided: Vec<Span>,
-    /// The ends within each batch that the store has not confirmed, oldest first.
+    /// Ends of each batch that the store has not committed yet, oldest first.
     unconfirmed: VecDeque<Vec<Span>>,
 }
 
 impl Watch {
-    /// Notes what was decided to be over. It is not in the leader's memory any more.
+    /// Records decided ends. The leader has already dropped these instances from memory.
     pub(super) fn decided(&mut self, facts: &[Fact]) {
         let ends = facts.iter().filter_map(|fact| match fact {
             Fact::AttemptEnded { .. } | Fact::InstancesHalted { .. } => fact.instances(),
@@ -38,13 +38,13 @@ impl Watch {
         self.decided.extend(ends);
     }
 
-    /// What was decided in this turn goes to the store, as one batch.
+    /// Records that the ends of this turn were submitted as one batch.
     pub(super) fn submitted(&mut self) {
         let ends = std::mem::take(&mut self.decided);
         self.unconfirmed.push_back(ends);
     }
 
-    /// The oldest batch is durable: tells whoever has waited for it.
+    /// Records that the oldest batch is durable, and notifies its waiters.
     pub(super) fn confirmed(&mut self, ledger: &Ledger) {
         let ends = self.unconfirmed.pop_front().unwrap_or_default();
         if self.singles.is_empty() && self.ranges.is_empty() {
@@ -62,13 +62,13 @@ impl Watch {
         }
     }
 
-    /// The leader is gone, and with it what was not durable.
+    /// Drops everything that was not durable, with the leader.
     pub(super) fn dropped(&mut self) {
         self.decided.clear();
         self.unconfirmed.clear();
     }
 
-    /// Another leader has begun: what had been on its way is settled one way or the other.
+    /// Settles all waits against the state of a new leader.
     pub(super) fn begun(&mut self, ledger: &Ledger) {
         let ids: Vec<_> = self.singles.keys().copied().collect();
         ids.into_iter()
@@ -76,11 +76,10 @@ impl Watch {
         self.settle_ranges(ledger, (InstanceId(0), InstanceId(u64::MAX)));
     }
 
-    /// Somebody wants to know when none of `span` lives; without a leader, when one has
-    /// begun.
+    /// Adds a waiter for the end of all of `span`; without a leader it waits for the next one.
     pub(super) fn add(&mut self, ledger: Option<&Ledger>, span: Span, notify: oneshot::Sender<()>) {
         if ledger.is_some_and(|ledger| self.is_over(ledger, span)) {
-            // Whoever has asked may be gone.
+            // The client may be gone.
             let _ = notify.send(());
         } else if span.0 == span.1 {
             let waiters = self.singles.entry(span.0).or_default();
@@ -92,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// Forgets those who have given up waiting.
+    /// Removes waiters that have given up.
     pub(super) fn sweep(&mut self) {
         self.ranges.retain(|watcher| !watcher.notify.is_closed());
         self.singles.retain(|_, waiters| {
@@ -120,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// True if none of them lives, and that is durable.
+    /// True if all of them have ended, and that is durable.
     fn is_over(&self, ledger: &Ledger, (first, last): Span) -> bool {
         let lives = ledger.waiting_within(first, last).next().is_some()
             || ledger.requeued(first, last).next().is_some()

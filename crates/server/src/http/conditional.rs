@@ -1,12 +1,10 @@
-//! Answers that need not be sent again.
+//! ETags and conditional requests.
 //!
-//! What is shown has a tag: a hash of what is shown, so that nothing has to be thought of when a
-//! representation gets another field, and a new version of the server has new tags by itself.
-//! The tag is weak: what changes by the mere passing of time is left out of it. Reading the store
-//! is not saved by this; sending, and whatever the client does with what it gets, is.
+//! The tag of a representation is a hash of it, so that new fields and new server versions change
+//! it automatically. The tag is weak: fields that change merely with time are excluded. This saves
+//! sending and processing a response, not reading the store.
 //!
-//! Every answer says `Cache-Control: no-cache`: whoever keeps it asks each time whether it still
-//! holds.
+//! Every response has `Cache-Control: no-cache`: a cache must revalidate it each time.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -18,15 +16,15 @@ use serde::Serialize;
 
 use super::respond;
 
-/// A representation with its tag.
+/// A response with its ETag.
 pub(super) fn tagged(body: &impl Serialize) -> Response {
     tagged_by(body, body)
 }
 
-/// A representation with a tag of that part of it which matters.
+/// A response with the ETag of the part that `matters`.
 pub(super) fn tagged_by(body: &impl Serialize, matters: &impl Serialize) -> Response {
     let mut response = respond(StatusCode::OK, body);
-    // What cannot be written is answered with an error, and that has no tag.
+    // A serialization failure is answered with an error, which has no tag.
     if response.status() == StatusCode::OK
         && let Ok(bytes) = serde_json::to_vec(matters)
     {
@@ -36,16 +34,16 @@ pub(super) fn tagged_by(body: &impl Serialize, matters: &impl Serialize) -> Resp
     response
 }
 
-/// The tag of some bytes. The hash may be another one in a later version: that costs one answer.
+/// The ETag of some bytes. A later version may hash differently: that costs one response.
 pub(super) fn tag(bytes: &[u8]) -> HeaderValue {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     let text = format!("W/\"{:016x}\"", hasher.finish());
-    // Digits and quotes are always fine in a header.
+    // Digits and quotes are always valid in a header.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("W/\"\""))
 }
 
-/// Leaves out what the client has.
+/// Answers 304 if the client already has the representation.
 pub(super) async fn check(request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let known = request.headers().clone();
@@ -71,12 +69,12 @@ fn is_known(headers: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     };
     let values = headers.get_all(header::IF_NONE_MATCH).iter();
     let values = values.filter_map(|value| value.to_str().ok());
-    // Our own tags have no comma in them, and others cannot match.
+    // Tags of this server contain no comma, and others cannot match.
     let mut values = values.flat_map(|value| value.split(',')).map(str::trim);
     values.any(|it| it == "*" || opaque(it) == opaque(tag))
 }
 
-/// Whether a tag is weak does not matter for reading.
+/// Weak comparison, as for every read.
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }

@@ -1,4 +1,4 @@
-//! One client's connection, with TLS or without.
+//! One client connection, with TLS or without.
 
 use std::error::Error;
 use std::io;
@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Begins a connection, and serves it to its end.
+/// Establishes a connection, and serves it to its end.
 pub(super) async fn accept_client(
     stream: TcpStream,
     peer: SocketAddr,
@@ -35,7 +35,7 @@ pub(super) async fn accept_client(
     acceptor: &Acceptor,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        // It only makes answers slower.
+        // Without it only latency suffers.
         tracing::debug!("{peer}: {error}");
     }
     let handshake = tokio::select! {
@@ -93,12 +93,12 @@ pub(super) async fn serve(
         if let Some(cut) = cut(&error) {
             acceptor.metrics.cut(acceptor.port, cut);
         }
-        // Clients come and go as they like.
+        // Clients may disconnect at any time.
         tracing::debug!("client connection ended: {error}");
     }
 }
 
-/// Whether it was we who ended a connection.
+/// The reason, if it was the server that closed the connection.
 fn cut(error: &hyper::Error) -> Option<CloseReason> {
     if error.is_timeout() {
         return Some(CloseReason::Idle);
@@ -107,7 +107,7 @@ fn cut(error: &hyper::Error) -> Option<CloseReason> {
     (source?.kind() == io::ErrorKind::TimedOut).then_some(CloseReason::Stalled)
 }
 
-/// Tells a client that it should have begun with TLS, in a way that it understands.
+/// Answers a client that should have begun with TLS in plain HTTP.
 async fn refuse(mut stream: TcpStream) {
     let problem = Problem {
         kind: "tls".to_owned(),
@@ -124,7 +124,7 @@ async fn refuse(mut stream: TcpStream) {
          Connection: close\r\n\r\n{body}",
         body.len()
     );
-    // If it does not want to know, it need not.
+    // The peer need not read it.
     if let Ok(Ok(())) = timeout(REFUSAL_WAIT, stream.write_all(answer.as_bytes())).await {
         close_gracefully(stream).await;
     }

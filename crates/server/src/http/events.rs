@@ -1,10 +1,9 @@
-//! Facts as they become durable, for those who follow them.
+//! The stream of facts as they become durable.
 //!
-//! What is sent is read from the store, by the number of the fact: the driver only says that
-//! something has landed. So there is one order for the past and the present, and no seam
-//! between them: an id that a client has seen is all that it needs to go on, after a cut
-//! connection as after a crash of the server. A client that lags reads older rows, and nobody
-//! keeps anything for it.
+//! Facts are read from the store by sequence number; the driver only signals that something was
+//! committed. So past and present have one order without a seam: the last id that a client has seen
+//! is all it needs to continue, after a lost connection as after a crash of the server. A client
+//! that lags reads older rows, and the server buffers nothing for it.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
@@ -26,7 +25,7 @@ use super::{App, instances, messages, runs, views};
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
 use crate::metrics;
 
-/// Where a client says what it has seen, as browsers do by themselves.
+/// Header with the last event that a client has seen; browsers send it by themselves.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Stream of facts as they become durable
@@ -107,14 +106,14 @@ pub(super) async fn follow(
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
-        // Proxies that gather answers would hold events back.
+        // Proxies that buffer responses would delay events.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
     Ok((headers, body).into_response())
 }
 
-/// Asks for nothing but where the end is.
+/// Reads nothing but the end of the history.
 const END: FactQuery = FactQuery {
     after: Seq(u64::MAX),
     owner: None,
@@ -133,14 +132,14 @@ fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
     number.map(Some).ok_or_else(wrong)
 }
 
-/// One client, and how far it has come.
+/// One client, and its position.
 struct Follower {
     app: App,
     instance: Option<InstanceId>,
     run: Option<RunId>,
     owner: Option<String>,
     position: Seq,
-    /// Up to where it was told that there are gaps.
+    /// Up to where gaps were reported.
     reported: Seq,
     follow: bool,
 }
@@ -160,8 +159,8 @@ impl Follower {
             self.position = Seq(0);
             write(&mut text, self.position, "lost", &lost);
         }
-        // Without data it is no event, but whoever is cut off before the first one knows
-        // from where to go on.
+        // Without data it is no event, but a client that is cut off before the first one knows
+        // where to continue.
         text.push_str(&format!("retry: 1000\nid: {}\n\n", self.position.0));
         if !pipe.put(text).await {
             return;
@@ -170,7 +169,8 @@ impl Follower {
         loop {
             committed.mark_unchanged();
             let paced = Instant::now() + EVENTS_PACE;
-            // Whoever is cut off because the store cannot be read may come back, and hears why.
+            // A client that is cut off because the store cannot be read may reconnect, and gets the
+            // reason.
             let Ok((text, more)) = self.next().await else {
                 return;
             };
@@ -190,7 +190,7 @@ impl Follower {
                         Err(_) => return,
                     },
                     () = sleep(EVENTS_HEARTBEAT) => {
-                        // With how far it has come: what was left out need not be looked at again.
+                        // With the position: filtered facts need not be scanned again.
                         let here = format!(": still here\nid: {}\n\n", self.position.0);
                         if !pipe.put(here).await {
                             return;
@@ -202,7 +202,7 @@ impl Follower {
         }
     }
 
-    /// What comes next, and whether there is more.
+    /// The next events, and whether there are more.
     async fn next(&mut self) -> Answer<(String, bool)> {
         let query = FactQuery {
             after: self.position,
@@ -214,7 +214,7 @@ impl Follower {
             Some(id) => facts_of_instance(store, id, query.after),
             None => store.facts(&query).map(Some),
         });
-        // Nothing will ever happen again to what is not kept.
+        // A pruned instance has no further facts.
         let gone = || Fault::not_found("the instance was pruned from the history");
         let page = page.await?.ok_or_else(gone)?;
         let mut text = String::new();
@@ -240,7 +240,7 @@ impl Follower {
     }
 }
 
-/// What happened to one instance, if it is kept. Its facts are pruned together or not at all.
+/// The facts of one instance, if it is retained. They are pruned together or not at all.
 fn facts_of_instance(
     store: &dyn Store,
     id: InstanceId,
@@ -260,7 +260,7 @@ fn facts_of_instance(
     }))
 }
 
-/// A fact as timelines show it, with where to look.
+/// A fact as an event, with links.
 fn event(entry: RecordedFact) -> Event {
     let about = entry.fact.instances();
     let mut links = about.map_or_else(Links::new, |(first, last)| {
@@ -284,7 +284,7 @@ fn event(entry: RecordedFact) -> Event {
 }
 
 fn write(text: &mut String, id: Seq, name: &str, data: &impl serde::Serialize) {
-    // Plain data can always be written, and on one line.
+    // Plain data always serializes, on one line.
     let data = serde_json::to_string(data).unwrap_or_default();
     text.push_str(&format!("id: {}\nevent: {name}\ndata: {data}\n\n", id.0));
 }

@@ -1,4 +1,4 @@
-//! Paths, queries and bodies as they come in.
+//! Parsing of paths, queries and bodies.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::peer::Peer;
 use super::problem::{Answer, Fault};
 use crate::limits::WAIT_SECONDS_MAX;
 
-/// What the path of an instance names.
+/// The instances that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// One instance.
     One(InstanceId),
-    /// A range, both included.
+    /// An inclusive range.
     Range(InstanceId, InstanceId),
 }
 
@@ -44,14 +44,14 @@ pub(super) fn instance(text: &str) -> Answer<InstanceId> {
     let digits = text.strip_prefix('i').unwrap_or(text);
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| plain);
-    // Stores keep ids as signed numbers.
+    // Stores keep ids as signed integers.
     let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
     number.map(InstanceId).ok_or_else(|| {
         Fault::bad_request("an instance id is a number such as i12, a range is written i12..i20")
     })
 }
 
-/// The parameters of a query, of which only the named ones are known.
+/// Query parameters; unknown ones are rejected.
 #[derive(Debug)]
 pub(super) struct Parameters(BTreeMap<String, String>);
 
@@ -86,7 +86,7 @@ impl Parameters {
         self.parsed(name, "a number")
     }
 
-    /// A parameter that must be `what`.
+    /// A parameter that must parse as `what`.
     pub(super) fn parsed<T: std::str::FromStr>(&self, name: &str, what: &str) -> Answer<Option<T>> {
         let read = |text: &str| {
             text.parse().map_err(|_| {
@@ -96,13 +96,13 @@ impl Parameters {
         self.text(name).map(read).transpose()
     }
 
-    /// For how long to wait, if at all.
+    /// Duration of a long poll, if requested.
     pub(super) fn wait(&self) -> Answer<Option<std::time::Duration>> {
         let seconds = self.number::<u64>("wait")?;
         Ok(seconds.map(|it| std::time::Duration::from_secs(it.min(WAIT_SECONDS_MAX))))
     }
 
-    /// Everything but where a page begins, to be put into links.
+    /// All parameters except the cursor, for links.
     pub(super) fn filters(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.0.iter();
         all.filter(|(name, _)| *name != "cursor")
@@ -110,27 +110,28 @@ impl Parameters {
     }
 }
 
-/// Somebody's text, cut so that an error stays readable.
+/// Truncates input that an error quotes.
 fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// A body in JSON.
+/// Reads a JSON body.
 pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Answer<T> {
     parse(&bytes(request).await?)
 }
 
-/// A body in JSON that may be left out.
+/// Reads an optional JSON body.
 pub(super) async fn optional_body<T: DeserializeOwned>(request: Request) -> Answer<Option<T>> {
     let bytes = bytes(request).await?;
-    match bytes.is_empty() {
-        true => Ok(None),
-        false => parse(&bytes),
+    if bytes.is_empty() {
+        Ok(None)
+    } else {
+        parse(&bytes)
     }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    // A list would be taken for the fields of an object in their order.
+    // serde would accept a list as the fields of an object in order.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if let Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f') = first {
         let wanted = "the body must be an object, as in {\"name\": \"value\"}";

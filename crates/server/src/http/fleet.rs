@@ -122,7 +122,7 @@ pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> 
     Ok(respond(StatusCode::ACCEPTED, &accepted))
 }
 
-/// What does not change from one heartbeat to the next.
+/// A worker without the fields that change with every heartbeat.
 fn lasting(worker: &Worker) -> Worker {
     Worker {
         heard_seconds: 0.0,

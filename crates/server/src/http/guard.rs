@@ -1,15 +1,15 @@
-//! Who may ask at all.
+//! Checks before every handler: authentication, host, origin and rate limit.
 //!
-//! Where tokens are demanded, whoever shows a good one, or a certificate: `roles` says what it
-//! has to be good for. A browser does not send tokens by itself, so no web page can borrow one. It
-//! does show certificates, so with them *Origin* is checked as below.
+//! Where authentication is required, a client presents a valid token or certificate, and `roles`
+//! maps its role to routes. A browser does not send tokens by itself, so no web page can use one.
+//! It does present certificates, so for them *Origin* is checked as below.
 //!
-//! Elsewhere whoever reaches the port may use it. A web page in the user's browser reaches a
-//! loopback port, too. It is kept out by two headers that it cannot forge: *Host*, which names
-//! the page's server if that server's name was made to point here, and *Origin*, which a
-//! browser adds to every write.
+//! Elsewhere every client that reaches the port may use it. A web page in the browser of a user
+//! reaches a loopback port, too. Two headers that it cannot forge keep it out: *Host*, which names
+//! the server of the page if its name was made to resolve to this address (DNS rebinding), and
+//! *Origin*, which a browser adds to every write.
 //!
-//! Each token and certificate, and each address that shows none, may ask so often and no more.
+//! Requests are rate-limited per token or certificate, or else per address.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -30,13 +30,14 @@ use crate::rate_limit::{RateKey, address_group};
 
 pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = Peer::of(request.extensions());
-    let caller = match app.0.requires_credentials {
-        true => roles::identify(
+    let caller = if app.0.requires_credentials {
+        roles::identify(
             &app.0.access,
             request.headers(),
             peer.certificate.as_deref(),
-        ),
-        false => Ok(Caller::ANONYMOUS),
+        )
+    } else {
+        Ok(Caller::ANONYMOUS)
     };
     let taken = app
         .0
@@ -51,7 +52,7 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     if request.method() == Method::OPTIONS {
         return options(next.run(request).await);
     }
-    // Where no route fits, there is nothing to keep anybody from.
+    // Without a matching route there is nothing to protect.
     if let Some(path) = request.extensions().get::<MatchedPath>() {
         let Some(route) = roles::route_of(request.method(), path.as_str()) else {
             return other_method().await.into_response();
@@ -70,7 +71,7 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     next.run(request).await
 }
 
-/// Whose requests these are, for the rate of them.
+/// The bucket of the rate limiter for this caller.
 fn rate_key(caller: &Answer<Caller>, ip: IpAddr) -> RateKey {
     match caller.as_ref().map(|caller| &caller.identity) {
         Ok(Identity::Token(id)) => RateKey::Token(*id),
@@ -94,7 +95,7 @@ fn too_many(wait: Duration) -> Response {
     response
 }
 
-/// Keeps out web pages of other servers, or says why.
+/// Rejects requests of web pages of other servers.
 fn check_origin(
     request: &Request,
     app: &App,
@@ -129,7 +130,7 @@ fn check_origin(
     Ok(())
 }
 
-/// A body in full, within its time.
+/// Reads a body within its timeout.
 pub(super) async fn within<T>(wait: Duration, body: impl Future<Output = T>) -> Result<T, Fault> {
     timeout(wait, body).await.map_err(|_| {
         Fault::new(
@@ -140,7 +141,7 @@ pub(super) async fn within<T>(wait: Duration, body: impl Future<Output = T>) -> 
     })
 }
 
-/// No handler takes OPTIONS: the router lists in Allow what they take instead, behind us.
+/// No handler takes OPTIONS: the router lists the supported methods in Allow, behind this layer.
 fn options(response: Response) -> Response {
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
         return response;
@@ -168,12 +169,11 @@ fn is_ours(host: &str, address: SocketAddr) -> bool {
     let Ok(ip) = bare.unwrap_or(host).parse::<IpAddr>() else {
         return false;
     };
-    // Where it listens on all addresses, any of them is fine: what a page can choose is
-    // a name, not an address.
+    // On the unspecified address any IP is accepted: a page can choose a name, not an address.
     ip.is_loopback() || ip == address.ip() || address.ip().is_unspecified()
 }
 
-/// True for whatever is no browser, and for pages of this very server.
+/// True for clients that are no browsers, and for pages of this server.
 fn is_our_origin(headers: &HeaderMap, secure: bool) -> bool {
     if !headers.contains_key(header::ORIGIN) {
         return true;

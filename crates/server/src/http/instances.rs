@@ -1,4 +1,4 @@
-//! Submissions, single instances, and ranges of them.
+//! Submissions, single instances, and ranges.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub(super) async fn submit(
     Ok(response)
 }
 
-/// How many elements, and the index of the first.
+/// Number of elements, and the index of the first.
 fn array(indices: Indices) -> Answer<(u64, u64)> {
     let Indices { from, to } = indices;
     let refused = |message: String, hint: &str| {
@@ -222,8 +222,8 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
 ))]
 pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let id = extract::instance(&id)?;
-    // One at a time: what is read of the instance is what the leader goes by, and another
-    // retry, with the attempt that follows it, must not come in between.
+    // Serialized: the leader relies on the state that is read here, and no other retry, with its
+    // attempt, may come in between.
     let _history_stays = app.0.history.lock().await;
     let instance = Box::new(app.record(id).await?.instance);
     let retried = app
@@ -262,7 +262,7 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     let reason = app
         .request(|reply| LeaderRequest::Explain { id, reply })
         .await?;
-    // It may have moved on since it was read.
+    // It may have changed since it was read.
     let record = app.record(id).await?;
     let explanation = match reason {
         Some(reason) if !record.instance.state.is_terminal() => messages::waiting(&record, &reason),
@@ -271,8 +271,8 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     Ok(respond(StatusCode::OK, &explanation).into_response())
 }
 
-/// What is said of an instance that is not there, or not for whoever asks: the same, so that
-/// nobody learns which ids there are.
+/// The error for an instance that does not exist, or that the caller must not see: the same, so
+/// that ids do not leak.
 pub(super) fn unknown(id: InstanceId) -> Fault {
     Fault::not_found(format!(
         "there is no instance {id}; it was never submitted, or was pruned from the history"
@@ -280,20 +280,20 @@ pub(super) fn unknown(id: InstanceId) -> Fault {
 }
 
 impl App {
-    /// An instance as the store has it.
+    /// The stored record of an instance.
     pub(super) async fn record(&self, id: InstanceId) -> Answer<Record> {
         let found = self.read(move |store| store.instance(id)).await?;
         found.ok_or_else(|| unknown(id))
     }
 
-    /// Waits until none of them lives, at most for so long, and not while the server ends.
+    /// Waits until all have ended, at most for `wait`, and not past a shutdown.
     async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) {
-        let (reply, told) = oneshot::channel();
+        let (reply, notified) = oneshot::channel();
         let watch = LeaderRequest::Watch { first, last, reply };
         self.0.inbox.send(Event::Request(watch));
         let mut shutdown = self.0.shutdown.clone();
         tokio::select! {
-            _ = told => {}
+            _ = notified => {}
             () = tokio::time::sleep(wait) => {}
             () = until_shutdown(&mut shutdown) => {}
         }
@@ -332,18 +332,18 @@ mod tests {
     use crate::limits::ANSWER_WAIT;
     use crate::prune::HistoryLock;
 
-    /// By the clock of the test, which goes on when everybody waits for it.
+    /// On the paused clock of the test, which advances when all tasks wait.
     #[tokio::test(start_paused = true)]
-    async fn a_retry_waits_for_the_one_before_it_and_for_whoever_removes_history() {
+    async fn a_retry_waits_for_the_one_before_it_and_for_pruning() {
         let history = HistoryLock::default();
         let app = testing::over(Arc::default(), Arc::clone(&history));
         let before = history.lock().await;
-        let mut asked = pin!(retry(State(app.clone()), Path("i1".to_owned())));
-        let waited = timeout(ANSWER_WAIT, &mut asked).await;
+        let mut request = pin!(retry(State(app.clone()), Path("i1".to_owned())));
+        let waited = timeout(ANSWER_WAIT, &mut request).await;
         assert!(waited.is_err(), "it came in between");
         drop(before);
-        let answer = asked.await.into_response();
-        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "it was let in");
+        let answer = request.await.into_response();
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND, "it has continued");
         app.0.inbox.send(Event::Stop);
     }
 }

@@ -178,9 +178,10 @@ pub(super) fn page_links(path: &str, parameters: &Parameters, next: Option<Strin
         .collect();
     let with = |more: Option<String>| {
         let all: Vec<String> = filters.iter().cloned().chain(more).collect();
-        match all.is_empty() {
-            true => path.to_owned(),
-            false => format!("{path}?{}", all.join("&")),
+        if all.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{path}?{}", all.join("&"))
         }
     };
     let here = parameters.text("cursor");

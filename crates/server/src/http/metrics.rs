@@ -1,4 +1,4 @@
-//! `/metrics`, and the counting of requests.
+//! `/metrics`, and the request counters.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, header};
@@ -16,7 +16,7 @@ use crate::driver::event::LeaderRequest;
 use crate::limits::SCRAPE_WAIT;
 use crate::metrics::{Text, table};
 
-/// Counts a request when it was answered.
+/// Counts a request after it was answered.
 pub(super) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let method = word(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -30,7 +30,7 @@ pub(super) async fn count(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-/// Clients may make up methods, and each would be kept for ever.
+/// Clients may invent methods, and each would occupy memory for ever.
 fn word(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -62,7 +62,7 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     if let Status::Leading(epoch) = status {
         text.one(&table::LEADER_EPOCH, epoch.0);
     }
-    // What cannot be had is left out, as the table says: the rest is needed most just then.
+    // Unavailable values are omitted, as the table documents: the others matter most then.
     if let Ok(Ok(counts)) = timeout(SCRAPE_WAIT, app.read(|store| store.counts())).await {
         instances(&mut text, &counts);
     }
@@ -111,7 +111,7 @@ mod tests {
     use crate::prune::HistoryLock;
 
     #[tokio::test]
-    async fn while_the_store_keeps_nothing_that_is_told_and_so_is_the_rest() {
+    async fn while_the_store_fails_the_metrics_report_it_and_the_rest() {
         let store = Arc::new(Faulty::default());
         let app = testing::over(Arc::clone(&store), HistoryLock::default());
         let lasting = VecDeque::from([Fault::Fails; 1_000]);

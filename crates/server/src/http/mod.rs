@@ -1,32 +1,32 @@
-//! The port of the clients: hypermedia over HTTP/1.1.
+//! The client port: a hypermedia API over HTTP/1.1.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `conditional` | tags, and answers that need not be sent again |
-//! | `connection` | one client's connection, with TLS or without |
-//! | `peer` | what is known of a client before it asks |
-//! | `guard` | who may ask at all, and how often: host, origin, token, certificate, rate |
-//! | `roles` | which request needs which role |
-//! | `owners` | what tokens for one owner reach |
+//! | `conditional` | ETags and conditional requests |
+//! | `connection` | one client connection, with TLS or without |
+//! | `peer` | properties of a connection that its requests carry |
+//! | `guard` | checks before every handler: host, origin, credentials, rate limit |
+//! | `roles` | the role that each route requires |
+//! | `owners` | authorization of tokens that are limited to one owner |
 //! | `problem` | errors |
-//! | `extract` | paths, queries and bodies as they come in |
-//! | `instances` | submissions, single instances and ranges of them |
-//! | `library` | tasks of the library, and what launches them |
-//! | `runs` | runs of workflows |
+//! | `extract` | parsing of paths, queries and bodies |
+//! | `instances` | submissions, single instances and ranges |
+//! | `library` | library tasks, and their triggers |
+//! | `runs` | workflow runs |
 //! | `lists` | bullpen, arena, history, timelines |
-//! | `logs` | what attempts have written |
-//! | `events` | facts as they become durable |
-//! | `usage` | what was used, by owner and hour |
+//! | `logs` | output of attempts |
+//! | `events` | the stream of facts |
+//! | `usage` | resource usage by owner and hour |
 //! | `fleet` | workers |
 //! | `tokens` | tokens |
-//! | `views` | from the store's records to `baton_model::api` |
-//! | `messages` | facts and reasons as sentences |
-//! | `metrics` | for Prometheus, and the counting of requests |
-//! | `openapi` | the document that describes all this, and its page |
+//! | `views` | conversion of stored records to `baton_model::api` |
+//! | `messages` | facts and wait reasons as text |
+//! | `metrics` | `/metrics`, and the request counters |
+//! | `openapi` | the OpenAPI document, and its HTML page |
 //! | `routes` | a router that knows its paths |
-//! | `streams` | answers that go on |
+//! | `streams` | streaming responses |
 //!
-//! Every answer has the media type of the API or is a problem, whatever was asked for.
+//! Every response has the media type of the API or is a problem, whatever the client accepts.
 
 mod conditional;
 mod connection;
@@ -85,13 +85,13 @@ use openapi::answers::Unchanged;
 use problem::{Answer, Fault};
 use routes::Routes;
 
-/// Reads of the store at a time: each needs a thread and a connection of its own.
+/// Concurrent store reads: each needs a thread and a connection of its own.
 const READERS_MAX: usize = 8;
 
-/// The same for those who follow events: many of them shall not keep others from reading.
+/// Concurrent store reads for event streams, counted apart so that they do not starve other reads.
 const FOLLOW_READERS_MAX: usize = 2;
 
-/// What every handler can reach.
+/// Shared state of all handlers.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
@@ -99,12 +99,12 @@ struct Inner {
     parts: Parts,
     readers: Arc<Semaphore>,
     follow_readers: Arc<Semaphore>,
-    /// Places of those whose answers go on.
+    /// Permits of streaming responses.
     streams: Arc<Semaphore>,
     ended_runs: runs::EndedRuns,
 }
 
-/// What an [`App`] is made of.
+/// The parts of an [`App`].
 pub(crate) struct Parts {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: Inbox,
@@ -112,14 +112,14 @@ pub(crate) struct Parts {
     pub(crate) history: HistoryLock,
     pub(crate) address: SocketAddr,
     pub(crate) access: Access,
-    /// Whether clients have to show tokens or certificates.
+    /// Whether clients must authenticate.
     pub(crate) requires_credentials: bool,
     pub(crate) rate_limit: RateLimiter,
     pub(crate) shutdown: watch::Receiver<bool>,
-    /// Changes whenever facts have landed.
+    /// Changes whenever facts were committed.
     pub(crate) committed: watch::Receiver<()>,
     pub(crate) metrics: Arc<Metrics>,
-    /// What is wrong with files of the library.
+    /// Errors of library files.
     pub(crate) problems: Problems,
 }
 
@@ -142,17 +142,17 @@ impl App {
         }))
     }
 
-    /// Asks the driver, and waits for what it says.
+    /// Sends a request to the driver, and waits for the answer.
     async fn request<T>(&self, request: impl FnOnce(Reply<T>) -> LeaderRequest) -> Answer<T> {
-        let (reply, answer_receiver) = oneshot::channel();
+        let (reply, answer) = oneshot::channel();
         self.0.inbox.send(Event::Request(request(reply)));
-        match timeout(ANSWER_WAIT, answer_receiver).await {
+        match timeout(ANSWER_WAIT, answer).await {
             Ok(Ok(answer)) => Ok(answer?),
             Ok(Err(_)) | Err(_) => Err(Fault::no_answer()),
         }
     }
 
-    /// Reads from the store, on a thread that may block.
+    /// Reads from the store, on a blocking thread.
     async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
@@ -160,7 +160,7 @@ impl App {
         self.read_with(&self.0.readers, read).await
     }
 
-    /// The same, for those who follow events.
+    /// The same, for event streams.
     async fn follow_read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
@@ -173,7 +173,7 @@ impl App {
         readers: &Arc<Semaphore>,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
-        // Closed by nobody, so there is always a permit some time.
+        // The semaphore is never closed, so a permit always comes.
         let permit = Arc::clone(readers).acquire_owned().await;
         let store = Arc::clone(&self.0.store);
         let work = tokio::task::spawn_blocking(move || {
@@ -191,7 +191,7 @@ impl App {
     }
 }
 
-/// Serves clients until the server ends, and then those requests that are under way.
+/// Serves clients until shutdown, and then finishes the requests in flight.
 pub(crate) async fn listen(
     listener: TcpListener,
     acceptor: Acceptor,
@@ -237,7 +237,7 @@ fn routes() -> Routes {
         .delete(library::change::remove);
     let revisions = get(library::read::revisions);
     let ticks = get(library::ticks::of_task);
-    // A workflow of a million items is larger than anything else that comes in.
+    // A workflow of a million items is larger than any other body.
     let large = DefaultBodyLimit::max(WORKFLOW_BYTES_MAX);
     let runs = get(runs::read::list)
         .post(runs::change::submit)
@@ -309,7 +309,7 @@ fn routes() -> Routes {
         .route("/tokens/{id}", delete(tokens::revoke))
 }
 
-/// A representation, with the media type of the API.
+/// A response with the media type of the API.
 fn respond(status: StatusCode, body: &impl Serialize) -> Response {
     let mut response = (status, Json(body)).into_response();
     let media = HeaderValue::from_static(MEDIA_TYPE);

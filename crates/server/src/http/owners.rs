@@ -1,8 +1,8 @@
-//! Tokens for one owner: what they reach.
+//! Authorization of tokens that are limited to one owner.
 //!
-//! Such a token sees and changes what belongs to its owner, and looks at what belongs to nobody.
-//! The check stands before the handlers, by the path of the request; a path that is not named
-//! here is closed to it, so that a new one opens nothing by being forgotten.
+//! Such a token reads and changes objects of its owner, and reads objects without an owner. The
+//! check runs before the handlers, by the path of the request. Default deny: a path that is not
+//! listed here is closed to it.
 
 use std::collections::BTreeMap;
 
@@ -19,22 +19,22 @@ use super::problem::{Answer, Fault};
 use super::roles::Route;
 use super::{App, instances, runs, views};
 
-/// Whose things a request is about.
+/// What kind of objects a route concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// Nobody's: everybody who has the role may look.
+    /// No owner: readable with the role alone.
     Public,
-    /// Those of the owner whom the path names.
+    /// Objects of the owner in the path.
     OwnerInPath,
-    /// An instance, or a range of them.
+    /// An instance, or a range.
     Instance,
     /// A run.
     Run,
-    /// A list that can be asked for the things of one owner.
+    /// A list that can be filtered by owner.
     List,
-    /// What is submitted: its handler knows whose that is.
+    /// A submission: its handler checks the owner.
     Submission,
-    /// The server's.
+    /// The server itself.
     Server,
 }
 
@@ -53,8 +53,7 @@ fn scope(route: &Route) -> Scope {
     }
 }
 
-/// Lets a request through that is about the things of this owner. One for a list is asked for
-/// these alone.
+/// Allows a request that concerns objects of this owner; a list is filtered by it.
 pub(super) async fn check(
     app: &App,
     owner: &str,
@@ -65,15 +64,19 @@ pub(super) async fn check(
         Scope::Public | Scope::Submission => Ok(()),
         Scope::Server => Err(wrong_owner(owner)),
         Scope::List => narrow(owner, request),
-        Scope::OwnerInPath => match parameter(request, "owner").await? == owner {
-            true => Ok(()),
-            false => Err(wrong_owner(owner)),
-        },
+        Scope::OwnerInPath => {
+            if parameter(request, "owner").await? == owner {
+                Ok(())
+            } else {
+                Err(wrong_owner(owner))
+            }
+        }
         Scope::Run => {
             let run = runs::id(&parameter(request, "run").await?)?;
-            match app.run_record(run).await?.head.owner == owner {
-                true => Ok(()),
-                false => Err(runs::unknown(run)),
+            if app.run_record(run).await?.head.owner == owner {
+                Ok(())
+            } else {
+                Err(runs::unknown(run))
             }
         }
         Scope::Instance => {
@@ -83,20 +86,21 @@ pub(super) async fn check(
     }
 }
 
-/// A submission in the name of this owner.
+/// Sets or checks the owner of a submission.
 pub(super) fn submit(owner: &str, file: &mut Value) -> Answer<()> {
     let Value::Object(fields) = file else {
-        // It is refused for what it is.
+        // The handler rejects a body of another type.
         return Ok(());
     };
-    let said = fields.entry("owner").or_insert_with(|| owner.into());
-    match said.as_str() == Some(owner) {
-        true => Ok(()),
-        false => Err(wrong_owner(owner)),
+    let named = fields.entry("owner").or_insert_with(|| owner.into());
+    if named.as_str() == Some(owner) {
+        Ok(())
+    } else {
+        Err(wrong_owner(owner))
     }
 }
 
-/// What is said of the things of others.
+/// The error for objects of other owners.
 pub(super) fn wrong_owner(owner: &str) -> Fault {
     let detail = format!("this token is limited to objects of the owner {owner:?}");
     Fault::new(StatusCode::FORBIDDEN, "owner", detail)
@@ -109,17 +113,18 @@ async fn parameter(request: &mut Request, name: &str) -> Answer<String> {
     Ok(found.remove(name).unwrap_or_default())
 }
 
-/// Checks that instances are this owner's. Others are not there, as far as it can see.
+/// Checks that instances belong to this owner. To it, others do not exist.
 async fn check_owned(app: &App, owner: &str, target: Target) -> Answer<()> {
     match target {
         Target::One(id) => check_owned_one(app, owner, id).await.map(drop),
         Target::Range(first, last) => {
             let begins = check_owned_one(app, owner, first).await?;
             let ends = check_owned_one(app, owner, last).await?;
-            // Between two of one submission there is nothing else.
-            match begins.submitted == ends.submitted {
-                true => Ok(()),
-                false => Err(wrong_owner(owner)),
+            // Ids of one submission are contiguous.
+            if begins.submitted == ends.submitted {
+                Ok(())
+            } else {
+                Err(wrong_owner(owner))
             }
         }
     }
@@ -127,22 +132,24 @@ async fn check_owned(app: &App, owner: &str, target: Target) -> Answer<()> {
 
 async fn check_owned_one(app: &App, owner: &str, id: InstanceId) -> Answer<Record> {
     let record = app.record(id).await?;
-    match record.instance.spec.owner == owner {
-        true => Ok(record),
-        false => Err(instances::unknown(id)),
+    if record.instance.spec.owner == owner {
+        Ok(record)
+    } else {
+        Err(instances::unknown(id))
     }
 }
 
-/// Asks a list for the things of this owner only.
+/// Filters a list by this owner.
 fn narrow(owner: &str, request: &mut Request) -> Answer<()> {
     let values = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
     let Query(values) =
         values.map_err(|error| Fault::bad_request(format!("cannot parse the query: {error}")))?;
     let mut named = values.iter().filter(|(name, _)| name == "owner");
     if let Some((_, other)) = named.next() {
-        return match other == owner {
-            true => Ok(()),
-            false => Err(wrong_owner(owner)),
+        return if other == owner {
+            Ok(())
+        } else {
+            Err(wrong_owner(owner))
         };
     }
     let uri = request.uri();

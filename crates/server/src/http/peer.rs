@@ -1,4 +1,4 @@
-//! What is known of a client before it asks: it goes with each of its requests.
+//! Properties of a client connection, which each of its requests carries.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use axum::http::Extensions;
 use crate::access::Certificate;
 use crate::limits::Traffic;
 
-/// Whoever is at the other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) ip: IpAddr,
-    /// Whether nobody can listen.
+    /// Whether the connection is encrypted.
     pub(super) secure: bool,
-    /// The certificate that it has shown.
+    /// Its client certificate.
     pub(super) certificate: Option<Arc<Certificate>>,
-    /// How long it may take to send a body.
+    /// Timeout for sending a body.
     pub(super) body_wait: Duration,
 }
 
 impl Peer {
-    /// The peer of a request; somebody unknown where there is no connection, as in tests.
+    /// The peer of a request; an unknown one where there is no connection, as in tests.
     pub(super) fn of(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_else(|| Self {
             ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -1,4 +1,4 @@
-//! Errors as clients see them.
+//! Errors of the API.
 
 use crate::driver::event::StoreFailed;
 use axum::Json;
@@ -11,15 +11,15 @@ use baton_store::StoreError;
 /// The media type of every error.
 pub(in crate::http) const PROBLEM: &str = "application/problem+json";
 
-/// An error on its way to a client.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct Fault(Box<Problem>);
 
-/// Goes with an answer that is a problem: its type, for whoever counts.
+/// Response extension with the type of a problem, for the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Kind(pub(super) String);
 
-/// What a handler comes to.
+/// Result of a handler.
 pub(crate) type Answer<T> = Result<T, Fault>;
 
 impl Fault {
@@ -46,14 +46,14 @@ impl Fault {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// The input can be read, but not be used.
+    /// The input is well-formed but invalid.
     pub(crate) fn unusable(detail: impl Into<String>, errors: Vec<FieldProblem>) -> Self {
         let mut fault = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
         fault.0.errors = errors;
         fault
     }
 
-    /// The scheduler is too busy, or ends.
+    /// The scheduler is overloaded or shutting down.
     pub(crate) fn no_answer() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -88,13 +88,13 @@ impl From<StoreError> for Fault {
 
 impl From<Errors> for Fault {
     fn from(errors: Errors) -> Self {
-        Self::wrong(errors, "file")
+        Self::invalid_file(errors, "file")
     }
 }
 
 impl Fault {
-    /// What is wrong with a file that is a `what`.
-    pub(crate) fn wrong(errors: Errors, what: &str) -> Self {
+    /// The errors of a file that is a `what`.
+    pub(crate) fn invalid_file(errors: Errors, what: &str) -> Self {
         let count = errors.problems.len() + errors.left_off;
         let problems = if count == 1 { "problem" } else { "problems" };
         let at = errors.problems.into_iter().map(|problem| FieldProblem {
@@ -133,7 +133,7 @@ impl IntoResponse for Fault {
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ];
         if unread.contains(&status) {
-            // The rest of the body is not read, so nothing else can come on this connection.
+            // The rest of the body is not read, so the connection cannot be reused.
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }

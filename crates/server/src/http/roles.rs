@@ -1,7 +1,7 @@
-//! What each request needs: one line for each, in one table.
+//! Authorization: the role that each route requires.
 //!
-//! Whatever is not in the table is not answered, to nobody: a route without a line here is as
-//! good as none. So nobody can forget to say who may use it.
+//! Default deny: a route missing from this table is never served, so no route is public by
+//! omission.
 
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use baton_model::token::{Role, Secret};
@@ -10,14 +10,14 @@ use super::problem::{Answer, Fault};
 use crate::access::{Access, Caller, Certificate, Identity};
 use crate::clock;
 
-/// A request that is answered, and who may make it.
+/// A route, and the role that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Its method. GET stands for HEAD as well.
+    /// HTTP method. GET includes HEAD.
     pub method: &'static str,
-    /// Its path, with the names of what varies.
+    /// Path pattern.
     pub path: &'static str,
-    /// The least role that may; `None` if nobody has to say who they are.
+    /// The minimum role; `None` for a public route.
     pub minimum_role: Option<Role>,
 }
 
@@ -34,7 +34,7 @@ const VIEWER: Option<Role> = Some(Role::Viewer);
 const OPERATOR: Option<Role> = Some(Role::Operator);
 const ADMIN: Option<Role> = Some(Role::Admin);
 
-/// Every request that is answered.
+/// All routes.
 pub const ROUTES: &[Route] = &[
     route("GET", "/healthz", PUBLIC),
     route("GET", "/readyz", PUBLIC),
@@ -90,7 +90,7 @@ pub const ROUTES: &[Route] = &[
     route("GET", "/{owner}/tasks/{name}/ticks", VIEWER),
     route("GET", "/{owner}/tasks/{name}/ticks/", VIEWER),
     route("POST", "/{owner}/tasks/{name}/run", OPERATOR),
-    // Its handler asks for an operator's token, or for the secret of the task.
+    // Its handler requires an operator's token, or the secret of the task.
     route("POST", "/{owner}/tasks/{name}/trigger", PUBLIC),
     route("GET", "/events", VIEWER),
     route("GET", "/usage", VIEWER),
@@ -107,7 +107,7 @@ pub const ROUTES: &[Route] = &[
     route("DELETE", "/tokens/{id}", ADMIN),
 ];
 
-/// The line of a request, if it has one.
+/// The table entry of a request, if any.
 pub(super) fn route_of(method: &Method, path: &str) -> Option<&'static Route> {
     let method = match *method {
         Method::HEAD => "GET",
@@ -117,7 +117,7 @@ pub(super) fn route_of(method: &Method, path: &str) -> Option<&'static Route> {
     routes.find(|route| route.method == method && route.path == path)
 }
 
-/// Who makes a request, by their token or else by their certificate.
+/// Authenticates a request by its token, or else by its certificate.
 pub(super) fn identify(
     access: &Access,
     headers: &HeaderMap,
@@ -139,7 +139,7 @@ pub(super) fn identify(
     }
 }
 
-/// Whoever makes a request, if they may make it.
+/// The caller, if its role is sufficient.
 pub(super) fn authorize(identify: Answer<Caller>, minimum_role: Option<Role>) -> Answer<Caller> {
     let Some(minimum_role) = minimum_role else {
         return Ok(Caller::ANONYMOUS);
@@ -159,7 +159,7 @@ pub(super) fn authorize(identify: Answer<Caller>, minimum_role: Option<Role>) ->
     Err(Fault::new(StatusCode::FORBIDDEN, "role", detail))
 }
 
-/// The secret that a request shows, if it shows one.
+/// The token of a request, if it has one.
 pub(super) fn secret(headers: &HeaderMap) -> Answer<Option<Secret>> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (first, second) = (values.next(), values.next());
@@ -170,7 +170,7 @@ pub(super) fn secret(headers: &HeaderMap) -> Answer<Option<Secret>> {
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let secret = bearer.and_then(|(_, secret)| Secret::parse(secret.trim()));
     let secret = secret.filter(|_| second.is_none()).ok_or_else(|| {
-        // What was sent is not repeated: it may be a secret with a slip of the pen.
+        // The value is not quoted: it may be a secret with a typo.
         unauthorized(
             "the header Authorization contains no token; send `Bearer baton_…`, as printed by \
              `baton token create`",
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_one_line_and_head_has_that_of_get() {
+    fn a_request_has_one_route_and_head_has_that_of_get() {
         for route in ROUTES {
             let same = |other: &&Route| (other.method, other.path) == (route.method, route.path);
             assert_eq!(ROUTES.iter().filter(same).count(), 1, "{route:?}");

@@ -1,12 +1,12 @@
-//! A router that knows its paths: axum's own cannot be asked, and what is said about every path
-//! elsewhere must not miss one.
+//! A router that knows its paths: the one of axum cannot list them, and tests check that every path
+//! is documented and authorized.
 
 use axum::Router;
 use axum::routing::MethodRouter;
 
 use super::App;
 
-/// A router in the making.
+/// A router under construction.
 #[derive(Default)]
 pub(super) struct Routes {
     router: Router<App>,
@@ -22,7 +22,7 @@ impl Routes {
         self
     }
 
-    /// Every path, as it was given.
+    /// All paths, as registered.
     #[cfg(test)]
     pub(super) fn paths(&self) -> &[&'static str] {
         &self.paths

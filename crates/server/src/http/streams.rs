@@ -1,9 +1,9 @@
-//! Answers that go on: a body that is fed while the client reads it.
+//! Streaming responses: bodies that are produced while the client reads.
 //!
-//! The feeder is a task of its own. It is one piece ahead of the connection and no more, so a
-//! slow client costs one piece of memory, whatever happens meanwhile; one that takes nothing at
-//! all is cut off by `crate::write_timeout`. The task ends with the client, with the server, or when the
-//! token or the certificate that was shown is worth nothing any longer.
+//! The producer is a task of its own. It is at most one piece ahead of the connection, so a slow
+//! client costs one piece of memory; a client that reads nothing is disconnected by
+//! `crate::write_timeout`. The task ends with the client, at shutdown, or when the token or the
+//! certificate of the request is no longer valid.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -26,7 +26,7 @@ use super::{App, roles};
 use crate::limits::STREAMS_MAX;
 use crate::until_shutdown;
 
-/// How somebody has asked for an answer that goes on.
+/// The parts of a request that a streaming response needs.
 pub(super) struct StreamRequest {
     pub(super) headers: HeaderMap,
     peer: Peer,
@@ -43,10 +43,10 @@ impl<S: Sync> FromRequestParts<S> for StreamRequest {
     }
 }
 
-/// Where a feeder puts its pieces.
+/// Sender of body pieces.
 pub(super) struct Pipe(mpsc::Sender<Result<Bytes, Truncated>>);
 
-/// The answer does not come to its end.
+/// The response ends before its content does.
 #[derive(Debug)]
 pub(super) struct Truncated;
 
@@ -59,19 +59,19 @@ impl fmt::Display for Truncated {
 impl Error for Truncated {}
 
 impl Pipe {
-    /// Puts a piece, as soon as the one before is taken; false if nobody reads any more.
+    /// Sends a piece, as soon as the one before is taken; false if the client is gone.
     pub(super) async fn put(&self, piece: impl Into<Bytes>) -> bool {
         self.0.send(Ok(piece.into())).await.is_ok()
     }
 
-    /// Ends the answer in a way that cannot be taken for its end.
+    /// Aborts the response, so that the client cannot mistake it for complete.
     pub(super) async fn truncate(&self) {
-        // If nobody reads any more, nobody has to be told.
+        // The client may be gone.
         let _ = self.0.send(Err(Truncated)).await;
     }
 }
 
-/// The other end, as a connection reads it.
+/// The receiving end, as the body of a response.
 struct StreamBody(mpsc::Receiver<Result<Bytes, Truncated>>);
 
 impl HttpBody for StreamBody {
@@ -88,8 +88,8 @@ impl HttpBody for StreamBody {
 }
 
 impl App {
-    /// A body that `feed` fills, for whoever has asked so. One that `has_end` breaks off
-    /// if something else than its end ends it, so that nobody takes a part of it for the whole.
+    /// A body produced by `feed`. If `has_end`, the body is aborted when anything but its end stops
+    /// it, so that the client cannot mistake a part for the whole.
     pub(super) fn stream<F>(
         &self,
         request: &StreamRequest,
@@ -108,9 +108,10 @@ impl App {
             )
         })?;
         let requires_credentials = self.0.requires_credentials;
-        let secret = match requires_credentials {
-            true => roles::secret(&request.headers)?,
-            false => None,
+        let secret = if requires_credentials {
+            roles::secret(&request.headers)?
+        } else {
+            None
         };
         let certificate = request
             .peer
@@ -124,7 +125,7 @@ impl App {
         tokio::spawn(async move {
             let _permit = permit;
             let denied = async {
-                // As `roles` has it: a token counts before a certificate.
+                // As in `roles`: a token takes precedence over a certificate.
                 match (&secret, &certificate) {
                     (Some(secret), _) => drop(access.until_invalid(secret).await),
                     (None, Some(certificate)) => drop(certificate.until_invalid().await),

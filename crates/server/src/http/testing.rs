@@ -1,4 +1,4 @@
-//! What the tests of this folder share.
+//! Shared test helpers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
 
-/// All that a router needs, over a store in memory. Its driver ends with the process of the tests.
+/// All that a router needs, over a store in memory. Its driver ends with the test process.
 pub(super) fn app() -> App {
     over(Arc::default(), HistoryLock::default())
 }
 
-/// The same, with a store that can be told to fail and a history that somebody else can hold.
+/// The same, with a given faulty store and history lock.
 pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let store: Arc<dyn baton_store::Store> = store;
     let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
@@ -35,7 +35,7 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     };
     let driver = driver::start(setup, epoch, ledger).expect("a thread");
     let (end, shutdown) = watch::channel(false);
-    // Without it the server would seem to end.
+    // Dropping the sender would look like a shutdown.
     std::mem::forget(end);
     App::new(Parts {
         access: Access::new(Arc::clone(&store), None).expect("readable"),

@@ -81,8 +81,8 @@ pub(super) async fn create(
         created_at: now,
         expires_at: wanted.lifetime_seconds.map(until),
     };
-    let kept = new.clone();
-    let id = app.change(move |store| store.create_token(&kept)).await?;
+    let stored = new.clone();
+    let id = app.change(move |store| store.create_token(&stored)).await?;
     tracing::info!("{caller} created token {id} of the role {}", new.role);
     let token = Token {
         id,
@@ -142,7 +142,7 @@ fn token_view(token: Token) -> api::Token {
 }
 
 impl App {
-    /// Changes tokens, and makes the change known before it is answered.
+    /// Changes tokens, and refreshes the cache before the response.
     async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
@@ -157,7 +157,7 @@ impl App {
             error => StoreFailed(error.to_string()).into(),
         })?;
         if let Err(error) = self.0.access.refresh().await {
-            // It is kept, and known as soon as the store can be read.
+            // It is durable, and takes effect as soon as the store can be read.
             tracing::warn!("cannot read the tokens: {error}");
         }
         Ok(changed)

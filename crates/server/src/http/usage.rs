@@ -1,4 +1,4 @@
-//! What was used, by owner and hour.
+//! Resource usage by owner and hour.
 
 use axum::extract::State;
 use axum::http::Uri;
@@ -17,7 +17,7 @@ use super::{App, views};
 use crate::clock;
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
-/// So much is usage_view if nobody says from when.
+/// Default period.
 const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Resource usage by hour and owner
@@ -65,7 +65,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     Ok(tagged(&list))
 }
 
-/// As an earlier page gave it: the hour, a dot, and the owner.
+/// The cursor of a page: the hour, a dot, and the owner.
 fn place(cursor: &str) -> Answer<UsageCursor> {
     let parts = cursor.split_once('.');
     let place = parts.and_then(|(hour, owner)| Some((Hour(hour.parse().ok()?), owner.to_owned())));

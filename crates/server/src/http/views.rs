@@ -1,4 +1,4 @@
-//! From the store's records to what travels.
+//! Conversion of stored records to types of the API.
 
 use baton_model::api::{Instance, Links, SubmitReply, Worker};
 use baton_model::fact::InstanceRange;
@@ -25,7 +25,7 @@ pub(super) fn task_path(owner: &str, name: &str) -> String {
     format!("/{}/tasks/{}", encoded(owner), encoded(name))
 }
 
-/// An accepted submission.
+/// The response to a submission.
 pub(super) fn submitted(first: InstanceId, last: InstanceId) -> SubmitReply {
     SubmitReply {
         first: first.to_string(),
@@ -35,12 +35,12 @@ pub(super) fn submitted(first: InstanceId, last: InstanceId) -> SubmitReply {
     }
 }
 
-/// One record.
+/// An instance.
 pub(super) fn instance(record: &Record) -> Instance {
     let it = &record.instance;
     let lease = it.lease.as_deref();
     let last = record.span.unwrap_or(it.id);
-    // While an attempt is open, how the one before it ended is not how it stands.
+    // While an attempt is open, the end of the previous one is not shown.
     let ended = record.last.as_ref().filter(|_| lease.is_none());
     let ran = ended.and_then(|ended| ended.stats);
     let holder = lease.map(|lease| &lease.holder.worker);
@@ -100,8 +100,8 @@ fn instance_links(record: &Record, last: InstanceId) -> Links {
     if !it.state.is_terminal() {
         add("cancel", format!("DELETE {path}"));
     }
-    let again = matches!(it.state, UniversalState::Failed | UniversalState::Halted);
-    if single && again && it.spec.part.is_none() {
+    let retryable = matches!(it.state, UniversalState::Failed | UniversalState::Halted);
+    if single && retryable && it.spec.part.is_none() {
         add("retry", format!("POST {path}/retry"));
     }
     links
@@ -119,7 +119,7 @@ pub(super) fn worker(mut worker: Worker) -> Worker {
     worker
 }
 
-/// Text as a part of a path or a query.
+/// Percent-encodes a text for a path or a query.
 pub(super) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

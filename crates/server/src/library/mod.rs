@@ -1,12 +1,12 @@
-//! The directory of the library: files that define tasks, looked at again and again.
+//! The library directory: files that define tasks, scanned periodically.
 //!
-//! A file that is new or has changed is read and becomes a revision, unless it says what the task
-//! says already. A file that cannot be used changes nothing: what it said before goes on to hold,
-//! and what is wrong is shown with the library and in the log, once. A task whose file is gone is
-//! removed. Tasks that came over the API are left alone, unless a file takes one over.
+//! A new or changed file becomes a revision, unless its definition equals the current one. An
+//! unusable file changes nothing: its previous definition stays in force, and the error is shown
+//! with the library and logged once. A task whose file is gone is removed. Tasks that were defined
+//! over the API are left alone, unless a file takes one over.
 //!
-//! Files are looked at every second, by their times and sizes: that works on every file system,
-//! and a thousand files cost some milliseconds.
+//! Scans compare modification times and sizes every second: that works on every file system, and a
+//! thousand files cost some milliseconds.
 
 mod scan;
 
@@ -28,7 +28,7 @@ use crate::until_shutdown;
 
 use scan::FileStamp;
 
-/// What is wrong with files, for whoever looks at the library.
+/// Errors of library files, as shown by the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problems(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -42,7 +42,7 @@ impl Problems {
         problems.collect()
     }
 
-    /// Puts new ones in place of the old, and says which were not there before.
+    /// Replaces all errors, and returns those that are new.
     fn replace(&self, new: BTreeMap<String, String>) -> Vec<(String, String)> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = new
@@ -56,7 +56,7 @@ impl Problems {
     }
 }
 
-/// Keeps the library as a directory says.
+/// Keeps the library in sync with a directory.
 pub(crate) struct LibrarySync {
     pub(crate) directory: PathBuf,
     pub(crate) store: Arc<dyn Store>,
@@ -64,20 +64,20 @@ pub(crate) struct LibrarySync {
     pub(crate) problems: Problems,
 }
 
-/// What each file said when it was last read.
+/// Stamp and definition of each file when it was last read.
 type ParsedFiles = BTreeMap<String, (FileStamp, Result<(TaskName, Arc<Definition>), String>)>;
 
-/// What the scheduler has taken from the files so far.
+/// Definitions that the scheduler has accepted.
 #[derive(Default)]
 struct AppliedFiles {
     /// By file.
     defined: BTreeMap<String, (TaskName, Arc<Definition>)>,
-    /// The files, and who defines what, when the others were last removed.
+    /// The files and the owner of each task when orphaned tasks were last removed.
     settled: Option<(BTreeSet<String>, BTreeMap<TaskName, String>)>,
 }
 
 impl LibrarySync {
-    /// Looks until the server ends.
+    /// Scans until shutdown.
     pub(crate) async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let mut known = ParsedFiles::new();
         let mut applied = AppliedFiles::default();
@@ -90,7 +90,7 @@ impl LibrarySync {
         }
     }
 
-    /// Looks once.
+    /// Scans once and applies the changes.
     async fn sync_once(&self, known: ParsedFiles, applied: &mut AppliedFiles) -> ParsedFiles {
         let directory = self.directory.clone();
         let looked = tokio::task::spawn_blocking(move || {
@@ -103,11 +103,11 @@ impl LibrarySync {
         let (read, known) = match looked.await {
             Ok((Ok(read), _)) => (read, None),
             Ok((Err(error), known)) => (ParsedFiles::new(), Some((error, known))),
-            // It has panicked, which was printed; the next turn begins anew.
+            // It has panicked, which was logged; the next scan starts anew.
             Err(_) => return ParsedFiles::new(),
         };
         if let Some((error, known)) = known {
-            // A directory that cannot be read is not an empty one: everything stays.
+            // An unreadable directory is not an empty one: all tasks stay.
             let text = format!("cannot read the library directory: {error}");
             self.report(BTreeMap::from([(".".to_owned(), text)]));
             return known;
@@ -180,7 +180,7 @@ impl LibrarySync {
         Ok(())
     }
 
-    /// Removes tasks whose file is gone, or says something else now.
+    /// Removes tasks whose file is gone, or defines another task now.
     async fn remove_others(
         &self,
         files: &BTreeSet<String>,
@@ -195,7 +195,7 @@ impl LibrarySync {
         for (name, file) in from_files {
             let stays = match owners.get(&name) {
                 Some(_) => true,
-                // A file that cannot be used at the moment may have defined it.
+                // An unusable file may be the one that defined it.
                 None => files.contains(&file) && !owners.values().any(|it| *it == file),
             };
             if stays {
@@ -228,7 +228,7 @@ impl LibrarySync {
     }
 }
 
-/// The tasks that came from files, and from which.
+/// The tasks defined by files, with their files.
 fn from_files(store: &dyn Store) -> Result<Vec<(TaskName, String)>, StoreError> {
     let mut found = Vec::new();
     let mut query = TaskQuery {

@@ -1,4 +1,4 @@
-//! What is in the directory.
+//! Scan of the library directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,18 +13,18 @@ use baton_model::library::{Definition, TaskName};
 use super::ParsedFiles;
 use crate::limits::{LIBRARY_DEPTH_MAX, LIBRARY_FILES_MAX};
 
-/// By what a file is known to have changed.
+/// What identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
 }
 
-/// Files by their path within the directory.
+/// Stamps by path within the directory.
 pub(super) type FileStamps = BTreeMap<String, FileStamp>;
 
-/// Every file that may define a task, in the directory and below it. Names that begin with a dot
-/// are left out: editors and others keep things there.
+/// Finds all files that may define a task, in the directory and below it. Hidden names are skipped:
+/// editors and tools keep their own files there.
 pub(super) fn scan(directory: &Path) -> io::Result<FileStamps> {
     let mut found = FileStamps::new();
     walk(directory, "", 0, &mut found)?;
@@ -34,7 +34,7 @@ pub(super) fn scan(directory: &Path) -> io::Result<FileStamps> {
 fn walk(directory: &Path, above: &str, depth: usize, found: &mut FileStamps) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        // What is no text can be no name of ours.
+        // A name that is not UTF-8 cannot be a path of the library.
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
@@ -42,7 +42,7 @@ fn walk(directory: &Path, above: &str, depth: usize, found: &mut FileStamps) -> 
             continue;
         }
         let path = entry.path();
-        // It may have gone since.
+        // It may have been removed since.
         let Ok(about) = fs::metadata(&path) else {
             continue;
         };
@@ -65,7 +65,7 @@ fn walk(directory: &Path, above: &str, depth: usize, found: &mut FileStamps) -> 
     Ok(())
 }
 
-/// What the files say; those that have not changed are not read again.
+/// Parses the files; unchanged ones are not read again.
 pub(super) fn read(directory: &Path, found: FileStamps, known: &ParsedFiles) -> ParsedFiles {
     let mut read = ParsedFiles::new();
     for (file, stamp) in found {

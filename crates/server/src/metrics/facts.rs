@@ -2,7 +2,7 @@
 
 use baton_model::fact::Fact;
 
-/// The words for the kinds, as they are on the wire.
+/// Names of the kinds, as on the wire.
 pub(super) const NAMES: [&str; COUNT] = [
     "instances-submitted",
     "lease-granted",
@@ -28,15 +28,15 @@ pub(super) const NAMES: [&str; COUNT] = [
     "run-resumed",
 ];
 
-/// How many kinds there are.
+/// Number of kinds.
 pub(super) const COUNT: usize = 22;
 
-/// The word for the kind of a fact.
+/// The name of the kind of a fact.
 pub(crate) const fn fact_kind(fact: &Fact) -> &'static str {
     NAMES[index(fact)]
 }
 
-/// The place of a fact's kind in [`NAMES`].
+/// Index of the kind of a fact in [`NAMES`].
 const fn index(fact: &Fact) -> usize {
     match fact {
         Fact::InstancesSubmitted { .. } => 0,
@@ -64,7 +64,7 @@ const fn index(fact: &Fact) -> usize {
     }
 }
 
-/// How many facts of each kind a batch has.
+/// Number of facts of each kind in a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Kinds([u64; COUNT]);
 
@@ -125,8 +125,8 @@ mod tests {
             },
         ] {
             let json = serde_json::to_value(&fact).expect("a fact");
-            let words = json.as_object().expect("one key").keys();
-            assert!(words.eq([NAMES[index(&fact)]]), "{fact}");
+            let names = json.as_object().expect("one key").keys();
+            assert!(names.eq([NAMES[index(&fact)]]), "{fact}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server counts, for Prometheus.
+//! Metrics for Prometheus.
 //!
 //! | file | holds |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | `text` | the text format, version 0.0.4 |
 //! | `facts` | facts by kind |
 //!
-//! Counting costs an addition where things happen; nothing is allocated there, but for the first
-//! request of each route and status. How things stand (instances, workers) is not counted along:
-//! it is looked up when somebody asks. The format is written by hand because the usual library
-//! writes OpenMetrics only, and because the docs are generated from the same table.
+//! Counting costs one addition and allocates nothing, except for the first request of each route
+//! and status. Gauges (instances, workers) are read at scrape time. The format is written by hand
+//! because the usual library writes OpenMetrics only, and because the docs are generated from the
+//! same table.
 
 mod facts;
 pub(crate) mod table;
@@ -23,8 +23,8 @@ use std::time::Duration;
 pub(crate) use facts::{Kinds, fact_kind};
 pub(crate) use text::Text;
 
-/// Upper bounds of the buckets of commits, in microseconds: from a disk that does not wait to one
-/// that hardly writes.
+/// Upper bounds of the commit latency buckets, in microseconds: from a disk that does not wait to
+/// one that hardly writes.
 const COMMIT_BOUNDS_US: [u64; 12] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     30_000_000,
@@ -33,12 +33,12 @@ const COMMIT_BOUNDS_US: [u64; 12] = [
 /// Method, route, status.
 type Request = (&'static str, String, u16);
 
-/// Everything that is counted.
+/// All counters.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     decisions: AtomicU64,
     facts: [AtomicU64; facts::COUNT],
-    /// The last one is for whatever is slower than all bounds.
+    /// The last bucket is for commits above all bounds.
     commits: [AtomicU64; COMMIT_BOUNDS_US.len() + 1],
     commits_us: AtomicU64,
     store_failures: AtomicU64,
@@ -66,20 +66,20 @@ impl Port {
     }
 }
 
-/// Why a connection was closed by us.
+/// Why the server closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// There was no room.
+    /// The connection limit is reached.
     Full,
-    /// There was none for this address.
+    /// The limit for this address is reached.
     Peer,
-    /// The handshake has failed, or taken too long.
+    /// The TLS handshake failed, or timed out.
     Tls,
-    /// It did not begin with TLS.
+    /// The peer did not begin with TLS.
     Plain,
-    /// No request came in time.
+    /// No request arrived in time.
     Idle,
-    /// It did not read what was sent.
+    /// The peer did not read.
     Stalled,
 }
 
@@ -106,12 +106,12 @@ impl CloseReason {
 }
 
 impl Metrics {
-    /// The leader has decided about something.
+    /// Counts an input of the leader.
     pub(crate) fn decided(&self) {
         add(&self.decisions, 1);
     }
 
-    /// A batch is durable.
+    /// Counts a committed batch.
     pub(crate) fn committed(&self, kinds: &Kinds, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = COMMIT_BOUNDS_US.partition_point(|bound| *bound < us);
@@ -122,21 +122,21 @@ impl Metrics {
         }
     }
 
-    /// A batch was not kept.
+    /// Counts a failed commit.
     pub(crate) fn store_failed(&self) {
         add(&self.store_failures, 1);
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16) {
-        // Whoever has panicked while it counted has done no harm to a sum.
+        // A panic while counting does no harm to a sum.
         let mut requests = self.requests.lock().unwrap_or_else(|it| it.into_inner());
         *requests
             .entry((method, route.to_owned(), status))
             .or_default() += 1;
     }
 
-    /// Somebody was refused something.
+    /// Counts a problem response.
     pub(crate) fn refused(&self, kind: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(|it| it.into_inner());
         match refused.get_mut(kind) {
@@ -147,22 +147,22 @@ impl Metrics {
         }
     }
 
-    /// Somebody has connected.
+    /// Counts a new connection.
     pub(crate) fn connected(&self, port: Port) {
         add(&self.connections[port as usize], 1);
     }
 
-    /// Somebody who had connected has gone.
+    /// Counts a closed connection.
     pub(crate) fn disconnected(&self, port: Port) {
         self.connections[port as usize].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Somebody was turned away, or cut off.
+    /// Counts a connection that the server closed.
     pub(crate) fn cut(&self, port: Port, cut: CloseReason) {
         add(&self.cuts[port as usize][cut as usize], 1);
     }
 
-    /// Writes what was counted.
+    /// Writes all counters.
     pub(crate) fn write(&self, text: &mut Text) {
         text.one(&table::DECISIONS, get(&self.decisions));
         let facts = facts::NAMES.iter().zip(&self.facts);
@@ -203,7 +203,7 @@ fn get(sum: &AtomicU64) -> u64 {
     sum.load(Ordering::Relaxed)
 }
 
-/// The page of the metrics, as the repository keeps it.
+/// The page `docs/metrics.md`.
 pub(crate) fn page() -> String {
     let mut page = "<!-- Generated by `make golden` from crates/server/src/metrics/table.rs. \
                     Do not edit: change the table and run it again. -->\n\n\

@@ -1,13 +1,13 @@
-//! Every metric: the one table that `/metrics` and `docs/metrics.md` are written from.
+//! The table of all metrics, from which `/metrics` and `docs/metrics.md` are written.
 
-/// What a number means over time.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It only grows, and begins anew with the process.
+    /// Monotonic; reset with the process.
     Counter,
-    /// It goes up and down.
+    /// Goes up and down.
     Gauge,
-    /// Counts by size, each bucket with those below it.
+    /// Cumulative buckets.
     Histogram,
 }
 
@@ -21,7 +21,7 @@ impl Kind {
     }
 }
 
-/// One metric, with all its labels.
+/// A metric with its labels.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) name: &'static str,

@@ -4,18 +4,18 @@ use std::fmt::{Display, Write};
 
 use super::table::{Family, Kind};
 
-/// A scrape in the making.
+/// A scrape response under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Text(String);
 
 impl Text {
-    /// A family without labels.
+    /// Writes a family without labels.
     pub(crate) fn one(&mut self, family: &Family, value: u64) {
         let no_labels: [&str; 0] = [];
         self.family(family, [(no_labels, value)]);
     }
 
-    /// A family, with the values of its labels in order.
+    /// Writes a family; each row has its label values in order.
     pub(crate) fn family<const N: usize, L: AsRef<str>>(
         &mut self,
         family: &Family,
@@ -36,7 +36,8 @@ impl Text {
         }
     }
 
-    /// A histogram of microseconds, shown in seconds; `counts` has one more than `bounds_us`.
+    /// Writes a histogram of microseconds, in seconds; `counts` has one entry more than
+    /// `bounds_us`.
     pub(crate) fn histogram(
         &mut self,
         family: &Family,

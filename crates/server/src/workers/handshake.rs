@@ -1,8 +1,8 @@
-//! The door of the workers: who is let in, and for how long.
+//! Authentication of workers, at the start and for the whole connection.
 //!
-//! A certificate that names the role of a worker is enough. Anybody else shows a token; where
-//! certificates are demanded, beside a certificate, but for the worker of this very process. What
-//! was shown has to stay good for as long as the worker is connected.
+//! A certificate with the worker role is sufficient. Any other worker sends a token; where
+//! certificates are required, in addition to a certificate, except for the worker of this process.
+//! The credentials must stay valid for as long as the worker is connected.
 
 use baton_model::token::{Role, Secret};
 use tokio::io::AsyncReadExt as _;
@@ -13,21 +13,20 @@ use crate::access::{Access, CERTIFICATE_WITHOUT_ROLE, Certificate, Identity};
 use crate::clock;
 use crate::limits::{PREAMBLE_WAIT, READ_BYTES};
 
-/// Who decides whether a worker is let in.
+/// Decides whether a worker is authorized.
 pub(super) struct Authenticator {
     pub(super) access: Access,
-    /// Whether a worker has to have a certificate, whatever else it shows.
+    /// Whether a worker must have a certificate, in addition to anything else.
     pub(super) requires_certificate: bool,
 }
 
-/// What has let a worker in, and has to stay good.
+/// The credentials of a worker, which must stay valid.
 pub(super) struct Credential {
     certificate: Option<Certificate>,
     secret: Option<Secret>,
 }
 
-/// Lets a worker in that shows a good certificate or token; what it has said behind that stays
-/// in `input`.
+/// Authenticates a worker by certificate or token; frames after the token stay in `input`.
 pub(super) async fn authenticate(
     reader: &mut Reader,
     input: &mut Input,
@@ -60,18 +59,19 @@ pub(super) async fn authenticate(
         Ok(Ok(None)) | Err(_) => return Err(missing),
     };
     let caller = authenticator.access.caller(&secret, now);
-    // The worker of this very process needs nothing beside its token.
+    // The worker of this process needs only its token.
     let own = matches!(&caller, Ok(caller) if caller.identity == Identity::LocalWorker);
     if authenticator.requires_certificate && certificate.is_none() && !own {
         return Err(missing);
     }
     let caller = caller.map_err(|denied| denied.to_string())?;
-    match caller.role.covers(Role::Worker) {
-        true => Ok(Credential {
+    if caller.role.covers(Role::Worker) {
+        Ok(Credential {
             certificate,
             secret: Some(secret),
-        }),
-        false => Err(wrong_role("token", caller.role)),
+        })
+    } else {
+        Err(wrong_role("token", caller.role))
     }
 }
 
@@ -79,7 +79,7 @@ fn wrong_role(what: &str, role: Role) -> String {
     format!("its {what} has the role {role}; a worker needs the role worker")
 }
 
-/// The token that a worker begins with, if it begins with one.
+/// Reads the leading token of a worker, if it sends one.
 async fn read_token(reader: &mut Reader, input: &mut Input) -> Result<Option<Secret>, String> {
     loop {
         if let Some(secret) = input.take_token().map_err(|error| error.to_string())? {
@@ -94,7 +94,7 @@ async fn read_token(reader: &mut Reader, input: &mut Input) -> Result<Option<Sec
     }
 }
 
-/// Resolves when what has let a worker in is not good any longer.
+/// Resolves when the credentials are no longer valid.
 pub(super) async fn until_invalid(credential: Option<(&Authenticator, Credential)>) -> String {
     let Some((authenticator, credential)) = credential else {
         return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! Facts as they become durable, seen by clients that follow them.
+//! The event stream, as clients see it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 use crate::rig::{Server, config, got, until};
 
-/// Whatever takes longer has gone wrong, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything takes on a slow machine.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One event.
+/// An event of the stream.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct StreamEvent {
     id: u64,
     name: String,
     data: Value,
 }
 
-/// An open answer.
+/// An open streaming response.
 struct Stream {
     answer: Response,
     text: String,
@@ -45,57 +45,57 @@ impl Stream {
         Self { answer, text }
     }
 
-    /// The next event; `None` if the answer has ended.
-    async fn next(&mut self) -> Option<Seen> {
+    /// The next event; `None` if the response has ended.
+    async fn next(&mut self) -> Option<StreamEvent> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
                 let field = |name: &str| {
                     let mut lines = frame.lines();
                     lines.find_map(|line| line.strip_prefix(name).map(str::to_owned))
                 };
-                let seen = field("data: ").map(|data| Seen {
+                let events = field("data: ").map(|data| StreamEvent {
                     id: field("id: ").expect("an id").parse().expect("a number"),
                     name: field("event: ").expect("a name"),
                     data: serde_json::from_str(&data).expect("JSON"),
                 });
                 self.text = rest.to_owned();
-                if seen.is_some() {
-                    return seen;
+                if events.is_some() {
+                    return events;
                 }
                 continue;
             }
-            let chunk = timeout(PATIENCE, self.answer.chunk())
+            let chunk = timeout(TEST_TIMEOUT, self.answer.chunk())
                 .await
                 .expect("in time");
-            // Whoever is cut off sees an end or an error.
+            // A client that is cut off sees an end or an error.
             let chunk = chunk.ok().flatten()?;
             self.text.push_str(&String::from_utf8_lossy(&chunk));
         }
     }
 
-    async fn some(&mut self, count: usize) -> Vec<Seen> {
-        let mut seen = Vec::new();
-        while seen.len() < count {
-            seen.push(self.next().await.expect("more to come"));
+    async fn some(&mut self, count: usize) -> Vec<StreamEvent> {
+        let mut events = Vec::new();
+        while events.len() < count {
+            events.push(self.next().await.expect("more to come"));
         }
-        seen
+        events
     }
 
-    async fn rest(mut self) -> Vec<Seen> {
-        let mut seen = Vec::new();
+    async fn rest(mut self) -> Vec<StreamEvent> {
+        let mut events = Vec::new();
         while let Some(event) = self.next().await {
-            seen.push(event);
+            events.push(event);
         }
-        seen
+        events
     }
 }
 
-async fn all(server: &Server, filter: &str) -> Vec<Seen> {
+async fn all(server: &Server, filter: &str) -> Vec<StreamEvent> {
     let path = format!("/events?after=0&follow=false{filter}");
     Stream::open(server, &path).await.rest().await
 }
 
-/// A server that has an instance already, and with it a fact about nobody's.
+/// A server that already has an instance, and a fact without an owner.
 async fn begun(data: &Path) -> Server {
     let server = Server::start(config(data)).await;
     server.submit("waits").await;
@@ -106,16 +106,16 @@ async fn begun(data: &Path) -> Server {
     server
 }
 
-fn ids(seen: &[Seen]) -> Vec<u64> {
-    seen.iter().map(|event| event.id).collect()
+fn ids(events: &[StreamEvent]) -> Vec<u64> {
+    events.iter().map(|event| event.id).collect()
 }
 
-fn names(seen: &[Seen]) -> Vec<&str> {
-    seen.iter().map(|event| event.name.as_str()).collect()
+fn names(events: &[StreamEvent]) -> Vec<&str> {
+    events.iter().map(|event| event.name.as_str()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_happens_is_told_as_it_happens_in_the_words_of_the_timeline() {
+async fn facts_are_streamed_as_they_happen_with_the_texts_of_the_timeline() {
     let dir = tempfile::tempdir().expect("a place");
     let server = begun(dir.path()).await;
     let before = all(&server, "").await.len() as u64;
@@ -128,17 +128,17 @@ async fn what_happens_is_told_as_it_happens_in_the_words_of_the_timeline() {
     );
     let _worker = server.worker("w1").await;
     server.until_state(&path, "DONE").await;
-    let mut seen = vec![first];
-    while seen.last().is_none_or(|it| it.name != "attempt-ended") {
+    let mut events = vec![first];
+    while events.last().is_none_or(|it| it.name != "attempt-ended") {
         let event = live.next().await.expect("more to come");
-        seen.extend(Some(event).filter(|it| it.data["links"]["instance"] == path));
+        events.extend(Some(event).filter(|it| it.data["links"]["instance"] == path));
     }
     assert_eq!(
-        names(&seen)[1..],
+        names(&events)[1..],
         ["lease-granted", "attempt-confirmed", "attempt-ended"]
     );
     let timeline = server.get(&format!("{path}/timeline")).await.body;
-    for (event, shown) in seen
+    for (event, shown) in events
         .iter()
         .zip(timeline["items"].as_array().expect("items"))
     {
@@ -154,32 +154,32 @@ async fn what_happens_is_told_as_it_happens_in_the_words_of_the_timeline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_comes_back_with_the_last_id_gets_each_fact_once_also_from_the_next_server() {
+async fn a_client_that_reconnects_with_the_last_id_gets_each_fact_once_also_from_the_next_server() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let mut live = Stream::open(&server, "/events?after=0").await;
     server.submit_array("held", 1, 50).await;
     server.submit("a").await;
-    let mut seen = live.some(2).await;
+    let mut events = live.some(2).await;
     drop(live);
     server.submit("b").await;
-    // Ends although somebody follows: the answer ends with the server.
+    // Ends although a client follows: the response ends with the server.
     let late = Stream::open(&server, "/events").await;
     server.stop().await;
     assert_eq!(late.rest().await, []);
     let server = Server::start(config(dir.path())).await;
     server.submit("c").await;
-    let last = seen.last().expect("some").id.to_string();
+    let last = events.last().expect("some").id.to_string();
     let request = server.request(Method::GET, "/events?after=0&follow=false");
     let rest = Stream::of(request.header("Last-Event-ID", last))
         .await
         .rest()
         .await;
-    seen.extend(rest);
-    let expected: Vec<u64> = (1..=seen.len() as u64).collect();
-    assert_eq!(ids(&seen), expected);
-    assert_eq!(seen, all(&server, "").await);
-    let submitted = names(&seen)
+    events.extend(rest);
+    let expected: Vec<u64> = (1..=events.len() as u64).collect();
+    assert_eq!(ids(&events), expected);
+    assert_eq!(events, all(&server, "").await);
+    let submitted = names(&events)
         .iter()
         .filter(|it| **it == "instances-submitted")
         .count();
@@ -200,8 +200,9 @@ async fn filters_leave_out_what_is_about_others() {
     for id in ["i1", "i2", "i3"] {
         server.delete(&format!("/instances/{id}")).await;
     }
-    let about = |seen: &[Seen]| -> Vec<Value> {
-        seen.iter()
+    let about = |events: &[StreamEvent]| -> Vec<Value> {
+        events
+            .iter()
             .map(|it| it.data["links"]["instance"].clone())
             .collect()
     };
@@ -211,7 +212,7 @@ async fn filters_leave_out_what_is_about_others() {
     assert_eq!(live.next().await.as_ref(), blue.last());
     let third = all(&server, "&instance=i3").await;
     assert_eq!(about(&third), ["/instances/i3", "/instances/i3"]);
-    assert_eq!(all(&server, "&owner=nobody").await, []);
+    assert_eq!(all(&server, "&owner=unknown").await, []);
     for path in ["/events?instance=i99", "/events?instance=i1&owner=blue"] {
         server
             .get(path)
@@ -237,7 +238,7 @@ async fn filters_leave_out_what_is_about_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_is_told_to_its_owner_and_to_whoever_asks_for_it() {
+async fn facts_of_a_run_are_selected_by_owner_and_by_run() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let _worker = server.worker("w").await;
@@ -269,18 +270,18 @@ async fn a_run_is_told_to_its_owner_and_to_whoever_asks_for_it() {
         ("&run=2", "/runs/r2"),
         ("&run=r2&owner=blue", "/runs/r2"),
     ] {
-        let seen = all(&server, filter).await;
-        let mut kinds = names(&seen);
+        let events = all(&server, filter).await;
+        let mut kinds = names(&events);
         assert_eq!((kinds[0], kinds[kinds.len() - 1]), (whole[0], whole[7]));
         kinds.sort_unstable();
         assert_eq!(kinds, sorted, "{filter}");
-        for event in &seen {
+        for event in &events {
             let about = event.name.starts_with("run-") || event.name == "instances-submitted";
             let link = event.data["links"].get("run");
             assert_eq!(link, about.then(|| json!(run)).as_ref(), "{event:?}");
         }
     }
-    // That it is another's is told in the words for what never was.
+    // An object of another owner has the same error as one that never existed.
     let never = server.get("/events?run=r99").await;
     never.is_problem(StatusCode::NOT_FOUND, "not-found");
     let others = server.get("/events?run=r1&owner=blue").await;
@@ -292,7 +293,7 @@ async fn a_run_is_told_to_its_owner_and_to_whoever_asks_for_it() {
     server.stop().await;
 }
 
-/// Removes everything that has ended, beside the server.
+/// Prunes everything that has ended, from another process.
 fn prune(data: &Path, epoch: Epoch) -> u64 {
     let store = SqliteStore::open(&data.join(STORE_FILE)).expect("it opens");
     let none = Retention {
@@ -304,7 +305,7 @@ fn prune(data: &Path, epoch: Epoch) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_longer_kept_is_told_with_where_it_goes_on() {
+async fn pruned_facts_are_reported_with_where_the_stream_continues() {
     let dir = tempfile::tempdir().expect("a place");
     let server = begun(dir.path()).await;
     let first = server.submit("a").await;
@@ -314,7 +315,7 @@ async fn what_is_no_longer_kept_is_told_with_where_it_goes_on() {
     let pruned_to = before.last().expect("some").id;
     assert_eq!(prune(dir.path(), server.ready.epoch), 1);
     let mut live = Stream::open(&server, "/events?after=2").await;
-    let lost = live.next().await.expect("told");
+    let lost = live.next().await.expect("an event");
     assert_eq!((lost.id, &*lost.name), (2, "lost"));
     assert_eq!(
         (&lost.data["after"], &lost.data["through"]),
@@ -323,8 +324,8 @@ async fn what_is_no_longer_kept_is_told_with_where_it_goes_on() {
     let left = live.next().await.expect("what is left");
     assert_eq!(left.data["links"]["instance"], second);
     server.submit("c").await;
-    assert_eq!(live.next().await.expect("goes on").id, pruned_to + 1);
-    // Behind that nothing is missing.
+    assert_eq!(live.next().await.expect("a new event").id, pruned_to + 1);
+    // After that nothing is missing.
     let path = format!("/events?follow=false&after={pruned_to}");
     let rest = Stream::open(&server, &path).await.rest().await;
     assert_eq!(ids(&rest), [pruned_to + 1]);
@@ -332,19 +333,19 @@ async fn what_is_no_longer_kept_is_told_with_where_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_of_another_history_is_told_and_everything_follows() {
+async fn an_id_of_another_history_is_reported_and_everything_follows() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::memory(dir.path()).await;
     server.submit("a").await;
     let mut live = Stream::open(&server, "/events?after=1000").await;
-    let lost = live.next().await.expect("told");
+    let lost = live.next().await.expect("an event");
     assert_eq!((lost.id, &*lost.name), (0, "lost"));
     assert_eq!(live.next().await.expect("from the beginning").id, 1);
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_so_many_may_follow_and_a_place_that_is_left_is_free() {
+async fn the_number_of_streams_is_limited_and_a_closed_one_is_released() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let mut streams = Vec::new();
@@ -360,13 +361,13 @@ async fn only_so_many_may_follow_and_a_place_that_is_left_is_free() {
         let answer = server.request(Method::GET, "/events").send().await;
         answer.expect("an answer").status() == StatusCode::OK
     });
-    assert!(freed.await, "its place is not free");
+    assert!(freed.await, "its permit is not released");
     drop(streams);
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_follows_is_cut_off_when_its_token_is_revoked() {
+async fn a_stream_is_cut_off_when_its_token_is_revoked() {
     let dir = tempfile::tempdir().expect("a place");
     let secret = token::generate().expect("random bits");
     let store = SqliteStore::open(&dir.path().join(STORE_FILE)).expect("it opens");

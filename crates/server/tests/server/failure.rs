@@ -43,7 +43,7 @@ async fn a_restart_keeps_everything_and_running_work_goes_on() {
         (&it["state"], &it["attempts"]),
         (&json!("RUNNING"), &json!(1))
     );
-    assert_eq!(worker.seen.launched.load(Ordering::SeqCst), 2);
+    assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 2);
     server.delete(&held).await;
     let it = server.get(&format!("{held}?wait=60")).await.body;
     assert_eq!(it["endText"], "killed on request");
@@ -102,10 +102,10 @@ async fn a_full_disk_refuses_writes_keeps_work_alive_and_heals_by_itself() {
     let ready = server.until_ready(false).await;
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(server.get("/healthz").await.status, StatusCode::OK);
-    // Reading goes on, and the worker lives on beyond its lease.
+    // Reads continue, and the worker survives its lease.
     let lease = timeouts.for_worker().lease.0;
     let failed_at = worker.now();
-    let outlived = async || worker.seen.deadline.load(Ordering::SeqCst) > failed_at + 2 * lease;
+    let outlived = async || worker.observed.deadline.load(Ordering::SeqCst) > failed_at + 2 * lease;
     assert!(until(outlived).await, "the worker was not kept alive");
     assert_eq!(server.get(&path).await.body["state"], "RUNNING");
     let refused = server.delete(&path).await;
@@ -119,7 +119,7 @@ async fn a_full_disk_refuses_writes_keeps_work_alive_and_heals_by_itself() {
         (&it["endText"], &it["attempts"]),
         (&json!("killed on request"), &json!(1))
     );
-    assert!(!worker.seen.dying.load(Ordering::SeqCst));
+    assert!(!worker.observed.dying.load(Ordering::SeqCst));
     server.stop().await;
 }
 

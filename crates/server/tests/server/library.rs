@@ -1,5 +1,5 @@
-//! The library over HTTP: tasks defined, replaced and removed; launched by hand, by others, by
-//! the clock and by one another; and read from a directory.
+//! The library over HTTP: tasks defined, replaced and removed; started by users, by other systems,
+//! by schedules and by one another; and read from a directory.
 
 use std::path::Path;
 
@@ -64,7 +64,7 @@ async fn a_task_is_added_replaced_by_its_next_revision_and_removed() {
     assert_eq!(
         server.get(PATH).await.body["revision"],
         1,
-        "nothing was kept"
+        "nothing was changed"
     );
     let replaced = put(&server, PATH, &other, ("if-match", "\"r1\"")).await;
     assert_eq!(replaced.status, StatusCode::OK);
@@ -119,7 +119,7 @@ async fn a_task_is_added_replaced_by_its_next_revision_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_with_a_task_is_said_and_nothing_is_kept() {
+async fn problems_of_a_task_are_listed_and_nothing_is_stored() {
     let dir = tempfile::tempdir().expect("a place");
     let server = server(dir.path()).await;
     let with = |trigger: Value| {
@@ -151,7 +151,7 @@ async fn what_is_wrong_with_a_task_is_said_and_nothing_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_is_launched_by_hand_and_over_its_url_only_if_it_says_so() {
+async fn a_task_is_started_by_hand_and_over_its_url_only_if_it_is_remote() {
     let dir = tempfile::tempdir().expect("a place");
     let server = server(dir.path()).await;
     let mut file = report();
@@ -170,17 +170,17 @@ async fn a_task_is_launched_by_hand_and_over_its_url_only_if_it_says_so() {
     put(&server, PATH, &file, ("if-match", "\"r1\"")).await;
     let trigger = format!("{PATH}/trigger");
     let day = json!({"params": {"day": "monday"}});
-    let fired = server.send(Method::POST, &trigger, &day).await;
-    assert_eq!(fired.status, StatusCode::ACCEPTED, "{fired:?}");
-    let control = fired.body["links"]["control"].as_str().expect("a link");
-    let story = server
+    let triggered = server.send(Method::POST, &trigger, &day).await;
+    assert_eq!(triggered.status, StatusCode::ACCEPTED, "{triggered:?}");
+    let control = triggered.body["links"]["control"].as_str().expect("a link");
+    let timeline = server
         .get(&format!("{control}/timeline"))
         .await
         .body
         .to_string();
     assert!(
-        story.contains("monday") && story.contains("triggered over HTTP"),
-        "{story}"
+        timeline.contains("monday") && timeline.contains("triggered over HTTP"),
+        "{timeline}"
     );
     for (body, status) in [
         (
@@ -253,7 +253,7 @@ async fn a_secret_opens_its_task_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_limits_of_a_task_hold_for_whoever_launches_it() {
+async fn the_limits_of_a_task_hold_for_every_trigger() {
     let dir = tempfile::tempdir().expect("a place");
     let server = server(dir.path()).await;
     let mut file = report();
@@ -321,7 +321,7 @@ async fn a_directory_of_files_is_the_library_and_a_bad_file_changes_nothing() {
     let dir = tempfile::tempdir().expect("a place");
     let files = tempfile::tempdir().expect("a place");
     let write = |name: &str, text: &str| {
-        // As editors do: nobody reads half a file.
+        // As editors do: the server never reads half a file.
         let draft = files.path().join(".draft");
         std::fs::write(&draft, text).expect("written");
         std::fs::rename(&draft, files.path().join(name)).expect("renamed");
@@ -344,16 +344,16 @@ async fn a_directory_of_files_is_the_library_and_a_bad_file_changes_nothing() {
     at(2).await;
     write("report.yaml", "task: report\nowner: lab\nrum: 'false'\n");
     let mut library = Value::Null;
-    let told = until(async || {
+    let reported = until(async || {
         library = server.get("/library/").await.body;
         library["problems"][0]["file"] == "report.yaml"
     });
-    assert!(told.await, "{library}");
+    assert!(reported.await, "{library}");
     let text = library["problems"][0]["text"].as_str().expect("a text");
     assert!(text.contains("rum"), "{text}");
     assert_eq!(
         library["items"][0]["revision"], 2,
-        "what it said still holds"
+        "its previous definition stays in force"
     );
     std::fs::remove_file(files.path().join("report.yaml")).expect("removed");
     let gone = until(async || server.get(PATH).await.status == StatusCode::NOT_FOUND);

@@ -1,4 +1,4 @@
-//! From a submission to its end.
+//! The lifecycle of instances.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use crate::rig::{Server, config, got, until};
 use crate::worker::LOG;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_is_run_and_its_whole_story_is_kept() {
+async fn a_submission_is_run_and_its_timeline_is_kept() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let worker = server.worker("w1").await;
@@ -43,7 +43,7 @@ async fn a_submission_is_run_and_its_whole_story_is_kept() {
         "{texts:?}"
     );
     assert_eq!(texts.last(), Some(&"attempt 1 ended: exit 0; done"));
-    assert_eq!(worker.seen.launched.load(Ordering::SeqCst), 1);
+    assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 1);
     let history = server.get("/history/").await.body;
     assert_eq!(history["items"][0]["id"], it["id"]);
     assert_eq!(history["total"], 1);
@@ -63,7 +63,7 @@ async fn every_element_of_an_array_runs_with_its_own_index() {
         summary["counts"] == json!({"DONE": 300})
     };
     assert!(until(done).await, "{:?}", server.get(&path).await);
-    let indices = worker.seen.indices.lock().expect("no panic").clone();
+    let indices = worker.observed.indices.lock().expect("no panic").clone();
     let indices: Vec<u64> = indices.into_values().collect();
     assert_eq!(indices, (5..=304).collect::<Vec<u64>>());
     let one = path
@@ -144,7 +144,7 @@ async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
             .contains("baton drain --undo"),
         "{why}"
     );
-    assert_eq!(worker.seen.launched.load(Ordering::SeqCst), 0);
+    assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 0);
     let drained = server
         .send(
             Method::PUT,
@@ -159,7 +159,7 @@ async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_is_read_piece_by_piece_and_its_end_is_told() {
+async fn a_log_is_read_piece_by_piece_and_its_end_is_reported() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let path = server.submit("hold").await;
@@ -228,7 +228,7 @@ async fn a_forgotten_worker_loses_its_work_to_another() {
     server.until_state(&path, "RUNNING").await;
     drop(gone);
     server
-        .post("/workers/nobody/forget")
+        .post("/workers/unknown/forget")
         .await
         .is_problem(StatusCode::NOT_FOUND, "not-found");
     let forgotten = server.post("/workers/w1/forget").await;

@@ -1,4 +1,4 @@
-//! What strangers may cost: each limit over real sockets, and how it shows in the metrics.
+//! Limits for untrusted peers, over real sockets, and their metrics.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use crate::rig::{Got, Server, config, got, until};
 
 /// Longer than anything takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// So short that nobody waits for it, where waiting is what is tried.
+/// Short, where a timeout is what is tested.
 const SOON: Duration = Duration::from_millis(100);
 
 async fn server(dir: &tempfile::TempDir, traffic: Traffic) -> Server {
@@ -36,21 +36,21 @@ async fn connect(to: SocketAddr, last: u8) -> TcpStream {
     socket.connect(to).await.expect("it listens")
 }
 
-/// Everything until the other side hangs up.
-async fn to_the_end(stream: &mut TcpStream) -> String {
+/// Reads everything until the server closes the connection.
+async fn read_to_close(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    let read = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
+    let read = timeout(TEST_TIMEOUT, stream.read_to_end(&mut bytes)).await;
     // A reset is an end, too.
-    let _ = read.expect("it hangs up");
+    let _ = read.expect("the server closes it");
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a request without a keep-alive is answered, or nothing.
-async fn asks(stream: &mut TcpStream) -> String {
+/// The response to a request without keep-alive, or nothing.
+async fn request(stream: &mut TcpStream) -> String {
     let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     // It may have been closed already.
     let _ = stream.write_all(request).await;
-    to_the_end(stream).await
+    read_to_close(stream).await
 }
 
 async fn metric(server: &Server, line: &str) -> bool {
@@ -59,7 +59,7 @@ async fn metric(server: &Server, line: &str) -> bool {
     text.lines().any(|it| it == line)
 }
 
-/// Looks at the metrics over one connection, which keeps its place.
+/// Scrapes the metrics over one connection, which keeps its slot.
 struct Scraper(TcpStream);
 
 impl Scraper {
@@ -76,7 +76,7 @@ impl Scraper {
             if length.is_some_and(|length| length == body.len().to_string()) {
                 return body.lines().any(|it| it == line);
             }
-            let read = timeout(PATIENCE, self.0.read(&mut piece)).await;
+            let read = timeout(TEST_TIMEOUT, self.0.read(&mut piece)).await;
             let read = read.expect("in time").expect("open");
             assert_ne!(read, 0, "it was cut off: {text}");
             text.push_str(std::str::from_utf8(&piece[..read]).expect("ASCII"));
@@ -101,20 +101,24 @@ async fn a_full_port_closes_at_once_and_one_address_cannot_fill_it() {
     assert!(scraper.sees(&cut("clients", "peer", 0)).await);
     let first = connect(to, 2).await;
     let _second = connect(to, 2).await;
-    assert_eq!(asks(&mut connect(to, 2).await).await, "", "half is enough");
+    assert_eq!(
+        request(&mut connect(to, 2).await).await,
+        "",
+        "half is enough"
+    );
     assert!(scraper.sees(&cut("clients", "peer", 1)).await);
     let _third = connect(to, 3).await;
-    assert_eq!(asks(&mut connect(to, 4).await).await, "", "it is full");
+    assert_eq!(request(&mut connect(to, 4).await).await, "", "it is full");
     assert!(scraper.sees(&cut("clients", "full", 1)).await);
     assert!(scraper.sees("baton_connections{port=\"clients\"} 4").await);
     drop(first);
-    let again = async || asks(&mut connect(to, 2).await).await.contains("200 OK");
+    let again = async || request(&mut connect(to, 2).await).await.contains("200 OK");
     assert!(until(again).await, "there is room again");
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_port_of_the_workers_has_its_own_room() {
+async fn the_worker_port_has_its_own_limit() {
     let dir = tempfile::tempdir().expect("a place");
     let traffic = Traffic {
         worker_connections_max: 2,
@@ -123,9 +127,9 @@ async fn the_port_of_the_workers_has_its_own_room() {
     let server = server(&dir, traffic).await;
     let to = server.ready.workers;
     let _first = connect(to, 2).await;
-    assert_eq!(to_the_end(&mut connect(to, 2).await).await, "");
+    assert_eq!(read_to_close(&mut connect(to, 2).await).await, "");
     let _second = connect(to, 3).await;
-    assert_eq!(to_the_end(&mut connect(to, 4).await).await, "");
+    assert_eq!(read_to_close(&mut connect(to, 4).await).await, "");
     for reason in ["peer", "full"] {
         let wanted = cut("workers", reason, 1);
         assert!(metric(&server, &wanted).await, "{wanted}");
@@ -143,11 +147,11 @@ async fn a_head_that_does_not_come_and_an_idle_connection_are_cut_off() {
     let server = server(&dir, traffic).await;
     let mut slow = connect(server.ready.clients, 2).await;
     slow.write_all(b"GET / HTT").await.expect("open");
-    to_the_end(&mut slow).await;
+    read_to_close(&mut slow).await;
     let mut idle = connect(server.ready.clients, 2).await;
     let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     idle.write_all(request).await.expect("open");
-    let answer = to_the_end(&mut idle).await;
+    let answer = read_to_close(&mut idle).await;
     assert!(answer.contains("200 OK"), "{answer}");
     let counted = async || {
         let got = server.get("/metrics").await;
@@ -170,7 +174,7 @@ async fn a_body_that_does_not_come_is_answered_and_counted() {
     let mut slow = connect(server.ready.clients, 2).await;
     let head = b"POST /instances/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{";
     slow.write_all(head).await.expect("open");
-    let answer = to_the_end(&mut slow).await;
+    let answer = read_to_close(&mut slow).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.contains("too-slow"), "{answer}");
     let line = "baton_http_refused_total{type=\"too-slow\"} 1";
@@ -187,7 +191,7 @@ async fn a_head_that_is_too_large_is_refused() {
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Padding: {padding}\r\n\r\n");
     // It does not read to the end.
     let _ = large.write_all(head.as_bytes()).await;
-    let answer = to_the_end(&mut large).await;
+    let answer = read_to_close(&mut large).await;
     // Whether the answer is seen before the reset is up to the network.
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 431 "),
@@ -208,20 +212,22 @@ async fn a_client_that_does_not_read_is_cut_off() {
         ..Traffic::default()
     };
     let server = server(&dir, traffic).await;
-    let mut deaf = connect(server.ready.clients, 2).await;
+    let mut stalled = connect(server.ready.clients, 2).await;
     let asking = async {
         let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n";
         // Until nothing is taken any longer, because nothing is answered any longer.
-        while deaf.write_all(request).await.is_ok() {}
+        while stalled.write_all(request).await.is_ok() {}
     };
-    timeout(PATIENCE, asking).await.expect("it hangs up");
+    timeout(TEST_TIMEOUT, asking)
+        .await
+        .expect("the server closes it");
     let wanted = cut("clients", "stalled", 1);
     assert!(until(async || metric(&server, &wanted).await).await);
     server.stop().await;
 }
 
-/// Asks until there is an answer of that status; `None` if there is none among many.
-async fn asks_until(server: &Server, token: Option<&Secret>, status: StatusCode) -> Option<Got> {
+/// Sends requests until one has that status; `None` if none of many has.
+async fn request_until(server: &Server, token: Option<&Secret>, status: StatusCode) -> Option<Got> {
     for _ in 0..200 {
         let mut request = server.request(Method::GET, "/workers/");
         if let Some(token) = token {
@@ -236,19 +242,19 @@ async fn asks_until(server: &Server, token: Option<&Secret>, status: StatusCode)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_asks_too_often_is_told_when_to_go_on() {
+async fn a_client_above_its_rate_is_told_when_to_retry() {
     let dir = tempfile::tempdir().expect("a place");
     let traffic = Traffic {
         requests_per_second: 1,
         ..Traffic::default()
     };
     let server = server(&dir, traffic).await;
-    let refused = asks_until(&server, None, StatusCode::TOO_MANY_REQUESTS).await;
+    let refused = request_until(&server, None, StatusCode::TOO_MANY_REQUESTS).await;
     let refused = refused.expect("a limit");
     refused.is_problem(StatusCode::TOO_MANY_REQUESTS, "too-many-requests");
     assert_eq!(refused.headers["retry-after"], "1");
     let mut other = connect(server.ready.clients, 2).await;
-    let answer = asks(&mut other).await;
+    let answer = request(&mut other).await;
     assert!(answer.contains("200 OK"), "another address may: {answer}");
     let recovered = async || server.get("/healthz").await.status == StatusCode::OK;
     assert!(until(recovered).await);
@@ -284,13 +290,17 @@ async fn each_token_has_a_rate_of_its_own_and_bad_ones_share_that_of_their_addre
     })
     .await;
     let many = StatusCode::TOO_MANY_REQUESTS;
-    assert!(asks_until(&server, Some(&busy), many).await.is_some());
+    assert!(request_until(&server, Some(&busy), many).await.is_some());
     let good = server
         .request(Method::GET, "/workers/")
         .bearer_auth(quiet.expose());
-    assert_eq!(got(good).await.status, StatusCode::OK, "nobody else pays");
+    assert_eq!(
+        got(good).await.status,
+        StatusCode::OK,
+        "other clients are not affected"
+    );
     let unknown = token::generate().expect("random bits");
-    assert!(asks_until(&server, Some(&unknown), many).await.is_some());
+    assert!(request_until(&server, Some(&unknown), many).await.is_some());
     server.stop().await;
 }
 

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use crate::rig::{Server, config, got};
 use crate::worker::LOG;
 
-/// Whatever takes longer has gone wrong, on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything takes on a slow machine.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn ranged(server: &Server, path: &str, range: &str) -> Response {
     let request = server.request(Method::GET, path).header("Range", range);
@@ -17,7 +17,9 @@ async fn ranged(server: &Server, path: &str, range: &str) -> Response {
 }
 
 async fn whole(answer: Response) -> Vec<u8> {
-    let bytes = timeout(PATIENCE, answer.bytes()).await.expect("it ends");
+    let bytes = timeout(TEST_TIMEOUT, answer.bytes())
+        .await
+        .expect("it ends");
     bytes.expect("to its end").to_vec()
 }
 
@@ -59,7 +61,7 @@ async fn a_range_of_a_log_is_answered_as_the_standard_says() {
         assert_eq!(answer.headers()["accept-ranges"], "bytes");
         assert_eq!(whole(answer).await, LOG);
     }
-    // Who names both is answered by the query, as ever.
+    // With both, the query takes precedence.
     let answer = ranged(&server, &format!("{log}?offset=4&limit=4"), "bytes=0-1").await;
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(whole(answer).await, LOG[4..8]);
@@ -78,14 +80,16 @@ async fn a_log_is_followed_to_the_end_of_its_attempt_and_no_further() {
     let mut answer = request.send().await.expect("an answer");
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers().get("baton-end"), None);
-    let first = timeout(PATIENCE, answer.chunk()).await.expect("in time");
+    let first = timeout(TEST_TIMEOUT, answer.chunk())
+        .await
+        .expect("in time");
     assert_eq!(first.expect("sound").as_deref(), Some(LOG));
-    // While it may grow nobody says how long it is.
+    // While it may grow its size is unknown.
     let ranged = ranged(&server, &format!("{path}/logs/stdout"), "bytes=0-0").await;
     assert_eq!(ranged.headers()["content-range"], "bytes 0-0/*");
     server.delete(&path).await;
     assert_eq!(whole(answer).await, b"");
-    // One that is over ends at once.
+    // The log of an ended attempt ends at once.
     server.until_state(&path, "HALTED").await;
     let request = server.request(Method::GET, &format!("{log}&offset=4"));
     let answer = request.send().await.expect("an answer");
@@ -104,6 +108,8 @@ async fn a_log_that_is_followed_breaks_off_when_the_server_ends_and_does_not_hol
     let answer = server.request(Method::GET, &log).send().await;
     let answer = answer.expect("an answer");
     server.stop().await;
-    let bytes = timeout(PATIENCE, answer.bytes()).await.expect("it ends");
+    let bytes = timeout(TEST_TIMEOUT, answer.bytes())
+        .await
+        .expect("it ends");
     assert!(bytes.is_err(), "a part was taken for the whole");
 }

@@ -1,5 +1,5 @@
-//! The whole server in this process: real sockets, a real store, and workers that are
-//! the core's own machine over TCP, with work that ends as its name says.
+//! The whole server in this process: real sockets, a real store, and workers that are the protocol
+//! machine of the core over TCP, with work that ends as its name specifies.
 
 mod disk;
 mod events;

@@ -1,4 +1,4 @@
-//! Bytes that are no protocol, on both ports.
+//! Malformed input on both ports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use crate::rig::{Server, config, task, until};
 
-/// A sequence without meaning, the same every time.
+/// A deterministic pseudo-random sequence.
 struct Noise(u64);
 
 impl Noise {
@@ -59,8 +59,8 @@ fn heartbeat(stamp: u64) -> Vec<u8> {
     bytes
 }
 
-/// Says something and hangs up; the other side may have done so before.
-async fn say(address: SocketAddr, pieces: &[&[u8]]) {
+/// Sends something and disconnects; the server may have done so before.
+async fn send_and_close(address: SocketAddr, pieces: &[&[u8]]) {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     for piece in pieces {
         if stream.write_all(piece).await.is_err() {
@@ -70,11 +70,11 @@ async fn say(address: SocketAddr, pieces: &[&[u8]]) {
     let _ = stream.shutdown().await;
 }
 
-/// Says something and waits for the other side to hang up.
+/// Sends something and waits until the server disconnects.
 async fn cut_off(address: SocketAddr, pieces: &[&[u8]]) -> bool {
     let mut stream = TcpStream::connect(address).await.expect("it listens");
     for piece in pieces {
-        // Refused already, perhaps.
+        // It may already be refused.
         let _ = stream.write_all(piece).await;
     }
     let mut rest = Vec::new();
@@ -92,7 +92,7 @@ fn resident() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonsense_on_the_workers_port_is_cut_off_and_hurts_nobody() {
+async fn malformed_input_on_the_worker_port_is_cut_off_and_does_no_harm() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let address = server.ready.workers;
@@ -109,16 +109,16 @@ async fn nonsense_on_the_workers_port_is_cut_off_and_hurts_nobody() {
     assert!(cut_off(address, &[&PREAMBLE, &4_u32.to_le_bytes(), &[0xff; 4]]).await);
     for round in 1..200 {
         let random = noise.bytes(300);
-        say(address, &[&random]).await;
-        say(address, &[&PREAMBLE, &random]).await;
+        send_and_close(address, &[&random]).await;
+        send_and_close(address, &[&PREAMBLE, &random]).await;
         let mut mutated = heartbeat(round);
         let at = 4 + usize::try_from(noise.next()).expect("64 bits") % (mutated.len() - 4);
         mutated[at] ^= noise.next().to_le_bytes()[0] | 1;
-        say(address, &[&PREAMBLE, &mutated]).await;
-        say(address, &[&PREAMBLE, &heartbeat(round), &mutated[..at]]).await;
+        send_and_close(address, &[&PREAMBLE, &mutated]).await;
+        send_and_close(address, &[&PREAMBLE, &heartbeat(round), &mutated[..at]]).await;
     }
     let _worker = server.worker("w1").await;
-    // Noise that reads as the word of a higher epoch makes the server lead anew.
+    // Noise that decodes as a higher epoch makes the server take over anew.
     let mut path = String::new();
     let accepted = until(async || {
         let got = server
@@ -159,7 +159,7 @@ async fn a_claimed_length_costs_only_what_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nonsense_on_the_clients_port_is_answered_or_cut_off() {
+async fn malformed_input_on_the_client_port_is_answered_or_cut_off() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let address = server.ready.clients;
@@ -170,10 +170,10 @@ async fn nonsense_on_the_clients_port_is_answered_or_cut_off() {
     assert!(cut_off(address, &[b"GET /", long.as_bytes(), b" HTTP/1.1\r\n"]).await);
     for _ in 0..200 {
         let random = noise.bytes(200);
-        say(address, &[&random]).await;
+        send_and_close(address, &[&random]).await;
         let head = b"POST /instances/ HTTP/1.1\r\nhost: localhost\r\ncontent-length: 200\r\n\r\n";
-        say(address, &[head, &random]).await;
-        say(address, &[head, &random[..50]]).await;
+        send_and_close(address, &[head, &random]).await;
+        send_and_close(address, &[head, &random[..50]]).await;
     }
     let got = server.get("/bullpen/").await;
     assert_eq!(got.body["total"], 0);

@@ -1,4 +1,4 @@
-//! What Prometheus collects.
+//! Metrics of a running server.
 
 use std::collections::BTreeMap;
 

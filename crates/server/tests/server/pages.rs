@@ -1,9 +1,9 @@
-//! What the server says of itself, as files beside the docs: so a change of the API or of the
-//! metrics shows in review. They are never edited by hand; `make golden` writes them.
+//! The generated page of the metrics, so that a change shows in review. It is never edited by hand;
+//! `make golden` writes it.
 
 use std::path::Path;
 
-/// Compares a page with what the server says, or writes it.
+/// Compares a page with the generated text, or rewrites it.
 fn check(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs")
@@ -19,13 +19,13 @@ fn check(path: &str, text: &str) {
         .take_while(|(a, b)| a == b);
     assert!(
         present == text,
-        "{}:{}: differs from what the server says; run `make golden`, and read the diff",
+        "{}:{}: differs from the generated text; run `make golden`, and read the diff",
         path.display(),
         same.count() + 1
     );
 }
 
 #[test]
-fn the_list_of_metrics_is_what_the_server_says() {
+fn the_list_of_metrics_is_up_to_date() {
     check("metrics.md", &baton_server::metrics_page());
 }

@@ -1,4 +1,4 @@
-//! Views, pages, and why things are where they are.
+//! Views, pages and explanations.
 
 use baton_model::api::MEDIA_TYPE;
 use baton_server::Config;
@@ -16,7 +16,7 @@ async fn the_root_leads_to_everything_and_it_is_alive_and_ready() {
     assert_eq!(root.body["name"], "baton");
     for (relation, target) in root.body["links"].as_object().expect("links") {
         let target = target.as_str().expect("a path");
-        // Events go on for ever; they have tests of their own.
+        // The event stream does not end; it has tests of its own.
         if !target.contains(' ') && relation != "events" {
             assert_eq!(
                 server.get(target).await.status,
@@ -59,7 +59,7 @@ async fn pages_follow_each_other_and_filters_hold_across_them() {
         assert!(next.as_ref().is_none_or(|next| next.contains("name=a")));
     }
     assert_eq!(seen, [json!("i1"), json!("i3"), json!("i5")]);
-    let none = server.get("/bullpen/?owner=nobody").await.body;
+    let none = server.get("/bullpen/?owner=unknown").await.body;
     assert_eq!(none["items"], json!([]));
     assert_eq!(server.get("/arena").await.body["items"], json!([]));
     server
@@ -82,7 +82,7 @@ async fn explained(server: &Server, path: &str, reason: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_instance_can_say_what_it_waits_for() {
+async fn every_instance_explains_what_it_waits_for() {
     let dir = tempfile::tempdir().expect("a place");
     let limited = Config {
         limits: vec![("db".to_owned(), 1)],

@@ -1,4 +1,4 @@
-//! What is wrong gets a clear answer, and changes nothing.
+//! Invalid requests get a clear answer, and change nothing.
 
 use baton_server::{Config, ServeError, serve};
 use reqwest::{Method, StatusCode};
@@ -98,7 +98,7 @@ async fn bad_bodies_are_refused_with_their_place_and_nothing_is_submitted() {
         .body(format!("\"{}\"", "x".repeat(9 << 20)))
         .send()
         .await;
-    // It does not read on; whether its answer is seen first is up to the network.
+    // It stops reading; whether its answer arrives first is up to the network.
     if let Ok(answer) = large {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(answer.headers()["connection"], "close");
@@ -148,7 +148,7 @@ async fn refused(config: Config) -> ServeError {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_must_not_start_says_why() {
+async fn a_server_that_must_not_start_reports_why() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let error = refused(config(dir.path())).await.to_string();

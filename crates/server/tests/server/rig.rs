@@ -1,4 +1,4 @@
-//! A server to try things on, and a client for it.
+//! A server for tests, and a client for it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::worker::Worker;
 
 /// How long a condition may take to become true on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server in this process.
 pub(crate) struct Server {
@@ -47,18 +47,18 @@ pub(crate) fn config(data: &Path) -> Config {
 impl Server {
     pub(crate) async fn start(config: Config) -> Self {
         let (stop, stopped) = oneshot::channel::<()>();
-        let (tell, told) = oneshot::channel();
+        let (started, startup) = oneshot::channel();
         let ended = tokio::spawn(serve(
             config,
             |ready| {
-                let _ = tell.send(ready);
+                let _ = started.send(ready);
             },
             async move {
                 // Also when the rig is dropped.
                 let _ = stopped.await;
             },
         ));
-        let Ok(ready) = told.await else {
+        let Ok(ready) = startup.await else {
             panic!("the server did not start: {:?}", ended.await);
         };
         Self {
@@ -70,7 +70,7 @@ impl Server {
         }
     }
 
-    /// As [`Self::start`], but talks with these files over `https`.
+    /// As [`Self::start`], but uses `https` with these files.
     pub(crate) async fn start_tls(config: Config, files: &ClientFiles) -> Self {
         let mut server = Self::start(config).await;
         server.scheme = "https";
@@ -142,7 +142,7 @@ impl Server {
         Worker::start(self.ready.workers, name, None)
     }
 
-    /// A worker that shows a token.
+    /// A worker with a token.
     pub(crate) fn worker_with(&self, name: &str, token: &Secret) -> Worker {
         Worker::start(self.ready.workers, name, Some(token.clone()))
     }
@@ -158,7 +158,7 @@ impl Server {
         last
     }
 
-    /// Waits until the server can write, or cannot.
+    /// Waits until the server is ready, or is not.
     pub(crate) async fn until_ready(&self, ready: bool) -> Got {
         let wanted = async || {
             let got = self.get("/readyz").await;
@@ -182,7 +182,7 @@ pub(crate) fn http_with(files: &ClientFiles) -> reqwest::Client {
     client.build().expect("a client")
 }
 
-/// A submission whose work ends as its name says.
+/// A submission; the name of the task determines how it ends.
 pub(crate) fn task(name: &str) -> Value {
     json!({"file": {"task": name, "run": ["true"]}})
 }
@@ -190,7 +190,7 @@ pub(crate) fn task(name: &str) -> Value {
 /// Waits until something is true; false if it never was.
 pub(crate) async fn until(mut check: impl AsyncFnMut() -> bool) -> bool {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TEST_TIMEOUT {
         if check().await {
             return true;
         }
@@ -218,7 +218,7 @@ pub(crate) async fn got(request: reqwest::RequestBuilder) -> Got {
 }
 
 impl Got {
-    /// Checks that this is a problem as RFC 9457 wants it.
+    /// Checks that this is a problem as defined by RFC 9457.
     pub(crate) fn is_problem(&self, status: StatusCode, kind: &str) -> &Self {
         assert_eq!(self.status, status, "{self:?}");
         assert_eq!(self.headers["content-type"], "application/problem+json");

@@ -1,4 +1,4 @@
-//! Runs over HTTP: what pages of items hold, what is taken of a workflow, and who sees what.
+//! Runs over HTTP: pages of items, parsing of workflows, and visibility.
 
 use baton_model::api::MEDIA_TYPE;
 use baton_model::ids::InstanceId;
@@ -43,7 +43,7 @@ async fn items(server: &Server, path: &str) -> Vec<Value> {
     pages(server, path).await.concat()
 }
 
-/// Waits until so many items are in that state.
+/// Waits until `count` items are in that state.
 async fn until_items(server: &Server, run: &str, state: &str, count: usize) -> Vec<Value> {
     let path = format!("{run}/items/?state={state}");
     let mut found = Vec::new();
@@ -105,7 +105,7 @@ async fn the_value_of_an_item_is_the_json_that_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_state_that_is_asked_for_leaves_nothing_out_and_lets_nothing_else_in() {
+async fn a_state_filter_is_exact() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let _worker = server.worker("w").await;
@@ -255,8 +255,8 @@ async fn a_resume_with_a_file_keeps_the_parameters_of_the_run() {
     let params = async || server.get(&run).await.body["params"].clone();
     assert_eq!(params().await, json!({"day": "tuesday", "new": "y"}));
     server.until_state(&run, "FAILED").await;
-    let given = json!({"file": second, "params": {"day": "friday"}});
-    let resumed = server.send(Method::POST, &resume, &given).await;
+    let body = json!({"file": second, "params": {"day": "friday"}});
+    let resumed = server.send(Method::POST, &resume, &body).await;
     assert_eq!(resumed.status, StatusCode::OK, "{resumed:?}");
     assert_eq!(params().await, json!({"day": "friday", "new": "y"}));
     server.until_state(&run, "FAILED").await;
@@ -307,19 +307,23 @@ async fn what_was_cancelled_is_among_the_errors_of_a_run_that_failed_for_it() {
             server.delete(instance).await;
         }
         server.until_state(&run, "FAILED").await;
-        let told = errors(&run).await;
+        let groups = errors(&run).await;
         let cancelled = (json!("hold"), json!("was cancelled"), json!(2));
-        assert_eq!(told[0], cancelled, "{told:?}");
-        assert_eq!(told.len(), if fails { 2 } else { 1 }, "{told:?}");
+        assert_eq!(groups[0], cancelled, "{groups:?}");
+        assert_eq!(groups.len(), if fails { 2 } else { 1 }, "{groups:?}");
     }
-    // What is stopped because something else has failed is none.
+    // Items that are halted because another has failed are not errors.
     let nowhere = json!({"run": ["true"], "constraints": {"zone": "b"}, "for_each": "0..9"});
     let tasks = json!({"nowhere": nowhere, "fail": {"run": ["true"]}});
     let fast = json!({"workflow": "w", "fail_fast": true, "tasks": tasks});
     let fast = submit(&server, &fast).await;
     server.until_state(&fast, "FAILED").await;
-    let told = errors(&fast).await;
-    assert_eq!((told.len(), &told[0].0), (1, &json!("fail")), "{told:?}");
+    let groups = errors(&fast).await;
+    assert_eq!(
+        (groups.len(), &groups[0].0),
+        (1, &json!("fail")),
+        "{groups:?}"
+    );
     let halted = submit(&server, &file(false)).await;
     until_items(&server, &halted, "RUNNING", 2).await;
     server.delete(&halted).await;
@@ -350,7 +354,7 @@ async fn links_lead_to_what_can_be_done_with_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_that_runs_says_since_when() {
+async fn a_running_item_has_its_start_time() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let file = json!({"workflow": "w", "tasks": {"hold": {"run": ["true"]}}});

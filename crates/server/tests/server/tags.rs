@@ -1,11 +1,11 @@
-//! Answers that need not be sent again.
+//! ETags and conditional requests.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use crate::rig::{Got, Server, config, got, until};
 
-/// The tag of what is there.
+/// The ETag of a resource.
 async fn tag(server: &Server, path: &str) -> String {
     let fresh = server.get(path).await;
     assert_eq!(fresh.status, StatusCode::OK, "{path}: {fresh:?}");
@@ -15,14 +15,14 @@ async fn tag(server: &Server, path: &str) -> String {
     tag.to_owned()
 }
 
-async fn again(server: &Server, method: Method, path: &str, tag: &str) -> Got {
+async fn conditional(server: &Server, method: Method, path: &str, tag: &str) -> Got {
     let request = server.request(method, path);
     got(request.header("if-none-match", tag)).await
 }
 
-async fn is_unchanged(server: &Server, path: &str, given: &str, tag: &str) {
+async fn is_unchanged(server: &Server, path: &str, known: &str, tag: &str) {
     for method in [Method::GET, Method::HEAD] {
-        let same = again(server, method, path, given).await;
+        let same = conditional(server, method, path, known).await;
         assert_eq!(same.status, StatusCode::NOT_MODIFIED, "{path}: {same:?}");
         assert_eq!(same.body, "");
         assert_eq!(same.headers["etag"], tag);
@@ -55,7 +55,7 @@ async fn what_a_client_has_is_not_sent_again_until_it_has_changed() {
         assert_eq!(server.delete(path).await.status, StatusCode::ACCEPTED);
     }
     for (path, old) in paths.into_iter().zip(tags) {
-        let fresh = again(&server, Method::GET, path, &old).await;
+        let fresh = conditional(&server, Method::GET, path, &old).await;
         assert_eq!(fresh.status, StatusCode::OK, "{path}");
         assert_ne!(fresh.headers["etag"], old, "{path}");
     }
@@ -96,14 +96,14 @@ async fn a_worker_that_is_heard_again_has_not_changed_and_a_drained_one_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_changes_something_or_is_refused_gets_the_whole_answer() {
+async fn a_write_or_a_refusal_gets_the_whole_response() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
-    let missing = again(&server, Method::GET, "/instances/i7", "*").await;
+    let missing = conditional(&server, Method::GET, "/instances/i7", "*").await;
     missing.is_problem(StatusCode::NOT_FOUND, "not-found");
     assert_eq!(missing.headers["cache-control"], "no-cache");
     let one = server.submit("one").await;
-    let cancelled = again(&server, Method::DELETE, &one, "*").await;
+    let cancelled = conditional(&server, Method::DELETE, &one, "*").await;
     assert_eq!(cancelled.status, StatusCode::ACCEPTED);
     assert_eq!(cancelled.body["halted"], 1);
     server.stop().await;

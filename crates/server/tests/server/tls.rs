@@ -1,5 +1,5 @@
-//! TLS on the port of the clients: handshakes, certificates as credentials, and clients that
-//! speak something else. Workers and commands are tried with the real binary, in `cli`.
+//! TLS on the client port: handshakes, certificates as credentials, and clients without TLS.
+//! Workers and commands are tested with the real binary, in `cli`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::rig::{Got, Server, config, got, http_with, task, until};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A CA with a server's certificate, in files.
 struct Certified {
@@ -52,7 +52,7 @@ impl Certified {
         }
     }
 
-    /// The files of a client: with a certificate of these units, if any are given.
+    /// The files of a client: with a certificate of these units, if any.
     fn client(&self, units: Option<&[&str]>) -> ClientFiles {
         let identity = units.map(|units| {
             let wanted = CertRequest {
@@ -69,7 +69,7 @@ impl Certified {
     }
 }
 
-async fn asks(server: &Server, http: &reqwest::Client, method: Method, path: &str) -> Got {
+async fn request(server: &Server, http: &reqwest::Client, method: Method, path: &str) -> Got {
     got(http.request(method, server.url(path))).await
 }
 
@@ -95,13 +95,13 @@ async fn a_certificate_gives_the_role_of_its_unit_and_a_token_counts_before_it()
         ..certified.config()
     };
     let server = Server::start_tls(config, &certified.client(None)).await;
-    let nobody = server.get("/workers/").await;
-    nobody.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
+    let anonymous = server.get("/workers/").await;
+    anonymous.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
     let with = |units: &[&str]| http_with(&certified.client(Some(units)));
     let viewer = with(&["viewer"]);
-    let seen = asks(&server, &viewer, Method::GET, "/workers/").await;
-    assert_eq!(seen.status, StatusCode::OK, "{seen:?}");
-    let refused = asks(&server, &viewer, Method::GET, "/tokens/").await;
+    let answer = request(&server, &viewer, Method::GET, "/workers/").await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    let refused = request(&server, &viewer, Method::GET, "/tokens/").await;
     refused.is_problem(StatusCode::FORBIDDEN, "role");
     assert!(refused.detail().contains("certificate of the role admin"));
     let token = viewer
@@ -109,10 +109,10 @@ async fn a_certificate_gives_the_role_of_its_unit_and_a_token_counts_before_it()
         .bearer_auth(admin.expose());
     assert_eq!(got(token).await.status, StatusCode::OK);
     let with_admin = with(&["Sales", "admin"]);
-    let seen = asks(&server, &with_admin, Method::GET, "/tokens/").await;
-    assert_eq!(seen.status, StatusCode::OK, "{seen:?}");
+    let answer = request(&server, &with_admin, Method::GET, "/tokens/").await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     for nothing in [&[][..], &["Sales"], &["viewer", "admin"]] {
-        let refused = asks(&server, &with(nothing), Method::GET, "/workers/").await;
+        let refused = request(&server, &with(nothing), Method::GET, "/workers/").await;
         refused.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
         assert!(refused.detail().contains("OU"), "{refused:?}");
     }
@@ -139,16 +139,16 @@ async fn a_web_page_cannot_use_the_certificate_of_a_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handshake_has_its_time_and_holds_up_nobody() {
+async fn a_handshake_has_a_timeout_and_blocks_no_other() {
     let certified = Certified::new();
-    let patient = Server::start_tls(certified.config(), &certified.client(None)).await;
-    let address = patient.ready.clients;
+    let slow_limit = Server::start_tls(certified.config(), &certified.client(None)).await;
+    let address = slow_limit.ready.clients;
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(TcpStream::connect(address).await.expect("it listens"));
     }
-    assert_eq!(patient.get("/healthz").await.status, StatusCode::OK);
-    patient.stop().await;
+    assert_eq!(slow_limit.get("/healthz").await.status, StatusCode::OK);
+    slow_limit.stop().await;
 
     let config = Config {
         traffic: Traffic {
@@ -157,17 +157,17 @@ async fn a_handshake_has_its_time_and_holds_up_nobody() {
         },
         ..certified.config()
     };
-    let hasty = Server::start(config).await;
-    for port in [hasty.ready.clients, hasty.ready.workers] {
+    let fast_limit = Server::start(config).await;
+    for port in [fast_limit.ready.clients, fast_limit.ready.workers] {
         for begun in [&b""[..], &[0x16], &[0x16, 3, 1, 2, 0]] {
             let mut slow = TcpStream::connect(port).await.expect("it listens");
             slow.write_all(begun).await.expect("open");
             let mut rest = Vec::new();
-            let ended = timeout(PATIENCE, slow.read_to_end(&mut rest)).await;
-            assert!(ended.is_ok(), "{begun:?} is waited for");
+            let ended = timeout(TEST_TIMEOUT, slow.read_to_end(&mut rest)).await;
+            assert!(ended.is_ok(), "{begun:?} is not timed out");
         }
     }
-    hasty.stop().await;
+    fast_limit.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,9 +175,9 @@ async fn a_client_without_tls_is_told_and_one_that_is_not_trusted_is_not() {
     let certified = Certified::new();
     let server = Server::start_tls(certified.config(), &certified.client(None)).await;
     let plain = http_with(&ClientFiles::none());
-    let told = got(plain.get(format!("http://{}/", server.ready.clients))).await;
-    told.is_problem(StatusCode::BAD_REQUEST, "tls");
-    assert!(told.detail().contains("https://"), "{told:?}");
+    let refused = got(plain.get(format!("http://{}/", server.ready.clients))).await;
+    refused.is_problem(StatusCode::BAD_REQUEST, "tls");
+    assert!(refused.detail().contains("https://"), "{refused:?}");
     let other = Ca::new("another");
     let dir = certified.dir.path();
     let stranger = ClientFiles {
@@ -186,16 +186,16 @@ async fn a_client_without_tls_is_told_and_one_that_is_not_trusted_is_not() {
     };
     // The client believes that the handshake is over before the server has looked at its
     // certificate: now and then its library only sees that the connection is gone.
-    let mut told = None;
+    let mut message = None;
     let about_tls = async || {
         let error = http_with(&stranger).get(server.url("/")).send().await;
         let error = error.expect_err("its CA is not ours");
-        told = baton_tls::messages::describe(&error);
-        told.is_some()
+        message = baton_tls::messages::describe(&error);
+        message.is_some()
     };
     assert!(until(about_tls).await, "it is never about TLS");
-    let words = told.expect("just now");
-    assert!(words.contains("--client-ca"), "{words}");
+    let message = message.expect("just now");
+    assert!(message.contains("--client-ca"), "{message}");
     let counted = async || {
         let got = server.get("/metrics").await;
         let text = got.body.as_str().expect("text");
@@ -231,12 +231,12 @@ async fn others_may_come_with_certificates_alone_but_not_with_tls_alone() {
     let never = std::future::pending();
     let error = serve(alone, |_| (), never)
         .await
-        .expect_err("who is there?");
+        .expect_err("no client could authenticate");
     assert!(matches!(error, ServeError::NoTokens { .. }), "{error}");
     assert!(error.to_string().contains("--client-ca"), "{error}");
     let mut server = Server::start_tls(open, &certified.client(Some(&["viewer"]))).await;
     server.ready.clients.set_ip([127, 0, 0, 1].into());
-    let seen = server.get("/workers/").await;
-    assert_eq!(seen.status, StatusCode::OK, "{seen:?}");
+    let answer = server.get("/workers/").await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
     server.stop().await;
 }

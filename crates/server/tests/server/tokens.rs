@@ -1,4 +1,4 @@
-//! Who is let in: every request with every credential, and workers.
+//! Authorization: every request with every credential, and workers.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,11 +14,11 @@ use serde_json::json;
 use crate::rig::{Got, Server, config, got, until};
 use crate::worker::Worker;
 
-/// Every request that is answered, and who may make it. This repeats the server's table on
-/// purpose: whoever changes who may do what has to say it twice.
+/// Every route with its required role. This repeats the table of the server on purpose: a change of
+/// authorization has to be made twice.
 const WANTED: &[(&str, &str, &str)] = &[
-    ("GET", "/healthz", "anybody"),
-    ("GET", "/readyz", "anybody"),
+    ("GET", "/healthz", "public"),
+    ("GET", "/readyz", "public"),
     ("GET", "/", "viewer"),
     ("GET", "/openapi.json", "viewer"),
     ("GET", "/docs", "viewer"),
@@ -96,7 +96,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).expect("soon enough")
 }
 
-/// Makes a token beside the server, as another process would.
+/// Creates a token like another process would.
 fn made(store: &dyn Store, role: Role, expires_at: Option<u64>) -> (TokenId, Secret) {
     let secret = token::generate().expect("random bits");
     let id = keep(store, &secret, role, expires_at);
@@ -122,23 +122,23 @@ fn demanding(data: &Path) -> Config {
     }
 }
 
-/// What a client shows, and whether that is anybody's token.
-struct Shown {
+/// A credential of a client, and its role if it is valid.
+struct TestCredential {
     what: &'static str,
     header: Option<String>,
     role: Option<Role>,
 }
 
-/// Everything that somebody could show, with a token of each kind in the store.
-fn credentials(store: &dyn Store) -> Vec<Shown> {
+/// All kinds of credentials, with a token of each kind in the store.
+fn credentials(store: &dyn Store) -> Vec<TestCredential> {
     let bearer = |secret: &Secret| Some(format!("Bearer {}", secret.expose()));
-    let mut all = vec![Shown {
+    let mut all = vec![TestCredential {
         what: "nothing",
         header: None,
         role: None,
     }];
     let mut bad = |what, header| {
-        all.push(Shown {
+        all.push(TestCredential {
             what,
             header,
             role: None,
@@ -159,7 +159,7 @@ fn credentials(store: &dyn Store) -> Vec<Shown> {
     bad("an empty header", Some(String::new()));
     for role in Role::ALL {
         let (_, secret) = made(store, role, Some(now() + 3_600_000));
-        all.push(Shown {
+        all.push(TestCredential {
             what: role.word(),
             header: bearer(&secret),
             role: Some(role),
@@ -168,13 +168,13 @@ fn credentials(store: &dyn Store) -> Vec<Shown> {
     all
 }
 
-async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> Got {
+async fn request(server: &Server, method: &str, path: &str, shown: Option<&str>) -> Got {
     let path = path
         .replace("{stream}", "stdout")
-        .replace("{owner}", "somebody")
-        // Without an end it would go on for ever.
+        .replace("{owner}", "rival")
+        // Otherwise the response would not end.
         .replace("/events", "/events?follow=false")
-        .replace("{name}", "nobody")
+        .replace("{name}", "unknown")
         .replace("/tokens/{id}", "/tokens/t999")
         .replace("{id}", "i999")
         .replace("{run}", "r999");
@@ -187,12 +187,14 @@ async fn ask(server: &Server, method: &str, path: &str, shown: Option<&str>) -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else() {
-    // A trigger URL is open to strangers who show the secret of its task; to others it is as
-    // closed as the rest.
-    let minimum_role = |it: &Route| match it.path.ends_with("/trigger") {
-        true => "operator",
-        false => it.minimum_role.map_or("anybody", Role::word),
+async fn every_request_is_answered_for_authorized_roles_only() {
+    // A trigger URL is open to clients with the secret of its task; to others it is closed.
+    let minimum_role = |it: &Route| {
+        if it.path.ends_with("/trigger") {
+            "operator"
+        } else {
+            it.minimum_role.map_or("public", Role::word)
+        }
     };
     let listed: Vec<_> = ROUTES
         .iter()
@@ -205,7 +207,7 @@ async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else()
     for (method, path, minimum_role) in WANTED {
         for shown in &credentials {
             let what = format!("{method} {path} with {}", shown.what);
-            let answer = ask(&server, method, path, shown.header.as_deref()).await;
+            let answer = request(&server, method, path, shown.header.as_deref()).await;
             let minimum_role: Option<Role> = minimum_role.parse().ok();
             let may = minimum_role
                 .is_none_or(|minimum_role| shown.role.is_some_and(|it| it.covers(minimum_role)));
@@ -221,11 +223,11 @@ async fn every_request_is_answered_to_those_who_may_make_it_and_to_nobody_else()
                 assert_eq!(answer.headers["www-authenticate"], "Bearer", "{what}");
             } else {
                 answer.is_problem(StatusCode::FORBIDDEN, "role");
-                let minimum_role = minimum_role.expect("anybody may").word();
+                let minimum_role = minimum_role.expect("not public").word();
                 assert!(answer.detail().contains(minimum_role), "{what}: {answer:?}");
             }
             if *method == "GET" {
-                let head = ask(&server, "HEAD", path, shown.header.as_deref()).await;
+                let head = request(&server, "HEAD", path, shown.header.as_deref()).await;
                 assert_eq!(head.status, answer.status, "HEAD: {what}");
             }
         }
@@ -251,7 +253,11 @@ async fn tokens_are_made_listed_and_revoked_over_http_and_count_at_once() {
         .expect("a secret")
         .to_owned();
     let bearer = format!("Bearer {secret}");
-    let look = async || ask(&server, "GET", "/bullpen/", Some(&bearer)).await.status;
+    let look = async || {
+        request(&server, "GET", "/bullpen/", Some(&bearer))
+            .await
+            .status
+    };
     assert_eq!(look().await, StatusCode::OK);
     let listed = send(Method::GET, "/tokens/", json!(null)).await;
     assert_eq!(listed.body["total"], 2);
@@ -290,7 +296,7 @@ async fn a_token_made_beside_a_running_server_counts_soon() {
     let store = store(dir.path());
     let (id, secret) = made(&store, Role::Viewer, None);
     let bearer = format!("Bearer {}", secret.expose());
-    let status = async || ask(&server, "GET", "/", Some(&bearer)).await.status;
+    let status = async || request(&server, "GET", "/", Some(&bearer)).await.status;
     assert!(until(async || status().await == StatusCode::OK).await);
     store.revoke_token(id).expect("there");
     assert!(until(async || status().await == StatusCode::UNAUTHORIZED).await);
@@ -340,7 +346,7 @@ async fn a_port_that_others_can_reach_is_not_opened_without_a_valid_token() {
             );
             assert!(error.contains(&command), "round {round}: {error}");
         }
-        // Neither of these lets anybody in.
+        // Neither of these is valid.
         made(&store, Role::Admin, Some(now() - 1));
         let (id, _) = made(&store, Role::Admin, None);
         store.revoke_token(id).expect("there");
@@ -367,10 +373,10 @@ async fn a_port_that_others_can_reach_is_not_opened_without_a_valid_token() {
 
 async fn until_refused(worker: &Worker, why: &str) {
     let refused = async || {
-        let refusal = worker.seen.refusal.lock().expect("no panic");
+        let refusal = worker.observed.refusal.lock().expect("no panic");
         refusal.as_ref().is_some_and(|it| it.contains(why))
     };
-    assert!(until(refused).await, "{:?}", worker.seen);
+    assert!(until(refused).await, "{:?}", worker.observed);
 }
 
 async fn names(server: &Server, admin: &Secret) -> Vec<String> {
@@ -384,7 +390,7 @@ async fn names(server: &Server, admin: &Secret) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
+async fn only_workers_with_a_valid_token_get_a_seat_and_others_get_the_reason() {
     let dir = tempfile::tempdir().expect("a place");
     let store = store(dir.path());
     let (_, admin) = made(&store, Role::Admin, None);
@@ -420,22 +426,22 @@ async fn only_workers_with_a_good_token_get_a_seat_and_others_are_told_why() {
         seen == seats
     });
     assert!(seated.await, "{seen:?}");
-    // Whoever is connected already is cut off with its token.
+    // A connected worker is cut off when its token is revoked.
     store.revoke_token(id).expect("there");
     until_refused(&seated_one, "was revoked").await;
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_nobody_demands_a_token_one_that_is_shown_does_no_harm() {
+async fn where_no_token_is_required_one_that_is_sent_does_no_harm() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let stranger = token::generate().expect("random bits");
     let _worker = server.worker_with("w", &stranger);
     let path = server.submit("work").await;
     server.until_state(&path, "DONE").await;
-    let asked = server.request(Method::GET, "/").bearer_auth("nonsense");
-    assert_eq!(got(asked).await.status, StatusCode::OK);
+    let request = server.request(Method::GET, "/").bearer_auth("nonsense");
+    assert_eq!(got(request).await.status, StatusCode::OK);
     server.stop().await;
 }
 
@@ -460,8 +466,8 @@ async fn the_secret_of_a_task_opens_its_trigger_and_nothing_else() {
         let request = server.request(Method::POST, path);
         got(request.header("baton-trigger-secret", secret)).await
     };
-    let nobody = got(server.request(Method::POST, "/lab/tasks/open/trigger")).await;
-    nobody.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
+    let anonymous = got(server.request(Method::POST, "/lab/tasks/open/trigger")).await;
+    anonymous.is_problem(StatusCode::UNAUTHORIZED, "unauthorized");
     let wrong = show("/lab/tasks/open/trigger", "barley").await;
     wrong.is_problem(StatusCode::FORBIDDEN, "secret");
     let without = show("/lab/tasks/closed/trigger", "sesame").await;
@@ -476,8 +482,8 @@ async fn the_secret_of_a_task_opens_its_trigger_and_nothing_else() {
     server.stop().await;
 }
 
-/// Every request with a token that is for somebody else's things: whatever names an owner, an
-/// instance or the server is closed, and lists show the own things only.
+/// Every request with a token of another owner: objects of an owner, instances and the server are
+/// closed, and lists show only own objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_for_one_owner_reaches_nothing_of_another() {
     let dir = tempfile::tempdir().expect("a place");
@@ -499,12 +505,12 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         got(request.body(body.to_string())).await
     };
     let submission = |owner: &str| json!({"file": {"task": "t", "owner": owner, "run": ["true"]}});
-    let task = json!({"task": "nobody", "run": ["true"], "trigger": {"remote": true}});
+    let task = json!({"task": "unknown", "run": ["true"], "trigger": {"remote": true}});
     let workflow = |owner: &str| {
         let tasks = json!({"a": {"run": ["true"]}});
         json!({"file": {"workflow": "w", "owner": owner, "tasks": tasks}, "open": true})
     };
-    for owner in ["lab", "somebody"] {
+    for owner in ["lab", "rival"] {
         let run = send(&admin, Method::POST, "/runs/", workflow(owner)).await;
         assert_eq!(run.status, StatusCode::CREATED, "{run:?}");
         let submitted = send(&admin, Method::POST, "/instances/", submission(owner)).await;
@@ -518,9 +524,9 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         if *minimum_role == "admin" {
             continue;
         }
-        // The second instance is somebody's, and so is the second run.
+        // The second instance and the second run belong to another owner.
         let foreign = path.replace("{id}", "i2").replace("{run}", "r2");
-        let answer = ask(&server, method, &foreign, Some(&bearer)).await;
+        let answer = request(&server, method, &foreign, Some(&bearer)).await;
         let what = format!("{method} {foreign}: {answer:?}");
         let lists = [
             "/bullpen", "/arena", "/history", "/library", "/usage", "/events", "/runs",
@@ -531,22 +537,22 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
             assert!(answer.detail().contains("lab"), "{what}");
         } else if path.contains("{id}") || path.contains("{run}") {
             assert_eq!(answer.status, StatusCode::NOT_FOUND, "{what}");
-            // Nothing tells what is somebody's from what never was.
+            // Objects of other owners are indistinguishable from missing ones.
             let never = path.replace("{id}", "i999").replace("{run}", "r999");
-            let never = ask(&server, method, &never, Some(&bearer)).await;
+            let never = request(&server, method, &never, Some(&bearer)).await;
             let same = answer.detail().replace("i2", "i999").replace("r2", "r999");
             assert_eq!(same, never.detail(), "{what}");
         } else if lists(path.trim_end_matches('/')) {
             assert_eq!(answer.status, StatusCode::OK, "{what}");
             let text = answer.body.to_string();
-            assert!(!text.contains("somebody"), "{what}");
+            assert!(!text.contains("rival"), "{what}");
         }
     }
     let own = |method, path: &'static str, body| send(&secret, method, path, body);
     let bullpen = own(Method::GET, "/bullpen/", json!(null)).await.body;
     assert_eq!(bullpen["items"][0]["id"], "i1", "{bullpen}");
     assert_eq!(bullpen["items"][1], json!(null));
-    let other = own(Method::GET, "/bullpen/?owner=somebody", json!(null)).await;
+    let other = own(Method::GET, "/bullpen/?owner=rival", json!(null)).await;
     other.is_problem(StatusCode::FORBIDDEN, "owner");
     let both = own(Method::DELETE, "/instances/i1..i2", json!(null)).await;
     both.is_problem(StatusCode::NOT_FOUND, "not-found");
@@ -564,17 +570,17 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         let same = foreign.1.detail().replace(foreign.0, never.0);
         assert_eq!(same, never.1.detail());
     }
-    let theirs = own(Method::POST, "/instances/", submission("somebody")).await;
+    let theirs = own(Method::POST, "/instances/", submission("rival")).await;
     theirs.is_problem(StatusCode::FORBIDDEN, "owner");
-    let theirs = own(Method::POST, "/runs/", workflow("somebody")).await;
+    let theirs = own(Method::POST, "/runs/", workflow("rival")).await;
     theirs.is_problem(StatusCode::FORBIDDEN, "owner");
     let runs = own(Method::GET, "/runs/", json!(null)).await.body;
     assert_eq!(runs["items"][0]["id"], "r1", "{runs}");
     assert_eq!(runs["items"][1], json!(null));
     let halted = own(Method::DELETE, "/runs/r1", json!(null)).await;
     assert_eq!(halted.status, StatusCode::ACCEPTED, "{halted:?}");
-    // A run stays its owner's, whatever file it goes on with.
-    let taken = json!({"file": workflow("somebody")["file"]});
+    // A run keeps its owner, whatever file it is resumed with.
+    let taken = json!({"file": workflow("rival")["file"]});
     let taken = own(Method::POST, "/runs/r1/resume", taken).await;
     taken.is_problem(StatusCode::FORBIDDEN, "owner");
     let mine = json!({"file": {"task": "t", "run": ["true"]}, "array": {"from": 1, "to": 9}});
@@ -582,9 +588,9 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
     assert_eq!(mine.status, StatusCode::CREATED, "{mine:?}");
     let array = own(Method::DELETE, "/instances/i3..i11", json!(null)).await;
     assert_eq!(array.status, StatusCode::ACCEPTED, "{array:?}");
-    let run = own(Method::POST, "/lab/tasks/nobody/run", json!({})).await;
+    let run = own(Method::POST, "/lab/tasks/unknown/run", json!({})).await;
     assert_eq!(run.status, StatusCode::ACCEPTED, "{run:?}");
-    let trigger = own(Method::POST, "/lab/tasks/nobody/trigger", json!({})).await;
+    let trigger = own(Method::POST, "/lab/tasks/unknown/trigger", json!({})).await;
     assert_eq!(trigger.status, StatusCode::ACCEPTED, "{trigger:?}");
     let wanted = json!({"role": "admin", "owner": "lab"});
     let refused = send(&admin, Method::POST, "/tokens/", wanted).await;

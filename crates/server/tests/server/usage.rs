@@ -1,4 +1,4 @@
-//! What was used, by owner and hour.
+//! Resource usage by owner and hour.
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;

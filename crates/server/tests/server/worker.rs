@@ -1,7 +1,8 @@
-//! A worker without processes: the core's machine over a real connection.
+//! A worker without processes: the protocol machine of the core over a real connection.
 //!
-//! Work ends as its name says: `hold…` runs until it is killed, `fail…` exits with 3,
-//! everything else succeeds at once. `list…` puts [`LISTED`] out, `large…` as much as there may be.
+//! The name of a task determines its end: `hold…` runs until it is killed, `fail…` exits with 3,
+//! everything else succeeds at once. `list…` reports the outputs [`LISTED`], `large…` outputs of
+//! the maximum size.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,32 +28,32 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// What every attempt has written.
+/// The output of every attempt.
 pub(crate) const LOG: &[u8] = b"one line\nand another\n";
 
-/// What some attempts put out.
+/// The outputs of some attempts.
 pub(crate) const LISTED: &str = r#"{"values":["1",1,{"k":[true]}]}"#;
 
-/// What the test can see of a worker.
+/// What a test can observe of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     /// How many attempts it has started.
     pub(crate) launched: AtomicU64,
     /// When its dead-man timer would fire, on its own clock.
     pub(crate) deadline: AtomicU64,
-    /// It has given itself up, or was told to die.
+    /// It gave itself up, or was told to end.
     pub(crate) dying: AtomicBool,
     /// Connections so far.
     pub(crate) connections: AtomicU64,
     /// Array indices it was given.
     pub(crate) indices: Mutex<BTreeMap<u64, u64>>,
-    /// Why it was not let in, the last time.
+    /// Reason of the last refusal.
     pub(crate) refusal: Mutex<Option<String>>,
 }
 
 /// A worker, until it is dropped.
 pub(crate) struct Worker {
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) observed: Arc<Observed>,
     begun: Instant,
     task: JoinHandle<()>,
 }
@@ -65,18 +66,22 @@ impl Drop for Worker {
 
 impl Worker {
     pub(crate) fn start(address: SocketAddr, name: &str, token: Option<Secret>) -> Self {
-        let seen = Arc::new(Seen::default());
+        let observed = Arc::new(Observed::default());
         let begun = Instant::now();
         let body = Body {
             machine: machine(name),
             token,
             begun,
-            seen: Arc::clone(&seen),
+            observed: Arc::clone(&observed),
             held: BTreeMap::new(),
             out: Vec::new(),
         };
         let task = tokio::spawn(body.run(address));
-        Self { seen, begun, task }
+        Self {
+            observed,
+            begun,
+            task,
+        }
     }
 
     /// Its own clock.
@@ -119,7 +124,7 @@ struct Body {
     machine: Machine,
     token: Option<Secret>,
     begun: Instant,
-    seen: Arc<Seen>,
+    observed: Arc<Observed>,
     held: BTreeMap<LeaseId, ()>,
     out: Vec<u8>,
 }
@@ -129,7 +134,7 @@ impl Body {
     async fn run(mut self, address: SocketAddr) {
         loop {
             if let Ok(stream) = TcpStream::connect(address).await {
-                self.seen.connections.fetch_add(1, Ordering::SeqCst);
+                self.observed.connections.fetch_add(1, Ordering::SeqCst);
                 // However a connection ends, the next one follows.
                 let _ = self.talk(stream).await;
             }
@@ -163,7 +168,7 @@ impl Body {
                     Ok(Some(read)) => read,
                     Ok(None) => break,
                     Err(FrameError::Refused(why)) => {
-                        *self.seen.refusal.lock().expect("no panic") = Some(why);
+                        *self.observed.refusal.lock().expect("no panic") = Some(why);
                         return Ok(());
                     }
                     Err(error) => panic!("{error}"),
@@ -193,10 +198,10 @@ impl Body {
                 encode_to_scheduler(&message, &mut self.out).expect("short enough");
             }
             Effect::Launch(launch) => {
-                self.seen.launched.fetch_add(1, Ordering::SeqCst);
+                self.observed.launched.fetch_add(1, Ordering::SeqCst);
                 let id = launch.lease.attempt.instance;
                 if let Some(array) = launch.spec.array {
-                    let mut indices = self.seen.indices.lock().expect("no panic");
+                    let mut indices = self.observed.indices.lock().expect("no panic");
                     indices.insert(id.0, array.index(id));
                 }
                 self.input(Input::Launched(launch.lease));
@@ -218,13 +223,15 @@ impl Body {
                 }
             }
             Effect::KillAll(cause, _) => {
-                self.seen.dying.store(true, Ordering::SeqCst);
+                self.observed.dying.store(true, Ordering::SeqCst);
                 for (lease, ()) in std::mem::take(&mut self.held) {
                     self.ended(lease, Outcome::Killed(cause), None);
                 }
             }
             Effect::Guard(order) => {
-                self.seen.deadline.store(order.deadline.0, Ordering::SeqCst);
+                self.observed
+                    .deadline
+                    .store(order.deadline.0, Ordering::SeqCst);
             }
             Effect::RunCheck(check) => self.input(Input::CheckDone(check, true)),
             Effect::ReadLogs(request, query) => {

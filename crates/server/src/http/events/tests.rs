@@ -1,4 +1,4 @@
-//! A client that asks for events and does not read them.
+//! A client that requests events and does not read them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,9 +37,9 @@ fn fill(store: &Faulty) {
     outbox.release(receipt);
 }
 
-/// By the clock of the test, which goes on when everybody waits for it.
+/// On the paused clock of the test, which advances when all tasks wait.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_costs_a_page_and_is_cut_off() {
+async fn a_client_that_does_not_read_costs_a_page_and_is_cut_off() {
     let store = Arc::new(Faulty::default());
     let app = testing::over(Arc::clone(&store), HistoryLock::default());
     fill(&store);
@@ -65,9 +65,9 @@ async fn who_does_not_read_costs_a_page_and_is_cut_off() {
         begun.elapsed()
     );
     let reads = store.fact_reads.load(Ordering::SeqCst);
-    // Where the end is; the page that is not taken; one ahead in each hand on the way.
-    assert!(reads <= 6, "{reads} reads for nobody");
-    // And its place is free again.
+    // The end position; the page that is not taken; one ahead in each buffer on the way.
+    assert!(reads <= 6, "{reads} unneeded reads");
+    // And its permit is released.
     let all = u32::try_from(STREAMS_MAX).expect("few");
     drop(app.0.streams.acquire_many(all).await.expect("open"));
     app.0.inbox.send(Event::Stop);

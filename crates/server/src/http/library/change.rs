@@ -1,4 +1,4 @@
-//! Tasks defined and removed.
+//! Definition and removal of tasks.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(in super::super) async fn create(
     let (name, definition) = definition(file, &owner, None)?;
     let wanted = name.to_string();
     let made = define(&app, name, definition, Precondition::Absent, dry).await;
-    // Whoever replaces a task asks for a condition; whoever adds one does not.
+    // A replacement fails by its precondition, an addition by a conflict.
     made.map_err(|fault| match fault.status() {
         StatusCode::PRECONDITION_FAILED => {
             let detail = format!("the task {wanted} already exists; replace it with PUT");
@@ -185,9 +185,10 @@ async fn define(
     if let Ok(location) = HeaderValue::from_str(&path) {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    Ok(match dry {
-        true => response,
-        false => with_revision(response, defined.revision),
+    Ok(if dry {
+        response
+    } else {
+        with_revision(response, defined.revision)
     })
 }
 
@@ -214,12 +215,11 @@ fn expected(headers: &HeaderMap) -> Answer<Precondition> {
     }
 }
 
-/// A task as it came in. Whose it is, and what it is called, the path says; the body may say the
-/// same.
+/// Parses a task. The path sets its owner and name; the body may repeat them.
 fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskName, Definition)> {
     if let Value::Object(fields) = &mut file {
-        let said = [("owner", Some(owner)), ("task", task)];
-        for (field, wanted) in said {
+        let from_path = [("owner", Some(owner)), ("task", task)];
+        for (field, wanted) in from_path {
             let Some(wanted) = wanted else { continue };
             let found = fields.entry(field).or_insert_with(|| wanted.into());
             if found.as_str().is_some_and(|found| found != wanted) {
@@ -237,7 +237,7 @@ fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskN
     made.map_err(Fault::from)
 }
 
-/// Why the library was not changed, for a client.
+/// The error response to a library error.
 fn fault(error: &LibraryError, name: &TaskName) -> Fault {
     let text = error.to_string();
     let field = match error {

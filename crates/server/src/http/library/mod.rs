@@ -1,14 +1,13 @@
-//! The library: tasks with their revisions, what became of their due times, and what launches
-//! them.
+//! The library: tasks with their revisions, the outcomes of their due times, and their triggers.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `read` | tasks, revisions, due times |
-//! | `change` | tasks defined and removed |
-//! | `trigger` | tasks launched, by hand and from elsewhere |
-//! | `ticks` | what became of due times |
+//! | `change` | definition and removal of tasks |
+//! | `trigger` | tasks started by users and other systems |
+//! | `ticks` | outcomes of due times |
 //!
-//! A task's tag is its revision, so that whoever replaces one can say which they have read.
+//! The ETag of a task is its revision, so that a client can name the revision it replaces.
 
 pub(super) mod change;
 pub(super) mod read;
@@ -39,7 +38,7 @@ fn path(name: &TaskName) -> String {
     views::task_path(&name.owner, &name.name)
 }
 
-/// A task as it is shown.
+/// A task as a type of the API.
 fn task_view(record: &TaskRecord) -> Task<Value> {
     let trigger = &record.definition.trigger;
     let schedule = trigger.schedule.as_ref().and_then(parsed);
@@ -58,7 +57,7 @@ fn task_view(record: &TaskRecord) -> Task<Value> {
     }
 }
 
-/// The same in a list.
+/// The same, for lists.
 fn listed_view(record: &TaskRecord, now: Wall) -> Task<Value> {
     let schedule = record.definition.trigger.schedule.as_ref();
     let next = schedule.and_then(parsed).and_then(|it| it.after(now));
@@ -105,13 +104,13 @@ fn links(record: &TaskRecord) -> Links {
     links
 }
 
-/// A schedule that was read before; nothing if its zone is no longer known.
+/// A stored schedule; `None` if its time zone is no longer known.
 fn parsed(schedule: &library::Schedule) -> Option<Schedule> {
     let zone = Zone::named(&schedule.zone).ok()?;
     Schedule::parse(&schedule.text, &zone, schedule.dst).ok()
 }
 
-/// Says with an answer which revision it shows.
+/// Sets the ETag of a response to a revision.
 fn with_revision(mut response: Response, revision: Revision) -> Response {
     if let Ok(tag) = HeaderValue::from_str(&format!("\"r{}\"", revision.0)) {
         response.headers_mut().insert(header::ETAG, tag);
@@ -143,7 +142,7 @@ fn unknown(name: &TaskName) -> Fault {
 }
 
 impl App {
-    /// A task as the store has it.
+    /// The stored record of a task.
     async fn task(&self, name: &TaskName, revision: Option<Revision>) -> Answer<TaskRecord> {
         let wanted = name.clone();
         let found = self

@@ -159,7 +159,7 @@ pub(in super::super) async fn revisions(
     let before = parameters.number("cursor")?.map(Revision);
     let limit = parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT);
     let name = name(&owner, &task);
-    // Of a task that was removed the first revision is there all the same.
+    // A removed task still has its first revision.
     let any = app.task(&name, Some(Revision(1))).await?;
     let wanted = name.clone();
     let (page, now) = app

@@ -1,4 +1,4 @@
-//! What became of due times.
+//! Outcomes of due times.
 
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ pub(in super::super) async fn of_task(
     uri: Uri,
 ) -> Answer<Response> {
     let name = name(&owner, &task);
-    // Of a task that was removed the first revision is there all the same.
+    // A removed task still has its first revision.
     let number = app.task(&name, Some(Revision(1))).await?.number;
     let path = format!("{}/ticks/", path(&name));
     page(&app, Some(number), &path, &uri).await

@@ -1,4 +1,4 @@
-//! Tasks launched by people and by other systems.
+//! Tasks started by users and other systems.
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -24,13 +24,13 @@ use super::{name, path, unknown};
 use crate::driver::event::LeaderRequest;
 use crate::limits::IDEMPOTENCY_KEY_CHARS_MAX;
 
-/// In which the secret of a task is shown.
+/// Header with the secret of a task.
 const SECRET: &str = "baton-trigger-secret";
 
-/// In which a client calls its request by a name.
+/// Header with the idempotency key of a request.
 const KEY: &str = "idempotency-key";
 
-/// How often parameters are bound anew because the task was replaced meanwhile.
+/// Attempts to bind parameters if the task is replaced concurrently.
 const BINDINGS_MAX: usize = 3;
 
 /// Trigger a task from another system
@@ -69,21 +69,20 @@ pub(in super::super) async fn remote(
     let headers = request.headers();
     let shown = headers.get(SECRET);
     let shown = shown.map(|secret| hex(&Sha256::digest(secret.as_bytes())));
-    let trust = match app.0.requires_credentials {
-        false => Trust::Open,
-        true => {
-            let certificate = Peer::of(request.extensions()).certificate;
-            let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
-            match roles::authorize(caller, Some(Role::Operator)) {
-                Ok(caller) => match caller.owner.filter(|its| **its != *owner) {
-                    None => Trust::Authenticated,
-                    Some(_) if shown.is_some() => Trust::Unauthenticated,
-                    Some(its) => return Err(owners::wrong_owner(&its)),
-                },
-                Err(_) if shown.is_some() => Trust::Unauthenticated,
-                Err(fault) => return Err(fault),
-            }
+    let trust = if app.0.requires_credentials {
+        let certificate = Peer::of(request.extensions()).certificate;
+        let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
+        match roles::authorize(caller, Some(Role::Operator)) {
+            Ok(caller) => match caller.owner.filter(|its| **its != *owner) {
+                None => Trust::Authenticated,
+                Some(_) if shown.is_some() => Trust::Unauthenticated,
+                Some(its) => return Err(owners::wrong_owner(&its)),
+            },
+            Err(_) if shown.is_some() => Trust::Unauthenticated,
+            Err(fault) => return Err(fault),
         }
+    } else {
+        Trust::Open
     };
     launch(
         &app,
@@ -173,7 +172,7 @@ async fn launch(
     Ok(launched(&name, reply))
 }
 
-/// What an instance asks for, where the parameters are not the defaults.
+/// The bound instance spec, if the parameters are not the defaults.
 async fn bound(
     app: &App,
     name: &TaskName,
@@ -200,7 +199,7 @@ fn spec(source: &str, wanted: &TriggerTask) -> Answer<InstanceSpec> {
     Ok(file.instance(&binding)?)
 }
 
-/// Which parameter must be given.
+/// The error that names the missing parameter.
 async fn missing(app: &App, name: &TaskName) -> Fault {
     let record = match app.task(name, None).await {
         Ok(record) => record,
@@ -241,7 +240,7 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
     Fault::new(status, kind, error.to_string())
 }
 
-/// What a client calls its request, as the first half of a hash of it.
+/// The idempotency key, as the first half of its hash.
 fn key(headers: &HeaderMap) -> Answer<Option<(u64, u64)>> {
     let mut values = headers.get_all(KEY).iter();
     let (Some(first), second) = (values.next(), values.next()) else {

@@ -1,4 +1,4 @@
-//! A log as it grows, and ranges that are longer than one piece.
+//! Logs that grow, and ranges that are longer than one piece.
 
 use baton_model::ids::InstanceId;
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
@@ -9,21 +9,21 @@ use super::{App, LogSelector};
 use crate::http::streams::Pipe;
 use crate::limits::LOG_POLL_PAUSE;
 
-/// What is still to be sent of a log.
+/// The remainder of a log that is still to be sent.
 pub(super) struct LogTail {
     pub(super) app: App,
     pub(super) id: InstanceId,
-    /// Which; the attempt is named, and the run as soon as it is known.
+    /// Which log; the attempt is set, and the run as soon as it is known.
     pub(super) selector: LogSelector,
-    /// The next byte.
+    /// Offset of the next byte.
     pub(super) position: u64,
-    /// Behind the last byte; to the end of the attempt if there is none.
+    /// Offset after the last byte; `None`: until the attempt has ended.
     pub(super) end: Option<u64>,
 }
 
 impl LogTail {
-    /// Sends it. Where it cannot be read to its end, the answer is cut off, so that nobody takes
-    /// a part of it for the whole.
+    /// Sends it. If it cannot be read to its end, the response is aborted, so that the client
+    /// cannot mistake a part for the whole.
     pub(super) async fn run(mut self, pipe: Pipe) {
         loop {
             let left = self.end.map(|end| end.saturating_sub(self.position));
@@ -41,7 +41,7 @@ impl LogTail {
             };
             let chunk = match answer {
                 LogAnswer::Chunk(chunk) => Some(chunk),
-                // It may not have come so far as to write anything, or its worker is away.
+                // It may not have written anything yet, or its worker is disconnected.
                 LogAnswer::NotFound | LogAnswer::Unavailable(_)
                     if !source.is_over && self.end.is_none() =>
                 {
@@ -63,7 +63,7 @@ impl LogTail {
             if read == u64::from(most) {
                 continue;
             }
-            // There is no more for now.
+            // There is no more at the moment.
             match (self.end, next_run) {
                 (Some(_), _) => return pipe.truncate().await,
                 (None, Some(run)) => (self.selector.run, self.position) = (Some(run), 0),

@@ -1,9 +1,9 @@
-//! What attempts have written: read from the worker that has it, piece by piece.
+//! Output of attempts, read from their workers in pieces.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `range` | the header *Range* |
-//! | `follow` | logs as they grow, and long ranges |
+//! | `follow` | logs that grow, and long ranges |
 
 mod follow;
 mod range;
@@ -29,20 +29,20 @@ use crate::limits::TIMELINE_EVENTS_MAX;
 use follow::LogTail;
 use range::Range;
 
-/// Bytes of one piece if the client names no number.
+/// Default size of a piece.
 const PIECE_BYTES_DEFAULT: u32 = 64 << 10;
 
-/// An attempt, who has its log, and whether more may be written.
+/// An attempt, the worker with its log, and whether the log may grow.
 struct Source {
     lease: LeaseId,
     worker: WorkerName,
     is_over: bool,
-    /// A process of it was there, so far as we know: what has no log then has printed nothing,
-    /// or was cleared away.
+    /// Whether a process of it ran, as far as is known: without a log it then printed nothing, or
+    /// the log was removed.
     has_run: bool,
 }
 
-/// Which log of an instance.
+/// Selects a log of an instance.
 struct LogSelector {
     attempt: Option<u32>,
     process: Option<String>,
@@ -123,7 +123,7 @@ pub(super) async fn read(
     let bytes_max = limit.unwrap_or(PIECE_BYTES_DEFAULT);
     let bytes_max = bytes_max.clamp(1, LOG_CHUNK_BYTES_MAX);
     let (source, answer) = app.piece(id, &selector, offset, bytes_max).await?;
-    let lookup = lookup(&source, &selector, answer)?;
+    let lookup = classify(&source, &selector, answer)?;
     if follows && !matches!(lookup, Lookup::Gone) {
         let mut tail = app.tail(id, &source, selector, &lookup);
         tail.position = offset;
@@ -149,12 +149,12 @@ fn word(is_so: bool) -> HeaderValue {
     HeaderValue::from_static(if is_so { "true" } else { "false" })
 }
 
-/// What a worker has of a log.
+/// What the worker has of a log.
 enum Lookup {
     Piece(LogChunk),
-    /// It may not have come so far as to write anything.
+    /// The attempt may not have written anything yet.
     NotYet,
-    /// There never was or no longer is one.
+    /// There never was a log, or it was removed.
     Gone,
 }
 
@@ -167,7 +167,7 @@ impl Lookup {
     }
 }
 
-fn lookup(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answer<Lookup> {
+fn classify(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answer<Lookup> {
     let Source { lease, worker, .. } = source;
     let whole = selector.process.is_none() && selector.run.unwrap_or(0) == 0;
     match answer {
@@ -187,7 +187,7 @@ fn lookup(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answer<
     }
 }
 
-/// An answer without its bytes: whose they are.
+/// A response without its body.
 fn head(source: &Source, lookup: &Lookup) -> Response {
     let mut response = Body::empty().into_response();
     let headers = response.headers_mut();
@@ -206,7 +206,7 @@ fn head(source: &Source, lookup: &Lookup) -> Response {
 }
 
 fn with_range(mut response: Response, range: String) -> Response {
-    // Digits and dashes are always fine in a header.
+    // Digits and dashes are always valid in a header.
     if let Ok(range) = HeaderValue::from_str(&range) {
         response.headers_mut().insert(header::CONTENT_RANGE, range);
     }
@@ -214,7 +214,7 @@ fn with_range(mut response: Response, range: String) -> Response {
 }
 
 impl App {
-    /// One piece, and whose it is.
+    /// Reads one piece, and returns its source.
     async fn piece(
         &self,
         id: InstanceId,
@@ -222,7 +222,7 @@ impl App {
         offset: u64,
         bytes_max: u32,
     ) -> Answer<(Source, LogAnswer)> {
-        // Read before the log is: what is over by then has written everything.
+        // Read before the log: an attempt that has ended by then has written everything.
         let record = self.record(id).await?;
         let source = self.source(&record, selector.attempt).await?;
         let query = LogQuery {
@@ -243,7 +243,7 @@ impl App {
         Ok((source, answer))
     }
 
-    /// What follows what was found, of the very same log.
+    /// The remainder of the same log.
     fn tail(
         &self,
         id: InstanceId,
@@ -268,7 +268,7 @@ impl App {
         }
     }
 
-    /// All that is left, as it comes.
+    /// Streams the remainder.
     fn stream_tail(
         &self,
         request: &StreamRequest,
@@ -278,7 +278,7 @@ impl App {
     ) -> Answer<Response> {
         let mut response = head(source, lookup);
         *response.body_mut() = self.stream(request, true, |pipe| tail.run(pipe))?;
-        // Proxies that gather answers would hold it back.
+        // Proxies that buffer responses would delay it.
         let at_once = HeaderValue::from_static("no");
         response.headers_mut().insert("x-accel-buffering", at_once);
         Ok(response)
@@ -291,9 +291,9 @@ impl App {
         selector: LogSelector,
         range: Range,
     ) -> Answer<Response> {
-        // How long it is, and which run it is of, has to be known first.
+        // The size and the run of the process must be known first.
         let (source, answer) = self.piece(id, &selector, 0, 1).await?;
-        let lookup = lookup(&source, &selector, answer)?;
+        let lookup = classify(&source, &selector, answer)?;
         let size = match &lookup {
             Lookup::Piece(chunk) => chunk.size,
             Lookup::NotYet | Lookup::Gone => 0,
@@ -319,14 +319,18 @@ impl App {
         response
             .headers_mut()
             .insert(header::CONTENT_LENGTH, length);
-        let of = match is_whole {
-            true => size.to_string(),
-            false => "*".to_owned(),
+        let total = if is_whole {
+            size.to_string()
+        } else {
+            "*".to_owned()
         };
-        Ok(with_range(response, format!("bytes {first}-{last}/{of}")))
+        Ok(with_range(
+            response,
+            format!("bytes {first}-{last}/{total}"),
+        ))
     }
 
-    /// Finds the attempt: the one named, or the last one.
+    /// Finds the attempt: the given one, or the last one.
     async fn source(&self, record: &Record, number: Option<u32>) -> Answer<Source> {
         let is_wanted =
             |lease: LeaseId| number.is_none_or(|number| lease.attempt.number.0 == number);
@@ -356,7 +360,7 @@ impl App {
         }
     }
 
-    /// An attempt of which only the timeline knows.
+    /// Finds an attempt that only the timeline knows.
     async fn source_from_timeline(&self, id: InstanceId, number: u32) -> Answer<Source> {
         let page = self
             .read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX))

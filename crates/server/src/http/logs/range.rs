@@ -1,23 +1,23 @@
 //! The header *Range*.
 //!
-//! One range of bytes is served. Whatever else the header holds is ignored, as the standard
-//! allows: then the answer is what it is without.
+//! One byte range is supported. Anything else in the header is ignored, as the standard allows: the
+//! response is then the same as without it.
 
 use axum::http::{HeaderMap, header};
 
-/// Which bytes are asked for.
+/// A byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Range {
-    /// From the first to the last, both included, or to the end.
+    /// From the first to the last byte, both inclusive, or to the end.
     From(u64, Option<u64>),
-    /// So many at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
 impl Range {
-    /// The one range of a request.
+    /// The range of a request, if it has exactly one.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        // Logs have no tag that such a condition could hold against.
+        // Logs have no ETag to compare with.
         if headers.contains_key(header::IF_RANGE) {
             return None;
         }
@@ -35,7 +35,7 @@ impl Range {
         let (first, last) = range.trim().split_once('-')?;
         let number = |text: &str| {
             let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            // More than there can be is as good as all of it.
+            // An overflow means the whole log.
             plain.then(|| text.parse().unwrap_or(u64::MAX))
         };
         match (first, last) {
@@ -48,7 +48,7 @@ impl Range {
         }
     }
 
-    /// From which byte to which, both included, of so many; nothing if there are none of them.
+    /// First and last byte of a log of this size, both inclusive; `None` if the range is empty.
     pub(super) fn within(self, size: u64) -> Option<(u64, u64)> {
         let end = size.checked_sub(1)?;
         match self {

@@ -1,4 +1,4 @@
-//! Answers and parameters that several handlers have in common.
+//! Responses and parameters that several handlers share.
 
 use std::collections::BTreeMap;
 
@@ -31,38 +31,38 @@ macro_rules! problems {
 }
 
 problems! {
-    /// Of every path: what `guard` refuses.
+    /// All paths: rejections of `guard`.
     Guarded {
         401: "The server requires a valid token or certificate.",
         403: "The header Host or Origin names another server, or the role of the token is insufficient.",
         429: "Rate limit exceeded; the header Retry-After specifies when to retry.",
     }
-    /// Of whatever has parameters, an id or a body.
+    /// Paths with parameters, an id or a body.
     BadRequest {
         400: "The path, the query or the body cannot be parsed.",
     }
-    /// Of whatever names something.
+    /// Paths that name an object.
     NotFound {
         404: "No such object, or it was pruned from the history.",
     }
-    /// Of whatever has a body.
+    /// Paths with a body.
     BadBody {
         408: "The body did not arrive in time.",
         413: "The body is too large.",
         415: "The media type of the body is not supported.",
     }
-    /// Of whatever lets a run go on.
+    /// Paths that resume a run.
     NotResumable {
         409: "The run is not HALTED or FAILED, or another generation is live.",
     }
-    /// Of whatever the store or the scheduler is asked for.
+    /// Paths that need the store or the leader.
     Unavailable {
         500: "Internal error: a bug in the server.",
         503: "The store is unavailable, or the scheduler does not answer.",
     }
 }
 
-/// Of whatever has a tag.
+/// Paths with an ETag.
 pub(in crate::http) struct Unchanged;
 
 impl IntoResponses for Unchanged {
@@ -75,7 +75,7 @@ impl IntoResponses for Unchanged {
     }
 }
 
-/// The header that names what was answered.
+/// The ETag header.
 pub(super) fn etag() -> Header {
     let text = ObjectBuilder::new().schema_type(Type::String);
     HeaderBuilder::new()
@@ -86,7 +86,7 @@ pub(super) fn etag() -> Header {
         .build()
 }
 
-/// The header that names what the client has.
+/// The If-None-Match header.
 pub(super) fn if_none_match() -> Parameter {
     ParameterBuilder::new()
         .name("if-none-match")
@@ -113,7 +113,7 @@ fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
     (status.to_string(), response.build().into())
 }
 
-/// The run that a path names.
+/// The run id in a path.
 pub(in crate::http) struct OfRun;
 
 impl IntoParams for OfRun {
@@ -133,7 +133,7 @@ impl IntoParams for OfRun {
     }
 }
 
-/// The parameters of a view.
+/// The query parameters of a view.
 pub(in crate::http) struct Page;
 
 impl IntoParams for Page {

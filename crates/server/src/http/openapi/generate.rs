@@ -1,8 +1,8 @@
 //! The generator of `docs/openapi.json`, from the annotations of the handlers.
 //!
-//! Each handler annotates what it takes and answers; the schemas are those of `baton_model::api`.
-//! What holds for all of them is added here, once: the media types, and the refusals that no
-//! handler sees. Only the tests of this feature call it: the server serves the committed file.
+//! Each handler documents its parameters and responses; the schemas are those of
+//! `baton_model::api`. What all of them share is added here: the media types, and the rejections
+//! before the handlers. Only tests call it: the server serves the committed file.
 
 use baton_model::api::{Event, EventGap, MEDIA_TYPE, Problem};
 use utoipa::openapi::path::{Operation, PathItem};
@@ -12,7 +12,7 @@ use utoipa::{IntoResponses, OpenApi as _};
 use super::super::{events, fleet, instances, library, lists, logs, metrics, runs, tokens, usage};
 use super::answers::{self, Guarded};
 
-/// What utoipa says of anything that is no plain text.
+/// The media type that utoipa assigns to everything but plain text.
 const JSON: &str = "application/json";
 
 #[derive(utoipa::OpenApi)]
@@ -100,7 +100,7 @@ pub(crate) fn text() -> String {
     (text + "\n").replace("\"u-int", "\"uint")
 }
 
-/// What the handlers say, and what holds for all of them.
+/// The annotations of the handlers, completed.
 fn described() -> OpenApi {
     let mut api = Annotations::openapi();
     for item in api.paths.paths.values_mut() {

@@ -1,4 +1,4 @@
-//! The document that describes the API, and the page that people read it on.
+//! The OpenAPI document, and its HTML page.
 //!
 //! Both come from the committed `docs/openapi.json`, so that the shipped binary carries no
 //! generator. With the feature `openapi` the file is generated from the annotations of the
@@ -22,7 +22,7 @@ use super::conditional;
 #[cfg(feature = "openapi")]
 pub(crate) use generate::text as generated;
 
-/// The document, as it is served.
+/// The document, as served.
 const TEXT: &str = include_str!("../../../../../docs/openapi.json");
 
 static PAGE: LazyLock<String> = LazyLock::new(|| page::render(TEXT));
@@ -51,7 +51,7 @@ pub(super) async fn document() -> Response {
     responses((status = 200, description = "HTML.", content_type = "text/html", body = String))
 ))]
 pub(super) async fn docs() -> Response {
-    // Nothing on the page comes from elsewhere, and nothing runs.
+    // The page loads nothing and runs no scripts.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
     let headers = [(header::CONTENT_SECURITY_POLICY, policy)];
     (headers, Html(PAGE.as_str())).into_response()

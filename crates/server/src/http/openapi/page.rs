@@ -1,4 +1,4 @@
-//! The document as a page: plain HTML, without scripts and without anything from elsewhere.
+//! The OpenAPI document as plain HTML, without scripts and external resources.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;mar
 /// The methods in the order in which the page lists them.
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
 
-/// Renders an OpenAPI document. What it lacks stays empty on the page.
+/// Renders an OpenAPI document. Missing fields stay empty.
 pub(super) fn render(document: &str) -> String {
     let api: Value = serde_json::from_str(document).unwrap_or_default();
     let info = &api["info"];

@@ -1,4 +1,4 @@
-//! Whether the document says what the router does.
+//! The document matches the router.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::super::problem::PROBLEM;
 use super::super::{router, routes, testing};
 use super::*;
 
-/// What no response of the API is.
+/// A media type that no response of the API has.
 const JSON: &str = "application/json";
 
 /// `BATON_REWRITE` writes it instead: see `make golden`.
@@ -39,10 +39,10 @@ fn parsed() -> Value {
     serde_json::from_str(TEXT).expect("the document is JSON")
 }
 
-/// The whole router, to be asked as a client would.
-struct Asked(TowerToHyperService<Router>);
+/// The whole router, called like a client would.
+struct Client(TowerToHyperService<Router>);
 
-impl Asked {
+impl Client {
     fn new() -> Self {
         Self(TowerToHyperService::new(router(testing::app())))
     }
@@ -57,7 +57,7 @@ impl Asked {
         self.0.call(request).await.expect("it always answers")
     }
 
-    /// The methods that a path takes, by its own word.
+    /// The methods that a path supports, according to Allow.
     async fn taken(&self, path: &str) -> BTreeSet<String> {
         let options = self.answer(Method::OPTIONS, path).await;
         assert_eq!(options.status(), StatusCode::NO_CONTENT, "{path}");
@@ -69,7 +69,7 @@ impl Asked {
 
 #[tokio::test]
 async fn every_route_is_described_with_exactly_the_methods_it_takes() {
-    let asked = Asked::new();
+    let client = Client::new();
     let document = parsed();
     let described = document["paths"].as_object().expect("paths");
     let routes = routes();
@@ -82,8 +82,9 @@ async fn every_route_is_described_with_exactly_the_methods_it_takes() {
         };
         let item = described.get(name);
         let item = item.unwrap_or_else(|| panic!("{path} is not described"));
-        let said: BTreeSet<String> = item.as_object().expect("methods").keys().cloned().collect();
-        assert_eq!(said, asked.taken(path).await, "{path}");
+        let methods: BTreeSet<String> =
+            item.as_object().expect("methods").keys().cloned().collect();
+        assert_eq!(methods, client.taken(path).await, "{path}");
     }
     for path in described.keys() {
         assert!(
@@ -95,13 +96,13 @@ async fn every_route_is_described_with_exactly_the_methods_it_takes() {
 
 #[tokio::test]
 async fn head_is_answered_wherever_get_is_and_any_other_method_is_refused_with_those_taken() {
-    let asked = Asked::new();
+    let client = Client::new();
     for path in routes().paths() {
-        let taken = asked.taken(path).await;
-        let head = asked.answer(Method::HEAD, path).await.status();
+        let taken = client.taken(path).await;
+        let head = client.answer(Method::HEAD, path).await.status();
         let refused = head == StatusCode::METHOD_NOT_ALLOWED;
         assert_eq!(refused, !taken.contains("get"), "HEAD {path}");
-        let patch = asked.answer(Method::PATCH, path).await;
+        let patch = client.answer(Method::PATCH, path).await;
         assert_eq!(patch.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
         let allow = patch.headers()[header::ALLOW].to_str().expect("text");
         for method in &taken {
@@ -112,10 +113,10 @@ async fn head_is_answered_wherever_get_is_and_any_other_method_is_refused_with_t
 
 #[tokio::test]
 async fn no_other_web_page_is_told_that_it_may_read() {
-    let asked = Asked::new();
+    let client = Client::new();
     for path in routes().paths() {
         for method in [Method::GET, Method::OPTIONS] {
-            let answer = asked.answer(method, path).await;
+            let answer = client.answer(method, path).await;
             let names = answer.headers().keys();
             let mut cors = names.filter(|name| name.as_str().starts_with("access-control-"));
             assert_eq!(cors.next(), None, "{path}");

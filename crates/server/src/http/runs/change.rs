@@ -1,4 +1,4 @@
-//! Submissions of workflows, and how they are stopped.
+//! Submission and halting of runs.
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -85,7 +85,7 @@ pub(in super::super) async fn extend(
 ) -> Answer<Response> {
     let run = id(&run)?;
     let part: Box<RawValue> = extract::body(request).await?;
-    // One at a time: what a part refers to are the parts before it.
+    // Serialized: a part refers to the parts before it.
     let _one_at_a_time = app.0.history.lock().await;
     let state = app.run_record(run).await?.head.state;
     if state != UniversalState::Registering {
@@ -196,25 +196,26 @@ async fn stop(
     ))
 }
 
-/// A workflow as it came, in the name of the owner whom a token is for only. Its text is read as
-/// that of a file is: a key that stands twice is not taken for the last one.
+/// Parses a workflow, for the owner that the token is limited to, if any. Its text is parsed like a
+/// file: a repeated key is an error and not overridden by the last one.
 pub(super) fn workflow(file: &RawValue, owner: Option<&str>) -> Answer<WorkflowFile> {
     let file = baton_files::parse_workflow(file.get(), Format::Json, "file").map_err(wrong)?;
     let Some(owner) = owner else {
         return Ok(file);
     };
     let file = file.or_owner(owner);
-    match file.owner() == Some(owner) {
-        true => Ok(file),
-        false => Err(owners::wrong_owner(owner)),
+    if file.owner() == Some(owner) {
+        Ok(file)
+    } else {
+        Err(owners::wrong_owner(owner))
     }
 }
 
 pub(super) fn wrong(errors: Errors) -> Fault {
-    Fault::wrong(errors, "workflow")
+    Fault::invalid_file(errors, "workflow")
 }
 
-/// Does what takes a while for a large workflow on a thread that may be busy.
+/// Runs CPU-heavy work on a blocking thread.
 pub(super) async fn compiled<T, U>(work: impl FnOnce() -> Answer<T> + Send + 'static) -> Answer<U>
 where
     T: Send + 'static,

@@ -1,10 +1,9 @@
-//! Items of a run, page by page: those that the leader has on their way, and those that have
-//! ended, as the store has them.
+//! Items of a run, in pages: those in flight from the leader, and ended ones from the store.
 //!
-//! The leader is asked first. An item that ends before the store is asked is then in both, and
-//! shown as it ended; the other way round it would be in neither. A page ends by number, by bytes,
-//! or where everything was looked at; the next one begins behind the last item that was looked at,
-//! whether it was wanted or not.
+//! The leader is read first. An item that ends before the store is read is then in both, and shown
+//! as ended; the other way round it could be in neither. A page ends by number, by bytes, or at the
+//! end of the items; the next one begins after the last item that was scanned, whether it matched
+//! or not.
 
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ use super::{id, path, views};
 use crate::driver::event::{LeaderRequest, LiveItems, LiveQuery};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
-/// The states that an item can be asked for in.
+/// States that items can be filtered by.
 const STATES: [UniversalState; 6] = [
     UniversalState::Queued,
     UniversalState::Launched,
@@ -45,7 +44,7 @@ const STATES: [UniversalState; 6] = [
 /// Bytes of an item beside its value and its outputs.
 const ITEM_BYTES: usize = 512;
 
-/// A task and one of its items, by their places.
+/// Indices of a task and of one of its items.
 type Position = (u32, u32);
 
 /// Items of a run that are in flight or have ended, by task
@@ -104,7 +103,7 @@ pub(in super::super) async fn list(
             return Err(Fault::bad_request(wrong));
         }
         (Some(item), Some(task)) => {
-            // Whatever its state: otherwise the next one in that state would be looked for.
+            // Regardless of its state: otherwise the next item in that state would be searched.
             selection.state = None;
             selection.after = item.checked_sub(1).map(|before| (task, before));
             selection.limit = 1;
@@ -137,7 +136,7 @@ fn state(word: &str) -> Answer<UniversalState> {
     })
 }
 
-/// `task.item`, as links have it.
+/// Parses a cursor: `task.item`.
 fn place(text: &str) -> Answer<Position> {
     let parsed = text
         .split_once('.')
@@ -145,7 +144,7 @@ fn place(text: &str) -> Answer<Position> {
     parsed.ok_or_else(|| Fault::bad_request("invalid cursor; use the link `next` of a page"))
 }
 
-/// Which items are asked for.
+/// Selects items of a run.
 struct ItemSelection {
     record: RunRecord,
     dag: Arc<Dag>,
@@ -160,7 +159,7 @@ impl ItemSelection {
         self.record.head.id
     }
 
-    /// How those end that are asked for; nothing if they are on their way.
+    /// The end to filter by; `None` if only items in flight match.
     fn end(&self) -> Option<Option<ItemEnd>> {
         match self.state {
             None => Some(None),
@@ -172,7 +171,7 @@ impl ItemSelection {
     }
 }
 
-/// Some items by their places, and behind which one to go on.
+/// Some items by position, and the position to continue after.
 type ItemBatch = (Vec<(Position, RunItem<Value>)>, Option<Position>);
 
 impl App {
@@ -203,7 +202,7 @@ impl App {
         }
     }
 
-    /// The next items, at most as many as a page has; there may be none before the end.
+    /// The next items, at most a page; may be empty before the end.
     async fn next_items(&self, selection: &ItemSelection) -> Answer<ItemBatch> {
         let live = self.live_items(selection).await?;
         let mut found = Vec::new();
@@ -232,13 +231,13 @@ impl App {
             Ok(records)
         });
         for (place, record) in read.await? {
-            // The leader may know more than is durable.
+            // The leader may be ahead of the store.
             let state = record.instance.state;
             if selection.state.is_none_or(|wanted| wanted == state) {
                 found.push((place, views::live(&selection.dag, place, &record)));
             }
         }
-        // Stable, so what has ended meanwhile stands before what was on its way.
+        // Stable sort: an ended item precedes its copy in flight.
         found.sort_by_key(|(place, _)| *place);
         found.dedup_by_key(|(place, _)| *place);
         if let Some(stopped) = stopped {
@@ -262,8 +261,8 @@ impl App {
             .await
     }
 
-    /// The values of these items. A plan has most of them; those that a task has put out, the
-    /// leader knows, or they follow from what is kept of a run that is over.
+    /// Values of these items. Most are in the plan; values from outputs come from the leader, or,
+    /// for an ended run, from the store.
     async fn values(
         &self,
         selection: &ItemSelection,
@@ -291,7 +290,7 @@ impl App {
     }
 }
 
-/// How long an item is, more or less, where it is sent.
+/// Approximate size of an item in the response.
 fn length(item: &RunItem<Value>) -> usize {
     let value = item.value.as_ref().map_or(0, |it| it.to_string().len());
     let outputs = item.outputs.as_deref().map_or(0, str::len);

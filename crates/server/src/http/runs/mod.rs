@@ -1,15 +1,15 @@
-//! Runs of workflows.
+//! Workflow runs.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `change` | submissions, and how runs are stopped |
-//! | `resume` | how they go on |
-//! | `read` | runs, their tasks, and what has failed |
-//! | `items` | items, page by page |
-//! | `views` | from the store's and the leader's words to `baton_model::api` |
+//! | `change` | submission and halting |
+//! | `resume` | resume and retry |
+//! | `read` | runs, their tasks, and their failures |
+//! | `items` | items, in pages |
+//! | `views` | conversion to `baton_model::api` |
 //!
-//! A run that is not over is in the leader's memory, and the leader is asked how far it is. How
-//! far one was that is over follows from what the store has kept of it.
+//! The leader has runs that have not ended in memory, and reports their progress. The progress of
+//! an ended run is computed from the store.
 
 pub(super) mod change;
 pub(super) mod items;
@@ -32,15 +32,15 @@ pub(super) fn id(text: &str) -> Answer<RunId> {
     let digits = text.strip_prefix('r').unwrap_or(text);
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| plain);
-    // Stores keep ids as signed numbers.
+    // Stores keep ids as signed integers.
     let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
     number
         .map(RunId)
         .ok_or_else(|| Fault::bad_request("a run id is a number such as r12"))
 }
 
-/// What is said of a run that is not there, or not for whoever asks: the same, so that nobody
-/// learns which ids there are.
+/// The error for a run that does not exist, or that the caller must not see: the same, so that ids
+/// do not leak.
 pub(super) fn unknown(run: RunId) -> Fault {
     Fault::not_found(format!(
         "there is no run {run}; it was never submitted, or was pruned from the history"
@@ -51,27 +51,27 @@ pub(super) fn path(run: RunId) -> String {
     format!("/runs/{run}")
 }
 
-/// A run that is over, worked out.
+/// An ended run with its computed progress.
 type EndedRun = Arc<(Arc<Dag>, Progress)>;
 
-/// Where one comes to be. Whoever works it out may be cut off; then another of those who wait
-/// for it does.
+/// Holds an ended run once it is computed. If the computing client is cut off, another waiting one
+/// computes it.
 type RunCell = OnceCell<EndedRun>;
 
-/// The last run that is over and was looked at: people page through one. Of many who look at
-/// the same one at once, one works it out.
+/// Cache of the last ended run that was read: clients page through one run. Of concurrent readers
+/// of the same run, one computes it.
 #[derive(Default)]
 pub(crate) struct EndedRuns(Mutex<CachedRuns>);
 
 #[derive(Default)]
 struct CachedRuns {
     last: Option<(RunRecord, Arc<RunCell>)>,
-    /// Those that somebody waits for.
+    /// Runs that clients wait for.
     computing: Vec<(RunRecord, Weak<RunCell>)>,
 }
 
 impl EndedRuns {
-    /// Where this one is, or comes to be.
+    /// The cell of this run.
     fn of(&self, record: &RunRecord) -> Arc<RunCell> {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, cell)) = &cached.last
@@ -81,10 +81,11 @@ impl EndedRuns {
         }
         cached.computing.retain(|(_, cell)| cell.strong_count() > 0);
         let mut computing = cached.computing.iter();
-        let found = computing.find_map(|(of, cell)| match of == record {
-            true => cell.upgrade(),
-            false => None,
-        });
+        let found = computing.find_map(
+            |(of, cell)| {
+                if of == record { cell.upgrade() } else { None }
+            },
+        );
         found.unwrap_or_else(|| {
             let cell = Arc::default();
             let computing = (record.clone(), Arc::downgrade(&cell));
@@ -100,13 +101,13 @@ impl EndedRuns {
 }
 
 impl App {
-    /// A run as the store has it.
+    /// The stored record of a run.
     pub(super) async fn run_record(&self, run: RunId) -> Answer<RunRecord> {
         let found = self.read(move |store| store.run(run)).await?;
         found.ok_or_else(|| unknown(run))
     }
 
-    /// How far a run was, by what is kept of it.
+    /// The progress of an ended run, computed from the store.
     async fn ended_run(&self, record: &RunRecord) -> Answer<EndedRun> {
         let run = record.head.id;
         let cell = self.0.ended_runs.of(record);

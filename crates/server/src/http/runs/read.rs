@@ -1,4 +1,4 @@
-//! Runs, their tasks, and what has failed.
+//! Runs, their tasks, and their failures.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::driver::event::LeaderRequest;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
 use crate::until_shutdown;
 
-/// Tasks or items of one page.
+/// Maximum page size of tasks and items.
 pub(super) const PAGE_MAX: usize = 1_000;
 
 /// Runs, newest first
@@ -186,10 +186,11 @@ pub(in super::super) async fn errors(
     let dag = app.run_progress(&record, 0, 0).await?.dag;
     let counted = app.read(move |store| store.run_errors(run)).await?;
     let failed = counted.iter().any(|it| it.item == ItemEnd::Failed);
-    // What `fail_fast` has stopped has not failed the run.
-    let shown_end = match dag.plan.fail_fast && failed {
-        true => ItemEnd::Failed,
-        false => ItemEnd::Halted,
+    // Items that `fail_fast` halted are not the cause of the failure.
+    let shown_end = if dag.plan.fail_fast && failed {
+        ItemEnd::Failed
+    } else {
+        ItemEnd::Halted
     };
     let counted = counted.into_iter();
     let counted = counted.filter(|it| matches!(it.item, ItemEnd::Failed) || it.item == shown_end);
@@ -219,7 +220,7 @@ pub(in super::super) async fn errors(
     Ok(tagged(&list))
 }
 
-/// How far a run is.
+/// Progress of a run.
 pub(super) struct RunProgress {
     pub(super) dag: std::sync::Arc<Dag>,
     items: baton_model::api::ItemCounts,
@@ -228,7 +229,7 @@ pub(super) struct RunProgress {
 }
 
 impl App {
-    /// How far a run is, with `limit` of its tasks.
+    /// Progress of a run, with `limit` of its tasks.
     pub(super) async fn run_progress(
         &self,
         record: &RunRecord,
@@ -294,7 +295,7 @@ impl App {
         Ok(task)
     }
 
-    /// Waits until a run is over, at most for so long, and not while the server ends.
+    /// Waits until a run has ended, at most for `wait`, and not past a shutdown.
     async fn until_run_ended(&self, mut record: RunRecord, wait: Duration) -> Answer<RunRecord> {
         let deadline = Instant::now() + wait;
         let mut committed = self.0.committed.clone();

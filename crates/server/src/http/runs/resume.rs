@@ -1,4 +1,4 @@
-//! How a run goes on: resumed as it was or with another file, or with a part of it done again.
+//! Resume and retry of runs: with the same or a changed file, or with one task run again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -150,21 +150,20 @@ fn dry_run(uri: &Uri) -> Answer<bool> {
         .unwrap_or(false))
 }
 
-/// How a run goes on.
+/// How to resume a run.
 struct ResumeOptions {
-    /// Another workflow, and parameters for it.
+    /// A changed workflow, with parameters for it.
     file: Option<(WorkflowFile, BTreeMap<String, String>)>,
-    /// A task that is done again; and whether whatever comes after it is.
+    /// A task to run again, and whether to run everything downstream of it again.
     rerun: Option<(String, bool)>,
-    /// Only if this generation is the last one.
+    /// Only if this generation is the latest.
     generation: Option<Generation>,
-    /// Only to see what would be done.
+    /// Only return a preview.
     dry_run: bool,
 }
 
 async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Response> {
-    // One at a time, and not while history is removed: what is read here is what the leader
-    // goes by.
+    // Serialized, and not during pruning: the leader relies on the state that is read here.
     let _history_stays = app.0.history.lock().await;
     let kept = app.read(move |store| store.stored_run(run)).await?;
     let kept = kept.ok_or_else(|| unknown(run))?;
@@ -205,8 +204,8 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     Ok(respond(StatusCode::OK, &resumed))
 }
 
-/// The plan with which a run goes on: what was given for it before is given again, where the
-/// file still has that parameter and nothing else is given.
+/// The plan of a changed file: values of the run stay in force for parameters that the file still
+/// has and the request does not set.
 async fn changed_plan(
     kept: &StoredRun,
     file: WorkflowFile,
@@ -220,7 +219,7 @@ async fn changed_plan(
     Ok(plan)
 }
 
-/// A run goes on with its own workflow, changed as it may be, and stays its owner's.
+/// Checks that a resumed run keeps its workflow and its owner.
 fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
     let fields = [
         ("workflow", &head.name, &plan.name),
@@ -234,12 +233,13 @@ fn same_workflow(head: &RunHead, plan: &Plan) -> Answer<()> {
             hint: "restore the old value, or submit the file as a new run".to_owned(),
         })
         .collect();
-    match other.is_empty() {
-        true => Ok(()),
-        false => Err(Fault::unusable(
+    if other.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::unusable(
             format!("{} is a run of another workflow", head.id),
             other,
-        )),
+        ))
     }
 }
 

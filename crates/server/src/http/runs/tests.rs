@@ -1,4 +1,4 @@
-//! What many clients at once cost.
+//! Cost of concurrent clients.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ use crate::driver::event::{Event, LeaderRequest};
 use crate::faulty::Faulty;
 use crate::prune::HistoryLock;
 
-/// A run that is over.
+/// An ended run.
 async fn over(app: &App) -> RunRecord {
     let plan = Arc::new(Plan {
         name: "w".to_owned(),
@@ -48,7 +48,7 @@ async fn of_many_who_look_at_a_run_that_is_over_one_works_it_out() {
     let reads = || store.kept_run_reads.swap(0, Ordering::SeqCst);
     reads();
     let look = |record| app.ended_run(record);
-    // Nobody can read before all of them have asked.
+    // No read starts before all clients wait.
     let all = u32::try_from(READERS_MAX).expect("few");
     let held = app.0.readers.acquire_many(all).await.expect("open");
     let goes = async {
@@ -70,7 +70,7 @@ async fn of_many_who_look_at_a_run_that_is_over_one_works_it_out() {
     reads();
     assert!(look(&first).await.is_ok());
     assert_eq!(reads(), 0, "the last one is remembered");
-    // Whoever gives up leaves it to the others.
+    // A client that gives up leaves the work to the others.
     let third = over(&app).await;
     let gives_up = tokio::time::timeout(std::time::Duration::ZERO, look(&third));
     let (_, stays) = tokio::join!(gives_up, look(&third));

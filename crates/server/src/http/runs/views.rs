@@ -1,4 +1,4 @@
-//! Runs in the words of the API.
+//! Conversion of runs to types of the API.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ pub(super) fn counts(tally: &Tally, leased: u32) -> ItemCounts {
     }
 }
 
-/// A task without what it waits for.
+/// A task, without the reason that it waits for.
 pub(super) fn task(dag: &Dag, at: u32, items: ItemCounts, mapped: bool) -> RunTask {
     let own = &dag.plan.tasks[at as usize];
     let edges = own.after.iter().map(|after| RunEdge {
@@ -110,7 +110,7 @@ pub(super) fn task(dag: &Dag, at: u32, items: ItemCounts, mapped: bool) -> RunTa
     }
 }
 
-/// An item that has ended, without its value.
+/// An ended item, without its value.
 pub(super) fn ended(dag: &Dag, item: &ItemRecord) -> RunItem<Value> {
     let state = match item.end {
         ItemEnd::Done => UniversalState::Done,
@@ -124,7 +124,7 @@ pub(super) fn ended(dag: &Dag, item: &ItemRecord) -> RunItem<Value> {
     shown
 }
 
-/// An item that is on its way, without its value.
+/// An item in flight, without its value.
 pub(super) fn live(dag: &Dag, place: (u32, u32), record: &Record) -> RunItem<Value> {
     let it = &record.instance;
     let mut shown = row(dag, place, it.id, it.state, Some(record));
@@ -141,7 +141,7 @@ fn row(
 ) -> RunItem<Value> {
     let named = dag.plan.tasks.get(task as usize);
     let it = record.map(views::instance);
-    // While an attempt is open, when the one before it ran is not how it stands.
+    // While an attempt is open, the times of the previous one are not shown.
     let open = record.is_some_and(|record| record.instance.lease.is_some());
     let last = record.and_then(|record| record.last.as_ref());
     let ran = last.and_then(|last| last.stats).filter(|_| !open);
@@ -162,8 +162,8 @@ fn row(
     }
 }
 
-/// When the worker of an open attempt said that it runs: the last thing that happened to it,
-/// unless somebody wanted it stopped since.
+/// When the worker confirmed the open attempt: the last change of the instance, unless a stop was
+/// requested since.
 fn running_since(record: &Record) -> Option<Wall> {
     let it = &record.instance;
     let runs = it.state == UniversalState::Running && !it.stop_requested;
