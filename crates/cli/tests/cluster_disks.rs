@@ -88,12 +88,12 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     cluster.start_scheduler();
     cluster.start_worker("w", &["--resources", "cpu=2"]);
     cluster.healthy("w");
-    let said = cluster.path("said");
+    let printed = cluster.path("said");
     // It needs space for its output, and reports elsewhere that it had it.
     let file = json!({
         "task": "speaks",
         "run": "head -c 65536 /dev/zero && echo \"$BATON_ARRAY_INDEX\" >> \"$SAID\"",
-        "env": { "SAID": said },
+        "env": { "SAID": printed },
     });
     let over = |span| {
         cluster.until("all are over", || {
@@ -106,7 +106,11 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     disk.fill();
     let (done, failed) = over(cluster.submit(file.clone(), COUNT));
     assert!(failed > 0, "there was no room for all");
-    assert_eq!(done, lines(&said).len() as u64, "no success that was none");
+    assert_eq!(
+        done,
+        lines(&printed).len() as u64,
+        "no success that was none"
+    );
     let errors = cluster.path("w").join("checkpoint/coordinator.err");
     let told = |word: &str| lines(&errors).iter().any(|line| line.contains(word));
     assert!(
@@ -115,13 +119,13 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     );
 
     disk.free();
-    let before = lines(&said).len() as u64;
+    let before = lines(&printed).len() as u64;
     assert_eq!(
         over(cluster.submit(file, COUNT)),
         (COUNT, 0),
         "with room again"
     );
-    assert_eq!(lines(&said).len() as u64, before + COUNT);
+    assert_eq!(lines(&printed).len() as u64, before + COUNT);
 
     cluster.until("there is a log again", || told("a log again").then_some(()));
     let effects = Effects::new(&cluster, "effects");

@@ -33,7 +33,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn absurd_heartbeats_do_not_end_the_scheduler() {
     let cluster = served();
     // The number of connections answered within the short timeout.
-    let mut heard = 0;
+    let mut received = 0;
     for (what, messages) in absurd().into_iter().chain(nonsense_of_the_seated()) {
         let mut bytes = PREAMBLE.to_vec();
         for message in &messages {
@@ -46,10 +46,10 @@ fn absurd_heartbeats_do_not_end_the_scheduler() {
         stream.read_exact(&mut greeting).expect(what);
         assert_eq!(greeting, PREAMBLE, "{what}");
         stream.set_read_timeout(Some(ANSWER_WAIT)).expect("set");
-        heard += u32::from(!answer(stream).is_empty());
+        received += u32::from(!answer(stream).is_empty());
         assert!(is_alive(cluster.scheduler_pid()), "{what}");
     }
-    assert!(heard > 0, "they were taken for workers");
+    assert!(received > 0, "they were taken for workers");
     still_serves(&cluster);
 }
 

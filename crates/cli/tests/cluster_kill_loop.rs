@@ -135,14 +135,14 @@ fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
     for index in 1..=span.count() {
         let overlaps = lines(&dir.join(format!("{index}.overlap")));
         assert!(overlaps.is_empty(), "{index}: two at once: {overlaps:?}");
-        let said = lines(&dir.join(index.to_string()));
+        let output = lines(&dir.join(index.to_string()));
         let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
-        for line in &said {
+        for line in &output {
             let (what, attempt) = line.split_once(' ').expect("two words");
             let attempt: u32 = attempt.parse().expect("a number");
             *ends.entry(attempt).or_default() += u32::from(what == "end");
         }
-        assert!(ends.values().all(|ends| *ends <= 1), "{index}: {said:?}");
+        assert!(ends.values().all(|ends| *ends <= 1), "{index}: {output:?}");
         let finished: Vec<u32> = ends
             .iter()
             .filter(|(_, ends)| **ends == 1)
@@ -150,9 +150,15 @@ fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
             .collect();
         assert!(
             !finished.is_empty(),
-            "{index} is over and never finished: {said:?}"
+            "{index} is over and never finished: {output:?}"
         );
-        if finished.len() > 1 || said.iter().filter(|line| line.starts_with("start")).count() > 1 {
+        if finished.len() > 1
+            || output
+                .iter()
+                .filter(|line| line.starts_with("start"))
+                .count()
+                > 1
+        {
             observed_ends_are_final(cluster, InstanceId(span.first.0 + index - 1), &finished);
         }
         doubled += u64::from(finished.len() > 1);

@@ -261,6 +261,6 @@ fn run(program: &str, words: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program} {}: {}", words.join(" "), said.trim()))
+    let printed = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} {}: {}", words.join(" "), printed.trim()))
 }

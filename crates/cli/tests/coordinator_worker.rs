@@ -97,16 +97,16 @@ fn capacity(amount: u64) -> Request {
 
 /// All messages up to the end of this run.
 fn replies_until_end(link: &mut Link, number: u64) -> Vec<Reply> {
-    let mut heard = Vec::new();
-    while !heard.iter().any(|reply| is_end(reply, number)) {
-        let mut said = Vec::new();
+    let mut received = Vec::new();
+    while !received.iter().any(|reply| is_end(reply, number)) {
+        let mut output = Vec::new();
         wait_for(link, |reply| {
-            said.push(reply.clone());
+            output.push(reply.clone());
             is_end(reply, number).then_some(())
         });
-        heard.extend(said);
+        received.extend(output);
     }
-    heard
+    received
 }
 
 fn is_end(reply: &Reply, number: u64) -> bool {
@@ -150,19 +150,19 @@ fn what_does_not_fit_waits_its_turn_and_starts_without_being_asked_for() {
     ];
     link.send_all(&orders).expect("sent");
     // An attempt without claims overtakes those that wait.
-    let heard = replies_until_end(&mut link, 3);
-    assert!(heard.contains(&Reply::Accepted { run: run(1) }));
+    let received = replies_until_end(&mut link, 3);
+    assert!(received.contains(&Reply::Accepted { run: run(1) }));
     assert!(
-        heard.contains(&Reply::Accepted { run: run(2) }),
-        "it would fit, but may not overtake: {heard:?}"
+        received.contains(&Reply::Accepted { run: run(2) }),
+        "it would fit, but may not overtake: {received:?}"
     );
-    assert!(!heard.contains(&Reply::Accepted { run: run(0) }));
-    assert!(!heard.iter().any(|reply| is_started(reply, 1)));
+    assert!(!received.contains(&Reply::Accepted { run: run(0) }));
+    assert!(!received.iter().any(|reply| is_started(reply, 1)));
     send(&mut link, &launch(1, large));
     accepted(&mut link, 1);
     bench.touch("go");
-    let heard = replies_until_end(&mut link, 2);
-    assert!(heard.iter().any(|reply| is_started(reply, 1)));
+    let received = replies_until_end(&mut link, 2);
+    assert!(received.iter().any(|reply| is_started(reply, 1)));
     let order = fs::read_to_string(bench.sandbox.join("order")).expect("written");
     assert_eq!(order, "0\n1\n2\n");
     end(link);
@@ -200,8 +200,8 @@ fn what_waits_can_be_withdrawn_or_stopped_and_is_never_started() {
         Request::KillRun { run: run(3) },
     ];
     link.send_all(&orders).expect("sent");
-    let heard = replies_until_end(&mut link, 3);
-    let refused: Vec<_> = heard
+    let received = replies_until_end(&mut link, 3);
+    let refused: Vec<_> = received
         .iter()
         .filter(|reply| matches!(reply, Reply::Refused { .. }))
         .collect();
@@ -210,7 +210,7 @@ fn what_waits_can_be_withdrawn_or_stopped_and_is_never_started() {
         [&Reply::Refused { run: run(1) }],
         "what runs is not"
     );
-    let outcomes: Vec<Outcome> = heard.iter().filter_map(outcome).collect();
+    let outcomes: Vec<Outcome> = received.iter().filter_map(outcome).collect();
     let killed = [KillCause::Suicide, KillCause::Requested].map(Outcome::Killed);
     assert_eq!(outcomes, killed);
     bench.touch("go");
@@ -236,8 +236,11 @@ fn killing_everything_and_the_dead_man_timer_refuse_what_waits() {
             let (id, grace) = (7, Millis(0));
             send(&mut link, &Request::KillEverything { id, grace });
         }
-        let heard = replies_until_end(&mut link, 0);
-        assert!(heard.contains(&Reply::Refused { run: run(1) }), "{heard:?}");
+        let received = replies_until_end(&mut link, 0);
+        assert!(
+            received.contains(&Reply::Refused { run: run(1) }),
+            "{received:?}"
+        );
         assert!(!bench.sandbox.join("ran").exists());
         end(link);
     }

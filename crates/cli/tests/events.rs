@@ -48,10 +48,10 @@ impl Follower {
         signal(self.child.id(), with);
         let status = self.child.wait().expect("ours");
         assert!(status.success(), "{status}");
-        let mut said = String::new();
+        let mut printed = String::new();
         let mut errors = self.child.stderr.take().expect("piped");
-        errors.read_to_string(&mut said).expect("text");
-        said
+        errors.read_to_string(&mut printed).expect("text");
+        printed
     }
 }
 
@@ -120,9 +120,9 @@ fn every_fact_is_told_once_and_in_order_while_the_scheduler_is_killed() {
         seen.push(follower.next());
     }
     assert_eq!(seen, kept);
-    let said = follower.end(Signal::TERM);
-    let again = said.matches("reconnected; resuming after event").count();
-    assert_eq!(again as u64, ROUNDS, "{said}");
+    let printed = follower.end(Signal::TERM);
+    let again = printed.matches("reconnected; resuming after event").count();
+    assert_eq!(again as u64, ROUNDS, "{printed}");
 }
 
 #[test]

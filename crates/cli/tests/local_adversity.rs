@@ -120,10 +120,10 @@ fn killing_the_task_of_a_stopped_runner_is_reported() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("baton starts");
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut stderr = std::io::BufReader::new(kill.stderr.take().expect("piped"));
-    std::io::BufRead::read_line(&mut stderr, &mut said).expect("text");
-    assert!(said.contains("is stopped"), "{said}");
+    std::io::BufRead::read_line(&mut stderr, &mut printed).expect("text");
+    assert!(printed.contains("is stopped"), "{printed}");
     send(runner.pid(), Signal::CONT);
     assert!(kill.wait().expect("our child").success());
     assert_eq!(runner.wait().code, 3);
@@ -165,9 +165,9 @@ fn another_users_task_is_left_alone() {
     ] {
         let output = scenario.baton(args);
         assert!(!output.status.success());
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8(said).expect("text");
-        assert!(said.contains("belongs to user nobody"), "{said}");
+        let printed = [output.stdout, output.stderr].concat();
+        let printed = String::from_utf8(printed).expect("text");
+        assert!(printed.contains("belongs to user nobody"), "{printed}");
     }
     let mut owner = Command::new(BATON);
     owner.args(["local", "kill", "--now", scenario.id.as_str()]);

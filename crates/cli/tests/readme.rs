@@ -46,14 +46,14 @@ fn paste(block: &str) -> String {
         .stdin(Stdio::null())
         .process_group(0);
     let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{}\n{said}\n{errors}",
+        "{}\n{printed}\n{errors}",
         output.status
     );
-    said
+    printed
 }
 
 #[test]
@@ -69,17 +69,17 @@ fn the_first_commands_of_the_readme_work_one_after_the_other() {
             line.to_owned()
         }
     });
-    let said = paste(&lines.collect::<Vec<_>>().join("\n"));
-    if !said.is_empty() {
-        assert!(said.contains("hello, you"), "{said}");
+    let printed = paste(&lines.collect::<Vec<_>>().join("\n"));
+    if !printed.is_empty() {
+        assert!(printed.contains("hello, you"), "{printed}");
     }
 }
 
 #[test]
 fn the_first_commands_of_the_library_work_one_after_the_other() {
     let block = block("docs/library.md", "# The library");
-    let said = paste(&format!("baton up &\nready\n{block}"));
-    if !said.is_empty() {
-        assert!(said.contains("created, revision 1"), "{said}");
+    let printed = paste(&format!("baton up &\nready\n{block}"));
+    if !printed.is_empty() {
+        assert!(printed.contains("created, revision 1"), "{printed}");
     }
 }

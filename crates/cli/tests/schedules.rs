@@ -255,11 +255,11 @@ fn ran(store: &dyn Store, effects: &Path) {
         }
     }
     for (given, number) in GIVEN.iter().zip(1..) {
-        let mut said = lines(&effects.join(given.name));
-        said.sort();
+        let mut stdout = lines(&effects.join(given.name));
+        stdout.sort();
         let expected = expected.remove(&number).unwrap_or_default();
         assert!(!expected.is_empty(), "{} was never launched", given.name);
-        assert_eq!(said, expected, "{}", given.name);
+        assert_eq!(stdout, expected, "{}", given.name);
     }
 }
 

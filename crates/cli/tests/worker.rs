@@ -343,8 +343,8 @@ fn files_are_fetched_before_the_work_begins() {
     };
     rig.submit(1, 1, spec);
     assert_eq!(rig.outcome(1), Outcome::Exited(0));
-    let said = LogAnswer::Chunk(LogChunk::whole("from a file\nfrom a server\n"));
-    assert_eq!(rig.logs(1, LogStream::Stdout, None), said);
+    let stdout = LogAnswer::Chunk(LogChunk::whole("from a file\nfrom a server\n"));
+    assert_eq!(rig.logs(1, LogStream::Stdout, None), stdout);
     let mode = fs::metadata(rig.work(1).join("page")).expect("there");
     assert_eq!(mode.permissions().mode() & 0o111, 0, "not executable");
 
@@ -376,8 +376,8 @@ fn a_second_agent_of_the_same_state_is_refused_by_name() {
     until("it is connected", || rig.agent_log().contains("connected"));
     let second = rig.command(&[]).output().expect("runs");
     assert_eq!(second.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(said.contains(&format!("pid {}", first.pid())), "{said}");
+    let stdout = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(stdout.contains(&format!("pid {}", first.pid())), "{stdout}");
 }
 
 #[test]

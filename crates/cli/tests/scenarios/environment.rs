@@ -122,10 +122,10 @@ fn a_directory_that_is_not_there_is_a_launch_that_failed_and_the_log_says_so() {
     let scenario =
         Scenario::new("{ task: nowhere, processes: [ { name: p, cwd: gone, run: 'true' } ] }");
     assert_eq!(scenario.run().code, 1);
-    let said = scenario.output("p", 0, "stderr");
+    let printed = scenario.output("p", 0, "stderr");
     assert!(
-        said.contains("cannot enter") && said.contains("gone"),
-        "{said}"
+        printed.contains("cannot enter") && printed.contains("gone"),
+        "{printed}"
     );
 }
 

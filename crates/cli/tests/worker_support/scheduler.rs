@@ -47,8 +47,8 @@ impl Scheduler {
         let address = listener.local_addr().expect("an address");
         let (events, inbox) = mpsc::channel();
         let seen = Arc::new(Mutex::new(Observations::default()));
-        let heard = events.clone();
-        thread::spawn(move || listen(&listener, &heard));
+        let received = events.clone();
+        thread::spawn(move || listen(&listener, &received));
         let kept = Arc::clone(&seen);
         thread::spawn(move || Leader::new(timeouts, kept).lead(&inbox));
         Self {
