@@ -18,7 +18,7 @@ use std::fs;
 use baton_core::clock::{Clock, Dst, Key, Policy, Schedules};
 use baton_model::time::Wall;
 
-type Measured<T> = Result<T, Box<dyn Error>>;
+type MeasureResult<T> = Result<T, Box<dyn Error>>;
 
 /// The beginning of 2026.
 const START: Wall = Wall(1_767_225_600_000);
@@ -31,7 +31,7 @@ const ROUNDS: u64 = 500;
 
 const MANY: u64 = 1_000_000;
 
-fn main() -> Measured<()> {
+fn main() -> MeasureResult<()> {
     println!(
         "{:>10} {:>10} {:>14}",
         "schedules", "different", "bytes each"
@@ -72,7 +72,7 @@ fn main() -> Measured<()> {
 }
 
 /// A clock with schedules of once a year, in December: not due while we look.
-fn filled(count: u64, different: bool) -> Measured<(Clock, Schedules)> {
+fn filled(count: u64, different: bool) -> MeasureResult<(Clock, Schedules)> {
     let mut schedules = Schedules::new();
     let mut clock = Clock::new();
     for key in 0..count {
@@ -87,7 +87,7 @@ fn filled(count: u64, different: bool) -> Measured<(Clock, Schedules)> {
 }
 
 /// Bytes of this process that are in memory.
-fn resident() -> Measured<u64> {
+fn resident() -> MeasureResult<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().next());
@@ -95,7 +95,7 @@ fn resident() -> Measured<u64> {
 }
 
 /// How long this thread has had a processor: others may be at work on this machine.
-fn processor_ns() -> Measured<u64> {
+fn processor_ns() -> MeasureResult<u64> {
     let stat = fs::read_to_string("/proc/thread-self/schedstat")?;
     Ok(stat.split_whitespace().next().ok_or("no time")?.parse()?)
 }

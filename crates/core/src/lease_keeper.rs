@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_not_associated_waits_for_a_leader() {
+    fn an_unassociated_worker_waits_for_a_leader() {
         let (mut lease_keeper, association) = lease_keeper(WorkerState::Healthy);
         assert_eq!(answered(&mut lease_keeper, heartbeat(None, 11)), None);
         let earlier = Association {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_must_die_is_kept_alive() {
+    fn no_condemned_worker_is_kept_alive() {
         let (mut lease_keeper, association) = lease_keeper(WorkerState::MustDie);
         let beat = heartbeat(Some(association), 11);
         assert_eq!(answered(&mut lease_keeper, beat), None);

@@ -58,7 +58,7 @@ fn far_away() -> Mono {
     clock::now().mono + Millis::from_secs(300)
 }
 
-const NOBODY_SPARED: &dyn Fn(&Stat) -> bool = &|_| false;
+const NONE_SPARED: &dyn Fn(&Stat) -> bool = &|_| false;
 
 fn below_us(spare: &dyn Fn(&Stat) -> bool) -> Sweep<'_> {
     Sweep {
@@ -152,7 +152,7 @@ fn a_sweep_finds_and_kills_processes_that_left_session_and_parent() {
     alone(name, || {
         reap::become_subreaper().expect("allowed");
         let (shell_pid, escaped) = start(&Command::new(&shell(ESCAPERS), &[]), 2);
-        let sweep = below_us(NOBODY_SPARED);
+        let sweep = below_us(NONE_SPARED);
         let before = found(&sweep);
         assert!(before.contains(&shell_pid));
         assert!(escaped.iter().all(|pid| before.contains(pid)));
@@ -191,7 +191,7 @@ fn a_spared_process_survives_and_its_descendants_do_not() {
             let boot = identity::boot_id().expect("readable");
             let identity = identify(boot, spared).expect("readable").expect("alive");
             assert!(identity::is_alive(&identity, boot));
-            assert_eq!(below_us(NOBODY_SPARED).kill(far_away()).expect("/proc"), 0);
+            assert_eq!(below_us(NONE_SPARED).kill(far_away()).expect("/proc"), 0);
             assert!(!identity::is_alive(&identity, boot));
         },
     );
@@ -205,7 +205,7 @@ fn one_signal_reaches_every_process_once() {
             echo $$; while :; do wait; done";
         reap::become_subreaper().expect("allowed");
         let (pid, _) = start(&Command::new(&shell(script), &[]), 2);
-        let sweep = below_us(NOBODY_SPARED);
+        let sweep = below_us(NONE_SPARED);
         assert!(sweep.signal(4711).is_err());
         assert!(sweep.signal(libc::SIGTERM).expect("/proc is there") >= 2);
         assert_eq!(reap::wait(pid).expect("our child"), ExitStatus::Code(3));
@@ -224,13 +224,13 @@ fn a_mark_is_found_outside_of_the_tree() {
         let (pid, mut escaped) = start(&Command::new(&shell(script), &marked(&mark)), 2);
         reap::wait(pid).expect("our child");
         escaped.sort_unstable();
-        assert!(found(&below_us(NOBODY_SPARED)).is_empty());
+        assert!(found(&below_us(NONE_SPARED)).is_empty());
 
         let other = |found: &str| found == "another";
         let ours = |found: &str| found == mark;
         let sweep = |mark| Sweep {
             mark: Some(mark),
-            ..below_us(NOBODY_SPARED)
+            ..below_us(NONE_SPARED)
         };
         assert!(found(&sweep(&other)).is_empty());
         assert_eq!(found(&sweep(&ours)), escaped);
@@ -267,7 +267,7 @@ fn a_fork_bomb_is_killed_to_the_last() {
             ..Command::new(&argv, &[])
         };
         let mut spawner = Spawner::new().expect("memory");
-        let sweep = below_us(NOBODY_SPARED);
+        let sweep = below_us(NONE_SPARED);
         // Only a bomb at full size is a test. A shell that cannot fork gives up, so that a bomb may
         // end by itself; then another is started.
         loop {
@@ -317,7 +317,7 @@ fn a_control_group_holds_and_kills_all_processes_started_in_it() {
             while group.populated().expect("readable") {
                 std::thread::yield_now();
             }
-            assert!(found(&below_us(NOBODY_SPARED)).is_empty());
+            assert!(found(&below_us(NONE_SPARED)).is_empty());
             std::fs::create_dir(group.path().join("below")).expect("writable");
             let path = group.path().to_owned();
             group.remove().expect("empty");

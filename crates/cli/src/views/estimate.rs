@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn with_tasks_that_nobody_knows_the_rest_is_the_least() {
+    fn with_unknown_tasks_the_estimate_is_a_lower_bound() {
         let unknown = task("unknown", counts("1w"), &["wide"]);
         let last = mean(task("last", counts("1w"), &["unknown"]), 60.0);
         assert_eq!(of(vec![wide(), unknown, last]), at_least(155.0));

@@ -6,9 +6,9 @@ use baton_model::state::UniversalState;
 use super::build::{Case, error, item, task};
 
 /// Numbers that look random and are the same every time.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
@@ -20,9 +20,9 @@ impl Dice {
 
 /// Any run, with odd names, by its seed.
 pub(crate) fn case(seed: u64) -> Case {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
-    let size = dice.below(if seed.is_multiple_of(4) { 60 } else { 14 }) as usize;
-    let sparse = 2 + dice.below(6);
+    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+    let size = rng.below(if seed.is_multiple_of(4) { 60 } else { 14 }) as usize;
+    let sparse = 2 + rng.below(6);
     let letters = [
         "a",
         "ß",
@@ -41,10 +41,10 @@ pub(crate) fn case(seed: u64) -> Case {
     let mut names: Vec<String> = Vec::new();
     let mut tasks = Vec::new();
     for place in 0..size {
-        let length = dice.below(12);
+        let length = rng.below(12);
         let mut name = format!("t{place}");
         for _ in 0..length {
-            name += letters[dice.below(letters.len() as u64) as usize];
+            name += letters[rng.below(letters.len() as u64) as usize];
         }
         let mut items = ItemCounts::default();
         for number in [
@@ -55,32 +55,28 @@ pub(crate) fn case(seed: u64) -> Case {
             &mut items.failed,
             &mut items.skipped,
         ] {
-            *number = dice.below(4).saturating_sub(1) * dice.below(2_000);
+            *number = rng.below(4).saturating_sub(1) * rng.below(2_000);
         }
         let before: Vec<&str> = names
             .iter()
-            .filter(|_| dice.below(sparse) == 0)
+            .filter(|_| rng.below(sparse) == 0)
             .map(String::as_str)
             .take(4)
             .collect();
         let mut one = task(&name, items, &before);
-        one.unmapped = dice.below(9) == 0;
+        one.unmapped = rng.below(9) == 0;
         tasks.push(one);
         names.push(name);
     }
     let mut case = Case::new("random <&> 清洗", tasks);
     for (number, name) in (0_u32..).zip(&names) {
-        let from = dice.below(90_000);
-        let to = (dice.below(3) > 0).then(|| from + dice.below(50_000));
-        let state = UniversalState::ALL[dice.below(UniversalState::ALL.len() as u64) as usize];
+        let from = rng.below(90_000);
+        let to = (rng.below(3) > 0).then(|| from + rng.below(50_000));
+        let state = UniversalState::ALL[rng.below(UniversalState::ALL.len() as u64) as usize];
         case.items.push(item(name, number, from, to, state));
-        if dice.below(5) == 0 {
-            case.errors.push(error(
-                name,
-                "exit\ncode 1 数数数数",
-                dice.below(9_999),
-                "i7",
-            ));
+        if rng.below(5) == 0 {
+            case.errors
+                .push(error(name, "exit\ncode 1 数数数数", rng.below(9_999), "i7"));
         }
     }
     case

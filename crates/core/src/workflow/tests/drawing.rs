@@ -3,9 +3,9 @@
 use super::*;
 
 /// A small deterministic random number generator.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
@@ -15,24 +15,24 @@ impl Dice {
     }
 }
 
-fn drawn(dice: &mut Dice) -> Plan {
+fn drawn(rng: &mut Rng) -> Plan {
     let mut plan = Plan {
-        fail_fast: dice.below(4) == 0,
-        max_concurrent: (dice.below(2) == 0).then_some(3),
+        fail_fast: rng.below(4) == 0,
+        max_concurrent: (rng.below(2) == 0).then_some(3),
         ..Plan::default()
     };
-    let count = 2 + dice.below(6);
+    let count = 2 + rng.below(6);
     for at in 0..count {
-        let items = match dice.below(7) {
+        let items = match rng.below(7) {
             0 | 1 => Items::One,
             2 if at > 0 => Items::Output {
-                task: u32::try_from(dice.below(at)).expect("few"),
+                task: u32::try_from(rng.below(at)).expect("few"),
                 key: "list".to_owned(),
             },
             _ => Items::Range {
                 first: 0,
                 step: 1,
-                count: u32::try_from(dice.below(4)).expect("few"),
+                count: u32::try_from(rng.below(4)).expect("few"),
             },
         };
         let mut own = PlanTask {
@@ -43,20 +43,20 @@ fn drawn(dice: &mut Dice) -> Plan {
         for before in 0..at {
             let place = u32::try_from(before).expect("few");
             let source = matches!(&own.items, Items::Output { task, .. } if *task == place);
-            if dice.below(3) > 0 && !source {
+            if rng.below(3) > 0 && !source {
                 continue;
             }
             let theirs = items::count(&plan.tasks[before as usize].items).unwrap_or(0);
             let mine = items::count(&own.items).unwrap_or(0);
             let counted = theirs > 0 && mine > 0 && !source;
-            let edges = match dice.below(3) {
+            let edges = match rng.below(3) {
                 0 if counted && theirs == mine => Edges::Same,
                 1 if counted => {
                     let mut lists = EdgeLists::default();
                     for _ in 0..mine {
-                        let length = dice.below(3);
+                        let length = rng.below(3);
                         let list: Vec<_> = (0..length)
-                            .map(|_| u32::try_from(dice.below(theirs)).expect("few"))
+                            .map(|_| u32::try_from(rng.below(theirs)).expect("few"))
                             .collect();
                         lists.push(&list).expect("few");
                     }
@@ -64,7 +64,7 @@ fn drawn(dice: &mut Dice) -> Plan {
                 }
                 _ => Edges::All,
             };
-            let condition = match dice.below(6) {
+            let condition = match rng.below(6) {
                 0 => Condition::Failure,
                 1 => Condition::End,
                 _ => Condition::Success,
@@ -75,7 +75,7 @@ fn drawn(dice: &mut Dice) -> Plan {
                 edges,
             });
         }
-        if dice.below(6) == 0
+        if rng.below(6) == 0
             && let Some(after) = own.after.iter().find(|it| it.edges == Edges::All)
         {
             own.when = Some(format!("tasks.t{}.outputs.list != 7", after.task));
@@ -93,11 +93,11 @@ fn drawn(dice: &mut Dice) -> Plan {
 fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
     let (mut failed, mut good, mut undone) = (0, 0, 0);
     for seed in 0..3_000 {
-        let mut dice = Dice(seed);
-        let mut run = Trial::new(drawn(&mut dice));
-        let bad = dice.below(3) == 0;
+        let mut rng = Rng(seed);
+        let mut run = Trial::new(drawn(&mut rng));
+        let bad = rng.below(3) == 0;
         for _generation in 0..4 {
-            carry_out(&mut run, &mut dice, bad, seed);
+            carry_out(&mut run, &mut rng, bad, seed);
             if run.progress.is_successful() {
                 break;
             }
@@ -113,22 +113,22 @@ fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
 }
 
 /// Runs one generation to its end.
-fn carry_out(run: &mut Trial, dice: &mut Dice, bad: bool, seed: u64) {
+fn carry_out(run: &mut Trial, rng: &mut Rng, bad: bool, seed: u64) {
     run.release();
     for _ in 0..1_000 {
         let live: Vec<_> = run.progress.live().collect();
         if live.is_empty() {
             break;
         }
-        let at = usize::try_from(dice.below(live.len() as u64)).expect("few");
+        let at = usize::try_from(rng.below(live.len() as u64)).expect("few");
         let (task, item, _) = live[at];
         waits_for_nothing(run, task, item);
-        let end = match dice.below(8) {
+        let end = match rng.below(8) {
             0 if bad => ItemEnd::Failed,
             1 if bad => ItemEnd::Halted,
             _ => ItemEnd::Done,
         };
-        let outputs = match dice.below(4) {
+        let outputs = match rng.below(4) {
             0 => None,
             length => Some(serde_json::json!({ "list": vec![length; length as usize] })),
         };

@@ -174,7 +174,7 @@ fn appending_nothing_changes_nothing() {
 }
 
 #[test]
-fn nobody_else_may_read_a_log() {
+fn only_the_owner_may_read_a_log() {
     use std::os::unix::fs::PermissionsExt;
     let dir = LogDir::new();
     dir.log_of(&notes(1));
