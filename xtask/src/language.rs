@@ -1,4 +1,4 @@
-//! `cargo xtask language`: names and prose use the terms of the field.
+//! Names and prose use the terms of the field; part of `cargo xtask tidy`.
 //!
 //! Three rules, each with a replacement in its message:
 //!
@@ -13,7 +13,6 @@
 //! file keeps its own rules.
 
 use crate::Findings;
-use crate::repo::Repo;
 
 /// The file types that hold code or prose. Goldens and fixtures are `.txt` and
 /// `.json`: they follow their sources, or are frozen.
@@ -141,25 +140,19 @@ const PREPOSITIONS: &[&str] = &["Of", "To", "From", "By", "For", "At", "In", "On
 /// A question with so many words after it, or fewer, is a stub.
 const STUB_WORDS_MAX: usize = 3;
 
+/// Modules named like the field of task files that they read.
+const FIELD_MODULES: &[&str] = &["when"];
+
 /// What introduces a type or a module.
 const KEYWORDS: &[&str] = &["struct", "enum", "trait", "type", "union", "mod"];
 
-/// Checks every file of the repository that holds code or prose.
-pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
-    let mut findings = Findings::new();
-    for path in repo.files()? {
-        if !CHECKED.iter().any(|ending| path.ends_with(ending)) {
-            continue;
-        }
-        if let Some(text) = repo.text(&path)? {
-            findings.extend(check(&path, &text));
-        }
-    }
-    Ok(findings)
+/// True for files that hold code or prose.
+pub(crate) fn is_checked(path: &str) -> bool {
+    CHECKED.iter().any(|ending| path.ends_with(ending))
 }
 
-/// Everything that is wrong with the language of one file.
-fn check(path: &str, text: &str) -> Findings {
+/// All findings in the language of one file.
+pub(crate) fn check(path: &str, text: &str) -> Findings {
     let rust = path.ends_with(".rs");
     let lines: Vec<&str> = text.lines().collect();
     let mut findings = Findings::new();
@@ -212,6 +205,9 @@ fn declared_name(line: &str) -> Option<&str> {
 
 /// What is wrong with the name of a type or a module, if anything.
 fn problem_of_name(name: &str) -> Option<String> {
+    if FIELD_MODULES.contains(&name) {
+        return None;
+    }
     let words = words_of_name(name);
     let snake = words.join("_");
     if let Some((_, replacement)) = NOT_NOUNS.iter().find(|(word, _)| *word == snake) {
@@ -333,7 +329,8 @@ mod tests {
 
     #[test]
     fn a_type_or_module_that_is_no_noun_is_found_with_its_replacement() {
-        for (word, replacement) in NOT_NOUNS {
+        let of_fields = |(word, _): &&(&str, &str)| !FIELD_MODULES.contains(word);
+        for (word, replacement) in NOT_NOUNS.iter().filter(of_fields) {
             let findings = rust(&format!("//! Doc.\npub(crate) mod {word};\n"));
             assert_eq!(
                 findings,
@@ -349,6 +346,13 @@ mod tests {
             }
         }
         assert_eq!(rust("struct HowMany;"), Findings::new());
+        assert_eq!(rust(&format!("mod {};", FIELD_MODULES[0])), Findings::new());
+    }
+
+    #[test]
+    fn code_and_prose_are_checked_and_goldens_are_not() {
+        assert!(is_checked("docs/a.md") && is_checked("crates/x/src/a.rs"));
+        assert!(!is_checked("crates/x/tests/golden/a.txt") && !is_checked("docs/openapi.json"));
     }
 
     #[test]

@@ -5,8 +5,7 @@
 //! |---|---|
 //! | [`states`] | `states [--check]`: the pages of the state machines |
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
-//! | [`tidy`], [`links`] | `tidy`: rules for every text file |
-//! | [`language`] | `language`: names and prose use the terms of the field |
+//! | [`tidy`], [`links`], [`language`] | `tidy`: rules for every text file, dead links, the terms of the field |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
 //! | [`repo`], [`markdown`] | shared by the commands |
 //!
@@ -36,7 +35,6 @@ commands:
   states --check   fail if docs/states/ differs from the tables
   arrows           fail if a crate depends on one that is not in a lower layer
   tidy             fail if a text file breaks a rule of this repository
-  language         fail if a name or a sentence avoids the terms of the field
   protocol-doc     fail if docs/PROTOCOL.md names a test that does not exist
   --help           print this
 ";
@@ -47,7 +45,6 @@ enum Command {
     CheckStates,
     Arrows,
     Tidy,
-    Language,
     ProtocolDoc,
     Help,
 }
@@ -88,7 +85,6 @@ fn parse(words: &[&str]) -> Option<Command> {
         ["states", "--check"] => Some(Command::CheckStates),
         ["arrows"] => Some(Command::Arrows),
         ["tidy"] => Some(Command::Tidy),
-        ["language"] => Some(Command::Language),
         ["protocol-doc"] => Some(Command::ProtocolDoc),
         ["--help" | "-h" | "help"] => Some(Command::Help),
         _ => None,
@@ -101,7 +97,6 @@ fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
         Command::CheckStates => states::check(repo),
         Command::Arrows => arrows::run(repo),
         Command::Tidy => tidy::run(repo),
-        Command::Language => language::run(repo),
         Command::ProtocolDoc => protocol_doc::run(repo),
         Command::Help => Ok(Findings::new()),
     }
@@ -123,7 +118,7 @@ mod tests {
             assert!(parse(&words).is_some(), "{command}");
             understood += 1;
         }
-        assert_eq!(understood, 7);
+        assert_eq!(understood, 6);
     }
 
     #[test]

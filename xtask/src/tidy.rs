@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::Findings;
+use crate::language;
 use crate::links;
 use crate::repo::Repo;
 
@@ -44,6 +45,9 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
             continue;
         };
         findings.extend(untidy(path, &text));
+        if language::is_checked(path) {
+            findings.extend(language::check(path, &text));
+        }
         if links::is_checked(path) {
             findings.extend(links::dead_links(path, &text, &known));
         }
