@@ -268,7 +268,7 @@ impl Host {
                 effects.forgotten.push(lease);
             }
             Effect::RunCheck(check) => return Some(Input::CheckDone(check, true)),
-            Effect::ReadLogs(..) => panic!("nobody reads logs here"),
+            Effect::ReadLogs(..) => panic!("no client reads logs here"),
             Effect::EndLife => self.over = true,
         }
         None
