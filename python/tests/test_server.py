@@ -163,7 +163,7 @@ def test_an_old_run_object_changes_no_newer_generation(client: Client) -> None:
     run.retry()
     failed(run)
     for change in (stale.halt, stale.resume, stale.retry):
-        with pytest.raises(RunConflict, match="generation 2 by now.* object has generation 1"):
+        with pytest.raises(RunConflict, match="generation 2 now.* object has generation 1"):
             change()
     assert stale.refresh().generation == 2
     assert stale.retry().generation == 3
