@@ -361,7 +361,7 @@ fn of_a_damaged_log_everything_before_the_damage_is_shown() {
     let said = world.baton(&["read", "t-1"]);
     assert_eq!(said.code, 1);
     assert!(said.out.contains("fetch: run 0 is being launched\n"));
-    assert!(!said.out.contains("started"));
+    assert!(!said.out.contains("run 0 started"));
     assert!(said.err.contains("the log is damaged"));
     let json = world.json(&["read", "t-1", "--json"]);
     assert!(json["damage"].is_string());

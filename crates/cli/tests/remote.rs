@@ -40,7 +40,7 @@ fn bad_input_is_reported_before_a_request_is_sent() {
         (&["submit", "--timeout", "5", "--", "x"], "`5` has no unit"),
         (
             &["submit", "--array", "3-1", "--", "x"],
-            "ends before it begins",
+            "the last index is less than the first",
         ),
         (&["show", "x12"], "expected an instance such as i12"),
         (&["cancel", "i9..i1"], "write i1..i9"),
@@ -167,7 +167,7 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
     assert_eq!(
         told,
         "i1 QUEUED: it requests 1000 cores, more than any worker has: the largest, w1, has 4 \
-         cores; start a larger worker, or submit it again with less\n"
+         cores; start a larger worker, or resubmit it with smaller requests\n"
     );
     let label = ["submit", "--label", "zone=us", "--", "/bin/true"];
     assert_eq!(cluster.run(&label).good(), "i2\n");

@@ -240,7 +240,7 @@ fn workers_show_certificates_and_a_role_or_a_token() {
     let _viewer = with("looker", Some("viewer"), false);
     server.log_has("looker.log", "has the role viewer");
     let _foreign = with("foreign", Some("foreign"), false);
-    server.log_has("foreign.log", "does not trust the certificate");
+    server.log_has("foreign.log", "does not trust the client certificate");
     let workers = server.trusted(&["workers", "--json"]).json();
     assert_eq!(workers.as_array().map(Vec::len), Some(2), "{workers}");
 }
@@ -376,6 +376,6 @@ fn new_certificates_count_from_sighup_on_and_bad_ones_never() {
     assert!(!trusts("ca.pem"));
     fs::write(place.path().join("server.key"), "").expect("written");
     send(&server.child, Signal::HUP);
-    server.log_has("server.log", "the certificates from before go on to count");
+    server.log_has("server.log", "the old ones stay in force");
     assert!(trusts("next.pem"));
 }

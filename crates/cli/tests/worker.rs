@@ -121,7 +121,7 @@ fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
         ("head -c 70000 /dev/zero > $BATON_OUTPUT", "longer"),
         ("echo what > $BATON_OUTPUT", "KEY=VALUE"),
         ("echo before >&2; ln -s /etc/hostname $BATON_OUTPUT", "link"),
-        ("mkfifo $BATON_OUTPUT", "plain file"),
+        ("mkfifo $BATON_OUTPUT", "regular file"),
     ];
     for (instance, (text, why)) in (1..).zip(bad) {
         rig.submit(instance, 1, script(text));
@@ -352,7 +352,7 @@ fn files_are_fetched_before_the_work_begins() {
         (2, page(&"0".repeat(64)), "SHA-256"),
         (3, uri("file:///no/such/file", "x", None), "No such file"),
         (4, uri("ftp://host/x", "x", None), "ftp"),
-        (5, uri(&file.from, "../x", None), "plain name"),
+        (5, uri(&file.from, "../x", None), "plain file name"),
     ] {
         let spec = InstanceSpec {
             uris: vec![bad],

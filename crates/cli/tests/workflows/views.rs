@@ -60,7 +60,7 @@ fn on_a_terminal_a_run_is_drawn_over_and_summed_up() {
         shown.out.contains("\x1b[6A\r\x1b[J"),
         "drawn over: {shown:?}"
     );
-    assert!(shown.out.contains("comes after get"), "{shown:?}");
+    assert!(shown.out.contains("waits for get"), "{shown:?}");
     let (_, last) = shown.out.rsplit_once("\x1b[J").expect("it was cleared");
     assert!(
         last.contains("DONE") && last.contains("4/4 items done"),
@@ -130,7 +130,7 @@ fn while_it_waits_a_run_says_for_what() {
         workspace.task(&run, "get") == "1 running"
     });
     let explained = workspace.run(&["explain", &run]).good();
-    assert!(explained.contains("comes after get"), "{explained}");
+    assert!(explained.contains("waits for get"), "{explained}");
     assert!(explained.contains("1 run"), "{explained}");
     workspace.touch("go");
     workspace.wait(&run).is_done();

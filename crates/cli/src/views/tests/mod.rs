@@ -265,10 +265,10 @@ fn a_run_that_is_being_defined_or_was_not_says_so() {
     case.run.state = UniversalState::Registering;
     assert_eq!(
         explained(&case)[0],
-        "r1 REGISTERING: it is being defined; it is ABORTED if nothing comes for 10 minutes"
+        "r1 REGISTERING: it is being defined; after 10 minutes without a request it is ABORTED"
     );
     let case = case.ended(UniversalState::Aborted);
-    assert!(explained(&case)[0].starts_with("r1 ABORTED: it never began"));
+    assert!(explained(&case)[0].starts_with("r1 ABORTED: it never started"));
 }
 
 #[test]
