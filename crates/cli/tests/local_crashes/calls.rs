@@ -117,8 +117,8 @@ fn a_coordinator_that_cannot_write_its_log_loses_nothing_while_it_lives() {
     let tally = verdict::success(&mut rig);
     assert_eq!(tally.lost, 0, "nothing is lost");
     let errors = rig.layout().checkpoint(&rig.id).join("coordinator.err");
-    let output = std::fs::read_to_string(errors).expect("readable");
-    assert!(output.contains("continuing without a log"), "{output}");
+    let said = std::fs::read_to_string(errors).expect("readable");
+    assert!(said.contains("continuing without its log"), "{said}");
 }
 
 /// A coordinator has launched a run and has died, and so has the runner, before either

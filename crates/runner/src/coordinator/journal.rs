@@ -80,7 +80,7 @@ impl Coordinator {
         let path = log_path(&self.config.checkpoint);
         match Log::create(&path, Kind::Coordinator, &first) {
             Ok(log) => {
-                eprintln!("coordinator: the log is written again");
+                eprintln!("coordinator: writing a log again");
                 self.log = Some(log);
             }
             // The cause was logged when the log before was abandoned.
@@ -114,7 +114,7 @@ impl Coordinator {
     }
 
     fn abandon_log(&mut self, error: &LogError) {
-        eprintln!("coordinator: continuing without a log: {error}");
+        eprintln!("coordinator: continuing without its log: {error}");
         self.log = None;
         self.log_at = clock::now().mono + LOG_RETRY;
     }
