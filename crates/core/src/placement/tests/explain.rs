@@ -88,15 +88,15 @@ fn what_never_fits_is_told_with_the_largest() {
     assert_eq!(p.next(), None);
     assert_eq!(
         said(&p, 1),
-        "it requests for 32 GiB of memory, and no worker has as much: the largest, w2, has 16 GiB of memory"
+        "it requests 32 GiB of memory, more than any worker has: the largest, w2, has 16 GiB of memory"
     );
     assert_eq!(
         said(&p, 2),
-        "it requests for 2 of licence, and no worker has as much: the largest, w1, has 0 of licence"
+        "it requests 2 of licence, more than any worker has: the largest, w1, has 0 of licence"
     );
     assert_eq!(
         said(&p, 3),
-        "it requests for 64 cores, and no worker has as much: the largest, w1, has 8 cores"
+        "it requests 64 cores, more than any worker has: the largest, w1, has 8 cores"
     );
 }
 
@@ -116,12 +116,12 @@ fn a_limit_with_its_use() {
     assert_eq!(placed(&mut p), [1]);
     assert_eq!(
         said(&p, 2),
-        "it requests for 3 of the limit db/orders, of which 3 of 4 are in use"
+        "it requests 3 of the limit db/orders; 3 of 4 are in use"
     );
     p.set_limit("db/orders", Some(2)).expect("known");
     assert_eq!(
         said(&p, 2),
-        "it requests for 3 of the limit db/orders, which is 2 in all"
+        "it requests 3 of the limit db/orders, whose total is 2"
     );
 }
 
