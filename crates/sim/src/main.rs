@@ -181,7 +181,7 @@ fn report(args: &Args, seed: u64, violation: &Violation) {
 }
 
 fn replay_command(args: &Args, seed: u64) -> String {
-    let mut command = format!("cargo run --release -p baton-sim -- --seed {seed}");
+    let mut command = format!("cargo sim --seed {seed}");
     if let Some(workers) = args.workers {
         command += &format!(" --workers {workers}");
     }

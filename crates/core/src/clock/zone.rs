@@ -36,7 +36,7 @@ impl Zone {
         let unknown = || {
             let known = nearest_zone(name).unwrap_or("Europe/Berlin or UTC");
             ScheduleError::new(
-                format!("there is not a time zone {}", quote(name)),
+                format!("unknown time zone {}", quote(name)),
                 format!("write a name of the IANA database, such as {known}"),
             )
         };

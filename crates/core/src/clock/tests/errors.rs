@@ -335,7 +335,7 @@ fn an_unknown_zone_gets_the_nearest_one() {
         ("Mars/Olympus_Mons", "Europe/Berlin or UTC"),
     ] {
         let error = Zone::named(name).expect_err("no such zone");
-        assert_eq!(error.message, format!("there is not a time zone `{name}`"));
+        assert_eq!(error.message, format!("unknown time zone `{name}`"));
         assert_eq!(
             error.hint,
             format!("write a name of the IANA database, such as {meant}")

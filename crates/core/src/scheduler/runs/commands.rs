@@ -94,7 +94,7 @@ impl std::fmt::Display for RunError {
             Self::NoTask(run, task) => write!(f, "{run} has no task `{task}`"),
             Self::StrictNeedsStore => f.write_str(
                 "exclusive: strict needs a store that survives a restart; \
-                 use --store sqlite or postgres, or exclusive: timed",
+                 use --store sqlite, or exclusive: timed",
             ),
         }
     }

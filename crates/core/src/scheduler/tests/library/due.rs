@@ -197,7 +197,7 @@ fn jitter_puts_a_launch_off_by_the_same_for_every_leader() {
             nominal: Wall(NOON),
             latest: Wall(next + HOUR),
         };
-        assert_eq!(due, Some(expected), "its slack begins when it was dag");
+        assert_eq!(due, Some(expected), "its slack begins when it was planned");
         let told = ticks(&facts);
         assert_eq!((told.len(), told[0].first), (1, NOON));
         assert_eq!(told[0].verdict, TickVerdict::Launch);
