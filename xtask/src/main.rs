@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`states`] | `states [--check]`: the pages of the state machines |
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
+//! | [`licences`] | `licences`: every dependency has a permissive licence |
 //! | [`tidy`], [`links`], [`language`] | `tidy`: rules for every text file, dead links, the terms of the field |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
 //! | [`repo`], [`markdown`] | shared by the commands |
@@ -16,6 +17,7 @@
 
 mod arrows;
 mod language;
+mod licences;
 mod links;
 mod markdown;
 mod protocol_doc;
@@ -34,6 +36,7 @@ commands:
   states           write docs/states/ from the tables of the state machines
   states --check   fail if docs/states/ differs from the tables
   arrows           fail if a crate depends on one that is not in a lower layer
+  licences         fail if a dependency has no permissive licence
   tidy             fail if a text file breaks a rule of this repository
   protocol-doc     fail if docs/PROTOCOL.md names a test that does not exist
   --help           print this
@@ -44,6 +47,7 @@ enum Command {
     WriteStates,
     CheckStates,
     Arrows,
+    Licences,
     Tidy,
     ProtocolDoc,
     Help,
@@ -84,6 +88,7 @@ fn parse(words: &[&str]) -> Option<Command> {
         ["states"] => Some(Command::WriteStates),
         ["states", "--check"] => Some(Command::CheckStates),
         ["arrows"] => Some(Command::Arrows),
+        ["licences"] => Some(Command::Licences),
         ["tidy"] => Some(Command::Tidy),
         ["protocol-doc"] => Some(Command::ProtocolDoc),
         ["--help" | "-h" | "help"] => Some(Command::Help),
@@ -96,6 +101,7 @@ fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
         Command::WriteStates => states::write(repo).map(|()| Findings::new()),
         Command::CheckStates => states::check(repo),
         Command::Arrows => arrows::run(repo),
+        Command::Licences => licences::run(repo),
         Command::Tidy => tidy::run(repo),
         Command::ProtocolDoc => protocol_doc::run(repo),
         Command::Help => Ok(Findings::new()),
@@ -118,7 +124,7 @@ mod tests {
             assert!(parse(&words).is_some(), "{command}");
             understood += 1;
         }
-        assert_eq!(understood, 6);
+        assert_eq!(understood, 7);
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Repo {
         self.output(&cargo, args)
     }
 
-    fn output(&self, program: &str, args: &[&str]) -> Result<String, String> {
+    pub(crate) fn output(&self, program: &str, args: &[&str]) -> Result<String, String> {
         let shown = format!("`{program} {}`", args.join(" "));
         let output = Command::new(program)
             .args(args)
