@@ -30,6 +30,9 @@ const FILE: &str = "coordinator.pid_note";
 /// A process that has not called exec yet needs a few microseconds for it once it is scheduled,
 /// which on a loaded host may take long. It is polled this often, at this interval.
 const POLLS_MAX: u32 = 10_000;
+/// As often it is polled once it has called exec: the kernel marks it as executed before its
+/// environment can be read.
+const EXECUTED_POLLS_MAX: u32 = 1_000;
 const POLL_EVERY: Duration = Duration::from_millis(1);
 /// Tolerance for a start that seems to come before its note: the start is counted in ticks of a
 /// hundredth of a second, and rounded down.
@@ -179,19 +182,19 @@ fn start_ticks_of(
         started_ms + TICK_SLACK_MS >= launch.since_boot_ms
     };
     let me = std::process::id();
+    let mut executed_polls = 0;
     for _ in 0..POLLS_MAX {
         let stat = proc::stat(pid)?;
         let Some(stat) = stat.filter(|stat| fits(&stat.start_ticks)) else {
             return Ok(reaped(pid).filter(fits));
         };
         let is_ours = |stat: Stat| stat.is_over() && stat.ppid == me;
-        // Asked before its mark: a process that calls exec in between has one.
-        let executed = stat.has_executed;
         if is_ours(stat) || proc::has_mark(pid, &|text| text == mark) {
             return Ok(Some(stat.start_ticks));
         }
-        if executed {
-            return Ok(None);
+        executed_polls += u32::from(stat.has_executed);
+        if executed_polls > EXECUTED_POLLS_MAX {
+            break;
         }
         std::thread::sleep(POLL_EVERY);
     }
