@@ -114,7 +114,7 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     let errors = cluster.path("w").join("checkpoint/coordinator.err");
     let told = |word: &str| lines(&errors).iter().any(|line| line.contains(word));
     assert!(
-        told("continuing without a log"),
+        told("continuing without its log"),
         "the coordinator says what it cannot write"
     );
 
@@ -128,7 +128,7 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     assert_eq!(lines(&printed).len() as u64, before + COUNT);
 
     cluster.until("there is a log again", || {
-        told("the log is written again").then_some(())
+        told("writing a log again").then_some(())
     });
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
