@@ -55,7 +55,7 @@ fmt-check: tools ## is the code formatted?
 shipped: tools ## the binary, as it ships
 	@echo "== build"
 	@cargo build --quiet --locked --package baton-cli
-	@sha256sum $(DEBUG)/baton >$(DEBUG)/baton.shipped
+	@sha256sum $(DEBUG)/baton >$(DEBUG)/baton.$$$$ && mv $(DEBUG)/baton.$$$$ $(DEBUG)/baton.shipped
 
 lint: tools ## clippy, warnings denied, with and without the features of the tests
 	@echo "== lint"
