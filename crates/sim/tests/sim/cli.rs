@@ -60,7 +60,7 @@ fn a_violation_exits_with_one_and_prints_the_replay_command() {
     for needle in [
         "violates a guarantee",
         "checker: ",
-        "replay:  cargo run",
+        "replay:  cargo sim",
         "--bug cleared-on-send-failure",
     ] {
         assert!(told.contains(needle), "no {needle:?} in:\n{told}");
