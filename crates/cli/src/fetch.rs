@@ -16,6 +16,8 @@ use baton_model::spec::Uri;
 use baton_tls::ClientFiles;
 use sha2::{Digest as _, Sha256};
 
+use crate::runtime;
+
 /// Limit of the total size of all files, in bytes.
 const BYTES_MAX: u64 = 1 << 30;
 /// Exit status if a file cannot be fetched: EX_IOERR of sysexits.h.
@@ -133,11 +135,7 @@ fn from_file(url: &reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
 }
 
 fn from_http(url: reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
-    runtime.block_on(async {
+    let fetch = async {
         // Only http is supported here, so no CA is needed.
         let tls = ClientFiles::none().load();
         let tls = tls.map_err(|error| error.to_string())?;
@@ -154,7 +152,8 @@ fn from_http(url: reqwest::Url, sink: &mut Sink<'_>) -> Result<(), String> {
             sink.take(&chunk)?;
         }
         Ok(())
-    })
+    };
+    runtime::on_this_thread(fetch).map_err(|error| error.to_string())?
 }
 
 /// Formats an error with its sources; the last one is usually the most specific.

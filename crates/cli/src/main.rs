@@ -37,6 +37,7 @@ mod logging;
 mod output;
 mod remote;
 mod run;
+mod runtime;
 mod schedule;
 mod scheduler;
 mod table;

@@ -12,12 +12,12 @@ use baton_server::{Backend, Config, Ready, ServeError, serve};
 use baton_tls::ServerFiles;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::credentials::CredentialArgs;
 use crate::logging;
 use crate::output::{CommandResult, Failure};
+use crate::runtime;
 
 /// Exit code if another scheduler uses the data directory: EX_TEMPFAIL of sysexits.h.
 pub(crate) const STORE_IN_USE: u8 = 75;
@@ -157,7 +157,7 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
     logging::init();
     credentials.reject_for_server()?;
     let server = &command.server;
-    runtime()?.block_on(async {
+    on_threads(async {
         let mut interrupts = Interrupts::new()?;
         let ready = |ready: Ready| server.announce(&ready);
         serve(server.config(), ready, interrupts.next())
@@ -166,8 +166,10 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
     })
 }
 
-pub(crate) fn runtime() -> Result<Runtime, Failure> {
-    Runtime::new().map_err(|error| Failure::failed(format!("cannot start threads: {error}")))
+/// Runs a server on threads of its own.
+pub(crate) fn on_threads(serving: impl Future<Output = CommandResult>) -> CommandResult {
+    runtime::on_threads(serving)
+        .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?
 }
 
 /// SIGINT and SIGTERM.

@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use crate::credentials::{CredentialArgs, TOKEN_VARIABLE};
 use crate::logging;
 use crate::output::{CommandResult, Failure};
-use crate::scheduler::{Interrupts, ServerArgs, failure, runtime};
+use crate::scheduler::{Interrupts, ServerArgs, failure, on_threads};
 
 /// Interval between two checks of the worker, and before a restart.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
             supervisor.run(address, &ending);
         }
     });
-    runtime()?.block_on(async {
+    on_threads(async {
         let mut interrupts = Interrupts::new()?;
         let shutdown = async move {
             interrupts.next().await;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::rig::io_failure;
 use crate::output::Failure;
+use crate::runtime;
 
 /// A step that takes longer has failed.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
@@ -227,12 +228,9 @@ pub(super) async fn wait_until_healthy(client: &Client) -> Result<(), Failure> {
     }
 }
 
-/// A single-threaded runtime for the client.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| io_failure("start a runtime", &error))
+/// Runs the client on the current thread.
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    runtime::on_this_thread(work).map_err(|error| io_failure("start a runtime", &error))?
 }
 
 fn memory(pid: u32) -> Result<(u64, u64), Failure> {

@@ -14,7 +14,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::cluster::{BenchDir, Scheduler, TIMEOUT, Worker, runtime, wait_until_healthy};
+use super::cluster::{BenchDir, Scheduler, TIMEOUT, Worker, block_on, wait_until_healthy};
 use super::instant_worker::InstantWorker;
 use crate::output::{CommandResult, Failure, Output};
 use crate::remote::ids;
@@ -138,7 +138,7 @@ fn graph(data: &Path, tasks: u64) -> Result<Graph, Failure> {
     let (file, layers) = layered(tasks);
     let scheduler = Scheduler::start(data)?;
     let _worker = InstantWorker::start(&scheduler.workers, SLOTS)?;
-    runtime()?.block_on(async {
+    block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
         let cpu = scheduler.cpu();
@@ -214,7 +214,7 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
     let file = json!({ "workflow": "chain", "tasks": tasks });
     let scheduler = Scheduler::start(&place.join("chain"))?;
     let _worker = Worker::start(&scheduler, &place.join("worker"), 2)?;
-    runtime()?.block_on(async {
+    block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
         // Warm-up.

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, submit, wait_until_healthy};
+use super::cluster::{BenchDir, Scheduler, Worker, block_on, finish, submit, wait_until_healthy};
 use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
 
@@ -46,7 +46,7 @@ pub(super) fn run(command: &Latency) -> CommandResult {
     let stamp = dir.path().join("started");
     let script = format!("date +%s%N > {}", stamp.display());
     let count = command.count.max(1);
-    let mut all = runtime()?.block_on(async {
+    let mut all = block_on(async {
         wait_until_healthy(&scheduler.client).await?;
         let mut all = Vec::new();
         for round in 0..=count {

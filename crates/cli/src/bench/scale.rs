@@ -16,7 +16,7 @@ use baton_store::{SqliteStore, Store, TakeOutcome};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{BenchDir, Scheduler, runtime, submit};
+use super::cluster::{BenchDir, Scheduler, block_on, submit};
 use crate::output::{CommandResult, Failure, Output};
 use crate::time::size;
 
@@ -72,7 +72,7 @@ pub(super) fn submit_array(command: &SubmitArray) -> CommandResult {
     let dir = BenchDir::new(common.place.as_deref())?;
     let scheduler = Scheduler::start(&dir.path().join("data"))?;
     let count = common.count.max(1);
-    let took = runtime()?.block_on(async {
+    let took = block_on(async {
         let begun = Instant::now();
         submit(&scheduler.client, "array", &["/bin/true"], Some(count)).await?;
         Ok::<_, Failure>(begun.elapsed())

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, submit, wait_until_healthy};
+use super::cluster::{BenchDir, Scheduler, Worker, block_on, finish, submit, wait_until_healthy};
 use super::peers;
 use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
@@ -143,7 +143,7 @@ struct Baton {
 fn baton(dir: &BenchDir, count: u64, at_once: usize) -> Result<Baton, Failure> {
     let scheduler = Scheduler::start(&dir.path().join("data"))?;
     let worker = Worker::start(&scheduler, &dir.path().join("worker"), at_once)?;
-    runtime()?.block_on(async {
+    block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
         let warm = submit(client, "warm", &["/bin/true"], Some(100)).await?;

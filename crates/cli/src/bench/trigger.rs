@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::cluster::{BenchDir, Scheduler, Worker, finish, runtime, wait_until_healthy};
+use super::cluster::{BenchDir, Scheduler, Worker, block_on, finish, wait_until_healthy};
 use super::latency::{now, percentile};
 use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
@@ -59,7 +59,7 @@ pub(super) fn run(command: &Triggers) -> CommandResult {
     let dir = BenchDir::new(command.place.as_deref())?;
     let scheduler = Scheduler::start(&dir.path().join("data"))?;
     let _worker = Worker::start(&scheduler, &dir.path().join("worker"), 2)?;
-    let result = runtime()?.block_on(measure(command, &scheduler.client, &dir))?;
+    let result = block_on(measure(command, &scheduler.client, &dir))?;
     let mut out = Output::new();
     if command.json {
         out.json(&result)?;

@@ -44,6 +44,7 @@ use clap::Subcommand;
 
 use crate::credentials::CredentialArgs;
 use crate::output::{CommandResult, FAILED, Failure, USAGE};
+use crate::runtime;
 
 /// The scheduler cannot be reached, or refuses.
 pub(crate) const REFUSED: u8 = 3;
@@ -130,11 +131,8 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
 
 /// Runs an asynchronous command on the current thread.
 pub(crate) fn block_on(command: impl Future<Output = CommandResult>) -> CommandResult {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?;
-    runtime.block_on(command)
+    runtime::on_this_thread(command)
+        .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?
 }
 
 /// Converts an error of the client into a failure with its exit code.
