@@ -64,7 +64,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use error::ServeError;
-pub use http::roles::{ROUTES, Route};
+pub use http::routes::{ROUTES, Route};
 
 use accept::Acceptor;
 use access::Access;

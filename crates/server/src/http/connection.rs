@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::peer::Peer;
 use super::problem::PROBLEM;
+use super::routes::Service;
 use crate::accept::Acceptor;
 use crate::limits::{HEAD_BYTES_MAX, REFUSAL_WAIT};
 use crate::metrics::CloseReason;
 use crate::tls::{Channel, HandshakeError, close_gracefully};
 use crate::until_shutdown;
 use crate::write_timeout::WriteTimeout;
-use axum::Router;
 use baton_model::api::Problem;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -30,7 +30,7 @@ use tokio::time::timeout;
 pub(super) async fn accept_client(
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
+    service: Service,
     mut shutdown: watch::Receiver<bool>,
     acceptor: &Acceptor,
 ) {
@@ -56,15 +56,15 @@ pub(super) async fn accept_client(
         body_wait: acceptor.traffic.body_wait,
     };
     match channel {
-        Channel::Plain(stream) => serve(stream, peer, router, shutdown, acceptor).await,
-        Channel::Tls(stream) => serve(stream, peer, router, shutdown, acceptor).await,
+        Channel::Plain(stream) => serve(stream, peer, service, shutdown, acceptor).await,
+        Channel::Tls(stream) => serve(stream, peer, service, shutdown, acceptor).await,
     }
 }
 
 pub(super) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
-    router: Router,
+    service: Service,
     mut shutdown: watch::Receiver<bool>,
     acceptor: &Acceptor,
 ) {
@@ -74,10 +74,10 @@ pub(super) async fn serve(
         .timer(TokioTimer::new())
         .max_buf_size(HEAD_BYTES_MAX)
         .header_read_timeout(traffic.head_wait);
-    let router = TowerToHyperService::new(router);
+    let api = TowerToHyperService::new(service);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        router.call(request)
+        api.call(request)
     });
     let stream = TokioIo::new(WriteTimeout::new(stream, traffic.write_wait));
     let connection = protocol.serve_connection(stream, service);

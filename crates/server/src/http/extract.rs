@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Query, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri, header};
 use baton_model::api::MEDIA_TYPE;
 use baton_model::ids::InstanceId;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::guard;
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
-use crate::limits::WAIT_SECONDS_MAX;
+use crate::limits::{WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
 
 /// The instances that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,12 @@ impl Parameters {
 /// Truncates input that an error quotes.
 fn short(text: &str) -> String {
     text.chars().take(60).collect()
+}
+
+/// Allows the body of a workflow: one of a million items is larger than any other body.
+pub(super) fn large(mut request: Request) -> Request {
+    DefaultBodyLimit::max(WORKFLOW_BYTES_MAX).apply(&mut request);
+    request
 }
 
 /// Reads a JSON body.

@@ -1,7 +1,7 @@
 //! Checks before every handler: authentication, host, origin and rate limit.
 //!
-//! Where authentication is required, a client presents a valid token or certificate, and `roles`
-//! maps its role to routes. A browser does not send tokens by itself, so no web page can use one.
+//! Where authentication is required, a client presents a valid token or certificate, and `routes`
+//! has the role that each route requires. A browser does not send tokens by itself, so no web page can use one.
 //! It does present certificates, so for them *Origin* is checked as below.
 //!
 //! Elsewhere every client that reaches the port may use it. A web page in the browser of a user
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
-use super::{App, other_method, owners, roles};
+use super::{App, other_method, owners, roles, routes};
 use crate::access::{Caller, Identity};
 use crate::rate_limit::{RateKey, address_group};
 
@@ -54,7 +54,7 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     }
     // Without a matching route there is nothing to protect.
     if let Some(path) = request.extensions().get::<MatchedPath>() {
-        let Some(route) = roles::route_of(request.method(), path.as_str()) else {
+        let Some(route) = routes::find(request.method(), path.as_str()) else {
             return other_method().await.into_response();
         };
         let caller = match roles::authorize(caller, route.minimum_role) {
@@ -62,7 +62,7 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
             Err(fault) => return fault.into_response(),
         };
         if let Some(owner) = &caller.owner
-            && let Err(fault) = owners::check(&app, owner, route, &mut request).await
+            && let Err(fault) = owners::check(&app, owner, route.scope, &mut request).await
         {
             return fault.into_response();
         }

@@ -1,8 +1,7 @@
-//! `/metrics`, and the request counters.
+//! `/metrics`.
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, Method, header};
-use axum::middleware::Next;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use baton_model::api::Worker;
 use baton_model::state::{UniversalState, WorkerState};
@@ -10,38 +9,10 @@ use baton_store::view::{Counts, View};
 use tokio::time::timeout;
 
 use super::App;
-use super::problem::Kind;
 use crate::driver::Status;
 use crate::driver::event::LeaderRequest;
 use crate::limits::SCRAPE_WAIT;
 use crate::metrics::{Text, table};
-
-/// Counts a request after it was answered.
-pub(super) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
-    let method = word(request.method());
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let response = next.run(request).await;
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    let metrics = &app.0.metrics;
-    metrics.answered(method, route, response.status().as_u16());
-    if let Some(Kind(kind)) = response.extensions().get() {
-        metrics.refused(kind);
-    }
-    response
-}
-
-/// Clients may invent methods, and each would occupy memory for ever.
-fn word(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::OPTIONS => "OPTIONS",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::DELETE => "DELETE",
-        _ => "other",
-    }
-}
 
 /// Metrics in the text format of Prometheus
 ///
@@ -140,11 +111,5 @@ mod tests {
             assert!(!text.contains(missing), "{missing} in\n{text}");
         }
         app.0.inbox.send(Event::Stop);
-    }
-
-    #[test]
-    fn methods_that_clients_make_up_are_one() {
-        let invented = Method::from_bytes(b"BREW").expect("a token");
-        assert_eq!((word(&invented), word(&Method::PUT)), ("other", "PUT"));
     }
 }

@@ -1,121 +1,11 @@
-//! Authorization: the role that each route requires.
-//!
-//! Default deny: a route missing from this table is never served, so no route is public by
-//! omission.
+//! Authentication, and authorization by role. `routes` has the role that each route requires.
 
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use baton_model::token::{Role, Secret};
 
 use super::problem::{Answer, Fault};
 use crate::access::{Access, Caller, Certificate, Identity};
 use crate::clock;
-
-/// A route, and the role that it requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// HTTP method. GET includes HEAD.
-    pub method: &'static str,
-    /// Path pattern.
-    pub path: &'static str,
-    /// The minimum role; `None` for a public route.
-    pub minimum_role: Option<Role>,
-}
-
-const fn route(method: &'static str, path: &'static str, minimum_role: Option<Role>) -> Route {
-    Route {
-        method,
-        path,
-        minimum_role,
-    }
-}
-
-const PUBLIC: Option<Role> = None;
-const VIEWER: Option<Role> = Some(Role::Viewer);
-const OPERATOR: Option<Role> = Some(Role::Operator);
-const ADMIN: Option<Role> = Some(Role::Admin);
-
-/// All routes.
-pub const ROUTES: &[Route] = &[
-    route("GET", "/healthz", PUBLIC),
-    route("GET", "/readyz", PUBLIC),
-    route("GET", "/", VIEWER),
-    route("GET", "/openapi.json", VIEWER),
-    route("GET", "/docs", VIEWER),
-    route("GET", "/metrics", VIEWER),
-    route("POST", "/instances", OPERATOR),
-    route("POST", "/instances/", OPERATOR),
-    route("GET", "/instances/{id}", VIEWER),
-    route("DELETE", "/instances/{id}", OPERATOR),
-    route("POST", "/instances/{id}/retry", OPERATOR),
-    route("GET", "/instances/{id}/timeline", VIEWER),
-    route("GET", "/instances/{id}/explain", VIEWER),
-    route("GET", "/instances/{id}/logs/{stream}", VIEWER),
-    route("GET", "/runs", VIEWER),
-    route("GET", "/runs/", VIEWER),
-    route("POST", "/runs", OPERATOR),
-    route("POST", "/runs/", OPERATOR),
-    route("GET", "/runs/{run}", VIEWER),
-    route("DELETE", "/runs/{run}", OPERATOR),
-    route("GET", "/runs/{run}/tasks", VIEWER),
-    route("GET", "/runs/{run}/tasks/", VIEWER),
-    route("POST", "/runs/{run}/tasks", OPERATOR),
-    route("POST", "/runs/{run}/tasks/", OPERATOR),
-    route("GET", "/runs/{run}/items", VIEWER),
-    route("GET", "/runs/{run}/items/", VIEWER),
-    route("GET", "/runs/{run}/errors", VIEWER),
-    route("POST", "/runs/{run}/start", OPERATOR),
-    route("POST", "/runs/{run}/halt", OPERATOR),
-    route("POST", "/runs/{run}/resume", OPERATOR),
-    route("POST", "/runs/{run}/retry", OPERATOR),
-    route("GET", "/bullpen", VIEWER),
-    route("GET", "/bullpen/", VIEWER),
-    route("GET", "/arena", VIEWER),
-    route("GET", "/arena/", VIEWER),
-    route("GET", "/history", VIEWER),
-    route("GET", "/history/", VIEWER),
-    route("GET", "/history/ticks", VIEWER),
-    route("GET", "/history/ticks/", VIEWER),
-    route("GET", "/library", VIEWER),
-    route("GET", "/library/", VIEWER),
-    route("GET", "/{owner}/tasks", VIEWER),
-    route("GET", "/{owner}/tasks/", VIEWER),
-    route("POST", "/{owner}/tasks", OPERATOR),
-    route("POST", "/{owner}/tasks/", OPERATOR),
-    route("GET", "/{owner}/tasks/{name}", VIEWER),
-    route("PUT", "/{owner}/tasks/{name}", OPERATOR),
-    route("DELETE", "/{owner}/tasks/{name}", OPERATOR),
-    route("GET", "/{owner}/tasks/{name}/due", VIEWER),
-    route("GET", "/{owner}/tasks/{name}/revisions", VIEWER),
-    route("GET", "/{owner}/tasks/{name}/revisions/", VIEWER),
-    route("GET", "/{owner}/tasks/{name}/ticks", VIEWER),
-    route("GET", "/{owner}/tasks/{name}/ticks/", VIEWER),
-    route("POST", "/{owner}/tasks/{name}/run", OPERATOR),
-    // Its handler requires an operator's token, or the secret of the task.
-    route("POST", "/{owner}/tasks/{name}/trigger", PUBLIC),
-    route("GET", "/events", VIEWER),
-    route("GET", "/usage", VIEWER),
-    route("GET", "/usage/", VIEWER),
-    route("GET", "/workers", VIEWER),
-    route("GET", "/workers/", VIEWER),
-    route("GET", "/workers/{name}", VIEWER),
-    route("PUT", "/workers/{name}/drained", OPERATOR),
-    route("POST", "/workers/{name}/forget", ADMIN),
-    route("GET", "/tokens", ADMIN),
-    route("GET", "/tokens/", ADMIN),
-    route("POST", "/tokens", ADMIN),
-    route("POST", "/tokens/", ADMIN),
-    route("DELETE", "/tokens/{id}", ADMIN),
-];
-
-/// The table entry of a request, if any.
-pub(super) fn route_of(method: &Method, path: &str) -> Option<&'static Route> {
-    let method = match *method {
-        Method::HEAD => "GET",
-        ref other => other.as_str(),
-    };
-    let mut routes = ROUTES.iter();
-    routes.find(|route| route.method == method && route.path == path)
-}
 
 /// Authenticates a request by its token, or else by its certificate.
 pub(super) fn identify(
@@ -188,21 +78,6 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
-
-    #[test]
-    fn a_request_has_one_route_and_head_has_that_of_get() {
-        for route in ROUTES {
-            let same = |other: &&Route| (other.method, other.path) == (route.method, route.path);
-            assert_eq!(ROUTES.iter().filter(same).count(), 1, "{route:?}");
-            let looks = route.minimum_role == VIEWER;
-            assert!(!looks || route.method == "GET", "{route:?}");
-        }
-        let of = |method| route_of(&method, "/instances/{id}").map(|route| route.minimum_role);
-        assert_eq!(of(Method::HEAD), Some(VIEWER));
-        assert_eq!(of(Method::DELETE), Some(OPERATOR));
-        assert_eq!(of(Method::PATCH), None);
-        assert_eq!(route_of(&Method::GET, "/nothing"), None);
-    }
 
     #[test]
     fn only_one_whole_bearer_header_shows_a_secret() {

@@ -1,34 +1,203 @@
-//! A router that knows its paths: the one of axum cannot list them, and tests check that every path
-//! is documented and authorized.
+//! The table of routes: the only place where a route is registered.
+//!
+//! The router, the roles, the scopes of owners' tokens and the OpenAPI document come from it.
+//! Default deny: a route that is missing here is never served, so no route is public by omission.
+//!
+//! A path is written as links show it: that of a collection ends with a slash. Requests may omit
+//! the slash, or add one; [`serve`] removes it before routing.
 
 use axum::Router;
-use axum::routing::MethodRouter;
+use axum::http::Method;
+use axum::routing::{MethodFilter, on};
+use baton_model::token::Role;
+use tower_http::normalize_path::NormalizePath;
 
-use super::App;
+use super::owners::Scope;
+use super::{
+    App, events, fleet, instances, library, lists, logs, metrics, openapi, runs, server, tokens,
+    usage,
+};
 
-/// A router under construction.
-#[derive(Default)]
-pub(super) struct Routes {
-    router: Router<App>,
-    #[cfg(test)]
-    paths: Vec<&'static str>,
+/// A route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// HTTP method. GET includes HEAD.
+    pub method: &'static str,
+    /// Path pattern.
+    pub path: &'static str,
+    /// The minimum role; `None` for a public route.
+    pub minimum_role: Option<Role>,
+    /// The objects that it concerns.
+    pub(super) scope: Scope,
 }
 
-impl Routes {
-    pub(super) fn route(mut self, path: &'static str, methods: MethodRouter<App>) -> Self {
-        #[cfg(test)]
-        self.paths.push(path);
-        self.router = self.router.route(path, methods);
-        self
+const PUBLIC: Option<Role> = None;
+const VIEWER: Option<Role> = Some(Role::Viewer);
+const OPERATOR: Option<Role> = Some(Role::Operator);
+const ADMIN: Option<Role> = Some(Role::Admin);
+
+/// Derives everything from the lines of the table.
+macro_rules! routes {
+    ($($method:ident $path:literal $role:ident $scope:ident $($handler:ident)::+;)+) => {
+        /// All routes.
+        pub const ROUTES: &[Route] = &[$(Route {
+            method: stringify!($method),
+            path: $path,
+            minimum_role: $role,
+            scope: Scope::$scope,
+        }),+];
+
+        /// The handlers of all routes.
+        pub(super) fn router() -> Router<App> {
+            Router::new()
+                $(.route(pattern($path), on(MethodFilter::$method, $($handler)::+)))+
+        }
+
+        /// The annotations of the handlers, in the order of [`ROUTES`].
+        #[cfg(feature = "openapi")]
+        pub(super) fn annotations() -> Vec<utoipa::openapi::OpenApi> {
+            use utoipa::OpenApi as _;
+            vec![$({
+                #[derive(utoipa::OpenApi)]
+                #[openapi(paths($($handler)::+))]
+                struct Annotation;
+                Annotation::openapi()
+            }),+]
+        }
+    };
+}
+
+routes! {
+    GET    "/healthz"                         PUBLIC   Unowned     server::health;
+    GET    "/readyz"                          PUBLIC   Unowned     server::ready;
+    GET    "/"                                VIEWER   Unowned     server::root;
+    GET    "/openapi.json"                    VIEWER   Unowned     openapi::document;
+    GET    "/docs"                            VIEWER   Unowned     openapi::docs;
+    GET    "/metrics"                         VIEWER   Server      metrics::show;
+    POST   "/instances/"                      OPERATOR Submission  instances::submit;
+    GET    "/instances/{id}"                  VIEWER   Instance    instances::show;
+    DELETE "/instances/{id}"                  OPERATOR Instance    instances::cancel;
+    POST   "/instances/{id}/retry"            OPERATOR Instance    instances::retry;
+    GET    "/instances/{id}/timeline"         VIEWER   Instance    lists::timeline;
+    GET    "/instances/{id}/explain"          VIEWER   Instance    instances::explain;
+    GET    "/instances/{id}/logs/{stream}"    VIEWER   Instance    logs::read;
+    GET    "/runs/"                           VIEWER   List        runs::read::list;
+    POST   "/runs/"                           OPERATOR Submission  runs::change::submit;
+    GET    "/runs/{run}"                      VIEWER   Run         runs::read::show;
+    DELETE "/runs/{run}"                      OPERATOR Run         runs::change::kill;
+    GET    "/runs/{run}/tasks/"               VIEWER   Run         runs::read::tasks;
+    POST   "/runs/{run}/tasks/"               OPERATOR Run         runs::change::extend;
+    GET    "/runs/{run}/items/"               VIEWER   Run         runs::items::list;
+    GET    "/runs/{run}/errors"               VIEWER   Run         runs::read::errors;
+    POST   "/runs/{run}/start"                OPERATOR Run         runs::change::start;
+    POST   "/runs/{run}/halt"                 OPERATOR Run         runs::change::halt;
+    POST   "/runs/{run}/resume"               OPERATOR Run         runs::resume::resume;
+    POST   "/runs/{run}/retry"                OPERATOR Run         runs::resume::retry;
+    GET    "/bullpen/"                        VIEWER   List        lists::bullpen;
+    GET    "/arena/"                          VIEWER   List        lists::arena;
+    GET    "/history/"                        VIEWER   List        lists::history;
+    GET    "/history/ticks/"                  VIEWER   Server      library::ticks::all;
+    GET    "/library/"                        VIEWER   List        library::read::list;
+    GET    "/{owner}/tasks/"                  VIEWER   OwnerInPath library::read::of_owner;
+    POST   "/{owner}/tasks/"                  OPERATOR OwnerInPath library::change::create;
+    GET    "/{owner}/tasks/{name}"            VIEWER   OwnerInPath library::read::show;
+    PUT    "/{owner}/tasks/{name}"            OPERATOR OwnerInPath library::change::replace;
+    DELETE "/{owner}/tasks/{name}"            OPERATOR OwnerInPath library::change::remove;
+    GET    "/{owner}/tasks/{name}/due"        VIEWER   OwnerInPath library::read::due;
+    GET    "/{owner}/tasks/{name}/revisions/" VIEWER   OwnerInPath library::read::revisions;
+    GET    "/{owner}/tasks/{name}/ticks/"     VIEWER   OwnerInPath library::ticks::of_task;
+    POST   "/{owner}/tasks/{name}/run"        OPERATOR OwnerInPath library::trigger::by_hand;
+    // Its handler requires an operator's token, or the secret of the task.
+    POST   "/{owner}/tasks/{name}/trigger"    PUBLIC   OwnerInPath library::trigger::remote;
+    GET    "/events"                          VIEWER   List        events::follow;
+    GET    "/usage/"                          VIEWER   List        usage::list;
+    GET    "/workers/"                        VIEWER   Unowned     fleet::list;
+    GET    "/workers/{name}"                  VIEWER   Unowned     fleet::show;
+    PUT    "/workers/{name}/drained"          OPERATOR Server      fleet::drain;
+    POST   "/workers/{name}/forget"           ADMIN    Server      fleet::forget;
+    GET    "/tokens/"                         ADMIN    Server      tokens::list;
+    POST   "/tokens/"                         ADMIN    Server      tokens::create;
+    DELETE "/tokens/{id}"                     ADMIN    Server      tokens::revoke;
+}
+
+/// A router behind the layer that removes trailing slashes.
+pub(super) type Service = NormalizePath<Router>;
+
+/// Puts a router with the patterns of the table behind the layer that removes trailing slashes.
+pub(super) fn serve(router: Router) -> Service {
+    NormalizePath::trim_trailing_slash(router)
+}
+
+/// The path as the router matches it: without a trailing slash.
+fn pattern(path: &str) -> &str {
+    match path.strip_suffix('/') {
+        None | Some("") => path,
+        Some(path) => path,
+    }
+}
+
+/// The path of the table that a pattern of the router belongs to.
+pub(super) fn path_of(matched: &str) -> Option<&'static str> {
+    let mut routes = ROUTES.iter();
+    let route = routes.find(|route| pattern(route.path) == matched);
+    route.map(|route| route.path)
+}
+
+/// The route of a request whose path matches this pattern of the router, if it takes the method.
+pub(super) fn find(method: &Method, matched: &str) -> Option<&'static Route> {
+    let method = match *method {
+        Method::HEAD => "GET",
+        ref other => other.as_str(),
+    };
+    let mut routes = ROUTES.iter();
+    routes.find(|route| route.method == method && pattern(route.path) == matched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_route_and_head_has_that_of_get() {
+        for route in ROUTES {
+            let same = |other: &&Route| {
+                (other.method, pattern(other.path)) == (route.method, pattern(route.path))
+            };
+            assert_eq!(ROUTES.iter().filter(same).count(), 1, "{route:?}");
+            let looks = route.minimum_role == VIEWER;
+            assert!(!looks || route.method == "GET", "{route:?}");
+        }
+        let of = |method| find(&method, "/instances/{id}").map(|route| route.minimum_role);
+        assert_eq!(of(Method::HEAD), Some(VIEWER));
+        assert_eq!(of(Method::DELETE), Some(OPERATOR));
+        assert_eq!(of(Method::PATCH), None);
+        assert_eq!(find(&Method::GET, "/nothing"), None);
     }
 
-    /// All paths, as registered.
-    #[cfg(test)]
-    pub(super) fn paths(&self) -> &[&'static str] {
-        &self.paths
+    #[test]
+    fn a_matched_pattern_leads_back_to_the_path_that_links_show() {
+        for route in ROUTES {
+            assert_eq!(path_of(pattern(route.path)), Some(route.path));
+        }
+        assert_eq!(path_of("/nothing"), None);
     }
 
-    pub(super) fn into_router(self) -> Router<App> {
-        self.router
+    #[test]
+    fn what_changes_the_server_is_closed_to_tokens_of_an_owner() {
+        let closed: Vec<_> = ROUTES
+            .iter()
+            .filter(|route| route.scope == Scope::Server)
+            .map(|route| (route.method, route.path))
+            .collect();
+        for route in [
+            ("PUT", "/workers/{name}/drained"),
+            ("POST", "/workers/{name}/forget"),
+            ("POST", "/tokens/"),
+            ("DELETE", "/tokens/{id}"),
+            ("GET", "/metrics"),
+            ("GET", "/history/ticks/"),
+        ] {
+            assert!(closed.contains(&route), "{route:?}");
+        }
     }
 }

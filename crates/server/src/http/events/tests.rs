@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::super::connection::serve;
 use super::super::peer::Peer;
-use super::super::{router, testing};
+use super::super::{service, testing};
 use super::*;
 use crate::accept::Acceptor;
 use crate::driver::event::Event;
@@ -51,8 +51,9 @@ async fn a_client_that_does_not_read_costs_a_page_and_is_cut_off() {
     let acceptor = Acceptor::new(Port::Clients, traffic, None, metrics);
     let peer = Peer::of(&axum::http::Extensions::new());
     let begun = Instant::now();
-    let router = router(app.clone());
-    let serving = tokio::spawn(async move { serve(near, peer, router, shutdown, &acceptor).await });
+    let service = service(app.clone());
+    let serving =
+        tokio::spawn(async move { serve(near, peer, service, shutdown, &acceptor).await });
     let request = b"GET /events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     far.write_all(request).await.expect("taken");
     let mut head = [0; 12];

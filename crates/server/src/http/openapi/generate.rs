@@ -9,12 +9,13 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{IntoResponses, OpenApi as _};
 
-use super::super::{events, fleet, instances, library, lists, logs, metrics, runs, tokens, usage};
+use super::super::routes;
 use super::answers::{self, Guarded};
 
 /// The media type that utoipa assigns to everything but plain text.
 const JSON: &str = "application/json";
 
+/// The document without its routes.
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(
@@ -29,57 +30,6 @@ const JSON: &str = "application/json";
                        requires it, send a token as `Authorization: Bearer …`.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
-    paths(
-        super::super::root,
-        super::super::health,
-        super::super::ready,
-        super::document,
-        super::docs,
-        metrics::show,
-        instances::submit,
-        instances::show,
-        instances::cancel,
-        instances::retry,
-        instances::explain,
-        lists::timeline,
-        runs::change::submit,
-        runs::change::extend,
-        runs::change::start,
-        runs::change::halt,
-        runs::change::kill,
-        runs::resume::resume,
-        runs::resume::retry,
-        runs::read::list,
-        runs::read::show,
-        runs::read::tasks,
-        runs::items::list,
-        runs::read::errors,
-        logs::read,
-        lists::bullpen,
-        lists::arena,
-        lists::history,
-        library::read::list,
-        library::read::of_owner,
-        library::read::show,
-        library::read::revisions,
-        library::read::due,
-        library::change::create,
-        library::change::replace,
-        library::change::remove,
-        library::trigger::remote,
-        library::trigger::by_hand,
-        library::ticks::all,
-        library::ticks::of_task,
-        events::follow,
-        usage::list,
-        fleet::list,
-        fleet::show,
-        fleet::drain,
-        fleet::forget,
-        tokens::list,
-        tokens::create,
-        tokens::revoke,
-    ),
     components(schemas(Problem, Event, EventGap)),
     tags(
         (name = "instances", description = "Requested executions of tasks."),
@@ -91,7 +41,7 @@ const JSON: &str = "application/json";
         (name = "server", description = "The server itself.")
     )
 )]
-struct Annotations;
+struct Frame;
 
 /// The document as it is committed.
 pub(crate) fn text() -> String {
@@ -100,9 +50,12 @@ pub(crate) fn text() -> String {
     (text + "\n").replace("\"u-int", "\"uint")
 }
 
-/// The annotations of the handlers, completed.
+/// The annotations of the handlers of all routes, completed.
 fn described() -> OpenApi {
-    let mut api = Annotations::openapi();
+    let mut api = Frame::openapi();
+    for annotation in routes::annotations() {
+        api.merge(annotation);
+    }
     for item in api.paths.paths.values_mut() {
         for operation in operations(item) {
             complete(operation);

@@ -1,8 +1,7 @@
-//! The document matches the router.
+//! The document matches the routes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use axum::response::Response;
@@ -11,7 +10,8 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 
 use super::super::problem::PROBLEM;
-use super::super::{router, routes, testing};
+use super::super::routes::{ROUTES, Service};
+use super::super::{service, testing};
 use super::*;
 
 /// A media type that no response of the API has.
@@ -39,12 +39,12 @@ fn parsed() -> Value {
     serde_json::from_str(TEXT).expect("the document is JSON")
 }
 
-/// The whole router, called like a client would.
-struct Client(TowerToHyperService<Router>);
+/// The whole service, called like a client would.
+struct Client(TowerToHyperService<Service>);
 
 impl Client {
     fn new() -> Self {
-        Self(TowerToHyperService::new(router(testing::app())))
+        Self(TowerToHyperService::new(service(testing::app())))
     }
 
     async fn answer(&self, method: Method, path: &str) -> Response {
@@ -67,37 +67,72 @@ impl Client {
     }
 }
 
+/// Each path of the table once, with its methods.
+fn paths() -> BTreeMap<&'static str, BTreeSet<String>> {
+    let mut paths = BTreeMap::<_, BTreeSet<_>>::new();
+    for route in ROUTES {
+        let methods = paths.entry(route.path).or_default();
+        methods.insert(route.method.to_lowercase());
+    }
+    paths
+}
+
+fn keys(item: &Value) -> BTreeSet<String> {
+    item.as_object()
+        .expect("an object")
+        .keys()
+        .cloned()
+        .collect()
+}
+
+#[cfg(feature = "openapi")]
+#[test]
+fn every_handler_is_annotated_with_the_method_and_the_path_of_its_route() {
+    let annotations = super::super::routes::annotations();
+    assert_eq!(annotations.len(), ROUTES.len());
+    for (route, annotation) in ROUTES.iter().zip(annotations) {
+        let annotated = serde_json::to_value(annotation.paths).expect("plain");
+        let expected = BTreeSet::from([route.path.to_owned()]);
+        assert_eq!(keys(&annotated), expected, "{route:?}");
+        let expected = BTreeSet::from([route.method.to_lowercase()]);
+        assert_eq!(keys(&annotated[route.path]), expected, "{route:?}");
+    }
+}
+
 #[tokio::test]
 async fn every_route_is_described_with_exactly_the_methods_it_takes() {
     let client = Client::new();
     let document = parsed();
-    let described = document["paths"].as_object().expect("paths");
-    let routes = routes();
-    for path in routes.paths() {
-        let slash = format!("{path}/");
-        let name = if described.contains_key(&slash) {
-            &slash
-        } else {
-            *path
+    for (path, methods) in paths() {
+        assert_eq!(keys(&document["paths"][path]), methods, "{path}");
+        assert_eq!(client.taken(path).await, methods, "{path}");
+    }
+    for path in keys(&document["paths"]) {
+        assert!(paths().contains_key(path.as_str()), "{path} is no route");
+    }
+}
+
+#[tokio::test]
+async fn a_path_is_answered_alike_with_and_without_its_slash() {
+    let client = Client::new();
+    for (path, methods) in paths() {
+        let other = match path.strip_suffix('/') {
+            Some("") => continue,
+            Some(without) => without.to_owned(),
+            None => format!("{path}/"),
         };
-        let item = described.get(name);
-        let item = item.unwrap_or_else(|| panic!("{path} is not described"));
-        let methods: BTreeSet<String> =
-            item.as_object().expect("methods").keys().cloned().collect();
-        assert_eq!(methods, client.taken(path).await, "{path}");
+        assert_eq!(client.taken(&other).await, methods, "{other}");
+        let patch = client.answer(Method::PATCH, &other).await;
+        assert_eq!(patch.status(), StatusCode::METHOD_NOT_ALLOWED, "{other}");
     }
-    for path in described.keys() {
-        assert!(
-            routes.paths().contains(&path.as_str()),
-            "{path} is no route"
-        );
-    }
+    let unknown = client.answer(Method::GET, "/nothing/").await;
+    assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn head_is_answered_wherever_get_is_and_any_other_method_is_refused_with_those_taken() {
     let client = Client::new();
-    for path in routes().paths() {
+    for path in paths().into_keys() {
         let taken = client.taken(path).await;
         let head = client.answer(Method::HEAD, path).await.status();
         let refused = head == StatusCode::METHOD_NOT_ALLOWED;
@@ -114,7 +149,7 @@ async fn head_is_answered_wherever_get_is_and_any_other_method_is_refused_with_t
 #[tokio::test]
 async fn no_other_web_page_is_told_that_it_may_read() {
     let client = Client::new();
-    for path in routes().paths() {
+    for path in paths().into_keys() {
         for method in [Method::GET, Method::OPTIONS] {
             let answer = client.answer(method, path).await;
             let names = answer.headers().keys();

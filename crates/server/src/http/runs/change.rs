@@ -45,7 +45,7 @@ pub(in super::super) async fn submit(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let submit: SubmitRun<Box<RawValue>> = extract::body(request).await?;
+    let submit: SubmitRun<Box<RawValue>> = extract::body(extract::large(request)).await?;
     let open = submit.open;
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
@@ -84,7 +84,7 @@ pub(in super::super) async fn extend(
     request: Request,
 ) -> Answer<Response> {
     let run = id(&run)?;
-    let part: Box<RawValue> = extract::body(request).await?;
+    let part: Box<RawValue> = extract::body(extract::large(request)).await?;
     // Serialized: a part refers to the parts before it.
     let _one_at_a_time = app.0.history.lock().await;
     let state = app.run_record(run).await?.head.state;

@@ -60,7 +60,8 @@ pub(in super::super) async fn resume(
 ) -> Answer<Response> {
     let run = id(&run)?;
     let dry_run = dry_run(&uri)?;
-    let asked: Option<ResumeRun<Box<RawValue>>> = extract::optional_body(request).await?;
+    let asked: Option<ResumeRun<Box<RawValue>>> =
+        extract::optional_body(extract::large(request)).await?;
     let asked = asked.unwrap_or_default();
     let file = match asked.file {
         None if asked.params.is_empty() => None,
