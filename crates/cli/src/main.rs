@@ -17,6 +17,7 @@
 //! | [`logging`] | the log of server processes |
 //! | [`output`] | standard output, exit codes, styles |
 //! | [`table`] | text tables |
+//! | [`text`] | text in terminal columns: styled lines, truncation |
 //! | [`time`] | the wall clock, and formatting of times and sizes |
 //!
 //! A command parses its arguments, calls a crate, and prints the result. It holds no logic of its
@@ -41,6 +42,7 @@ mod runtime;
 mod schedule;
 mod scheduler;
 mod table;
+mod text;
 mod time;
 mod token;
 mod up;

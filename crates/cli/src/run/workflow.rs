@@ -21,7 +21,7 @@ use crate::output::{CommandResult, Failure, clean, note};
 use crate::remote::runs::follow::{ProgressMode, ended, follow_to_end, print_summary};
 use crate::remote::runs::{accepted, submit};
 use crate::remote::{ids, refused};
-use crate::views::shell;
+use crate::text::shell;
 
 /// Lines of standard error shown of a failed instance.
 const ERROR_LINES: usize = 5;

@@ -11,9 +11,9 @@ use baton_model::state::UniversalState;
 use super::dag::Dag;
 use super::summary::{commands, format_commands, more_line, problems};
 use super::task_state::{self, TaskState};
-use super::text::{Line, count, fit, shell};
 use crate::output::{Style, clean};
 use crate::remote::{ids, rows};
+use crate::text::{Line, count, fit, shell};
 
 const NAME_WIDTH_MAX: usize = 32;
 /// Maximum number of tasks shown, by importance; the others are counted.

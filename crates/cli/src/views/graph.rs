@@ -20,8 +20,8 @@ use baton_model::workflow::Condition;
 use super::columns::{self, Row};
 use super::dag::Dag;
 use super::task_state::{self, TaskState};
-use super::text::{Line, count, display_width, fit};
 use crate::output::{Style, clean};
+use crate::text::{Line, count, display_width, fit};
 
 /// Graphs with more tasks are listed by layers.
 const TASKS_MAX: usize = 50;

@@ -12,10 +12,10 @@ use baton_model::time::{Millis, Wall};
 
 use super::estimate;
 use super::task_state::{self, TaskState};
-use super::text::{self, Line, fit};
 use crate::output::{Style, clean};
 use crate::remote::ids::count;
 use crate::remote::rows;
+use crate::text::{self, Line, fit};
 use crate::time::{between, span};
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];

@@ -24,13 +24,11 @@ pub(crate) mod live;
 pub(crate) mod summary;
 pub(crate) mod svg;
 mod task_state;
-mod text;
 pub(crate) mod timeline;
 pub(crate) mod timeline_svg;
 mod xml;
 
 pub(crate) use task_state::total;
-pub(crate) use text::{fit, shell};
 
 #[cfg(test)]
 pub(crate) mod tests;

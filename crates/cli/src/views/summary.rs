@@ -6,9 +6,9 @@ use baton_model::time::{Millis, Wall};
 
 use super::live;
 use super::task_state::{self, TaskState};
-use super::text::{Line, count, display_width, fit, shell};
 use crate::output::{Style, clean};
 use crate::remote::{ids, rows};
+use crate::text::{Line, count, display_width, fit, shell};
 use crate::time::{between, span};
 
 const NAME_WIDTH_MAX: usize = 32;

@@ -8,9 +8,9 @@ use baton_model::workflow::Condition;
 use super::dag::Dag;
 use super::layout::{Layout, Position, layout};
 use super::task_state::{self, TaskState};
-use super::text::fit;
 use super::xml::{document, escape, line, n};
 use crate::output::clean;
+use crate::text::{display_width, fit};
 
 const BOX_WIDTH: f64 = 190.0;
 const BOX_HEIGHT: f64 = 48.0;
@@ -77,7 +77,7 @@ markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"
 fn size(layout: &Layout, title: &str) -> (f64, f64) {
     let columns = layout.layers.max(1) as f64;
     let boxes = columns * STEP_X - (STEP_X - BOX_WIDTH);
-    let title = super::text::display_width(title) as f64 * 9.5;
+    let title = display_width(title) as f64 * 9.5;
     let rows = layout.height.max(1.0) * STEP_Y - (STEP_Y - BOX_HEIGHT);
     (2.0 * MARGIN + boxes.max(title), HEAD + 2.0 * MARGIN + rows)
 }

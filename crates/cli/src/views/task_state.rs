@@ -8,9 +8,9 @@ use baton_model::api::{ItemCounts, Run, RunTask};
 use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
 
-use super::text::{self, Line};
 use crate::output::Style;
 use crate::remote::ids::count;
+use crate::text::{self, Line};
 
 /// Aggregate state of a task, by its most important item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

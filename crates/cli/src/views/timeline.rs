@@ -12,8 +12,8 @@ use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
 use super::task_state;
-use super::text::{Line, count, display_width, fit};
 use crate::output::{Style, clean};
+use crate::text::{Line, count, display_width, fit};
 use crate::time::span;
 
 /// With more items, each task gets one row, as text and as SVG.

@@ -3,9 +3,9 @@
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::text::fit;
 use super::timeline::{Bar, Chart, ITEM_ROWS_MAX, Row, Timeline, mark, remarks, weight};
 use super::xml::{document, escape, line, n};
+use crate::text::fit;
 use crate::time::span;
 
 const MARGIN: f64 = 20.0;

@@ -14,8 +14,9 @@ use serde_json::Value;
 use super::super::{REFUSED, ids, refused, rows};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
+use crate::text::fit;
 use crate::time::{between, now, span, stamp};
-use crate::views::{fit, total};
+use crate::views::total;
 
 /// Default number of rows.
 const ROWS: usize = 1_000;

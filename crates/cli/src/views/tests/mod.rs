@@ -18,9 +18,9 @@ use self::build::{BEGUN, Case, counts, task};
 use super::explain::{self, Explanation};
 use super::live::{self, Frame, Plain};
 use super::summary::{self, Summary};
-use super::text::display_width;
 use super::timeline::{self, Timeline};
 use super::{dot, graph, svg, timeline_svg};
+use crate::text::display_width;
 
 const WIDTHS: [usize; 3] = [40, 80, 200];
 

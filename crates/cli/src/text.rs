@@ -7,17 +7,17 @@ use crate::output::Style;
 
 /// One line of styled pieces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     pieces: Vec<(String, Style)>,
     width: usize,
 }
 
 impl Line {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    pub(super) fn add(&mut self, style: Style, text: impl Into<String>) -> &mut Self {
+    pub(crate) fn add(&mut self, style: Style, text: impl Into<String>) -> &mut Self {
         let text = text.into();
         self.width += display_width(&text);
         self.pieces.push((text, style));
@@ -25,14 +25,14 @@ impl Line {
     }
 
     /// Pads with spaces up to a column.
-    pub(super) fn pad(&mut self, to: usize) -> &mut Self {
+    pub(crate) fn pad(&mut self, to: usize) -> &mut Self {
         let missing = to.saturating_sub(self.width);
         self.add(Style::Plain, " ".repeat(missing))
     }
 
     /// Wraps the line between words; all lines but the first are indented. A word may consist of
     /// several pieces: pieces without a space between them stay together.
-    pub(super) fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
+    pub(crate) fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
         let indent = if indent < width { indent } else { 0 };
         let mut lines = Vec::new();
         let mut line = Self::new();
@@ -73,7 +73,7 @@ impl Line {
     }
 
     /// Renders the line, truncated to a width, without trailing spaces.
-    pub(super) fn paint(&self, width: usize, colour: bool) -> String {
+    pub(crate) fn paint(&self, width: usize, colour: bool) -> String {
         let mut text = String::new();
         let last = self.pieces.iter().rposition(|(piece, _)| !blank(piece));
         let used = &self.pieces[..last.map_or(0, |last| last + 1)];
@@ -104,7 +104,7 @@ fn blank(text: &str) -> bool {
 }
 
 /// Width of a text in terminal columns.
-pub(super) fn display_width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
@@ -135,7 +135,7 @@ fn cut(text: &str, width: usize, more: bool) -> String {
 }
 
 /// Formats a count: `1 task`, `1,200 tasks`.
-pub(super) fn count(number: u64, one: &str, many: &str) -> String {
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     let word = if number == 1 { one } else { many };
     format!("{} {word}", crate::remote::ids::count(number))
 }
