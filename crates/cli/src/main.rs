@@ -16,6 +16,7 @@
 //! | [`attempt`], [`fetch`] | hidden commands that a worker starts for an attempt |
 //! | [`logging`] | the log of server processes |
 //! | [`output`] | standard output, exit codes, styles |
+//! | [`painter`] | progress drawn in place: frames, bars, spinner |
 //! | [`table`] | text tables |
 //! | [`text`] | text in terminal columns: styled lines, truncation |
 //! | [`time`] | the wall clock, and formatting of times and sizes |
@@ -36,6 +37,7 @@ mod import;
 mod local;
 mod logging;
 mod output;
+mod painter;
 mod remote;
 mod run;
 mod runtime;

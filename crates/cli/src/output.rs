@@ -103,12 +103,10 @@ impl Output {
     pub(crate) fn new() -> Self {
         let out = io::stdout();
         let terminal = out.is_terminal();
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let dumb = set("TERM").is_some_and(|term| term == "dumb");
         Self {
             out: BufWriter::new(out),
             terminal,
-            colours: terminal && !dumb && set("NO_COLOR").is_none(),
+            colours: colours(terminal),
         }
     }
 
@@ -138,6 +136,13 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// Decides whether styles are shown on an output that is a terminal or not.
+pub(crate) fn colours(terminal: bool) -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let dumb = set("TERM").is_some_and(|term| term == "dumb");
+    terminal && !dumb && set("NO_COLOR").is_none()
 }
 
 /// Emphasis of a piece of text.

@@ -24,6 +24,14 @@ impl Line {
         self
     }
 
+    /// Adds several pieces.
+    pub(crate) fn extend(&mut self, pieces: Vec<(String, Style)>) -> &mut Self {
+        for (text, style) in pieces {
+            self.add(style, text);
+        }
+        self
+    }
+
     /// Pads with spaces up to a column.
     pub(crate) fn pad(&mut self, to: usize) -> &mut Self {
         let missing = to.saturating_sub(self.width);

@@ -87,7 +87,7 @@ async fn follow(command: &EventsCommand, client: &Client) -> CommandResult {
         query.after = events.last();
         let last = query.after.unwrap_or_default();
         note(&format!("{cause}; reconnecting after event {last}"));
-        let connected = retry_while_unreachable(|| connect(client, &query)).await;
+        let connected = retry_while_unreachable(note, || connect(client, &query)).await;
         events = connected.map_err(refused)?;
         note(&format!("reconnected; resuming after event {last}"));
     }

@@ -93,7 +93,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     let mut printer = Printer::new(command.json);
     loop {
         let piece = if command.follow {
-            retry_while_unreachable(|| client.logs(&query)).await
+            retry_while_unreachable(note, || client.logs(&query)).await
         } else {
             client.logs(&query).await
         };
@@ -164,7 +164,7 @@ async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure
             note(&format!("{text}; waiting for it"));
             noted = true;
         }
-        let waited = retry_while_unreachable(|| client.wait_run(run, LONG_POLL)).await;
+        let waited = retry_while_unreachable(note, || client.wait_run(run, LONG_POLL)).await;
         waited.map_err(refused)?;
     }
 }
@@ -222,7 +222,7 @@ async fn next_attempt(
 }
 
 async fn fetch(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
-    retry_while_unreachable(|| client.instance(id)).await
+    retry_while_unreachable(note, || client.instance(id)).await
 }
 
 struct Printer {

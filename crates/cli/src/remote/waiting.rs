@@ -5,7 +5,6 @@
 //! work is durable.
 
 use std::future::Future;
-use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use baton_client::{Client, ClientError, Span};
@@ -16,7 +15,9 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::ids;
-use crate::output::{FAILED, clean, note};
+use crate::output::{FAILED, Style, clean};
+use crate::painter::{Progress, done_bar};
+use crate::text::Line;
 use crate::time::span;
 
 /// Exit code for cancelled work, as shells use it for ^C.
@@ -29,85 +30,29 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the scheduler may be unreachable.
 const UNREACHABLE_MAX: Duration = Duration::from_secs(600);
 
-const BAR_WIDTH: usize = 30;
-
-/// One line of progress, printed when it changes.
-#[derive(Debug)]
-pub(crate) struct ProgressLine {
-    terminal: bool,
-    last: String,
-    ticking: String,
-}
-
-impl ProgressLine {
-    pub(crate) fn new() -> Self {
-        Self {
-            terminal: io::stderr().is_terminal(),
-            last: String::new(),
-            ticking: String::new(),
-        }
-    }
-
-    /// Shows `line`; on a terminal also `ticking`, which may change with every call.
-    pub(crate) fn update(&mut self, line: &str, ticking: &str) {
-        // A closed standard error is ignored.
-        if self.terminal {
-            let _ = write!(io::stderr(), "\r\x1b[K{line}{ticking}");
-            self.last = line.to_owned();
-            self.ticking = ticking.to_owned();
-        } else if self.last != line {
-            let _ = writeln!(io::stderr(), "baton: {line}");
-            self.last = line.to_owned();
-        }
-    }
-
-    /// Removes the line before permanent lines are printed.
-    pub(crate) fn hide(&self) {
-        if !self.last.is_empty() {
-            self.erase();
-        }
-    }
-
-    /// Redraws the line below them.
-    pub(crate) fn show(&self) {
-        if self.terminal && !self.last.is_empty() {
-            // As above.
-            let _ = write!(io::stderr(), "{}{}", self.last, self.ticking);
-        }
-    }
-
-    /// Removes the line for good.
-    pub(crate) fn clear(&mut self) {
-        if !self.last.is_empty() {
-            self.erase();
-            self.last.clear();
-        }
-    }
-
-    /// Erases the current terminal line.
-    fn erase(&self) {
-        if self.terminal {
-            // As above.
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
 /// Waits until an instance has ended.
 pub(crate) async fn wait_for_instance(
     client: &Client,
     id: InstanceId,
 ) -> Result<Instance, ClientError> {
     let began = Instant::now();
-    let mut progress = ProgressLine::new();
+    let mut progress = Progress::new();
     loop {
-        let instance = retry_while_unreachable(|| client.wait(id, LONG_POLL)).await?;
+        let wait = || client.wait(id, LONG_POLL);
+        let instance = retry_while_unreachable(|text| progress.note(text), wait).await?;
         if instance.state.is_terminal() {
             progress.clear();
             return Ok(instance);
         }
-        progress.update(&describe_state(&instance), &format!(", {}", since(began)));
+        show_state(&mut progress, &instance, began);
     }
+}
+
+/// Shows the state of an instance, and for how long it has been waited for.
+pub(crate) fn show_state(progress: &mut Progress, instance: &Instance, began: Instant) {
+    let mut line = Line::new();
+    line.add(Style::Plain, describe_state(instance));
+    progress.update(line, &since(began));
 }
 
 /// Describes the state of an instance: `i12 RUNNING on w1, attempt 2`.
@@ -136,26 +81,29 @@ pub(crate) async fn wait_for_range(
     span: Span,
 ) -> Result<RangeSummary, ClientError> {
     let began = Instant::now();
-    let mut progress = ProgressLine::new();
+    let mut progress = Progress::new();
     loop {
-        let summary = retry_while_unreachable(|| client.wait_range(span, LONG_POLL)).await?;
+        let wait = || client.wait_range(span, LONG_POLL);
+        let summary = retry_while_unreachable(|text| progress.note(text), wait).await?;
         if is_over(&summary) {
             progress.clear();
             return Ok(summary);
         }
-        let over = over(&summary);
-        let line = if progress.terminal {
-            format!("{} {}", bar(over, span.count()), counts(&summary))
+        let mut line = Line::new();
+        if progress.terminal {
+            line.extend(done_bar(over(&summary), span.count()));
         } else {
-            format!("{span} {}", counts(&summary))
-        };
-        progress.update(&line, &format!(", {}", since(began)));
+            line.add(Style::Plain, span.to_string());
+        }
+        line.add(Style::Plain, format!(" {}", counts(&summary)));
+        progress.update(line, &since(began));
     }
 }
 
 fn since(began: Instant) -> String {
     // Whole seconds: the line is redrawn once per second.
-    span(Millis::from_secs(began.elapsed().as_secs()))
+    let elapsed = Millis::from_secs(began.elapsed().as_secs());
+    format!(", {}", span(elapsed))
 }
 
 /// True if no instance of the range is live. All were accepted, so those missing from the counts
@@ -182,14 +130,9 @@ pub(crate) fn counts(summary: &RangeSummary) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn bar(done: u64, all: u64) -> String {
-    let full = u128::from(done) * BAR_WIDTH as u128 / u128::from(all.max(1));
-    let full = usize::try_from(full).unwrap_or(BAR_WIDTH).min(BAR_WIDTH);
-    format!("{}{}", "█".repeat(full), "░".repeat(BAR_WIDTH - full))
-}
-
-/// Retries a request while the scheduler is unreachable.
+/// Retries a request while the scheduler is unreachable, and reports that once.
 pub(crate) async fn retry_while_unreachable<T, F>(
+    mut report: impl FnMut(&str),
     mut ask: impl FnMut() -> F,
 ) -> Result<T, ClientError>
 where
@@ -203,8 +146,7 @@ where
         };
         let since = *unreachable_since.get_or_insert_with(|| {
             if error.is_transient() {
-                ProgressLine::new().erase();
-                note(&format!("{}; retrying", clean(&error.to_string())));
+                report(&format!("{}; retrying", clean(&error.to_string())));
             }
             Instant::now()
         });
@@ -316,13 +258,5 @@ mod tests {
         assert!(!is_over(&range));
         // Six of nine have exceeded the retention.
         assert!(is_over(&summary(&[(UniversalState::Done, 3)])));
-    }
-
-    #[test]
-    fn a_bar_is_as_full_as_the_work_is_done() {
-        assert_eq!(bar(0, 10), "░".repeat(BAR_WIDTH));
-        assert_eq!(bar(10, 10), "█".repeat(BAR_WIDTH));
-        assert_eq!(bar(5, 10), format!("{}{}", "█".repeat(15), "░".repeat(15)));
-        assert_eq!(bar(u64::MAX, 0), "█".repeat(BAR_WIDTH));
     }
 }

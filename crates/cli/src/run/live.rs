@@ -14,7 +14,7 @@ use baton_model::message::LogStream;
 
 use crate::local::StreamPrinter;
 use crate::output::{Output, clean, note};
-use crate::remote::waiting::ProgressLine;
+use crate::painter::Progress;
 
 /// Lines shown of each stream from before this command started.
 const LINES_BEFORE: usize = 20;
@@ -56,7 +56,7 @@ impl Live {
     }
 
     /// Prints new output. Returns true if there is more already.
-    pub(super) fn print_new(&mut self, progress: &mut ProgressLine) -> bool {
+    pub(super) fn print_new(&mut self, progress: &mut Progress) -> bool {
         let Some(outputs) = &mut self.outputs else {
             return false;
         };
@@ -79,7 +79,7 @@ impl Live {
     }
 
     /// Prints what is held back; the instance has ended.
-    pub(super) fn finish(&mut self, progress: &mut ProgressLine) {
+    pub(super) fn finish(&mut self, progress: &mut Progress) {
         progress.clear();
         if self.outputs.take().is_some()
             && let Err(error) = self.printer.finish()

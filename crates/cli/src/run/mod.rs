@@ -16,6 +16,7 @@ mod live;
 mod record;
 mod workflow;
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,6 @@ use baton_model::api::{Instance, Submit};
 use baton_model::ids::InstanceId;
 use baton_model::spec::Work;
 use baton_model::state::UniversalState;
-use baton_model::time::Millis;
 use clap::Args;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -38,7 +38,8 @@ pub(crate) use children::{TETHER, tether};
 
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
-use crate::remote::waiting::{self, CANCELLED, ProgressLine, describe_state};
+use crate::painter::Progress;
+use crate::remote::waiting::{self, CANCELLED, describe_state};
 use crate::remote::{REFUSED, block_on, ids, refused};
 use crate::scheduler::Interrupts;
 use crate::time::span;
@@ -340,7 +341,7 @@ async fn follow(
     mut live: Live,
 ) -> Result<Instance, Failure> {
     let began = Instant::now();
-    let mut progress = ProgressLine::new();
+    let mut progress = Progress::new();
     let mut waits = Some(began).filter(|_| !quiet);
     loop {
         let instance = wait_and_print(client, id, &mut live, &mut progress).await?;
@@ -355,15 +356,13 @@ async fn follow(
         if quiet {
             continue;
         }
-        let elapsed = span(Millis::from_secs(began.elapsed().as_secs()));
-        progress.update(&describe_state(&instance), &format!(", {elapsed}"));
+        waiting::show_state(&mut progress, &instance, began);
         let long = waits.is_some_and(|since| since.elapsed() > EXPLAIN_AFTER);
         if instance.state != UniversalState::Queued {
             waits = None;
         } else if long {
             let explanation = client.explain(id).await.map_err(refused)?;
-            progress.clear();
-            note(&format!("{id} {}", clean(&explanation.text)));
+            progress.note(&format!("{id} {}", clean(&explanation.text)));
             waits = None;
         }
     }
@@ -374,10 +373,12 @@ async fn wait_and_print(
     client: &Client,
     id: InstanceId,
     live: &mut Live,
-    progress: &mut ProgressLine,
+    progress: &mut Progress,
 ) -> Result<Instance, Failure> {
     // A temporary failure of the store must not end the work.
+    let unreachable = Cell::new(None);
     let mut waiting = pin!(waiting::retry_while_unreachable(
+        |text| unreachable.set(Some(text.to_owned())),
         || client.wait(id, LONG_POLL)
     ));
     loop {
@@ -386,6 +387,9 @@ async fn wait_and_print(
             instance = &mut waiting => return instance.map_err(refused),
             () = tokio::time::sleep(PRINT_INTERVAL) => {
                 live.print_new(progress);
+                if let Some(text) = unreachable.take() {
+                    progress.note(&text);
+                }
             }
         }
     }

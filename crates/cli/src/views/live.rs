@@ -13,15 +13,12 @@ use baton_model::time::{Millis, Wall};
 use super::estimate;
 use super::task_state::{self, TaskState};
 use crate::output::{Style, clean};
+use crate::painter::{BAR_WIDTH, NAME_WIDTH_MAX, spinner};
 use crate::remote::ids::count;
 use crate::remote::rows;
 use crate::text::{self, Line, fit};
 use crate::time::{between, span};
 
-const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-const SPINNER_MS: u64 = 100;
-const NAME_WIDTH_MAX: usize = 24;
-const BAR_WIDTH: usize = 24;
 const ERRORS_MAX: usize = 3;
 
 /// The input of a frame.
@@ -35,8 +32,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) now: Wall,
 }
 
-/// Renders a frame: at most `height` lines of at most `width` columns.
-pub(crate) fn render(frame: &Frame<'_>, width: usize, height: usize, colour: bool) -> Vec<String> {
+/// Renders a frame for a width, in at most `height` lines.
+pub(crate) fn render(frame: &Frame<'_>, width: usize, height: usize) -> Vec<Line> {
     let mut lines = vec![header(frame), overall(frame, width)];
     let room = height.saturating_sub(lines.len());
     // Failures take at most half of the lines, and never the only line for tasks.
@@ -44,7 +41,7 @@ pub(crate) fn render(frame: &Frame<'_>, width: usize, height: usize, colour: boo
     lines.extend(rows(frame, width, room - errors.len()));
     lines.extend(errors);
     lines.truncate(height);
-    lines.iter().map(|line| line.paint(width, colour)).collect()
+    lines
 }
 
 fn header(frame: &Frame<'_>) -> Line {
@@ -76,12 +73,10 @@ fn overall(frame: &Frame<'_>, width: usize) -> Line {
     let items = frame.run.items.unwrap_or_else(|| sum(frame.tasks));
     let total = task_state::total(&items);
     let mut line = Line::new();
-    line.add(Style::Plain, "  ");
-    for (piece, style) in task_state::bar(&items, bar_width(width)) {
-        line.add(style, piece);
-    }
     let words = format!(" {}/{} items", count(items.done), count(total));
-    line.add(Style::Plain, words);
+    line.add(Style::Plain, "  ")
+        .extend(task_state::bar(&items, bar_width(width)))
+        .add(Style::Plain, words);
     let remarks = task_state::remarks(frame.run, &items);
     if !remarks.is_empty() {
         line.add(Style::Faint, " · ");
@@ -162,23 +157,18 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
     let names_width = task_state::names_width(names.iter().map(String::as_str), names_max);
     let fractions: Vec<String> = tasks().map(task_state::fraction).collect();
     let numbers = fractions.iter().map(String::len).max().unwrap_or(0);
-    let spinner = SPINNER[(frame.now.0 / SPINNER_MS % SPINNER.len() as u64) as usize];
     let row = |((task, name), fraction): ((&RunTask, &String), &String)| {
         let state = TaskState::of(frame.run, task);
         let mark = match state {
-            TaskState::Running => spinner,
+            TaskState::Running => spinner(frame.now),
             other => other.mark(),
         };
-        let bar_from = 4 + names_width + 2;
-        let bar_to = bar_from + bar_width(width);
         let mut line = Line::new();
         line.add(state.style(), format!("  {mark} "))
             .add(Style::Plain, fit(name, names_width))
-            .pad(bar_from);
-        for (piece, style) in task_state::bar(&task.items, bar_to - bar_from) {
-            line.add(style, piece);
-        }
-        line.add(Style::Plain, format!(" {fraction:>numbers$}  "));
+            .pad(4 + names_width + 2)
+            .extend(task_state::bar(&task.items, bar_width(width)))
+            .add(Style::Plain, format!(" {fraction:>numbers$}  "));
         task_state::add_remarks(&mut line, remarks(frame.run, task));
         line
     };

@@ -10,6 +10,7 @@ use super::layout::{Layout, Position, layout};
 use super::task_state::{self, TaskState};
 use super::xml::{document, escape, line, n};
 use crate::output::clean;
+use crate::painter;
 use crate::text::{display_width, fit};
 
 const BOX_WIDTH: f64 = 190.0;
@@ -208,7 +209,7 @@ fn draw_bar(body: &mut String, items: &ItemCounts, left: f64, top: f64) {
     ];
     let width = BOX_WIDTH - 20.0;
     // Whole units, so that every share is visible.
-    let shares = task_state::share(&kinds.map(|(number, _)| number), width as usize);
+    let shares = painter::share(&kinds.map(|(number, _)| number), width as usize);
     let mut from = left;
     for ((_, colour), share) in kinds.iter().zip(shares) {
         if share > 0 {

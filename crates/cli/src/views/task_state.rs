@@ -9,6 +9,7 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
 
 use crate::output::Style;
+use crate::painter;
 use crate::remote::ids::count;
 use crate::text::{self, Line};
 
@@ -236,8 +237,7 @@ pub(super) fn sentence(run: &Run, task: &RunTask) -> String {
 }
 
 /// Renders a bar: done, failed, ended otherwise, running, not started. The pieces also differ in
-/// their glyphs, so that it can be read without colours. Every kind that is present is visible if
-/// the bar is wide enough for all kinds.
+/// their glyphs, so that it can be read without colours.
 pub(super) fn bar(items: &ItemCounts, width: usize) -> Vec<(String, Style)> {
     let kinds = [
         (items.done, "━", Style::Good),
@@ -247,63 +247,10 @@ pub(super) fn bar(items: &ItemCounts, width: usize) -> Vec<(String, Style)> {
         (items.running, "╍", Style::Busy),
         (unbegun(items), "─", Style::Faint),
     ];
-    let cells = share(&kinds.map(|(number, ..)| number), width);
-    let pieces = kinds.into_iter().zip(cells);
-    let mut pieces: Vec<(String, Style)> = pieces
-        .filter(|(_, cells)| *cells > 0)
-        .map(|((_, glyph, style), cells)| (glyph.repeat(cells), style))
-        .collect();
-    if pieces.is_empty() {
-        pieces.push(("┄".repeat(width), Style::Faint));
-    }
-    pieces
-}
-
-/// Distributes `width` cells in proportion, with at least one for each non-zero number if there are
-/// enough. The sum is `width`, or 0 if all numbers are zero.
-pub(super) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize; N] {
-    let total: u128 = numbers.iter().map(|number| u128::from(*number)).sum();
-    let mut cells = [0; N];
-    if total == 0 {
-        return cells;
-    }
-    for (cell, number) in cells.iter_mut().zip(numbers) {
-        let exact = u128::from(*number) * width as u128 / total;
-        *cell = usize::try_from(exact).unwrap_or(width);
-        if *number > 0 {
-            *cell = (*cell).max(1);
-        }
-    }
-    loop {
-        let sum: usize = cells.iter().sum();
-        // The largest share absorbs the rounding error, where it is least visible.
-        let largest = (0..N).max_by_key(|place| (cells[*place], N - place));
-        match (sum.cmp(&width), largest) {
-            (std::cmp::Ordering::Less, Some(place)) => cells[place] += width - sum,
-            (std::cmp::Ordering::Greater, Some(place)) => cells[place] -= 1,
-            _ => return cells,
-        }
-    }
+    painter::bar(kinds, width)
 }
 
 /// Width of the widest name, at most `max`.
 pub(super) fn names_width<'a>(names: impl Iterator<Item = &'a str>, max: usize) -> usize {
     names.map(text::display_width).max().unwrap_or(0).min(max)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_are_shared_out_and_nothing_that_is_there_is_hidden() {
-        assert_eq!(share(&[999_999, 1, 0], 10), [9, 1, 0]);
-        assert_eq!(share(&[1, 1, 1], 10), [4, 3, 3]);
-        assert_eq!(share(&[0, 0, 0], 10), [0, 0, 0]);
-        assert_eq!(share(&[u64::MAX, u64::MAX, 1], 3), [1, 1, 1]);
-        for width in 0..20 {
-            let cells = share(&[5, 1, 9, 0, 70, 2], width);
-            assert_eq!(cells.iter().sum::<usize>(), width);
-        }
-    }
 }

@@ -4,6 +4,8 @@
 //! the terminal has too few lines, running, failed and waiting processes are shown first, and the
 //! others are counted.
 
+use std::io;
+
 use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{Disposition, PlanChange, PlanEvent};
@@ -13,43 +15,35 @@ use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
 use super::super::messages;
-use super::console::{ConsoleOutput, Line};
+use super::console::{self, ConsoleOutput};
 use super::nonblocking::{self, NonblockingOutput};
 use super::plain::ends;
 use super::summary;
 use crate::output::{Output, Style, clean};
+use crate::painter::{NAME_WIDTH_MAX, Painter, done_bar, size, spinner};
+use crate::text::{Line, display_width, fit};
 use crate::time::{self, span};
 
 const FRAME: Millis = Millis(100);
-const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Size assumed for a terminal that does not report one.
-const SIZE: (usize, usize) = (80, 24);
-const NAME_WIDTH_MAX: usize = 24;
-const BAR_WIDTH: usize = 24;
 
 /// The live display of a task.
 pub(super) struct Live {
     out: NonblockingOutput,
     header: Header,
     console: ConsoleOutput,
-    /// Number of lines that the next frame overwrites.
-    drawn: usize,
-    frame: usize,
+    painter: Painter,
     last: Option<Now>,
     over: bool,
 }
 
-/// One line of styled pieces.
-type Row = Vec<(String, Style)>;
-
 impl Live {
     pub(super) fn new(out: Output, header: &Header, root: &Root) -> Self {
+        let painter = Painter::new(out.colours);
         let mut live = Self {
             out: NonblockingOutput::new(out, nonblocking::dropped_notice),
             console: ConsoleOutput::new(&header.sandbox),
             header: header.clone(),
-            drawn: 0,
-            frame: 0,
+            painter,
             last: None,
             over: false,
         };
@@ -65,41 +59,19 @@ impl Live {
 
     /// Prints permanent lines, and redraws the display below them.
     fn above(&mut self, lines: &[String], plan: Option<(&Plan, Now)>) {
-        let mut text = self.erase();
-        for line in lines {
-            text.push_str(line);
-            text.push('\n');
-        }
-        if let Some((plan, now)) = plan {
-            text.push_str(&self.draw(plan, now));
-        }
+        let (width, height) = size(io::stdout());
+        let frame = plan.map(|(plan, now)| self.rows(plan, now, height));
+        let frame = frame.unwrap_or_default();
+        let text = self.painter.replace(lines, &frame, width);
         self.out.print(&text);
     }
 
-    fn erase(&mut self) -> String {
-        match std::mem::take(&mut self.drawn) {
-            0 => String::new(),
-            lines => format!("\x1b[{lines}A\r\x1b[J"),
-        }
-    }
-
-    fn draw(&mut self, plan: &Plan, now: Now) -> String {
-        let (width, height) = size();
-        let views: Vec<ProcessView<'_>> = plan.processes(now).collect();
+    fn rows(&self, plan: &Plan, now: Now, height: usize) -> Vec<Line> {
         let room = height.saturating_sub(3).max(1);
-        let rows = self.rows(plan, &views, now, room);
-        let mut text = String::new();
-        self.drawn = rows.len();
-        for row in rows {
-            text.push_str(&self.line(&row, width));
-            text.push('\n');
-        }
-        text
-    }
-
-    fn rows(&self, plan: &Plan, views: &[ProcessView<'_>], now: Now, room: usize) -> Vec<Row> {
-        let names = views.iter().map(|view| view.spec.name.0.chars().count());
-        let width = names.max().unwrap_or(0).min(NAME_WIDTH_MAX);
+        let views: Vec<ProcessView<'_>> = plan.processes(now).collect();
+        let names = views.iter().map(|view| clean(&view.spec.name.0));
+        let width = names.map(|name| display_width(&name)).max().unwrap_or(0);
+        let width = width.min(NAME_WIDTH_MAX);
         let mut shown: Vec<&ProcessView<'_>> = views.iter().collect();
         let clipped = shown.len() > room;
         if clipped {
@@ -107,95 +79,47 @@ impl Live {
             shown.truncate(room.saturating_sub(1));
             shown.sort_by_key(|view| view.no);
         }
-        let mut rows: Vec<Row> = shown
+        let mut rows: Vec<Line> = shown
             .iter()
-            .map(|view| self.row(plan, view, width, now))
+            .map(|view| row(plan, view, width, now))
             .collect();
         if clipped {
             let more = views.len() - shown.len();
-            rows.push(vec![(format!("    and {more} more"), Style::Faint)]);
+            let mut line = Line::new();
+            line.add(Style::Faint, format!("    and {more} more"));
+            rows.push(line);
         }
         if !self.over {
-            rows.push(self.bar(plan, views, now));
+            rows.push(self.bar(plan, &views, now));
         }
         rows
     }
 
-    fn row(&self, plan: &Plan, view: &ProcessView<'_>, width: usize, now: Now) -> Row {
-        let (glyph, style) = self.glyph(view);
-        let name = fit(&clean(&view.spec.name.0), width);
-        let name_style = if style == Style::Faint {
-            Style::Faint
-        } else {
-            Style::Plain
-        };
-        let took = took(view, now).map(span).unwrap_or_default();
-        vec![
-            (format!("  {glyph} "), style),
-            (format!("{name:<width$}"), name_style),
-            (format!(" {took:>7}  "), Style::Faint),
-            (details(plan, view, now), Style::Faint),
-        ]
-    }
-
-    fn glyph(&self, view: &ProcessView<'_>) -> (&'static str, Style) {
-        let progress = view.progress;
-        match (progress.state, progress.disposition) {
-            (_, Disposition::Failed) => ("✗", Style::Bad),
-            (_, Disposition::Blocked) => ("⊘", Style::Faint),
-            (ProcessState::Running | ProcessState::Forked, _) => {
-                (SPINNER[self.frame % SPINNER.len()], Style::Busy)
-            }
-            (ProcessState::Success, _) => ("✓", Style::Good),
-            (ProcessState::Waiting, _) if progress.last.is_some() => ("↻", Style::Odd),
-            (ProcessState::Waiting, _) => ("·", Style::Faint),
-            (ProcessState::Failed, _) => ("✗", Style::Bad),
-            (ProcessState::Killed | ProcessState::Lost, _) => ("■", Style::Odd),
-        }
-    }
-
-    fn bar(&self, plan: &Plan, views: &[ProcessView<'_>], now: Now) -> Row {
+    fn bar(&self, plan: &Plan, views: &[ProcessView<'_>], now: Now) -> Line {
         let done = views
             .iter()
             .filter(|view| view.progress.disposition != Disposition::Open)
             .count();
-        let filled = done * BAR_WIDTH / views.len().max(1);
         let elapsed = time::between(self.header.began.wall, now.wall);
         let state = plan.state();
-        let mut row = vec![
-            ("  ".to_owned(), Style::Plain),
-            ("━".repeat(filled), Style::Good),
-            ("─".repeat(BAR_WIDTH - filled), Style::Faint),
-            (format!(" {done}/{} ", views.len()), Style::Plain),
-            (state.word().to_owned(), Style::of_attempt(state)),
-            (format!(" {}", span(elapsed)), Style::Faint),
-        ];
+        let mut line = Line::new();
+        line.add(Style::Plain, "  ")
+            .extend(done_bar(done as u64, views.len() as u64))
+            .add(Style::Plain, format!(" {done}/{} ", views.len()))
+            .add(Style::of_attempt(state), state.word())
+            .add(Style::Faint, format!(" {}", span(elapsed)));
         if let (AttemptState::Cleaning | AttemptState::Finalizing, Some(ending)) =
             (state, plan.ending())
         {
             let left = span(ending.deadline.since(now.mono));
-            row.push((
-                format!(" · ends as {}, {left} left for that", ending.verdict),
-                Style::Faint,
-            ));
+            let text = format!(" · ends as {}, {left} left for that", ending.verdict);
+            line.add(Style::Faint, text);
         }
-        row
+        line
     }
 
-    /// Renders a row, truncated to the width of the terminal.
-    fn line(&self, row: &Row, width: usize) -> String {
-        let mut left = width;
-        let mut text = String::new();
-        for (piece, style) in row {
-            let piece = fit(piece, left);
-            left -= piece.chars().count();
-            text.push_str(&self.out.paint(*style, &piece));
-        }
-        text
-    }
-
-    fn output(&self, lines: Vec<Line>, plan: &Plan) -> Vec<String> {
-        let one = |line: Line| {
+    fn output(&self, lines: Vec<console::Line>, plan: &Plan) -> Vec<String> {
+        let one = |line: console::Line| {
             let name = self
                 .out
                 .paint(Style::Busy, &messages::name(plan, line.process));
@@ -229,11 +153,10 @@ impl Watcher for Live {
             .is_some_and(|last| now.mono.since(last.mono) < FRAME);
         self.out.flush_ready();
         // While the previous frame is still unwritten, no newer one is queued.
-        if self.over || (fresh && self.drawn > 0) || self.out.is_behind() {
+        if self.over || (fresh && self.painter.is_shown()) || self.out.is_behind() {
             return;
         }
         self.last = Some(now);
-        self.frame += 1;
         let lines = self.console.lines();
         let lines = self.output(lines, plan);
         self.above(&lines, Some((plan, now)));
@@ -244,7 +167,7 @@ impl Watcher for Live {
         let lines = self.output(lines, plan);
         self.above(&lines, Some((plan, plan.snapshot().at.into())));
         // The last frame stays.
-        self.drawn = 0;
+        self.painter.keep();
         let summary = summary::lines(self.out.output(), &self.header, plan);
         self.above(&summary, None);
         self.out.finish();
@@ -252,6 +175,37 @@ impl Watcher for Live {
 
     fn refresh_every(&self) -> Option<Millis> {
         Some(FRAME)
+    }
+}
+
+fn row(plan: &Plan, view: &ProcessView<'_>, width: usize, now: Now) -> Line {
+    let (glyph, style) = glyph(view, now);
+    let name_style = if style == Style::Faint {
+        Style::Faint
+    } else {
+        Style::Plain
+    };
+    let took = took(view, now).map(span).unwrap_or_default();
+    let mut line = Line::new();
+    line.add(style, format!("  {glyph} "))
+        .add(name_style, fit(&clean(&view.spec.name.0), width))
+        .pad(4 + width)
+        .add(Style::Faint, format!(" {took:>7}  "))
+        .add(Style::Faint, details(plan, view, now));
+    line
+}
+
+fn glyph(view: &ProcessView<'_>, now: Now) -> (&'static str, Style) {
+    let progress = view.progress;
+    match (progress.state, progress.disposition) {
+        (_, Disposition::Failed) => ("✗", Style::Bad),
+        (_, Disposition::Blocked) => ("⊘", Style::Faint),
+        (ProcessState::Running | ProcessState::Forked, _) => (spinner(now.wall), Style::Busy),
+        (ProcessState::Success, _) => ("✓", Style::Good),
+        (ProcessState::Waiting, _) if progress.last.is_some() => ("↻", Style::Odd),
+        (ProcessState::Waiting, _) => ("·", Style::Faint),
+        (ProcessState::Failed, _) => ("✗", Style::Bad),
+        (ProcessState::Killed | ProcessState::Lost, _) => ("■", Style::Odd),
     }
 }
 
@@ -310,36 +264,4 @@ fn details(plan: &Plan, view: &ProcessView<'_>, now: Now) -> String {
         (false, many) => parts.push(format!("{many} failures")),
     }
     parts.join(" · ")
-}
-
-/// Truncates a text to a width.
-fn fit(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    if width == 0 { kept } else { kept + "…" }
-}
-
-fn size() -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    match size {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
-            (usize::from(size.ws_col), usize::from(size.ws_row))
-        }
-        _ => SIZE,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_to_its_width() {
-        assert_eq!(fit("abc", 3), "abc");
-        assert_eq!(fit("abcd", 3), "ab…");
-        assert_eq!(fit("abcd", 1), "…");
-        assert_eq!(fit("abcd", 0), "");
-    }
 }

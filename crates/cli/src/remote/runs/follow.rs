@@ -15,7 +15,8 @@ use clap::Args;
 use super::super::refused;
 use super::super::waiting::{CANCELLED, retry_while_unreachable};
 use super::id;
-use crate::output::{CommandResult, FAILED, Failure, Output};
+use crate::output::{CommandResult, FAILED, Failure, Output, colours, note};
+use crate::painter::{Progress, size};
 use crate::time::now;
 use crate::views::{live, summary};
 
@@ -23,8 +24,6 @@ use crate::views::{live, summary};
 const LONG_POLL: Duration = Duration::from_secs(1);
 /// Tasks fetched while the run is live: more than a terminal has lines. At the end, all are.
 const TASKS_MAX: usize = 1_000;
-/// Size assumed for a terminal that does not report one.
-const SIZE: (usize, usize) = (80, 24);
 
 /// Show live progress of a run until it has ended
 ///
@@ -100,7 +99,7 @@ pub(crate) async fn follow(
 /// Waits until a run has ended.
 async fn wait(client: &Client, run: RunId) -> Result<Run, Failure> {
     loop {
-        let snapshot = retry_while_unreachable(|| client.wait_run(run, LONG_POLL)).await;
+        let snapshot = retry_while_unreachable(note, || client.wait_run(run, LONG_POLL)).await;
         let snapshot = snapshot.map_err(refused)?;
         if snapshot.state.is_terminal() {
             return Ok(snapshot);
@@ -117,19 +116,20 @@ pub(crate) async fn follow_to_end(
     if mode == ProgressMode::Quiet {
         wait(client, run).await?;
     }
-    let mut display = ProgressDisplay::new();
+    let mut progress = Progress::new();
+    let mut plain = live::Plain::default();
     loop {
-        let snapshot = retry_while_unreachable(|| fetch(client, run))
-            .await
-            .map_err(refused)?;
+        let snapshot =
+            retry_while_unreachable(|text| progress.note(text), || fetch(client, run)).await;
+        let snapshot = snapshot.map_err(refused)?;
         if snapshot.0.state.is_terminal() {
-            display.clear();
+            progress.clear();
             return Ok(snapshot);
         }
-        display.draw(&snapshot.0, &snapshot.1, &snapshot.2);
-        retry_while_unreachable(|| client.wait_run(run, LONG_POLL))
-            .await
-            .map_err(refused)?;
+        draw(&mut progress, &mut plain, &snapshot);
+        let wait = || client.wait_run(run, LONG_POLL);
+        let waited = retry_while_unreachable(|text| progress.note(text), wait).await;
+        waited.map_err(refused)?;
     }
 }
 
@@ -159,8 +159,7 @@ pub(crate) fn print_summary(
     (run, tasks, errors): &RunSnapshot,
     resume_command: Option<&str>,
 ) -> CommandResult {
-    let (width, _) = size();
-    let colours = Output::new().colours && io::stderr().is_terminal();
+    let (width, _) = size(io::stderr());
     let lines = summary::render(
         &summary::Summary {
             run,
@@ -170,7 +169,7 @@ pub(crate) fn print_summary(
             now: now(),
         },
         width,
-        colours,
+        colours(io::stderr().is_terminal()),
     );
     let mut out = io::stderr().lock();
     for line in lines {
@@ -179,76 +178,18 @@ pub(crate) fn print_summary(
     Ok(())
 }
 
-/// Width and height of the terminal.
-pub(crate) fn size() -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(io::stderr());
-    size.map_or(SIZE, |size| match (size.ws_col, size.ws_row) {
-        (0, _) | (_, 0) => SIZE,
-        (columns, lines) => (columns.into(), lines.into()),
-    })
-}
-
-/// Progress output: redrawn in place, or line by line.
-enum ProgressDisplay {
-    Terminal { lines: usize, colours: bool },
-    Lines(live::Plain),
-}
-
-impl ProgressDisplay {
-    fn new() -> Self {
-        if io::stderr().is_terminal() {
-            Self::Terminal {
-                lines: 0,
-                colours: std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-            }
-        } else {
-            Self::Lines(live::Plain::default())
-        }
-    }
-
-    fn draw(&mut self, run: &Run, tasks: &[RunTask], errors: &[ErrorGroup]) {
-        let frame = live::Frame {
-            run,
-            tasks,
-            errors,
-            now: now(),
-        };
-        // A closed standard error is ignored.
-        let mut out = io::stderr().lock();
-        match self {
-            Self::Terminal { lines, colours } => {
-                let (width, height) = size();
-                let drawn = live::render(&frame, width, height.saturating_sub(1), *colours);
-                let mut text = erase(*lines);
-                for line in &drawn {
-                    text.push_str(line);
-                    text.push('\n');
-                }
-                *lines = drawn.len();
-                let _ = out.write_all(text.as_bytes());
-            }
-            Self::Lines(plain) => {
-                for line in plain.lines(&frame) {
-                    let _ = writeln!(out, "baton: {line}");
-                }
-            }
-        }
-        let _ = out.flush();
-    }
-
-    /// Removes the display.
-    fn clear(&mut self) {
-        if let Self::Terminal { lines, .. } = self {
-            // As above.
-            let _ = write!(io::stderr(), "{}", erase(std::mem::take(lines)));
-        }
-    }
-}
-
-/// Escape sequence that removes the last `lines` lines.
-fn erase(lines: usize) -> String {
-    match lines {
-        0 => String::new(),
-        lines => format!("\x1b[{lines}A\r\x1b[J"),
+/// Shows progress: a frame on a terminal, elsewhere a line for each change.
+fn draw(progress: &mut Progress, plain: &mut live::Plain, (run, tasks, errors): &RunSnapshot) {
+    let frame = live::Frame {
+        run,
+        tasks,
+        errors,
+        now: now(),
+    };
+    if progress.terminal {
+        let (width, height) = size(io::stderr());
+        progress.draw(live::render(&frame, width, height.saturating_sub(1)));
+    } else {
+        plain.lines(&frame).iter().for_each(|line| note(line));
     }
 }

@@ -1,6 +1,6 @@
 //! `baton show RUN`: summary, graph, timeline or items; `baton explain RUN`.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use baton_client::{Client, ItemFilter};
 use baton_model::api::{ErrorGroup, Run, RunTask};
@@ -11,9 +11,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::super::refused;
-use super::follow::size;
 use super::items::{self, ItemListArgs};
 use crate::output::{CommandResult, Output};
+use crate::painter::size;
 use crate::time::now;
 use crate::views::{dot, explain, graph, summary, svg, timeline, timeline_svg};
 
@@ -108,7 +108,7 @@ pub(in super::super) async fn run(
 /// Width and height to draw in.
 fn room(out: &Output) -> (usize, usize) {
     if out.terminal {
-        size()
+        size(io::stdout())
     } else {
         (PLAIN_WIDTH, usize::MAX)
     }

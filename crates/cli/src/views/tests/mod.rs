@@ -34,6 +34,11 @@ impl Case {
         }
     }
 
+    fn live(&self, width: usize, height: usize, colour: bool) -> Vec<String> {
+        let lines = live::render(&self.frame(), width, height);
+        lines.iter().map(|line| line.paint(width, colour)).collect()
+    }
+
     fn summary(&self) -> Summary<'_> {
         Summary {
             run: &self.run,
@@ -96,7 +101,7 @@ fn every_case_looks_as_it_should_at_every_width() {
     check(cases::all().into_iter().map(|(name, case)| {
         let mut text = String::new();
         for width in WIDTHS {
-            let live = live::render(&case.frame(), width, 16, false);
+            let live = case.live(width, 16, false);
             section(&mut text, &format!("live, {width} columns"), &live);
             let summary = summary::render(&case.summary(), width, false);
             section(&mut text, &format!("summary, {width} columns"), &summary);
@@ -128,8 +133,8 @@ fn every_case_has_its_pictures() {
 #[test]
 fn colours_are_added_and_nothing_else() {
     let case = cases::failures();
-    let painted = live::render(&case.frame(), 80, 16, true);
-    let plain = live::render(&case.frame(), 80, 16, false);
+    let painted = case.live(80, 16, true);
+    let plain = case.live(80, 16, false);
     assert!(painted.iter().all(|line| line.contains("\x1b[")));
     assert_eq!(
         painted.iter().map(|line| bare(line)).collect::<Vec<_>>(),
@@ -158,7 +163,7 @@ fn no_line_is_wider_and_no_picture_higher_than_it_may_be() {
         let case = random::case(seed);
         for width in [0, 1, 2, 7, 20, 39, 40, 63, 80, 120, 200] {
             for height in [0, 1, 2, 3, 5, 9, 24] {
-                let live = live::render(&case.frame(), width, height, true);
+                let live = case.live(width, height, true);
                 let time = timeline::render(&case.timeline(), width, height, true);
                 assert!(live.len() <= height && time.len() <= height, "seed {seed}");
                 no_wider(seed, width, live.into_iter().chain(time));
@@ -275,7 +280,7 @@ fn a_run_that_is_being_defined_or_was_not_says_so() {
 fn tasks_that_were_not_asked_for_are_counted() {
     let mut case = Case::new("large", vec![task("a", counts("1r"), &[])]);
     case.run.tasks = Some(1_500);
-    let lines = live::render(&case.frame(), 80, 10, false);
+    let lines = case.live(80, 10, false);
     assert_eq!(
         lines.last().map(String::as_str),
         Some("  … 1,499 more tasks")
