@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use baton_core::workflow::template as core;
+use baton_core::workflow::template::{self as core, Token};
 
 use crate::error::{Kind, Location, Problem, quote};
 use crate::limits::ARGUMENT_BYTES_MAX;
@@ -101,42 +101,32 @@ impl Text {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut rest = text;
-        while let Some(start) = rest.find("{{") {
-            literal.push_str(&rest[..start]);
-            let after = &rest[start + 2..];
-            if let Some(escaped) = after.strip_prefix("{{") {
-                literal.push_str("{{");
-                rest = escaped;
-                continue;
-            }
-            let Some(end) = after.find("}}") else {
-                problems.push(item.problem(
-                    Kind::Template,
-                    format!("the template {} is not closed", quote(&rest[start..])),
-                    "close it with `}}`; write `{{{{` for literal braces",
-                ));
-                literal.push_str(&rest[start..]);
-                rest = "";
-                break;
-            };
-            let parsed = match scope {
-                Scope::Task => task_reference(&after[..end], problems.len()),
-                Scope::Workflow => workflow_reference(&after[..end], problems.len()),
-            };
-            match parsed {
-                Ok(reference) => {
-                    pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-                    pieces.push(Piece::Reference(reference));
+        for token in core::scan(text) {
+            match token {
+                // One piece, however many escapes it has.
+                Token::Literal(text) => match pieces.last_mut() {
+                    Some(Piece::Literal(literal)) => literal.push_str(text),
+                    _ => pieces.push(Piece::Literal(text.to_owned())),
+                },
+                Token::Reference { inside, .. } => {
+                    let parsed = match scope {
+                        Scope::Task => task_reference(inside, problems.len()),
+                        Scope::Workflow => workflow_reference(inside, problems.len()),
+                    };
+                    match parsed {
+                        Ok(reference) => pieces.push(Piece::Reference(reference)),
+                        Err((kind, message, hint)) => {
+                            problems.push(item.problem(kind, message, hint));
+                        }
+                    }
                 }
-                Err((kind, message, hint)) => problems.push(item.problem(kind, message, hint)),
+                Token::Unclosed(open) => problems.push(item.problem(
+                    Kind::Template,
+                    format!("the template {} is not closed", quote(open)),
+                    "close it with `}}`; write `{{{{` for literal braces",
+                )),
             }
-            rest = &after[end + 2..];
         }
-        literal.push_str(rest);
-        pieces.push(Piece::Literal(literal));
-        pieces.retain(|piece| *piece != Piece::Literal(String::new()));
         Self {
             pieces,
             location: item.location(),

@@ -1,7 +1,8 @@
 //! Templates: texts of a plan with references.
 //!
 //! Parameters are substituted before a plan is made. The remaining references are resolved when
-//! an item is ready: its value, and outputs of upstream tasks. `{{{{` is an escaped `{{`.
+//! an item is ready: its value, and outputs of upstream tasks. [`scan`] is the one reader of the
+//! grammar; `baton_files` has further references, and reports the invalid ones.
 
 use std::borrow::Cow;
 
@@ -61,6 +62,39 @@ impl Reference {
     }
 }
 
+/// A token of the grammar, which has no meaning yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// Text to be taken as it is; for the escape `{{{{`, the two braces that it stands for.
+    Literal(&'a str),
+    /// The text between the braces, and the same with its braces.
+    Reference { inside: &'a str, whole: &'a str },
+    /// The text from braces that are never closed.
+    Unclosed(&'a str),
+}
+
+/// Splits a text into tokens. `}}` outside a reference is literal.
+pub fn scan(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (token, beyond) = match rest.find("{{") {
+            None if rest.is_empty() => return None,
+            None => (Token::Literal(rest), ""),
+            Some(0) if rest.starts_with("{{{{") => (Token::Literal("{{"), &rest[4..]),
+            Some(0) => match rest[2..].split_once("}}") {
+                None => (Token::Unclosed(rest), ""),
+                Some((inside, beyond)) => {
+                    let whole = &rest[..rest.len() - beyond.len()];
+                    (Token::Reference { inside, whole }, beyond)
+                }
+            },
+            Some(start) => (Token::Literal(&rest[..start]), &rest[start..]),
+        };
+        rest = beyond;
+        Some(token)
+    })
+}
+
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
@@ -70,35 +104,14 @@ pub enum Piece<'a> {
 
 /// Splits a text into literals and references. An invalid reference stays literal: the reader of
 /// the file has already refused it.
-#[must_use]
-pub fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some(start) = rest.find("{{") {
-        let after = &rest[start + 2..];
-        if let Some(escaped) = after.strip_prefix("{{") {
-            pieces.push(Piece::Literal(&rest[..start + 2]));
-            rest = escaped;
-            continue;
-        }
-        let inside = after
-            .find("}}")
-            .map(|end| (&after[..end], &after[end + 2..]));
-        let Some((inside, beyond)) = inside else {
-            break;
-        };
-        match Reference::parse(inside) {
-            Ok(reference) => {
-                pieces.push(Piece::Literal(&rest[..start]));
-                pieces.push(Piece::Reference(reference));
-            }
-            Err(_) => pieces.push(Piece::Literal(&rest[..rest.len() - beyond.len()])),
-        }
-        rest = beyond;
-    }
-    pieces.push(Piece::Literal(rest));
-    pieces.retain(|piece| *piece != Piece::Literal(""));
-    pieces
+pub fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    scan(text).map(|token| match token {
+        Token::Literal(text) | Token::Unclosed(text) => Piece::Literal(text),
+        Token::Reference { inside, whole } => match Reference::parse(inside) {
+            Ok(reference) => Piece::Reference(reference),
+            Err(_) => Piece::Literal(whole),
+        },
+    })
 }
 
 /// A template that renders as `text`.

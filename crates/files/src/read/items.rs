@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use baton_core::workflow::items;
+use baton_core::workflow::template::{Piece, pieces};
 use baton_model::limits::RUN_ITEMS_MAX;
 use baton_model::workflow::{Axis, Items};
 
@@ -141,10 +142,9 @@ impl Reader {
 
     /// Reads `{{ tasks.NAME.outputs.KEY }}`, without surrounding text.
     fn output(&mut self, item: &Item<'_>, text: &str, unresolved: &mut UnresolvedItems) {
-        let inside = text.trim().strip_prefix("{{");
-        let inside = inside.and_then(|rest| rest.strip_suffix("}}"));
-        match inside.map(RuntimeReference::parse) {
-            Some(Ok(RuntimeReference::Output { task, key })) if !key.contains("{{") => {
+        let mut pieces = pieces(text.trim());
+        match (pieces.next(), pieces.next()) {
+            (Some(Piece::Reference(RuntimeReference::Output { task, key })), None) => {
                 self.totals.items += 1;
                 unresolved.keys = ItemKeys::Unknown;
                 unresolved.from = Some(task);

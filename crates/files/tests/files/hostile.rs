@@ -6,11 +6,14 @@ use std::fs;
 use std::path::Path;
 
 use baton_core::workflow::check;
+use baton_core::workflow::template::{self, Token};
 use baton_files::{
     Binding, Definition, Format, Kind, TaskName, from_json, parse, parse_bytes, parse_workflow,
     workflow_from_json,
 };
+use baton_model::spec::Work;
 use baton_model::task::{Condition, ProcessName, TaskSpec};
+use serde_json::json;
 
 /// splitmix64: a failing round is reproducible by its number.
 struct Rng(u64);
@@ -459,6 +462,54 @@ fn a_small_file_with_a_huge_expansion_is_rejected() {
             "{what}: {errors}"
         );
     }
+}
+
+#[test]
+fn the_reader_and_the_core_read_the_same_templates() {
+    const PARTS: &[&str] = &[
+        "{{ item }}",
+        "{{item}}",
+        "{{",
+        "}}",
+        "{{{{",
+        "{",
+        "}",
+        " ",
+        "item",
+        "ä",
+        "x",
+    ];
+    let fill = |text: &str| template::render(text, |_| Some("eu".into()));
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..20_000_u64 {
+        let mut rng = Rng(round);
+        let parts = (0..1 + rng.below(6)).map(|_| PARTS[rng.below(PARTS.len())]);
+        let text: String = parts.collect();
+        let task = json!({ "run": [text], "for_each": ["eu"] });
+        let file = workflow_from_json(&json!({ "workflow": "w", "tasks": { "a": task } }), "w");
+        // What the reader refuses, the core would leave as it is written.
+        let invalid = template::scan(&text).any(|token| match token {
+            Token::Literal(_) => false,
+            Token::Reference { inside, .. } => template::Reference::parse(inside).is_err(),
+            Token::Unclosed(_) => true,
+        });
+        assert_eq!(file.is_err(), invalid, "{text}");
+        match file.map(|file| file.plan(&BTreeMap::new())) {
+            Ok(Ok(plan)) => {
+                let Work::Command(words) = &plan.tasks[0].spec.work else {
+                    panic!("one process is a plain command");
+                };
+                assert_eq!(fill(&words[0]), fill(&text), "{text}");
+                read += 1;
+            }
+            Ok(Err(errors)) => {
+                let message = &errors.problems[0].message;
+                assert!(message.contains("a brace directly precedes"), "{errors}");
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(read > 1_000 && refused > 1_000, "{read} {refused}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use baton_core::workflow::template::escape;
 use serde_json::{Map, Value, json};
 
 use super::{Exclusive, TaskOptions};
@@ -26,8 +27,8 @@ pub(super) fn from_file(path: &Path, options: &TaskOptions) -> Result<Value, Fai
 pub(super) fn from_command(words: &[String], options: &TaskOptions) -> Result<Value, Failure> {
     let run = match words {
         // As for `baton local simplerun`, except that a plain program name needs no shell.
-        [line] if !is_word(line) => Value::from(literal(line)),
-        words => words.iter().map(|word| literal(word)).collect(),
+        [line] if !is_word(line) => Value::from(escape(line)),
+        words => words.iter().map(|word| escape(word)).collect(),
     };
     let mut task = object(json!({ "task": name(words), "run": run }));
     apply_options(&mut task, options);
@@ -46,11 +47,6 @@ fn object(value: Value) -> Map<String, Value> {
         // Unreachable: a loaded task is a map.
         _ => Map::new(),
     }
-}
-
-/// Escapes template braces.
-fn literal(text: &str) -> String {
-    text.replace("{{", "{{{{")
 }
 
 /// True for a text that is one plain word to a shell.
@@ -109,7 +105,7 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions) {
         insert_into(task, "resources", name, number(count));
     }
     for (name, value) in &options.env {
-        insert_into(task, "env", name, literal(value).into());
+        insert_into(task, "env", name, escape(value).into());
     }
     labels(task, &options.labels);
 }
