@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use baton_core::clock::Zone;
 use baton_core::scheduler::{
-    Config, DefineCommand, Effect, Input, Precondition, RemoveCommand, Scheduler,
+    Command, Config, DefineCommand, Effect, Input, Precondition, RemoveCommand, Scheduler,
 };
 use baton_core::step::Outbox;
 use baton_model::fact::Fact;
@@ -144,7 +144,7 @@ fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
             dry: false,
         });
         let request = RequestId(batch);
-        let step = core.handle(now, Input::Define { request, command });
+        let step = core.handle(now, Input::Command(request, Command::Define(command)));
         let facts = step.facts().iter().cloned();
         entries.extend(facts.map(|fact| Entry {
             epoch,
@@ -347,7 +347,7 @@ fn remove_all(store: &SqliteStore) {
             by_file: false,
         };
         let request = RequestId(1);
-        let step = core.handle(now(), Input::Remove { request, command });
+        let step = core.handle(now(), Input::Command(request, Command::Remove(command)));
         let batch = outbox.accept(step).expect("a removal is a fact");
         let receipt = store.commit(batch, now().wall).expect("it lands");
         outbox.release(receipt);

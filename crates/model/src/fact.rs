@@ -10,7 +10,7 @@ use crate::ids::{
     BootId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
     WorkerName,
 };
-use crate::library::{Definition, IdempotencyKey, TaskName, TriggerSource};
+use crate::library::{Created, Definition, IdempotencyKey, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
@@ -196,6 +196,11 @@ pub enum Fact {
         /// The idempotency key of the request.
         key: Option<IdempotencyKey>,
     },
+    /// The idempotency key of a submission, with what it has created by the fact before.
+    KeyRecorded {
+        key: IdempotencyKey,
+        created: Created,
+    },
     /// A run was accepted, with its plan or the first part of it.
     RunRegistered {
         run: RunId,
@@ -300,6 +305,7 @@ impl Fact {
             | Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
             | Self::TickRecorded { .. }
+            | Self::KeyRecorded { .. }
             | Self::RunRegistered { .. }
             | Self::RunExtended { .. }
             | Self::RunDefined { .. }
@@ -363,6 +369,7 @@ impl fmt::Display for Fact {
                 ..
             } => write!(f, "TaskDefined {task} {name} {revision}"),
             Self::TaskRemoved { task, revision } => write!(f, "TaskRemoved {task} {revision}"),
+            Self::KeyRecorded { created, .. } => write!(f, "KeyRecorded {created}"),
             Self::TickRecorded {
                 task,
                 first,

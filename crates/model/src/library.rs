@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::InstanceId;
+use crate::ids::{InstanceId, RunId};
 use crate::schedule::{CatchUp, Dst};
 use crate::spec::InstanceSpec;
 use crate::time::Millis;
@@ -123,11 +123,23 @@ pub struct IdempotencyKey {
     pub request: u64,
 }
 
-/// The instance that a request with an idempotency key has launched.
+/// What a request with an idempotency key has created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TriggerRecord {
-    pub instance: InstanceId,
-    pub request: u64,
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Created {
+    Instances { first: InstanceId, last: InstanceId },
+    Run(RunId),
+}
+
+impl fmt::Display for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instances { first, last } if first == last => first.fmt(f),
+            Self::Instances { first, last } => write!(f, "{first} to {last}"),
+            Self::Run(run) => run.fmt(f),
+        }
+    }
 }
 
 #[cfg(test)]

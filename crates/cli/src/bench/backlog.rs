@@ -8,14 +8,14 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
-use baton_core::ledger::{Ledger, Range};
+use baton_core::ledger::Ledger;
 use baton_core::protocol::worker::Worker;
 use baton_core::protocol::worker::io as worker_io;
-use baton_core::scheduler::{Config, Effect, Input, Scheduler};
+use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler, Submission};
 use baton_core::step::Outbox;
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, Lineage, RequestId, WorkerName,
+    BootId, Epoch, HostId, Incarnation, IncarnationNo, Lineage, RequestId, WorkerName,
 };
 use baton_model::message::{ToScheduler, ToWorker};
 use baton_model::outcome::{AttemptStats, Outcome, Report};
@@ -157,27 +157,28 @@ impl Loopback {
             cpu_milli: 1_000,
             ..Resources::default()
         };
-        let spec = Arc::new(InstanceSpec {
+        let spec = InstanceSpec {
             request: ResourceRequest {
                 resources: request,
                 ..ResourceRequest::default()
             },
             ..InstanceSpec::default()
-        });
-        let ids = first..first + count;
-        let ranges = if separate {
-            let one = |id| Range::one(InstanceId(id), Arc::clone(&spec));
-            ids.map(one).collect()
-        } else {
-            vec![Range {
-                first: InstanceId(ids.start),
-                last: InstanceId(ids.end - 1),
-                spec,
-            }]
         };
-        let request = RequestId(first);
-        let messages = self.leader(Input::Submit { request, ranges });
-        self.deliver(messages);
+        let (submissions, array) = if separate {
+            (count, None)
+        } else {
+            (1, Some((count, 0)))
+        };
+        for number in 0..submissions {
+            let submission = Submission {
+                spec: Box::new(spec.clone()),
+                array,
+                key: None,
+            };
+            let request = RequestId(first + number);
+            let messages = self.leader(Input::Command(request, Command::Submit(submission)));
+            self.deliver(messages);
+        }
     }
 
     /// Ends everything that runs; the scheduler then places as much again.

@@ -3,13 +3,12 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Instant;
 
-use baton_core::ledger::{Ledger, Range};
-use baton_core::scheduler::{Config, Effect, Input, Scheduler as Core};
-use baton_core::step::Outbox;
-use baton_model::ids::{InstanceId, RequestId};
+use baton_core::ledger::Ledger;
+use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler as Core, Submission};
+use baton_core::step::{Outbox, Step};
+use baton_model::ids::RequestId;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Mono, Now, Wall};
 use baton_store::{SqliteStore, Store, TakeOutcome};
@@ -146,21 +145,25 @@ fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
     };
     let mut core = Core::new(Config::default(), epoch, Ledger::default(), now);
     let mut outbox: Outbox<Effect> = Outbox::new(epoch);
-    let spec = |id: u64| {
-        Arc::new(InstanceSpec {
-            name: "recovery".to_owned(),
-            owner: "bench".to_owned(),
-            work: Work::Command(vec!["/bin/true".to_owned(), format!("--shard={id}")]),
-            ..InstanceSpec::default()
-        })
+    let spec = |id: u64| InstanceSpec {
+        name: "recovery".to_owned(),
+        owner: "bench".to_owned(),
+        work: Work::Command(vec!["/bin/true".to_owned(), format!("--shard={id}")]),
+        ..InstanceSpec::default()
     };
     let mut id = 1;
     while id <= count {
         let last = (id + 9_999).min(count);
-        let ranges = (id..=last).map(|id| Range::one(InstanceId(id), spec(id)));
-        let request = RequestId(id);
-        let ranges = ranges.collect();
-        let step = core.handle(now, Input::Submit { request, ranges });
+        let mut step = Step::default();
+        for id in id..=last {
+            let submission = Submission {
+                spec: Box::new(spec(id)),
+                array: None,
+                key: None,
+            };
+            let command = Command::Submit(submission);
+            step.append(core.handle(now, Input::Command(RequestId(id), command)));
+        }
         if let Some(batch) = outbox.accept(step) {
             let receipt = store.commit(batch, now.wall).map_err(Failure::failed)?;
             outbox.release(receipt);

@@ -19,8 +19,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use baton_core::ledger::Range;
-use baton_core::scheduler::Input;
+use baton_core::scheduler::{Command as LeaderCommand, Input, Submission};
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, RequestId, WorkerName};
 use baton_model::message::{LogAnswer, LogQuery, LogStream};
@@ -155,23 +154,24 @@ impl Rig {
     }
 
     pub(crate) fn submit(&self, first: u64, count: u64, spec: InstanceSpec) {
-        let range = Range {
-            first: InstanceId(first),
-            last: InstanceId(first + count - 1),
-            spec: Arc::new(spec),
+        let submission = Submission {
+            spec: Box::new(spec),
+            array: (count > 1).then_some((count, 0)),
+            key: None,
         };
-        self.scheduler.input(Input::Submit {
-            request: RequestId(first),
-            ranges: vec![range],
-        });
+        let submit = LeaderCommand::Submit(submission);
+        self.scheduler
+            .input(Input::Command(RequestId(first), submit));
     }
 
     pub(crate) fn cancel(&self, instance: u64) {
-        self.scheduler.input(Input::Cancel {
-            request: RequestId(1_000_000 + instance),
-            first: InstanceId(instance),
-            last: InstanceId(instance),
-        });
+        self.scheduler.input(Input::Command(
+            RequestId(1_000_000 + instance),
+            LeaderCommand::Cancel {
+                first: InstanceId(instance),
+                last: InstanceId(instance),
+            },
+        ));
     }
 
     /// How the attempts of an instance have ended, and what was measured.
@@ -245,18 +245,19 @@ impl Rig {
     ) -> LogAnswer {
         let request = RequestId(2_000_000 + instance);
         self.scheduler.forget_logs(request);
-        self.scheduler.input(Input::ReadLogs {
+        let worker = WorkerName::new("w");
+        let query = LogQuery {
+            lease: lease(instance),
+            stream,
+            offset: 0,
+            bytes_max: 1 << 20,
+            process: process.map(str::to_owned),
+            run: None,
+        };
+        self.scheduler.input(Input::Command(
             request,
-            worker: WorkerName::new("w"),
-            query: LogQuery {
-                lease: lease(instance),
-                stream,
-                offset: 0,
-                bytes_max: 1 << 20,
-                process: process.map(str::to_owned),
-                run: None,
-            },
-        });
+            LeaderCommand::ReadLogs { worker, query },
+        ));
         let mut answer = None;
         until("the log is read", || {
             answer = self.scheduler.logs(request);

@@ -12,7 +12,7 @@ use baton_core::ledger::Ledger;
 use baton_core::protocol::frame::{
     PREAMBLE, check_preamble, decode_to_scheduler, encode_to_worker,
 };
-use baton_core::scheduler::{Config, Effect, Input, Scheduler as Machine};
+use baton_core::scheduler::{Config, Effect, Input, Reply, Scheduler as Machine};
 use baton_core::step::Outbox;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, Incarnation, RequestId};
@@ -201,7 +201,7 @@ impl Leader {
                         let _ = stream.write_all(&bytes);
                     }
                 }
-                Effect::Logs(request, answer) => {
+                Effect::Reply(request, Reply::Logs(answer)) => {
                     seen.logs.insert(request, answer);
                 }
                 _ => {}

@@ -115,6 +115,8 @@ bugs! {
         "an item that waits for all items of a task begins with the first of them that is over";
     HaltForgets, "halt-forgets",
         "what is tried again while its run is stopped is not stopped with it";
+    KeyForgotten, "key-forgotten",
+        "a submission that is sent again with its idempotency key creates something again";
 }
 
 /// The set of bugs that are switched on.

@@ -44,6 +44,32 @@ impl IdSet {
         self.0.iter().map(|(first, last)| (*first, *last))
     }
 
+    /// The ranges of `first` to `last` that are not in it.
+    #[must_use]
+    pub fn gaps(&self, first: InstanceId, last: InstanceId) -> Vec<(InstanceId, InstanceId)> {
+        let mut gaps = Vec::new();
+        let mut end = last;
+        while let Some((start, stop)) = self.overlap(first, end) {
+            if stop < end {
+                gaps.push((stop.next(), end));
+            }
+            if start <= first {
+                return gaps;
+            }
+            end = InstanceId(start.0 - 1);
+        }
+        gaps.push((first, end));
+        gaps
+    }
+
+    /// The largest id below `limit`.
+    #[must_use]
+    pub fn last_below(&self, limit: InstanceId) -> Option<InstanceId> {
+        let below = InstanceId(limit.0.checked_sub(1)?);
+        let (_, last) = self.0.range(..=below).next_back()?;
+        Some(below.min(*last))
+    }
+
     /// The largest id.
     #[must_use]
     pub fn last(&self) -> Option<InstanceId> {
@@ -99,6 +125,11 @@ mod tests {
             for id in 0..310 {
                 assert_eq!(set.contains(InstanceId(id)), naive.contains(&id));
             }
+            let gaps = set.gaps(InstanceId(first), InstanceId(last + 9));
+            let in_gaps = |id| gaps.iter().any(|(from, to)| (from.0..=to.0).contains(&id));
+            assert!((first..=last + 9).all(|id| in_gaps(id) != naive.contains(&id)));
+            let below = set.last_below(InstanceId(first)).map(|id| id.0);
+            assert_eq!(below, naive.range(..first).next_back().copied());
             let all = (first..=last + 2).all(|id| naive.contains(&id));
             assert_eq!(set.covers(InstanceId(first), InstanceId(last + 2)), all);
         }

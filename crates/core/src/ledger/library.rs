@@ -1,15 +1,15 @@
 //! The tasks of the library: their triggers, how far their schedules are accounted for, their
-//! numbers of active instances, and the idempotency keys of trigger requests.
+//! numbers of active instances.
 //!
 //! A removed task stays, without a definition, so that its number and revisions are never reused.
 //! Specs are stored packed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, TriggerRecord};
-use baton_model::limits::{IDEMPOTENCY_KEYS_MAX, TASKS_MAX};
+use baton_model::ids::{Revision, TaskNo};
+use baton_model::library::{Definition, TaskName, Trigger};
+use baton_model::limits::TASKS_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
 
@@ -109,9 +109,6 @@ pub struct Library {
     names: BTreeMap<TaskName, TaskNo>,
     /// Number of instances that are QUEUED or later, and not terminal.
     active: BTreeMap<TaskNo, u64>,
-    keys: BTreeMap<(TaskNo, (u64, u64)), TriggerRecord>,
-    /// The keys, oldest first.
-    recent: VecDeque<(TaskNo, (u64, u64))>,
 }
 
 impl Library {
@@ -145,35 +142,10 @@ impl Library {
         self.active.get(&task).copied().unwrap_or(0)
     }
 
-    /// The request that used an idempotency key, and the instance it launched.
-    #[must_use]
-    pub fn triggered(&self, task: TaskNo, key: &IdempotencyKey) -> Option<TriggerRecord> {
-        self.keys.get(&(task, key.key)).copied()
-    }
-
     /// Adds or replaces a task.
     pub fn admit(&mut self, task: Task) {
         self.names.insert(task.name.clone(), task.number);
         self.tasks.insert(task.number, task);
-    }
-
-    /// Records the instance that a request with an idempotency key launched. Beyond
-    /// [`IDEMPOTENCY_KEYS_MAX`] keys the oldest are dropped.
-    pub fn record_key(&mut self, task: TaskNo, key: &IdempotencyKey, instance: InstanceId) {
-        let request = key.request;
-        let key = (task, key.key);
-        if self
-            .keys
-            .insert(key, TriggerRecord { instance, request })
-            .is_none()
-        {
-            self.recent.push_back(key);
-        }
-        if self.recent.len() > IDEMPOTENCY_KEYS_MAX
-            && let Some(oldest) = self.recent.pop_front()
-        {
-            self.keys.remove(&oldest);
-        }
     }
 
     /// Adds `by` to the number of active instances of a spec's task.

@@ -15,6 +15,7 @@
 
 mod ids;
 mod instance;
+mod keys;
 mod library;
 mod restore;
 mod runs;
@@ -29,6 +30,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId, Lineage, RunId,
     TaskNo, WorkerName,
 };
+use baton_model::library::Created;
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
@@ -38,6 +40,7 @@ use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
+pub use keys::Keys;
 pub use library::{Library, Task};
 pub use restore::LedgerParts;
 pub use runs::{Run, RunHead, Runs, Stops, StoredRun};
@@ -104,6 +107,7 @@ pub struct Ledger {
     drained: BTreeSet<WorkerName>,
     lease_time: Millis,
     library: Library,
+    keys: Keys,
     runs: Runs,
 }
 
@@ -166,6 +170,10 @@ impl Ledger {
             | Fact::TaskRemoved { .. }
             | Fact::TickRecorded { .. }
             | Fact::InstanceTriggered { .. } => self.apply_library(fact),
+            Fact::KeyRecorded { key, created } => {
+                self.keys.record(None, key, *created);
+                Ok(())
+            }
             Fact::RunRegistered { .. }
             | Fact::RunExtended { .. }
             | Fact::RunDefined { .. }
@@ -202,11 +210,19 @@ impl Ledger {
                 key: Some(key),
                 ..
             } => {
-                self.library.record_key(*task, key, *instance);
+                let (first, last) = (*instance, *instance);
+                let created = Created::Instances { first, last };
+                self.keys.record(Some(*task), key, created);
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// The idempotency keys of requests.
+    #[must_use]
+    pub const fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// The instance of that id, if it has a fact after its submission.

@@ -5,7 +5,7 @@
 //! since a leader would act on it.
 
 use baton_model::ids::{Incarnation, InstanceId, RunId, TaskNo, WorkerName};
-use baton_model::library::IdempotencyKey;
+use baton_model::library::{Created, IdempotencyKey};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
@@ -28,8 +28,8 @@ pub struct LedgerParts {
     pub lease_time: Millis,
     /// The tasks of the library, including removed ones.
     pub tasks: Vec<Task>,
-    /// Used idempotency keys with the instances they launched, oldest first.
-    pub keys: Vec<(TaskNo, IdempotencyKey, InstanceId)>,
+    /// Used idempotency keys of triggers and, without a task, of submissions, oldest first.
+    pub keys: Vec<(Option<TaskNo>, IdempotencyKey, Created)>,
     /// Runs that are not over, with their plans and item results.
     pub runs: Vec<StoredRun>,
     /// Runs that are over, without.
@@ -67,8 +67,8 @@ impl Ledger {
         for task in parts.tasks {
             ledger.library.admit(task);
         }
-        for (task, key, instance) in parts.keys {
-            ledger.library.record_key(task, &key, instance);
+        for (task, key, created) in parts.keys {
+            ledger.keys.record(task, &key, created);
         }
         Ok(ledger)
     }

@@ -5,16 +5,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, RequestId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName, TriggerSource};
+use baton_model::ids::{InstanceId, Revision, TaskNo};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, TriggerSource};
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Exclusive, InstanceSpec};
 
+use super::instances::{self, SubmitError};
 use super::timetable::{self, Timetable};
 use crate::bugs::Bug;
 use crate::ledger::{Library, Task};
-use crate::protocol::scheduler::context::{Cx, Effect, StoreMode, SubmitError};
+use crate::protocol::scheduler::context::{Cx, StoreMode};
 
 /// Precondition of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,7 +150,7 @@ pub enum TriggerError {
     MaxInstances(u32),
     LaunchRate,
     /// The idempotency key belongs to another request.
-    KeyUsed(InstanceId),
+    KeyUsed(Created),
     /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
 }
@@ -171,10 +172,7 @@ impl fmt::Display for TriggerError {
             Self::LaunchRate => {
                 f.write_str("the launch_rate of the task is used up; try again later")
             }
-            Self::KeyUsed(instance) => write!(
-                f,
-                "the Idempotency-Key was used for another request, which launched {instance}"
-            ),
+            Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
         }
     }
@@ -183,16 +181,6 @@ impl fmt::Display for TriggerError {
 impl std::error::Error for TriggerError {}
 
 pub(super) fn define(
-    cx: &mut Cx<'_>,
-    table: &mut Timetable,
-    request: RequestId,
-    command: DefineCommand,
-) {
-    let answer = try_define(cx, table, command);
-    cx.step.emit(Effect::Defined(request, answer));
-}
-
-fn try_define(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: DefineCommand,
@@ -331,16 +319,6 @@ pub struct RemoveCommand {
 pub(super) fn remove(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
-    request: RequestId,
-    command: &RemoveCommand,
-) {
-    let answer = try_remove(cx, table, command);
-    cx.step.emit(Effect::Removed(request, answer));
-}
-
-fn try_remove(
-    cx: &mut Cx<'_>,
-    table: &mut Timetable,
     command: &RemoveCommand,
 ) -> Result<Revision, LibraryError> {
     let task = cx.ledger.library().find(&command.name);
@@ -371,17 +349,15 @@ fn try_remove(
 pub(super) fn trigger(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
-    request: RequestId,
     command: TriggerCommand,
-) {
+) -> Result<TriggerReply, TriggerError> {
     let unauthenticated = command.trust == Trust::Unauthenticated;
     let answer = try_trigger(cx, table, command);
     // Unauthenticated callers must not learn which tasks exist.
-    let answer = answer.map_err(|error| match error {
+    answer.map_err(|error| match error {
         TriggerError::Unknown | TriggerError::NotRemote if unauthenticated => TriggerError::Secret,
         error => error,
-    });
-    cx.step.emit(Effect::Triggered(request, answer));
+    })
 }
 
 fn try_trigger(
@@ -409,17 +385,17 @@ fn try_trigger(
             return Err(TriggerError::Secret);
         }
     }
-    if let Some(key) = &command.key
-        && let Some(before) = library.triggered(number, key)
-    {
-        return if before.request == key.request {
-            Ok(TriggerReply {
-                instance: before.instance,
+    let keys = cx.ledger.keys();
+    let earlier = keys.earlier(Some(number), command.key.as_ref());
+    match earlier.map_err(TriggerError::KeyUsed)? {
+        Some(Created::Instances { first, .. }) => {
+            return Ok(TriggerReply {
+                instance: first,
                 repeated: true,
-            })
-        } else {
-            Err(TriggerError::KeyUsed(before.instance))
-        };
+            });
+        }
+        Some(created) => return Err(TriggerError::KeyUsed(created)),
+        None => {}
     }
     let mut spec = match command.bound {
         Some((bound, _)) if bound != revision => return Err(TriggerError::Revised(revision)),
@@ -438,8 +414,8 @@ fn try_trigger(
         TickVerdict::Launch | TickVerdict::Late { .. } => {}
     }
     spec.origin = Some(timetable::origin_of(number, revision));
-    let instance = timetable::unused_id(cx);
-    timetable::submit(cx, instance, spec);
+    let instance = instances::unused_id(cx);
+    instances::accept(cx, instance, instance, &Arc::new(spec));
     cx.commit(Fact::InstanceTriggered {
         instance,
         task: number,

@@ -15,9 +15,10 @@
 //!    again at 1 with a new epoch.
 
 pub(crate) mod bullpen;
+pub(crate) mod command;
 mod explain;
+mod instances;
 mod library;
-mod requests;
 mod run_view;
 mod runs;
 pub(crate) mod timetable;
@@ -25,12 +26,12 @@ pub(crate) mod timetable;
 use std::collections::BTreeMap;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, LeaseId, Lineage, RequestId, TaskNo, WorkerName};
-use baton_model::message::{LogQuery, ToScheduler, WorkerAddress};
+use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
+use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
-use crate::ledger::{Instance, Ledger, Range};
+use crate::ledger::Ledger;
 use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::context::Cx;
 use crate::protocol::scheduler::seat::Seat;
@@ -40,17 +41,17 @@ use bullpen::Bullpen;
 use runs::Deadlines;
 use timetable::Timetable;
 
-pub use crate::protocol::scheduler::context::{
-    CancelCounts, Config, Effect, RetryError, StoreMode, SubmitError,
-};
+pub use crate::protocol::scheduler::context::{Config, Effect, StoreMode};
+pub use command::{Command, Reply};
 pub use explain::{Reason, Unsure};
+pub use instances::{CancelCounts, RetryError, Submission, SubmitError};
 pub use library::{
     Change, DefineCommand, DefineReply, LibraryError, Precondition, RemoveCommand, TriggerCommand,
     TriggerError, TriggerReply, Trust,
 };
 
 pub use run_view::{RunView, TaskView};
-pub use runs::{Resume, RunCommand, RunError};
+pub use runs::{Obstacle, Resume, RunCommand, RunError};
 
 /// An input of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,64 +61,8 @@ pub enum Input {
     Message(ToScheduler),
     /// The connection to a worker broke.
     Disconnected(WorkerAddress),
-    /// A client submits instances under ids of its choosing. Idempotent: submitting the same ids
-    /// again changes nothing and is acknowledged again.
-    Submit {
-        request: RequestId,
-        /// All of them are accepted, or none.
-        ranges: Vec<Range>,
-    },
-    /// Stops all instances of a range that are not over.
-    Cancel {
-        request: RequestId,
-        first: InstanceId,
-        last: InstanceId,
-    },
-    /// Retries an instance that has ended.
-    Retry {
-        request: RequestId,
-        /// The instance as the store has it, since ended ones are not in memory.
-        instance: Box<Instance>,
-    },
-    /// Drains a worker, which then gets no more work, or ends that.
-    Drain {
-        request: RequestId,
-        worker: WorkerName,
-        drained: bool,
-    },
-    /// Asks for a reply once everything decided before is durable.
-    Sync {
-        request: RequestId,
-    },
-    /// An operator vouches that the worker of this state directory is gone, with every incarnation
-    /// seen of it.
-    Forget(Lineage),
-    /// Reads a log from a worker.
-    ReadLogs {
-        request: RequestId,
-        worker: WorkerName,
-        query: LogQuery,
-    },
-    /// Defines a task of the library.
-    Define {
-        request: RequestId,
-        command: Box<DefineCommand>,
-    },
-    /// Removes a task from the library.
-    Remove {
-        request: RequestId,
-        command: RemoveCommand,
-    },
-    /// Triggers a task of the library.
-    Trigger {
-        request: RequestId,
-        command: TriggerCommand,
-    },
-    /// Registers, changes, halts or resumes a run.
-    Run {
-        request: RequestId,
-        command: Box<RunCommand>,
-    },
+    /// A command of a client.
+    Command(RequestId, Command),
 }
 
 /// One leader, for the length of its epoch.
@@ -207,40 +152,12 @@ impl Scheduler {
             }
             Input::Message(message) => protocol.message(&mut cx, message),
             Input::Disconnected(who) => protocol.disconnected(&mut cx, &who),
-            Input::Submit { request, ranges } => requests::submit(&mut cx, request, ranges),
-            Input::Cancel {
-                request,
-                first,
-                last,
-            } => requests::cancel(&mut cx, protocol, request, first, last),
-            Input::Retry { request, instance } => requests::retry(&mut cx, request, *instance),
-            Input::Drain {
-                request,
-                worker,
-                drained,
-            } => {
-                requests::drain(&mut cx, request, &worker, drained);
-                protocol.offer_changed(&mut cx, &worker);
+            Input::Command(request, command) => {
+                let reply = command::execute(&mut cx, protocol, table, deadlines, request, command);
+                if let Some(reply) = reply {
+                    cx.step.emit(Effect::Reply(request, reply));
+                }
             }
-            Input::Sync { request } => cx.step.emit(Effect::Synced(request)),
-            Input::Forget(lineage) => protocol.forget(&mut cx, lineage),
-            Input::ReadLogs {
-                request,
-                worker,
-                query,
-            } => {
-                protocol.read_logs(&mut cx, request, &worker, query);
-            }
-            Input::Define { request, command } => {
-                library::define(&mut cx, table, request, *command)
-            }
-            Input::Remove { request, command } => {
-                library::remove(&mut cx, table, request, &command)
-            }
-            Input::Trigger { request, command } => {
-                library::trigger(&mut cx, table, request, command)
-            }
-            Input::Run { request, command } => runs::execute(&mut cx, deadlines, request, *command),
         }
         for (instance, origin) in std::mem::take(cx.done) {
             table.launch_followers(&mut cx, instance, origin);
@@ -273,12 +190,6 @@ impl Scheduler {
     #[must_use]
     pub fn next_of(&self, task: TaskNo) -> Option<Wall> {
         self.timetable.next_of(task)
-    }
-
-    /// An id for the next instance.
-    #[must_use]
-    pub fn next_id(&self) -> InstanceId {
-        timetable::next_id(&self.ledger, self.config.store, self.epoch)
     }
 
     #[must_use]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{
-    Association, BootId, HostId, Incarnation, IncarnationNo, SessionId, WorkerName,
+    Association, BootId, HostId, Incarnation, IncarnationNo, InstanceId, Lineage, SessionId,
+    WorkerName,
 };
+use baton_model::library::IdempotencyKey;
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
     Heartbeat, HeartbeatReply, HeldAttempt, LaunchRefusal, LaunchVerdict, ToWorker,
@@ -17,6 +19,7 @@ use baton_model::time::{Millis, Stamp, Wall};
 use baton_model::worker_set::KnownSet;
 
 use super::*;
+use crate::ledger::Instance;
 use crate::step::Outbox;
 
 /// A leader whose store always answers at once.
@@ -168,15 +171,24 @@ impl Leader {
     }
 
     fn submit(&mut self, id: u64, exclusive: Exclusive) -> Vec<Effect> {
-        let spec = Arc::new(InstanceSpec {
+        let spec = InstanceSpec {
             exclusive,
             ..InstanceSpec::default()
+        };
+        self.submit_as(id, submission(&spec, None))
+    }
+
+    /// Submits instances that must get ids from this one on.
+    fn submit_as(&mut self, id: u64, submission: Submission) -> Vec<Effect> {
+        let request = RequestId(id);
+        let effects = self.give(Input::Command(request, Command::Submit(submission)));
+        let reply = effects.iter().find_map(|effect| match effect {
+            Effect::Reply(to, Reply::Submitted(reply)) if *to == request => Some(*reply),
+            _ => None,
         });
-        let ranges = vec![Range::one(InstanceId(id), spec)];
-        self.give(Input::Submit {
-            request: RequestId(id),
-            ranges,
-        })
+        let (first, _) = reply.expect("an answer").expect("it is accepted");
+        assert_eq!(first, InstanceId(id), "the ids of this test");
+        effects
     }
 
     fn state(&self, id: u64) -> UniversalState {
@@ -190,6 +202,15 @@ impl Leader {
             .instance(InstanceId(id))
             .expect("submitted");
         instance.lease.as_ref().expect("leased").id
+    }
+}
+
+/// One instance, or an array of them.
+fn submission(spec: &InstanceSpec, count: Option<u64>) -> Submission {
+    Submission {
+        spec: Box::new(spec.clone()),
+        array: count.map(|count| (count, 0)),
+        key: None,
     }
 }
 
@@ -234,7 +255,13 @@ fn forgetting_a_worker_closes_what_a_later_life_had_taken_over() {
         UniversalState::Running,
         "strict does not go by time"
     );
-    leader.give(Input::Forget(Lineage(7)));
+    leader.give(Input::Command(
+        RequestId(1),
+        Command::Forget {
+            worker: WorkerName::new("w"),
+            lineage: Some(Lineage(7)),
+        },
+    ));
     assert_eq!(leader.state(1), UniversalState::Queued);
 }
 
@@ -245,7 +272,7 @@ fn a_dying_worker_that_never_reported_holds_up_the_initial_wait() {
     let mut dying = Remote::new("b", 2, 1);
     leader.heartbeat(&mut dying, WorkerState::New);
     leader.welcome(&mut quick, &[]);
-    leader.submit(1, Exclusive::Timed);
+    leader.submit(2_000_000_001, Exclusive::Timed);
     leader.heartbeat(&mut dying, WorkerState::MustDie);
     let rest = Millis(lease_time().0 - 50);
     leader.wait(rest);
@@ -255,6 +282,37 @@ fn a_dying_worker_that_never_reported_holds_up_the_initial_wait() {
     );
     leader.wait(lease_time());
     assert!(!leader.core.is_waiting());
+}
+
+#[test]
+fn without_a_store_a_key_stands_for_what_a_worker_still_runs() {
+    let submit = |leader: &mut Leader, key, spec: InstanceSpec| {
+        let submission = Submission {
+            key: Some(IdempotencyKey { key, request: 1 }),
+            ..submission(&spec, None)
+        };
+        let effects = leader.give(Input::Command(RequestId(1), Command::Submit(submission)));
+        let reply = effects.into_iter().find_map(|effect| match effect {
+            Effect::Reply(_, Reply::Submitted(reply)) => Some(reply),
+            _ => None,
+        });
+        reply.expect("an answer").expect("it is accepted").0
+    };
+    let first = &mut Leader::new(StoreMode::Memory, 1);
+    let id = submit(first, (7, 7), InstanceSpec::default());
+    let mut next = Leader::new(StoreMode::Memory, 2);
+    let lease = first.kept.next_lease(id, Epoch(1));
+    next.welcome(&mut Remote::new("w", 1, 1), &[lease]);
+    assert_eq!(submit(&mut next, (7, 7), InstanceSpec::default()), id);
+    let submitted = |fact: &Fact| matches!(fact, Fact::InstancesSubmitted { .. });
+    assert!(!next.facts.iter().any(submitted), "{:?}", next.facts);
+    let other = InstanceSpec {
+        name: "other".to_owned(),
+        ..InstanceSpec::default()
+    };
+    // Another key that stands for the same id.
+    let collided = submit(&mut next, (7, 8), other);
+    assert_eq!(collided, InstanceId(2_000_000_001));
 }
 
 #[test]
@@ -330,33 +388,30 @@ fn a_worker_that_obeyed_a_higher_epoch_is_not_answered_but_reported() {
 }
 
 #[test]
-fn without_a_store_a_strict_instance_is_refused_whole() {
+fn without_a_store_a_strict_instance_is_refused() {
     let mut leader = Leader::new(StoreMode::Memory, 1);
-    let spec = |exclusive| {
-        Arc::new(InstanceSpec {
-            exclusive,
-            ..InstanceSpec::default()
-        })
+    let spec = InstanceSpec {
+        exclusive: Exclusive::Strict,
+        ..InstanceSpec::default()
     };
-    let ranges = vec![
-        Range::one(InstanceId(1), spec(Exclusive::Timed)),
-        Range::one(InstanceId(2), spec(Exclusive::Strict)),
-    ];
-    let effects = leader.give(Input::Submit {
-        request: RequestId(1),
-        ranges,
-    });
-    let refused = Effect::SubmitRefused(RequestId(1), SubmitError::StrictNeedsStore);
+    let submit = Command::Submit(submission(&spec, None));
+    let effects = leader.give(Input::Command(RequestId(1), submit));
+    let refused = Effect::Reply(
+        RequestId(1),
+        Reply::Submitted(Err(SubmitError::StrictNeedsStore)),
+    );
     assert_eq!(effects, [refused]);
-    assert!(leader.core.ledger().find(InstanceId(1)).is_none());
+    assert!(leader.facts.is_empty());
 }
 
 fn cancel(id: u64) -> Input {
-    Input::Cancel {
-        request: RequestId(id),
-        first: InstanceId(id),
-        last: InstanceId(id),
-    }
+    Input::Command(
+        RequestId(id),
+        Command::Cancel {
+            first: InstanceId(id),
+            last: InstanceId(id),
+        },
+    )
 }
 
 #[test]

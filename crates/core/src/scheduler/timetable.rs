@@ -13,24 +13,22 @@ use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, TaskNo};
 use baton_model::library::{self, Definition, TaskName, Trigger};
 use baton_model::schedule::TickVerdict;
-use baton_model::spec::{Due, InstanceSpec, Origin};
+use baton_model::spec::{Due, Origin};
 use baton_model::time::{Now, Wall};
 
+use super::instances;
 use crate::bugs::{Bug, Bugs};
 use crate::clock::{
     Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
-use crate::ledger::{Ledger, Range, Task};
-use crate::protocol::scheduler::context::{Cx, StoreMode};
+use crate::ledger::{Ledger, Task};
+use crate::protocol::scheduler::context::Cx;
 
 /// Environment variable with the due time, for tasks launched by a schedule.
 const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";
 
 /// Environment variable with the upstream instance, for tasks launched by `after`.
 const AFTER: &str = "BATON_AFTER";
-
-/// Instance ids that each leader without a store may use.
-const IDS_PER_EPOCH: u64 = 1_000_000_000;
 
 /// Schedules, launch rates and `after` edges of the library.
 #[derive(Clone, Debug, Default)]
@@ -181,7 +179,7 @@ impl Timetable {
             spec.env.entry(NOMINAL_TIME.to_owned()).or_insert(nominal);
             spec
         });
-        let instance = spec.is_some().then(|| unused_id(cx));
+        let instance = spec.is_some().then(|| instances::unused_id(cx));
         let bugs = cx.config.bugs;
         cx.commit(Fact::TickRecorded {
             task: number,
@@ -201,7 +199,7 @@ impl Timetable {
         if let Some((id, spec)) = instance.zip(spec)
             && !(late && bugs.has(Bug::TickWithoutInstance))
         {
-            submit(cx, id, spec);
+            instances::accept(cx, id, id, &Arc::new(spec));
         }
     }
 
@@ -223,7 +221,7 @@ impl Timetable {
             let verdict = self.admit(cx, number, trigger, TickVerdict::Launch);
             let spec = follower.spec();
             let spec = spec.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
-            let instance = spec.is_some().then(|| unused_id(cx));
+            let instance = spec.is_some().then(|| instances::unused_id(cx));
             cx.commit(Fact::TickRecorded {
                 task: number,
                 revision: follower.revision,
@@ -237,7 +235,7 @@ impl Timetable {
             if let Some((id, mut spec)) = instance.zip(spec) {
                 spec.origin = Some(origin_of(number, follower.revision));
                 spec.env.insert(AFTER.to_owned(), done.to_string());
-                submit(cx, id, spec);
+                instances::accept(cx, id, id, &Arc::new(spec));
             }
         }
     }
@@ -263,37 +261,6 @@ pub(super) const fn origin_of(task: TaskNo, revision: Revision) -> Origin {
         revision,
         due: None,
     }
-}
-
-/// An unused instance id. Without a store, workers may still hold instances of an earlier leader
-/// that this one does not know: the id ranges of two leaders must not overlap.
-pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
-    next_id(cx.ledger, cx.config.store, cx.epoch)
-}
-
-/// See [`unused_id`].
-pub(super) fn next_id(
-    ledger: &Ledger,
-    store: StoreMode,
-    epoch: baton_model::ids::Epoch,
-) -> InstanceId {
-    let known = ledger.known().last().unwrap_or(InstanceId(0));
-    let floor = match store {
-        StoreMode::Durable => 0,
-        StoreMode::Memory => epoch.0.saturating_mul(IDS_PER_EPOCH),
-    };
-    known.max(InstanceId(floor)).next()
-}
-
-/// Submits one instance on behalf of the leader.
-pub(super) fn submit(cx: &mut Cx<'_>, id: InstanceId, spec: InstanceSpec) {
-    let range = Range::one(id, Arc::new(spec));
-    cx.commit(Fact::InstancesSubmitted {
-        first: id,
-        last: id,
-        spec: Arc::clone(&range.spec),
-    });
-    cx.bullpen.fresh(&range);
 }
 
 fn policy(schedule: &library::Schedule) -> Policy {

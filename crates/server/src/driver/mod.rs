@@ -24,20 +24,17 @@
 //! |---|---|
 //! | [`event`] | the events of the driver, and its inbox |
 //! | [`links`] | the connections of workers |
-//! | `requests` | requests of clients |
-//! | `pending` | pending replies of the leader |
 //! | `watch` | clients that wait for instances to end |
 //! | [`recovery`] | operation without a store |
 
 pub(crate) mod event;
 pub(crate) mod links;
-mod pending;
 mod recovery;
-mod requests;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -45,7 +42,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_core::ledger::Ledger;
-use baton_core::scheduler::{Config, Effect, Input, Scheduler};
+use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Receipt, Step};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, RequestId};
@@ -60,9 +57,8 @@ use crate::limits::{
     STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
 use crate::metrics::{Kinds, Metrics};
-use event::{Event, Inbox};
+use event::{Event, Inbox, ReplyTo, StoreFailed};
 use links::Links;
-use pending::Pending;
 use recovery::Failed;
 use watch::Watch;
 
@@ -137,7 +133,8 @@ struct Driver {
     committed: latest::Sender<()>,
     state: State,
     links: Links,
-    pending: Pending,
+    /// Clients that wait for the reply to a command.
+    pending: HashMap<RequestId, ReplyTo>,
     watch: Watch,
     last_request: RequestId,
     /// A tick event is in the inbox.
@@ -167,7 +164,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         committed,
         state: State::Leading(Box::new(leading)),
         links: Links::default(),
-        pending: Pending::default(),
+        pending: HashMap::new(),
         watch: Watch::default(),
         last_request: RequestId(0),
         due: false,
@@ -301,7 +298,23 @@ impl Driver {
             }
             Event::CommitResult(epoch, result) => self.commit_done(epoch, result),
             Event::TakeoverResult(takeover_done) => self.takeover_done(takeover_done),
-            Event::Request(request) => self.request(request),
+            Event::Command(command, reply) => self.command(command, reply),
+            Event::Query(query) => match &self.state {
+                State::Leading(leading) => query(Ok(&leading.core)),
+                State::Failed(failed) => query(Err(failed.reason())),
+            },
+            Event::Watch {
+                first,
+                last,
+                notify,
+            } => {
+                // Without a leader it waits for the next one.
+                let ledger = match &self.state {
+                    State::Leading(leading) => Some(leading.core.ledger()),
+                    State::Failed(_) => None,
+                };
+                self.watch.add(ledger, (first, last), notify);
+            }
             Event::Due => {
                 self.due = false;
                 self.watch.sweep();
@@ -326,13 +339,27 @@ impl Driver {
         }
     }
 
+    fn command(&mut self, command: Command, client: ReplyTo) {
+        if let State::Failed(failed) = &self.state {
+            let _ = client.send(Err(failed.reason()));
+            return;
+        }
+        self.last_request = self.last_request.next();
+        self.pending.insert(self.last_request, client);
+        self.input(Input::Command(self.last_request, command));
+    }
+
+    /// Tells all clients that their commands have no reply.
+    fn fail_pending(&mut self, reason: &str) {
+        for (_, client) in self.pending.drain() {
+            let _ = client.send(Err(StoreFailed(reason.to_owned())));
+        }
+    }
+
     /// Passes an input to the leader.
     fn input(&mut self, input: Input) {
         if let State::Leading(leading) = &mut self.state {
-            leading.client_waits |= !matches!(
-                input,
-                Input::Message(_) | Input::Disconnected(_) | Input::Tick
-            );
+            leading.client_waits |= matches!(input, Input::Command(..));
             let step = leading.core.handle(clock::now(), input);
             self.setup.metrics.decided();
             log_facts(step.facts());
@@ -396,7 +423,11 @@ impl Driver {
             match effect {
                 Effect::Send(to, message) => self.links.send(&to, &message),
                 Effect::EpochOvertaken(seen) => self.overtaken = self.overtaken.max(Some(seen)),
-                answer => self.pending.answer(answer),
+                Effect::Reply(request, reply) => {
+                    if let Some(client) = self.pending.remove(&request) {
+                        let _ = client.send(Ok(reply));
+                    }
+                }
             }
         }
     }

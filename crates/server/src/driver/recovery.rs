@@ -63,7 +63,7 @@ impl Driver {
         let epoch = leading.core.epoch();
         let lease_keeper = (config.store == StoreMode::Durable)
             .then(|| LeaseKeeper::new(epoch, &config.timeouts, leading.core.seats()));
-        self.pending.fail(&StoreFailed(reason.clone()));
+        self.fail_pending(&reason);
         self.watch.dropped();
         self.status.send_replace(Status::Failed(reason.clone()));
         self.state = State::Failed(Failed {

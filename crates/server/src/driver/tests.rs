@@ -6,7 +6,6 @@ use std::time::Instant;
 use baton_model::ids::WorkerName;
 
 use super::*;
-use crate::driver::event::LeaderRequest;
 use crate::faulty::{Fault, Faulty};
 use crate::leadership;
 
@@ -24,13 +23,10 @@ fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
         metrics: Arc::default(),
     };
     let handle = start(setup, epoch, ledger).expect("a thread");
-    let (reply, _) = oneshot::channel();
-    // A request that needs a commit.
-    handle.inbox.send(Event::Request(LeaderRequest::Drain {
-        worker: WorkerName::new("w"),
-        drained: true,
-        reply,
-    }));
+    // A command that needs a commit.
+    let worker = WorkerName::new("w");
+    let drained = true;
+    drop(handle.inbox.command(Command::Drain { worker, drained }));
     (handle, epoch)
 }
 

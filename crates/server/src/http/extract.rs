@@ -136,7 +136,7 @@ pub(super) async fn optional_body<T: DeserializeOwned>(request: Request) -> Answ
     }
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     // serde would accept a list as the fields of an object in order.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if let Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f') = first {
@@ -147,7 +147,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
         .map_err(|error| Fault::bad_request(format!("cannot parse the body: {error}")))
 }
 
-async fn bytes(request: Request) -> Answer<Bytes> {
+pub(super) async fn bytes(request: Request) -> Answer<Bytes> {
     let media = request.headers().get(header::CONTENT_TYPE);
     let media = media.map(|media| media.to_str().unwrap_or_default().to_owned());
     if let Some(media) = media {

@@ -3,7 +3,9 @@
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{AcceptReply, DrainRequest, List, Worker};
+use baton_core::protocol::scheduler::seat::Seat;
+use baton_core::scheduler::{Command, Reply, Scheduler};
+use baton_model::api::{AcceptReply, DrainRequest, Links, List, Worker};
 use baton_model::ids::WorkerName;
 
 use super::conditional::tagged_by;
@@ -11,7 +13,7 @@ use super::conditional::tagged_by;
 use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::{App, extract, respond, views};
-use crate::driver::event::LeaderRequest;
+use crate::clock;
 
 /// All known workers
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -25,12 +27,10 @@ use crate::driver::event::LeaderRequest;
     )
 ))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
-    let workers = app
-        .request(|reply| LeaderRequest::Workers { name: None, reply })
-        .await?;
+    let workers = app.workers().await?;
     let list = List {
         total: Some(workers.len() as u64),
-        items: workers.into_iter().map(views::worker).collect(),
+        items: workers,
         links: views::links([("self", "/workers/".to_owned())]),
     };
     let matters: Vec<Worker> = list.items.iter().map(lasting).collect();
@@ -83,12 +83,7 @@ pub(super) async fn drain(
     let DrainRequest { drained } = extract::body(request).await?;
     app.worker(&name).await?;
     let worker = WorkerName::new(&name);
-    let done = app.request(|reply| LeaderRequest::Drain {
-        worker,
-        drained,
-        reply,
-    });
-    done.await?;
+    app.command(Command::Drain { worker, drained }).await?;
     let worker = app.worker(&name).await?;
     Ok(respond(StatusCode::OK, &worker))
 }
@@ -109,10 +104,13 @@ pub(super) async fn drain(
     )
 ))]
 pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
-    let worker = WorkerName::new(&name);
-    let known = app
-        .request(|reply| LeaderRequest::Forget { worker, reply })
-        .await?;
+    let forget = Command::Forget {
+        worker: WorkerName::new(&name),
+        lineage: None,
+    };
+    let Reply::Forgotten(known) = app.command(forget).await? else {
+        return Err(Fault::wrong_reply());
+    };
     if !known {
         return Err(no_worker(&name));
     }
@@ -138,13 +136,39 @@ fn no_worker(name: &str) -> Fault {
 }
 
 impl App {
-    async fn worker(&self, name: &str) -> Answer<Worker> {
-        let wanted = Some(WorkerName::new(name));
-        let found = self.request(|reply| LeaderRequest::Workers {
-            name: wanted,
-            reply,
+    /// All known workers.
+    pub(super) async fn workers(&self) -> Answer<Vec<Worker>> {
+        let workers = self.query(|leader| {
+            let seats = leader.seats().iter();
+            seats.map(|(name, seat)| view(leader, name, seat)).collect()
         });
-        let found = found.await?.into_iter().next();
-        found.map(views::worker).ok_or_else(|| no_worker(name))
+        workers.await
     }
+
+    async fn worker(&self, name: &str) -> Answer<Worker> {
+        let wanted = WorkerName::new(name);
+        let found = self.query(move |leader| {
+            let seat = leader.seats().get(&wanted)?;
+            Some(view(leader, &wanted, seat))
+        });
+        found.await?.ok_or_else(|| no_worker(name))
+    }
+}
+
+fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
+    let offer = &seat.offer;
+    let worker = Worker {
+        name: name.to_string(),
+        state: seat.state,
+        drained: leader.ledger().drained().contains(name),
+        lineage: seat.holder.incarnation.lineage.to_string(),
+        life: seat.holder.incarnation.number.0,
+        attempts: seat.load(),
+        slots: seat.slots,
+        capacity: offer.capacity.clone(),
+        labels: offer.labels.clone(),
+        heard_seconds: clock::now().mono.since(seat.heard()).0 as f64 / 1_000.0,
+        links: Links::new(),
+    };
+    views::worker(worker)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::SubmitError;
+use baton_core::scheduler::{Command, Reply, RetryError, Submission, SubmitError};
 use baton_files::Binding;
 use baton_model::api::{CancelReply, FieldProblem, Indices, Instance, RangeSummary, Submit};
 use baton_model::ids::InstanceId;
@@ -22,9 +22,10 @@ use super::openapi::answers::{
     Unchanged,
 };
 use super::problem::{Answer, Fault};
-use super::{App, messages, owners, respond, views};
+use super::{App, idempotency, messages, owners, respond, views};
 use crate::access::Caller;
-use crate::driver::event::{Event, LeaderRequest};
+use crate::clock;
+use crate::driver::event::Event;
 use crate::limits::ARRAY_ELEMENTS_MAX;
 use crate::until_shutdown;
 
@@ -47,11 +48,13 @@ enum InstanceOrRange {
     path = "/instances/",
     tag = "instances",
     operation_id = "submit",
+    params(
+        ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key creates nothing new, and returns the same ids."),
+    ),
     request_body = Submit<Value>,
     responses(
         (status = 201, description = "Accepted and durable.", body = SubmitReply, headers(("location" = String, description = "The control URL."))),
-        (status = 409, description = "The ids were taken concurrently; try again.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The task is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The task is invalid; `errors` lists every problem. Or the Idempotency-Key was used for another request.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -62,7 +65,9 @@ pub(super) async fn submit(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let mut submit: Submit<Value> = extract::body(request).await?;
+    let key = idempotency::text(request.headers())?.map(str::to_owned);
+    let body = extract::bytes(request).await?;
+    let mut submit: Submit<Value> = extract::parse(&body)?;
     if let Some(owner) = &caller.owner {
         owners::submit(owner, &mut submit.file)?;
     }
@@ -73,21 +78,17 @@ pub(super) async fn submit(
         ..Binding::default()
     };
     let spec = Box::new(file.instance(&binding)?);
-    let accepted = app.request(|reply| LeaderRequest::Submit { spec, array, reply });
-    let (first, last) = accepted.await?.map_err(|error| match error {
-        SubmitError::StrictNeedsStore => {
-            let hint = "use --store sqlite, or exclusive: timed".to_owned();
-            let at = FieldProblem {
-                field: "exclusive".to_owned(),
-                message: error.to_string(),
-                hint,
-            };
-            Fault::unusable(error.to_string(), vec![at])
-        }
-        SubmitError::IdsTaken => Fault::new(
-            StatusCode::CONFLICT,
-            "ids-taken",
-            format!("{error}; try again"),
+    let key = key.map(|text| idempotency::key(&["instances", &spec.owner], &text, [&*body]));
+    let command = Command::Submit(Submission { spec, array, key });
+    let Reply::Submitted(accepted) = app.command(command).await? else {
+        return Err(Fault::wrong_reply());
+    };
+    let (first, last) = accepted.map_err(|error| match error {
+        SubmitError::StrictNeedsStore => Fault::strict_needs_store(error.to_string()),
+        SubmitError::KeyUsed(_) => Fault::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "key-used",
+            error.to_string(),
         ),
     })?;
     let submitted = views::submitted(first, last);
@@ -193,9 +194,9 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         }
         Target::Range(first, last) => (first, last),
     };
-    let cancelled = app
-        .request(|reply| LeaderRequest::Cancel { first, last, reply })
-        .await?;
+    let Reply::Cancelled(cancelled) = app.command(Command::Cancel { first, last }).await? else {
+        return Err(Fault::wrong_reply());
+    };
     let cancelled = CancelReply {
         halted: cancelled.halted,
         stopping: cancelled.stopping,
@@ -226,11 +227,15 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
     // attempt, may come in between.
     let _history_stays = app.0.history.lock().await;
     let instance = Box::new(app.record(id).await?.instance);
-    let retried = app
-        .request(|reply| LeaderRequest::Retry { instance, reply })
-        .await?;
+    let Reply::Retried(retried) = app.command(Command::Retry(instance)).await? else {
+        return Err(Fault::wrong_reply());
+    };
     retried.map_err(|error| {
-        let detail = format!("{id} cannot be retried: {error}");
+        let hint = match error {
+            RetryError::PartOfRun => "; use `baton retry RUN --task NAME`",
+            RetryError::NotEnded(_) => "",
+        };
+        let detail = format!("{id} cannot be retried: {error}{hint}");
         Fault::new(StatusCode::CONFLICT, "not-ended", detail)
     })?;
     let record = app.record(id).await?;
@@ -259,9 +264,8 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     if record.instance.state.is_terminal() {
         return Ok(respond(StatusCode::OK, &messages::ended(&record)));
     }
-    let reason = app
-        .request(|reply| LeaderRequest::Explain { id, reply })
-        .await?;
+    let reason = app.query(move |leader| leader.explain(id, clock::now()));
+    let reason = reason.await?;
     // It may have changed since it was read.
     let record = app.record(id).await?;
     let explanation = match reason {
@@ -288,9 +292,12 @@ impl App {
 
     /// Waits until all have ended, at most for `wait`, and not past a shutdown.
     async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) {
-        let (reply, notified) = oneshot::channel();
-        let watch = LeaderRequest::Watch { first, last, reply };
-        self.0.inbox.send(Event::Request(watch));
+        let (notify, notified) = oneshot::channel();
+        self.0.inbox.send(Event::Watch {
+            first,
+            last,
+            notify,
+        });
         let mut shutdown = self.0.shutdown.clone();
         tokio::select! {
             _ = notified => {}

@@ -70,6 +70,9 @@ pub(super) fn fact(fact: &Fact) -> String {
             format!("task {name} is at revision {}", revision.0)
         }
         Fact::TaskRemoved { .. } => "a task was removed from the library".to_owned(),
+        Fact::KeyRecorded { created, .. } => {
+            format!("{created} was submitted with an Idempotency-Key")
+        }
         Fact::TickRecorded { verdict, count, .. } => tick(*verdict, *count),
         Fact::RunRegistered {
             run, plan, open, ..

@@ -10,7 +10,6 @@ use tokio::time::timeout;
 
 use super::App;
 use crate::driver::Status;
-use crate::driver::event::LeaderRequest;
 use crate::limits::SCRAPE_WAIT;
 use crate::metrics::{Text, table};
 
@@ -37,8 +36,7 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     if let Ok(Ok(counts)) = timeout(SCRAPE_WAIT, app.read(|store| store.counts())).await {
         instances(&mut text, &counts);
     }
-    let workers = app.request(|reply| LeaderRequest::Workers { name: None, reply });
-    if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, workers).await {
+    if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, app.workers()).await {
         fleet(&mut text, &all);
     }
     app.0.metrics.write(&mut text);
@@ -77,6 +75,8 @@ mod tests {
 
     use super::super::testing;
     use super::*;
+    use baton_core::scheduler::Command;
+
     use crate::driver::event::Event;
     use crate::faulty::{Fault, Faulty};
     use crate::prune::HistoryLock;
@@ -88,10 +88,9 @@ mod tests {
         let lasting = VecDeque::from([Fault::Fails; 1_000]);
         *store.takes.lock().expect("sound") = lasting;
         *store.commits.lock().expect("sound") = VecDeque::from([Fault::Fails]);
-        let drained = app.request(|reply| LeaderRequest::Drain {
+        let drained = app.command(Command::Drain {
             worker: WorkerName::new("w"),
             drained: true,
-            reply,
         });
         assert!(drained.await.is_err(), "it was kept");
         let mut status = app.0.status.clone();

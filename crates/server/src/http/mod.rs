@@ -37,6 +37,7 @@ mod events;
 mod extract;
 mod fleet;
 mod guard;
+mod idempotency;
 mod instances;
 mod library;
 mod lists;
@@ -66,6 +67,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, middleware};
+use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_model::api::MEDIA_TYPE;
 use baton_store::{Store, StoreError};
 use serde::Serialize;
@@ -76,7 +78,7 @@ use tokio::time::timeout;
 use crate::accept::Acceptor;
 use crate::access::Access;
 use crate::driver::Status;
-use crate::driver::event::{Event, Inbox, LeaderRequest, Reply};
+use crate::driver::event::{Event, Inbox, StoreFailed};
 use crate::library::Problems;
 use crate::limits::{ANSWER_WAIT, BODY_BYTES_MAX, STREAMS_MAX};
 use crate::metrics::Metrics;
@@ -142,14 +144,23 @@ impl App {
         }))
     }
 
-    /// Sends a request to the driver, and waits for the answer.
-    async fn request<T>(&self, request: impl FnOnce(Reply<T>) -> LeaderRequest) -> Answer<T> {
+    /// Carries out a command, and waits until it is durable.
+    async fn command(&self, command: Command) -> Answer<Reply> {
+        answered(self.0.inbox.command(command)).await
+    }
+
+    /// Reads the memory of the leader, on its thread.
+    async fn query<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Scheduler) -> T + Send + 'static,
+    ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        self.0.inbox.send(Event::Request(request(reply)));
-        match timeout(ANSWER_WAIT, answer).await {
-            Ok(Ok(answer)) => Ok(answer?),
-            Ok(Err(_)) | Err(_) => Err(Fault::no_answer()),
-        }
+        let query = Box::new(move |leader: Result<&Scheduler, StoreFailed>| {
+            // The client may be gone.
+            let _ = reply.send(leader.map(query));
+        });
+        self.0.inbox.send(Event::Query(query));
+        answered(answer).await
     }
 
     /// Reads from the store, on a blocking thread.
@@ -188,6 +199,14 @@ impl App {
                 format!("reading the store failed: {error}"),
             )),
         }
+    }
+}
+
+/// Waits for an answer of the leader.
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreFailed>>) -> Answer<T> {
+    match timeout(ANSWER_WAIT, answer).await {
+        Ok(Ok(answer)) => Ok(answer?),
+        Ok(Err(_)) | Err(_) => Err(Fault::no_answer()),
     }
 }
 

@@ -53,6 +53,22 @@ impl Fault {
         fault
     }
 
+    /// The leader has replied to another command than the one that was sent.
+    pub(crate) fn wrong_reply() -> Self {
+        let detail = "the scheduler gave the reply to another command";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
+    }
+
+    /// `exclusive: strict` with a store in memory.
+    pub(crate) fn strict_needs_store(message: String) -> Self {
+        let at = FieldProblem {
+            field: "exclusive".to_owned(),
+            message: message.clone(),
+            hint: "use --store sqlite, or exclusive: timed".to_owned(),
+        };
+        Self::unusable(message, vec![at])
+    }
+
     /// The scheduler is overloaded or shutting down.
     pub(crate) fn no_answer() -> Self {
         Self::new(

@@ -14,15 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use baton_core::scheduler::{Change, DefineCommand, Precondition, RemoveCommand};
+use baton_core::scheduler::{Change, Command, DefineCommand, Precondition, RemoveCommand, Reply};
 use baton_model::api::FileProblem;
 use baton_model::library::{Definition, TaskName};
 use baton_store::view::TaskQuery;
 use baton_store::{Store, StoreError};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::driver::event::{Event, Inbox, LeaderRequest, Reply};
+use crate::driver::event::Inbox;
 use crate::limits::LIBRARY_SCAN_PAUSE;
 use crate::until_shutdown;
 
@@ -168,9 +168,9 @@ impl LibrarySync {
             by_file: true,
             dry: false,
         });
-        let defined = self
-            .request(|reply| LeaderRequest::Define { command, reply })
-            .await?;
+        let Reply::Defined(defined) = self.command(Command::Define(command)).await? else {
+            return Err("the scheduler gave the reply to another command".to_owned());
+        };
         let defined = defined.map_err(|error| error.to_string())?;
         if defined.change != Change::Unchanged {
             let file = definition.file.as_deref().unwrap_or_default();
@@ -206,22 +206,17 @@ impl LibrarySync {
                 expected: None,
                 by_file: true,
             };
-            let removed = self
-                .request(|reply| LeaderRequest::Remove { command, reply })
-                .await?;
+            let Reply::Removed(removed) = self.command(Command::Remove(command)).await? else {
+                return Err("the scheduler gave the reply to another command".to_owned());
+            };
             removed.map_err(|error| format!("{name}: {error}"))?;
             tracing::info!("library: {name} is removed: {file} no longer defines it");
         }
         Ok(())
     }
 
-    async fn request<T>(
-        &self,
-        request: impl FnOnce(Reply<T>) -> LeaderRequest,
-    ) -> Result<T, String> {
-        let (reply, answer) = oneshot::channel();
-        self.inbox.send(Event::Request(request(reply)));
-        match answer.await {
+    async fn command(&self, command: Command) -> Result<Reply, String> {
+        match self.inbox.command(command).await {
             Ok(answer) => answer.map_err(|failed| failed.0),
             Err(_) => Err("the scheduler does not answer".to_owned()),
         }

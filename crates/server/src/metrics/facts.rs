@@ -26,10 +26,11 @@ pub(super) const NAMES: [&str; COUNT] = [
     "run-halting",
     "run-ended",
     "run-resumed",
+    "key-recorded",
 ];
 
 /// Number of kinds.
-pub(super) const COUNT: usize = 22;
+pub(super) const COUNT: usize = 23;
 
 /// The name of the kind of a fact.
 pub(crate) const fn fact_kind(fact: &Fact) -> &'static str {
@@ -61,6 +62,7 @@ const fn index(fact: &Fact) -> usize {
         Fact::RunHalting { .. } => 19,
         Fact::RunEnded { .. } => 20,
         Fact::RunResumed { .. } => 21,
+        Fact::KeyRecorded { .. } => 22,
     }
 }
 

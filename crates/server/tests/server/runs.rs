@@ -379,3 +379,36 @@ async fn a_running_item_has_its_start_time() {
     );
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_with_a_key_creates_one_thing_also_across_a_restart() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let send = async |server: &Server, path: &str, body: &Value| {
+        let request = server.request(Method::POST, path);
+        let request = request.header("idempotency-key", "order-4711");
+        let request = request.header("content-type", MEDIA_TYPE);
+        got(request.body(body.to_string())).await
+    };
+    let task = json!({"file": {"task": "t", "owner": "lab", "run": "true"}, "array": {"from": 0, "to": 4}});
+    let flow = json!({"file": {"workflow": "w", "owner": "lab", "tasks": {"a": {"run": "true"}}}});
+    let array = send(&server, "/instances/", &task).await;
+    let run = send(&server, "/runs/", &flow).await;
+    assert_eq!(array.status, StatusCode::CREATED, "{array:?}");
+    assert_eq!(run.status, StatusCode::CREATED, "{run:?}");
+    server.stop().await;
+    let server = Server::start(config(dir.path())).await;
+    assert_eq!(send(&server, "/instances/", &task).await.body, array.body);
+    assert_eq!(send(&server, "/runs/", &flow).await.body, run.body);
+    let waiting = server.get("/bullpen/").await;
+    assert_eq!(waiting.body["total"], 6, "five and one: {waiting:?}");
+    let other = json!({"file": {"task": "t", "owner": "lab", "run": "false"}});
+    let other = send(&server, "/instances/", &other).await;
+    other.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "key-used");
+    let detail = other.body["detail"].as_str().expect("text");
+    assert!(detail.contains("i1 to i5"), "{detail}");
+    let owner = json!({"file": {"task": "t", "owner": "field", "run": "true"}});
+    let owner = send(&server, "/instances/", &owner).await;
+    assert_eq!(owner.status, StatusCode::CREATED, "another owner's key");
+    server.stop().await;
+}

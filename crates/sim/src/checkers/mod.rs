@@ -12,6 +12,7 @@
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
 //! | `released-alive` | a lease is not released while its process lives |
 //! | `lost-acknowledged` | every acknowledged submission and status is in the store |
+//! | `submitted-twice` | with a store, a submission that is sent again with its key creates nothing again |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
 //! | `stuck` | once the faults are over, every instance ends within the bound |

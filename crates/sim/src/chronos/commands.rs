@@ -1,7 +1,7 @@
 //! Commands of clients to the leader.
 
 use baton_core::scheduler::{
-    DefineCommand, Input, Precondition, RemoveCommand, TriggerCommand, Trust,
+    Command, DefineCommand, Input, Precondition, RemoveCommand, TriggerCommand, Trust,
 };
 use baton_model::ids::{InstanceId, RequestId};
 use baton_model::library::{IdempotencyKey, TriggerSource};
@@ -23,29 +23,29 @@ impl World {
         }
         let dry = self.rng.chance(30);
         self.note(|| format!("define {name}: {:?}", definition.trigger));
-        self.feed(Input::Define {
-            request: RequestId(0),
-            command: Box::new(DefineCommand {
+        self.feed(Input::Command(
+            RequestId(0),
+            Command::Define(Box::new(DefineCommand {
                 name,
                 definition: definition.into(),
                 expected: Precondition::Anything,
                 by_file: false,
                 dry,
-            }),
-        });
+            })),
+        ));
     }
 
     pub(super) fn remove(&mut self) {
         let name = name(&mut self.rng);
         self.note(|| format!("remove {name}"));
-        self.feed(Input::Remove {
-            request: RequestId(0),
-            command: RemoveCommand {
+        self.feed(Input::Command(
+            RequestId(0),
+            Command::Remove(RemoveCommand {
                 name,
                 expected: None,
                 by_file: false,
-            },
-        });
+            }),
+        ));
     }
 
     pub(super) fn trigger(&mut self) {
@@ -55,17 +55,17 @@ impl World {
             request: self.rng.below(3),
         });
         self.note(|| format!("trigger {name} with {key:?}"));
-        self.feed(Input::Trigger {
-            request: RequestId(0),
-            command: TriggerCommand {
+        self.feed(Input::Command(
+            RequestId(0),
+            Command::Trigger(TriggerCommand {
                 name,
                 bound: None,
                 by: TriggerSource::Remote,
                 trust: Trust::Open,
                 secret_sha256: None,
                 key,
-            },
-        });
+            }),
+        ));
     }
 
     /// A recently assigned id.
@@ -78,11 +78,13 @@ impl World {
         let first = self.recent();
         let last = first + self.rng.below(3) * self.rng.below(20);
         self.note(|| format!("cancel {first} to {last}"));
-        self.feed(Input::Cancel {
-            request: RequestId(0),
-            first: InstanceId(first),
-            last: InstanceId(last),
-        });
+        self.feed(Input::Command(
+            RequestId(0),
+            Command::Cancel {
+                first: InstanceId(first),
+                last: InstanceId(last),
+            },
+        ));
     }
 
     pub(super) fn retry(&mut self) {
@@ -92,10 +94,10 @@ impl World {
             return;
         };
         self.note(|| format!("retry {id}"));
-        self.feed(Input::Retry {
-            request: RequestId(0),
-            instance: Box::new(instance),
-        });
+        self.feed(Input::Command(
+            RequestId(0),
+            Command::Retry(Box::new(instance)),
+        ));
         let delay = self.rng.below(SECOND);
         self.pass(delay);
     }

@@ -1,13 +1,12 @@
 //! Clients that submit and cancel instances, and the operator, who confirms that machines are
 //! gone.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use baton_core::ledger::Range;
-use baton_core::scheduler::Input;
+use baton_core::scheduler::{Command, Input, Submission};
 use baton_model::fact::{Fact, Verdict};
-use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId};
+use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId, WorkerName};
+use baton_model::library::IdempotencyKey;
 use baton_model::placement::ResourceRequest;
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
@@ -21,12 +20,14 @@ use crate::time::{SECOND, Time};
 /// The interval between two rounds of the clients.
 const ROUND: u64 = 5 * SECOND;
 
-/// An instance that a client submits.
+/// An instance that a client submits, under its number as idempotency key.
 #[derive(Debug)]
 struct PlannedInstance {
-    spec: Arc<InstanceSpec>,
+    /// It has the number as its name.
+    spec: Box<InstanceSpec>,
     from: Time,
-    acknowledged: bool,
+    /// Its id, once a leader has acknowledged it.
+    acknowledged: Option<InstanceId>,
     cancel_at: Option<Time>,
     ended: bool,
 }
@@ -34,8 +35,11 @@ struct PlannedInstance {
 /// The clients and the operator.
 #[derive(Debug)]
 pub(super) struct Client {
-    planned: BTreeMap<InstanceId, PlannedInstance>,
-    open: BTreeMap<RequestId, Vec<InstanceId>>,
+    planned: BTreeMap<u64, PlannedInstance>,
+    /// The planned instances by id. Without a store there may be several ids for one: a leader that
+    /// has lost everything gets every submission again.
+    numbers: BTreeMap<InstanceId, u64>,
+    open: BTreeMap<RequestId, u64>,
     last_request: RequestId,
     /// Without a store: the epoch of the scheduler that got every submission again.
     resubmitted_to: Option<Epoch>,
@@ -43,10 +47,11 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
-        let mut planned: BTreeMap<_, _> = (1..=u64::from(mix.instances))
-            .map(|id| {
+        let planned = (1..=u64::from(mix.instances))
+            .map(|number| {
                 let strict = rng.chance(mix.strict);
                 let spec = InstanceSpec {
+                    name: number.to_string(),
                     owner: format!("owner{}", rng.below(3)),
                     request: resource_request(rng),
                     exclusive: if strict {
@@ -71,31 +76,22 @@ impl Client {
                     .chance(mix.cancelled)
                     .then(|| from.after(rng.below(120 * SECOND)));
                 let entry = PlannedInstance {
-                    spec: Arc::new(spec),
+                    spec: Box::new(spec),
                     from,
-                    acknowledged: false,
+                    acknowledged: None,
                     cancel_at,
                     ended: false,
                 };
-                (InstanceId(id), entry)
+                (number, entry)
             })
             .collect();
-        if let (true, Some(mut last)) = (mix.runs > 0, planned.last_entry()) {
-            last.get_mut().from = Time(0);
-        }
         Self {
             planned,
+            numbers: BTreeMap::new(),
             open: BTreeMap::new(),
             last_request: RequestId(0),
             resubmitted_to: None,
         }
-    }
-
-    /// Instances of runs get the ids after all known ones: once the last planned instance is
-    /// known, the two never overlap.
-    pub(super) fn run_ids_are_disjoint(&self) -> bool {
-        let last = self.planned.last_key_value();
-        last.is_none_or(|(_, entry)| entry.acknowledged || entry.ended)
     }
 
     pub(super) const fn new_request(&mut self) -> RequestId {
@@ -103,18 +99,33 @@ impl Client {
         self.last_request
     }
 
-    /// Observes a fact of the history.
-    pub(super) fn observe(&mut self, fact: &Fact) {
+    /// Observes a fact of the history. Returns the number of a submission that had created something
+    /// before.
+    pub(super) fn observe(&mut self, fact: &Fact) -> Option<u64> {
         let ended = match fact {
+            Fact::InstancesSubmitted { first, spec, .. } if spec.part.is_none() => {
+                let number = spec.name.parse().ok()?;
+                let again = self.numbers.values().any(|known| *known == number);
+                self.numbers.insert(*first, number);
+                return again.then_some(number);
+            }
             Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
                 lease.attempt.instance
             }
             Fact::InstancesHalted { first, .. } => *first,
-            _ => return,
+            _ => return None,
         };
-        if let Some(entry) = self.planned.get_mut(&ended) {
-            entry.ended = true;
-        }
+        let entry = self.planned.get_mut(self.numbers.get(&ended)?)?;
+        entry.ended = true;
+        None
+    }
+}
+
+/// The idempotency key of a submission.
+pub(super) const fn key(number: u64) -> IdempotencyKey {
+    IdempotencyKey {
+        key: (number, 0),
+        request: number,
     }
 }
 
@@ -145,7 +156,7 @@ impl World {
             // A scheduler without a store needs every submission again.
             self.client.resubmitted_to = Some(epoch);
             for entry in self.client.planned.values_mut() {
-                entry.acknowledged = false;
+                entry.acknowledged = None;
             }
         }
         self.submit_due(leader);
@@ -160,31 +171,30 @@ impl World {
             .client
             .planned
             .iter()
-            .filter(|(_, entry)| !entry.acknowledged && !entry.ended && entry.from <= now)
-            .map(|(id, entry)| Range::one(*id, Arc::clone(&entry.spec)))
+            .filter(|(_, entry)| entry.acknowledged.is_none() && !entry.ended && entry.from <= now)
+            .map(|(number, entry)| (*number, entry.spec.clone()))
             .collect();
-        if due.is_empty() {
-            return;
+        for (number, spec) in due {
+            let request = self.client.new_request();
+            self.client.open.insert(request, number);
+            let submission = Submission {
+                spec,
+                array: None,
+                key: Some(key(number)),
+            };
+            let command = Command::Submit(submission);
+            self.scheduler_input(leader, Input::Command(request, command));
         }
-        let request = self.client.new_request();
-        let ids = due.iter().map(|range| range.first).collect();
-        self.client.open.insert(request, ids);
-        self.scheduler_input(
-            leader,
-            Input::Submit {
-                request,
-                ranges: due,
-            },
-        );
     }
 
-    pub(super) fn submission_acknowledged(&mut self, request: RequestId) {
-        for instance in self.client.open.remove(&request).unwrap_or_default() {
-            let known = self.store.ledger.known().contains(instance);
-            self.checkers.submission_acknowledged(instance, known);
-            if let Some(entry) = self.client.planned.get_mut(&instance) {
-                entry.acknowledged = true;
-            }
+    pub(super) fn submission_acknowledged(&mut self, request: RequestId, instance: InstanceId) {
+        let Some(number) = self.client.open.remove(&request) else {
+            return;
+        };
+        let known = self.store.ledger.known().contains(instance);
+        self.checkers.submission_acknowledged(instance, known);
+        if let Some(entry) = self.client.planned.get_mut(&number) {
+            entry.acknowledged = Some(instance);
         }
     }
 
@@ -193,21 +203,16 @@ impl World {
         let due: Vec<InstanceId> = self
             .client
             .planned
-            .iter()
-            .filter(|(_, entry)| entry.acknowledged && !entry.ended)
-            .filter(|(_, entry)| entry.cancel_at.is_some_and(|at| at <= now))
-            .map(|(id, _)| *id)
+            .values()
+            .filter(|entry| !entry.ended && entry.cancel_at.is_some_and(|at| at <= now))
+            .filter_map(|entry| entry.acknowledged)
             .collect();
         for instance in due {
             let request = self.client.new_request();
             let (first, last) = (instance, instance);
             self.scheduler_input(
                 leader,
-                Input::Cancel {
-                    request,
-                    first,
-                    last,
-                },
+                Input::Command(request, Command::Cancel { first, last }),
             );
         }
     }
@@ -223,14 +228,18 @@ impl World {
             let host = &self.hosts[index];
             (host.destroyed || self.links.is_severed(index)) && host.children.is_empty()
         };
-        let forgotten: BTreeSet<Lineage> = core
+        let forgotten: BTreeMap<Lineage, WorkerName> = core
             .ledger()
             .open_leases()
-            .map(|lease| lease.holder.incarnation.lineage)
-            .filter(|lineage| gone(*lineage))
+            .map(|lease| (lease.holder.incarnation.lineage, &lease.holder.worker))
+            .filter(|(lineage, _)| gone(*lineage))
+            .map(|(lineage, worker)| (lineage, worker.clone()))
             .collect();
-        for lineage in forgotten {
-            self.scheduler_input(leader, Input::Forget(lineage));
+        for (lineage, worker) in forgotten {
+            let request = self.client.new_request();
+            let lineage = Some(lineage);
+            let command = Command::Forget { worker, lineage };
+            self.scheduler_input(leader, Input::Command(request, command));
         }
     }
 
@@ -246,16 +255,13 @@ impl World {
     }
 
     pub(super) fn check_end(&mut self) {
-        let stuck = self
-            .client
-            .planned
-            .iter()
-            .find(|(_, entry)| !entry.ended)
-            .map(|(id, _)| *id);
-        if let Some(id) = stuck {
-            let what = match self.leader() {
-                None => format!("{id} has not ended: there is no leader"),
-                Some((_, core)) => format!("{id} has not ended: {:?}", core.ledger().find(id)),
+        let mut planned = self.client.planned.iter();
+        if let Some((number, entry)) = planned.find(|(_, entry)| !entry.ended) {
+            let id = entry.acknowledged;
+            let found = self.leader().map(|(_, core)| core.ledger().find(id?));
+            let what = match found {
+                None => format!("submission {number} has not ended: there is no leader"),
+                Some(found) => format!("submission {number} has not ended: {found:?}"),
             };
             return self.checkers.violate("stuck", what);
         }

@@ -49,6 +49,7 @@ impl World {
             condemned: applied.condemned().collect(),
             drained: applied.drained().iter().cloned().collect(),
             lease_time: applied.lease_time(),
+            keys: applied.keys().iter().collect(),
             runs,
             ended_runs,
             last_run: applied.runs().last(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use baton_core::leader::{Action, Election, ElectionTimeouts};
 use baton_core::ledger::Ledger;
-use baton_core::scheduler::{Effect, Input, Scheduler};
+use baton_core::scheduler::{Effect, Input, Reply, Scheduler};
 use baton_core::step::{Outbox, Step};
 use baton_model::fact::Fact;
 use baton_model::ids::Epoch;
@@ -294,21 +294,16 @@ impl World {
                 }
                 self.send_to_host(index, to, message);
             }
-            Effect::Submitted(request) => self.submission_acknowledged(request),
-            Effect::SubmitRefused(request, error) => {
+            Effect::Reply(request, Reply::Submitted(Ok((first, _)))) => {
+                self.submission_acknowledged(request, first);
+            }
+            Effect::Reply(request, Reply::Submitted(Err(error))) => {
                 self.checkers
                     .violate("panic", format!("{request} was refused: {error}"));
             }
-            Effect::Run(request, answer) => self.run_answered(request, answer),
-            // Simulated clients do not send these requests.
-            Effect::Cancelled(..)
-            | Effect::Retried(..)
-            | Effect::Drained(_)
-            | Effect::Synced(_)
-            | Effect::Defined(..)
-            | Effect::Removed(..)
-            | Effect::Triggered(..)
-            | Effect::Logs(..) => {}
+            Effect::Reply(request, Reply::Run(answer)) => self.run_answered(request, answer),
+            // Simulated clients do not wait for the others.
+            Effect::Reply(..) => {}
             Effect::EpochOvertaken(_) => {
                 let epoch = self.schedulers[index]
                     .leading

@@ -139,6 +139,11 @@ impl World {
             self.checkers
                 .violate("panic", format!("the store cannot take {fact}: {error}"));
         }
-        self.client.observe(fact);
+        if let Some(number) = self.client.observe(fact)
+            && self.is_durable()
+        {
+            let what = format!("submission {number} has created instances again: {fact}");
+            self.checkers.violate("submitted-twice", what);
+        }
     }
 }

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_core::scheduler::{Input, Resume, RunCommand, RunError};
+use baton_core::scheduler::{Command, Input, Resume, RunCommand, RunError};
 use baton_model::ids::{Generation, RequestId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltMode, Plan};
 
-use super::{Event, SAFETY_PHASE, World};
+use super::{Event, SAFETY_PHASE, World, client};
 use crate::checkers::{ResumeRequest, Row};
 use crate::plans;
 use crate::rng::Rng;
@@ -25,6 +25,9 @@ const REPLY_TIMEOUT: Micros = 40 * SECOND;
 const LATE_COPY_MAX: u64 = 300 * SECOND;
 /// Generations after which clients stop resuming a run.
 const GENERATIONS_MAX: u32 = 6;
+
+/// The idempotency keys of runs are numbered from here on.
+const RUN_KEYS: u64 = 1 << 32;
 
 /// A workflow that a client submits.
 #[derive(Debug)]
@@ -96,6 +99,7 @@ impl WorkflowClients {
             return Some(RunCommand::Register {
                 plan: Arc::clone(&workflow.parts[0]),
                 open: workflow.parts.len() > 1 || !workflow.completes,
+                key: Some(client::key(RUN_KEYS + at as u64)),
             });
         };
         if !row.open || row.over.is_some() {
@@ -116,9 +120,6 @@ impl WorkflowClients {
 impl World {
     /// Lets every client act.
     pub(super) fn workflows_round(&mut self) {
-        if self.workflows.workflows.is_empty() || !self.client.run_ids_are_disjoint() {
-            return;
-        }
         for at in 0..self.workflows.workflows.len() {
             self.define(at);
         }
@@ -238,7 +239,7 @@ impl World {
         self.note(&request, || {
             format!("s{leader} <- {request}: {}", describe(&command))
         });
-        self.scheduler_input(leader, Input::Run { request, command });
+        self.scheduler_input(leader, Input::Command(request, Command::Run(command)));
     }
 
     pub(super) fn run_answered(
@@ -286,7 +287,7 @@ impl World {
 
 fn describe(command: &RunCommand) -> String {
     match command {
-        RunCommand::Register { plan, open } => format!("register {}, open: {open}", plan.name),
+        RunCommand::Register { plan, open, .. } => format!("register {}, open: {open}", plan.name),
         RunCommand::Extend { run, plan } => format!("extend {run} by {}", plan.tasks.len()),
         RunCommand::Start(run) => format!("start {run}"),
         RunCommand::Halt {

@@ -4,15 +4,13 @@
 //! counted and sent. [`super::action`] chooses the transition.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-use baton_core::ledger::Range;
 use baton_core::protocol::worker::io;
-use baton_core::scheduler::{Effect, Input};
-use baton_model::ids::{Association, Epoch, InstanceId, LeaseId, RequestId};
+use baton_core::scheduler::{Command, Effect, Input, Submission};
+use baton_model::ids::{Association, Epoch, LeaseId, RequestId};
 use baton_model::message::{ToScheduler, ToWorker};
 use baton_model::outcome::Outcome;
-use baton_model::spec::{InstanceSpec, RetryBudget};
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
 use baton_model::state::WorkerState;
 use baton_model::time::Millis;
 
@@ -88,7 +86,9 @@ impl Cluster {
                 "the handshake of worker {host} failed"
             );
         }
-        cluster.schedule(world, submission(world));
+        for submission in submissions(world) {
+            cluster.schedule(world, submission);
+        }
         cluster
     }
 
@@ -382,26 +382,24 @@ const fn is_handshake(message: &ToScheduler) -> bool {
     )
 }
 
-fn submission(world: &World) -> Input {
-    let instances = world
-        .bound
-        .exclusive
-        .iter()
-        .zip(1..)
-        .map(|(exclusive, id)| {
-            let spec = InstanceSpec {
-                exclusive: *exclusive,
-                retry: RetryBudget {
-                    failures_max: 0,
-                    losses_max: 2,
-                    ..RetryBudget::default()
-                },
-                ..InstanceSpec::default()
-            };
-            Range::one(InstanceId(id), Arc::new(spec))
-        });
-    Input::Submit {
-        request: RequestId(1),
-        ranges: instances.collect(),
-    }
+fn submissions(world: &World) -> Vec<Input> {
+    let submission = |(exclusive, request): (&Exclusive, u64)| {
+        let spec = InstanceSpec {
+            exclusive: *exclusive,
+            retry: RetryBudget {
+                failures_max: 0,
+                losses_max: 2,
+                ..RetryBudget::default()
+            },
+            ..InstanceSpec::default()
+        };
+        let submission = Submission {
+            spec: Box::new(spec),
+            array: None,
+            key: None,
+        };
+        Input::Command(RequestId(request), Command::Submit(submission))
+    };
+    let exclusive = world.bound.exclusive.iter();
+    exclusive.zip(1..).map(submission).collect()
 }

@@ -11,7 +11,7 @@ use baton_sim::trace::Detail;
 use baton_sim::{checkers, chronos};
 
 /// Seeds to search for each bug: more than the slowest needs, and well below the limit of 2,000.
-const BUG_SEEDS_MAX: u64 = 1_000;
+const BUG_SEEDS_MAX: u64 = 2_000;
 
 fn run(seed: u64, bugs: Bugs) -> baton_sim::campaign::Outcome {
     run_seed(seed, Shape::default(), bugs, Detail::Hash)
@@ -104,6 +104,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::SequenceNotReset | Bug::ReplacedTasksKept => &["stuck", "diverged"],
         Bug::StatusTakenWhileNew => &["lost-acknowledged", "stuck"],
         Bug::AckBeforeDurable => &["lost-acknowledged"],
+        Bug::KeyForgotten => &["submitted-twice"],
         Bug::StatusForgottenEarly => &["lost-acknowledged", "stuck", "broken-promise"],
         Bug::SuicideNotRepeated => &["suicide-ordered"],
         Bug::UnsureKeptOnLoss => &["panic"],

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use baton_core::ledger::{Ledger, Task};
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger};
+use baton_model::ids::{Revision, TaskNo};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, Trigger};
 use baton_model::time::Wall;
 
 use super::StoredRows;
@@ -21,12 +21,13 @@ pub(crate) struct NewRevision {
     pub(crate) definition: Arc<Definition>,
 }
 
-/// An idempotency key and the instance that its request created.
+/// An idempotency key and what its request has created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewKey {
-    pub(crate) task: TaskNo,
+    /// The task that was triggered; none for a submission.
+    pub(crate) task: Option<TaskNo>,
     pub(crate) key: IdempotencyKey,
-    pub(crate) instance: InstanceId,
+    pub(crate) created: Created,
 }
 
 /// A task's row, without its definition.
@@ -85,9 +86,17 @@ impl TaskChanges {
                 key: Some(key),
                 ..
             } => self.keys.push(NewKey {
-                task: *task,
+                task: Some(*task),
                 key: *key,
-                instance: *instance,
+                created: Created::Instances {
+                    first: *instance,
+                    last: *instance,
+                },
+            }),
+            Fact::KeyRecorded { key, created } => self.keys.push(NewKey {
+                task: None,
+                key: *key,
+                created: *created,
             }),
             _ => {}
         }

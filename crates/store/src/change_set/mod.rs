@@ -279,7 +279,8 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::InstanceTriggered { .. }
             | Fact::TaskDefined { .. }
             | Fact::TaskRemoved { .. }
-            | Fact::TickRecorded { .. } => {
+            | Fact::TickRecorded { .. }
+            | Fact::KeyRecorded { .. } => {
                 self.tasks.apply_fact(stored, &mut self.ledger, at, fact)?;
             }
             Fact::RunRegistered { .. }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use baton_core::ledger::Task;
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName};
+use baton_model::ids::{Revision, TaskNo};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
@@ -70,9 +70,9 @@ impl Library {
         found.map(|task| (task.number, task.name)).collect()
     }
 
-    pub(super) fn keys(&self) -> Vec<(TaskNo, IdempotencyKey, InstanceId)> {
+    pub(super) fn keys(&self) -> Vec<(Option<TaskNo>, IdempotencyKey, Created)> {
         let keys = self.keys.iter();
-        keys.map(|it| (it.task, it.key, it.instance)).collect()
+        keys.map(|it| (it.task, it.key, it.created)).collect()
     }
 
     pub(super) fn record(&self, name: &TaskName, revision: Option<Revision>) -> Option<TaskRecord> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use baton_core::ledger::Task;
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName};
+use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::time::Wall;
 use rusqlite::types::Type;
@@ -65,16 +65,22 @@ pub(super) fn write(
         return Ok(());
     }
     let mut remember = db.prepare_cached(
-        "INSERT OR REPLACE INTO request (number, task, high, low, request, instance) VALUES \
-         ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5)",
+        "INSERT OR REPLACE INTO request (number, task, high, low, request, instance, last, run) \
+         VALUES ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     for new in change_set.keys() {
+        let (first, last, run) = match new.created {
+            Created::Instances { first, last } => (sql_id(first), Some(sql_id(last)), None),
+            Created::Run(run) => (0, None, Some(run.0.cast_signed())),
+        };
         remember.execute(params![
-            new.task.0.cast_signed(),
+            new.task.map_or(0, |task| task.0.cast_signed()),
             new.key.key.0.cast_signed(),
             new.key.key.1.cast_signed(),
             new.key.request.cast_signed(),
-            sql_id(new.instance),
+            first,
+            last,
+            run,
         ])?;
     }
     db.prepare_cached(
@@ -152,21 +158,27 @@ pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
     .collect()
 }
 
-/// Idempotency keys with their instances, the oldest first.
+/// Idempotency keys with what they have created, the oldest first.
 pub(super) fn keys(
     db: &Connection,
-) -> Result<Vec<(TaskNo, IdempotencyKey, InstanceId)>, rusqlite::Error> {
-    db.prepare("SELECT task, high, low, request, instance FROM request ORDER BY number")?
+) -> Result<Vec<(Option<TaskNo>, IdempotencyKey, Created)>, rusqlite::Error> {
+    let sql = "SELECT task, high, low, request, instance, coalesce(last, instance), run \
+               FROM request ORDER BY number";
+    db.prepare(sql)?
         .query_map([], |row| {
             let key = IdempotencyKey {
                 key: (unsigned(row, 1)?, unsigned(row, 2)?),
                 request: unsigned(row, 3)?,
             };
-            Ok((
-                TaskNo(unsigned(row, 0)?),
-                key,
-                InstanceId(unsigned(row, 4)?),
-            ))
+            let created = match row.get::<_, Option<i64>>(6)? {
+                Some(run) => Created::Run(RunId(run.cast_unsigned())),
+                None => Created::Instances {
+                    first: InstanceId(unsigned(row, 4)?),
+                    last: InstanceId(unsigned(row, 5)?),
+                },
+            };
+            let task = Some(TaskNo(unsigned(row, 0)?)).filter(|task| task.0 != 0);
+            Ok((task, key, created))
         })?
         .collect()
 }

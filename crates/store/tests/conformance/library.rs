@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
+use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{InstanceSpec, Origin};
@@ -306,17 +306,39 @@ pub(crate) fn requests_are_remembered_by_the_next_leader(open: Open<'_>) {
         // Whether its instance has ended does not matter.
         leader.commit(&*store, vec![halted(instance, instance)]);
     }
+    let key = |number| IdempotencyKey {
+        key: (number, number),
+        request: number,
+    };
+    let (first, last) = (InstanceId(4), InstanceId(9));
+    let submissions = [
+        (u64::MAX, Created::Instances { first, last }),
+        (1 << 63, Created::Run(RunId(7))),
+    ];
+    for (number, created) in submissions {
+        let key = key(number);
+        leader.commit(&*store, vec![Fact::KeyRecorded { key, created }]);
+    }
     drop(store);
     let next = Leader::elect(&*open());
     assert_eq!(next.ledger, leader.left());
     for (instance, key) in [(1, u64::MAX), (2, 0), (3, 1 << 63)] {
-        let wanted = IdempotencyKey {
+        let wanted = |request| IdempotencyKey {
             key: (key, !key),
-            request: 0,
+            request,
         };
-        let known = next.ledger.library().triggered(TaskNo(1), &wanted);
-        let known = known.map(|it| (it.instance.0, it.request));
-        assert_eq!(known, Some((instance, key ^ 7)));
+        let (first, last) = (InstanceId(instance), InstanceId(instance));
+        let created = Created::Instances { first, last };
+        let keys = next.ledger.keys();
+        let earlier = |request| keys.earlier(Some(TaskNo(1)), Some(&wanted(request)));
+        assert_eq!(earlier(key ^ 7), Ok(Some(created)));
+        assert_eq!(earlier(key), Err(created), "it was another request");
+    }
+    let keys = next.ledger.keys();
+    for (number, created) in submissions {
+        assert_eq!(keys.earlier(None, Some(&key(number))), Ok(Some(created)));
+        let of_a_task = keys.earlier(Some(TaskNo(1)), Some(&key(number)));
+        assert_eq!(of_a_task, Ok(None), "keys of tasks are others");
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use baton_core::workflow::ItemState;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, RunId};
+use baton_model::ids::{Epoch, InstanceId, RunId};
+use baton_model::library::Created;
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
@@ -65,6 +66,23 @@ fn a_store_of_schema_version_3_can_still_be_read_and_led() {
     assert_eq!(store.check(), Ok(()));
     drop(store);
     assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
+}
+
+#[test]
+fn the_keys_of_schema_version_4_can_still_be_read() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v4.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let leader = Leader::elect(&store);
+    let keys: Vec<_> = leader.ledger.keys().iter().map(|it| (it.0, it.2)).collect();
+    let instances = |first, last| {
+        let (first, last) = (InstanceId(first), InstanceId(last));
+        (None, Created::Instances { first, last })
+    };
+    let run = (None, Created::Run(RunId(1)));
+    assert_eq!(keys, [instances(1, 1), instances(2, 6), run]);
+    assert_eq!(store.check(), Ok(()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Facts about the library, and those that do not fit.
 
 use baton_model::ids::Revision;
-use baton_model::library::{Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule;
 use baton_model::spec::Origin;
@@ -151,11 +151,11 @@ fn only_so_many_keys_are_remembered_and_the_oldest_go() {
         };
         ledger.apply(&fact).expect("fits");
     }
-    let known = |number| ledger.library().triggered(K1, &key(number));
-    assert_eq!((known(0), known(1)), (None, None));
+    let known = |number| ledger.keys().earlier(Some(K1), Some(&key(number)));
+    assert_eq!((known(0), known(1)), (Ok(None), Ok(None)));
     for number in [2, count - 1] {
-        let instance = known(number).map(|it| it.instance);
-        assert_eq!(instance, Some(InstanceId(number)));
+        let (first, last) = (InstanceId(number), InstanceId(number));
+        assert_eq!(known(number), Ok(Some(Created::Instances { first, last })));
     }
 }
 

@@ -1,10 +1,9 @@
 //! The context of a handler: configuration, time, ledger, and the step in the making.
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, Generation, InstanceId, RequestId, Revision, RunId};
-use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::ids::{Epoch, InstanceId, RequestId};
+use baton_model::message::{ToWorker, WorkerAddress};
 use baton_model::spec::Origin;
-use baton_model::state::UniversalState;
 use baton_model::time::Now;
 use baton_model::timeouts::Timeouts;
 
@@ -12,7 +11,7 @@ use crate::bugs::{Bug, Bugs};
 use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::scheduler::bullpen::Bullpen;
-use crate::scheduler::{DefineReply, LibraryError, RunError, TriggerError, TriggerReply};
+use crate::scheduler::command::Reply;
 use crate::step::Step;
 
 /// Durability of the facts.
@@ -53,92 +52,14 @@ impl Default for Config {
 pub enum Effect {
     /// A message for a worker.
     Send(WorkerAddress, ToWorker),
-    /// A submission is durable.
-    Submitted(RequestId),
-    /// A submission was refused; nothing was changed.
-    SubmitRefused(RequestId, SubmitError),
-    /// The result of a cancellation.
-    Cancelled(RequestId, CancelCounts),
-    /// An instance waits again, or why not.
-    Retried(RequestId, Result<(), RetryError>),
-    /// A worker is drained, or no longer.
-    Drained(RequestId),
-    /// What was decided before is durable.
-    Synced(RequestId),
-    /// A task is defined, or why not.
-    Defined(RequestId, Result<DefineReply, LibraryError>),
-    /// A task is removed, with the revision that it had, or why not.
-    Removed(RequestId, Result<Revision, LibraryError>),
-    /// A task was triggered, or why not.
-    Triggered(RequestId, Result<TriggerReply, TriggerError>),
-    /// A wish about a run is carried out, under which generation, or why not.
-    Run(RequestId, Result<(RunId, Generation), RunError>),
-    /// A log request is answered.
-    Logs(RequestId, LogAnswer),
+    /// The reply to a command.
+    Reply(RequestId, Reply),
     /// A worker has obeyed a leader of a higher epoch. A leader with a store
     /// renews its lease at once to learn the truth; if the store confirms that it still
     /// leads, the store came from a backup, and it takes an epoch above that one. A
     /// leader without a store starts again above it.
     EpochOvertaken(Epoch),
 }
-
-/// The result of a cancellation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CancelCounts {
-    /// Instances that were waiting, and are HALTED now.
-    pub halted: u64,
-    /// Instances that may be running: kills are sent, and they end when their processes are dead.
-    pub stopping: u64,
-}
-
-/// The reason for which an instance cannot be retried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RetryError {
-    /// It is neither FAILED nor HALTED.
-    NotEnded(UniversalState),
-    /// It belongs to a run, and is retried with it.
-    PartOfRun,
-}
-
-impl std::fmt::Display for RetryError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotEnded(state) => write!(
-                f,
-                "it is {}; only FAILED or HALTED instances can be retried",
-                state.word()
-            ),
-            Self::PartOfRun => {
-                f.write_str("it belongs to a run; use `baton retry RUN --task NAME`")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RetryError {}
-
-/// The reason for which a submission was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SubmitError {
-    /// Without a store only time separates two executions.
-    StrictNeedsStore,
-    /// Some of the ids are in use, others are not.
-    IdsTaken,
-}
-
-impl std::fmt::Display for SubmitError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::StrictNeedsStore => f.write_str(
-                "exclusive: strict needs a store that survives a restart; \
-                 use --store sqlite, or exclusive: timed",
-            ),
-            Self::IdsTaken => f.write_str("some of its ids belong to other instances"),
-        }
-    }
-}
-
-impl std::error::Error for SubmitError {}
 
 /// The context of one input.
 pub(crate) struct Cx<'a> {

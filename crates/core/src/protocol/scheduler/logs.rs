@@ -9,6 +9,7 @@ use baton_model::message::{LogAnswer, LogQuery, ToWorker};
 
 use super::context::{Cx, Effect};
 use super::{Protocol, Timer, address};
+use crate::scheduler::command::Reply;
 
 /// Requests that wait for their worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -78,7 +79,7 @@ impl Protocol {
 }
 
 fn answer(cx: &mut Cx<'_>, request: RequestId, answer: LogAnswer) {
-    cx.step.emit(Effect::Logs(request, answer));
+    cx.step.emit(Effect::Reply(request, Reply::Logs(answer)));
 }
 
 fn unavailable(why: &str) -> LogAnswer {

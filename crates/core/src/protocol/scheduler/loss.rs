@@ -101,10 +101,18 @@ impl Protocol {
         }
     }
 
-    /// An operator vouches that a worker is gone: `baton workers forget NAME`. The operator
-    /// vouches for a state directory, with every known incarnation of it, and
-    /// not for a name: another machine may have the name by now and be running attempts.
-    pub(crate) fn forget(&mut self, cx: &mut Cx<'_>, gone: Lineage) {
+    /// An operator vouches that a worker is gone: a state directory, with every known incarnation of
+    /// it. A name alone stands for the worker that holds the seat, or else for one that has open
+    /// leases left. Returns false if there is none.
+    pub(crate) fn forget(
+        &mut self,
+        cx: &mut Cx<'_>,
+        worker: &WorkerName,
+        lineage: Option<Lineage>,
+    ) -> bool {
+        let Some(gone) = lineage.or_else(|| self.lineage_of(cx, worker)) else {
+            return false;
+        };
         for incarnation in self.holdings.incarnations(gone) {
             if let Some(name) = self.seated.get(&incarnation).cloned() {
                 self.condemn_as(cx, &name, Condemnation::Forgotten);
@@ -119,6 +127,14 @@ impl Protocol {
             }
             self.lose_all(cx, incarnation, LossProof::Forgotten);
         }
+        true
+    }
+
+    fn lineage_of(&self, cx: &Cx<'_>, worker: &WorkerName) -> Option<Lineage> {
+        let seated = self.seats.get(worker).map(|seat| &seat.holder);
+        let mut leases = cx.ledger.open_leases().map(|lease| &lease.holder);
+        let holder = seated.or_else(|| leases.find(|holder| holder.worker == *worker))?;
+        Some(holder.incarnation.lineage)
     }
 
     /// No attempt of an incarnation runs any more, by proof or by time: it no longer counts in

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Generation, RequestId, RunId};
+use baton_model::ids::{Generation, RunId};
+use baton_model::library::{Created, IdempotencyKey};
 use baton_model::spec::Exclusive;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
+use super::super::instances::SubmitError;
 use super::Deadlines;
+use crate::bugs::Bug;
 use crate::ledger::{RunHead, StoredRun};
-use crate::protocol::scheduler::context::{Cx, Effect, StoreMode};
+use crate::protocol::scheduler::context::{Cx, StoreMode};
 use crate::workflow::compare::{self, Comparison};
 use crate::workflow::{Dag, check, invalidate};
 
@@ -25,6 +28,8 @@ pub enum RunCommand {
         plan: Arc<Plan>,
         /// More of the plan follows.
         open: bool,
+        /// Of the submissions with the same key only the first creates a run.
+        key: Option<IdempotencyKey>,
     },
     /// Adds a part to the plan of an open run.
     Extend {
@@ -58,12 +63,39 @@ pub struct Resume {
     pub generation: Option<Generation>,
 }
 
+/// Why the state of a run does not allow a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Obstacle {
+    /// There is nothing to halt: it has ended.
+    Ended,
+    /// It cannot be resumed: it is DONE or was never started.
+    NotResumable,
+    /// It cannot be resumed while it is being halted.
+    Halting,
+    /// It cannot be resumed before it is halted.
+    Active,
+    /// No more tasks can be added.
+    Complete,
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "there is nothing to halt",
+            Self::NotResumable => "it cannot be resumed",
+            Self::Halting => "it is being halted",
+            Self::Active => "it must be halted first",
+            Self::Complete => "its plan is already complete",
+        })
+    }
+}
+
 /// Why a command about a run is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RunError {
     Unknown(RunId),
-    /// Its state does not allow it; with a hint.
-    State(RunId, UniversalState, &'static str),
+    /// Its state does not allow it.
+    State(RunId, UniversalState, Obstacle),
     /// It has another generation than expected.
     Generation(RunId, Generation),
     /// The plan is invalid.
@@ -71,46 +103,36 @@ pub enum RunError {
     NoTask(RunId, String),
     /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
+    /// The idempotency key belongs to another request, which has created this.
+    KeyUsed(Created),
 }
 
 impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unknown(run) => write!(f, "there is no run {run}"),
-            Self::State(run, state, what) => {
-                // The hint shows a command that can be typed as it is.
-                let what = what.replace("RUN", &run.to_string());
-                write!(f, "{run} is {}; {what}", state.word())
-            }
+            Self::State(run, state, obstacle) => write!(f, "{run} is {}; {obstacle}", state.word()),
             Self::Generation(run, generation) => {
-                let generation = generation.0;
-                write!(
-                    f,
-                    "{run} is at generation {generation} now; check its state first: \
-                     `baton show {run}`"
-                )
+                write!(f, "{run} is at generation {} now", generation.0)
             }
             Self::Plan(why) => f.write_str(why),
             Self::NoTask(run, task) => write!(f, "{run} has no task `{task}`"),
-            Self::StrictNeedsStore => f.write_str(
-                "exclusive: strict needs a store that survives a restart; \
-                 use --store sqlite, or exclusive: timed",
-            ),
+            Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
+            Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
         }
     }
 }
 
 impl std::error::Error for RunError {}
 
-/// Carries out a command and replies.
+/// Carries out a command.
 pub(in crate::scheduler) fn execute(
     cx: &mut Cx<'_>,
     deadlines: &mut Deadlines,
-    request: RequestId,
     command: RunCommand,
-) {
+) -> Reply {
     let done = match command {
-        RunCommand::Register { plan, open } => register(cx, plan, open),
+        RunCommand::Register { plan, open, key } => register(cx, plan, open, key),
         RunCommand::Extend { run, plan } => extend(cx, run, plan),
         RunCommand::Start(run) => start(cx, run),
         RunCommand::Halt {
@@ -125,12 +147,18 @@ pub(in crate::scheduler) fn execute(
     {
         deadlines.set(&run.head, run.dag.plan.timeout, cx.now);
     }
-    cx.step.emit(Effect::Run(request, done));
+    done
 }
 
 type Reply = Result<(RunId, Generation), RunError>;
 
-fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool) -> Reply {
+fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<IdempotencyKey>) -> Reply {
+    let earlier = cx.ledger.keys().earlier(None, key.as_ref());
+    match earlier.map_err(RunError::KeyUsed)? {
+        Some(Created::Run(run)) => return Ok((run, find_run(cx, run, None)?.generation)),
+        Some(created) => return Err(RunError::KeyUsed(created)),
+        None => {}
+    }
     check_plan(cx, &plan)?;
     let floor = match cx.config.store {
         StoreMode::Durable => 0,
@@ -144,6 +172,12 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool) -> Reply {
         plan,
         open,
     });
+    if let Some(key) = key
+        && !cx.config.bugs.has(Bug::KeyForgotten)
+    {
+        let created = Created::Run(run);
+        cx.commit(Fact::KeyRecorded { key, created });
+    }
     Ok((run, Generation(1)))
 }
 
@@ -181,7 +215,7 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
             });
         }
         state if state.is_terminal() => {
-            return Err(RunError::State(run, state, "there is nothing to halt"));
+            return Err(RunError::State(run, state, Obstacle::Ended));
         }
         // A kill is not weakened to a drain.
         _ if matches!(head.halting, Some((HaltMode::Kill, _)))
@@ -201,14 +235,12 @@ fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
     let run = resume.run.head.id;
     let head = find_run(cx, run, resume.generation)?;
     if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
-        let hint = match head.state {
-            UniversalState::Done | UniversalState::Aborted => "submit it again",
-            _ if head.halting.is_some() => {
-                "it is being halted; wait for that with `baton watch RUN`, or use `baton halt RUN --kill`"
-            }
-            _ => "halt it first: `baton halt RUN`",
+        let obstacle = match head.state {
+            UniversalState::Done | UniversalState::Aborted => Obstacle::NotResumable,
+            _ if head.halting.is_some() => Obstacle::Halting,
+            _ => Obstacle::Active,
         };
-        return Err(RunError::State(run, head.state, hint));
+        return Err(RunError::State(run, head.state, obstacle));
     }
     if let Some(plan) = &resume.plan {
         check_plan(cx, plan)?;
@@ -295,7 +327,7 @@ fn find_open_run(cx: &Cx<'_>, run: RunId) -> Result<RunHead, RunError> {
     let head = find_run(cx, run, None)?;
     match head.state {
         UniversalState::Registering => Ok(head),
-        state => Err(RunError::State(run, state, "its plan is already complete")),
+        state => Err(RunError::State(run, state, Obstacle::Complete)),
     }
 }
 

@@ -11,12 +11,14 @@
 mod commands;
 mod deadlines;
 
+use std::sync::Arc;
+
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, Part};
 
-use super::{requests, timetable};
+use super::instances;
 use crate::bugs::Bug;
 use crate::ledger::Ledger;
 use crate::protocol::scheduler::Protocol;
@@ -24,7 +26,7 @@ use crate::protocol::scheduler::context::Cx;
 use crate::workflow::bind;
 
 pub(super) use commands::execute;
-pub use commands::{Resume, RunCommand, RunError};
+pub use commands::{Obstacle, Resume, RunCommand, RunError};
 pub(crate) use deadlines::Deadlines;
 
 /// Processes a run that changed: stops and starts instances, and ends the run if nothing is left.
@@ -85,8 +87,8 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             item,
         };
         let spec = bind::spec(&run.dag, &run.progress, part);
-        let instance = timetable::unused_id(cx);
-        timetable::submit(cx, instance, spec);
+        let instance = instances::unused_id(cx);
+        instances::accept(cx, instance, instance, &Arc::new(spec));
     }
 }
 
@@ -163,7 +165,7 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
         }
     }
     for (first, last) in ranges {
-        requests::stop(cx, protocol, first, last);
+        instances::cancel(cx, protocol, first, last);
     }
 }
 

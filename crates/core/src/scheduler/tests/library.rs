@@ -141,12 +141,12 @@ impl Leader {
     }
 
     fn execute(&mut self, command: DefineCommand) -> Result<DefineReply, LibraryError> {
-        let effects = self.give(Input::Define {
-            request: RequestId(1),
-            command: Box::new(command),
-        });
+        let effects = self.give(Input::Command(
+            RequestId(1),
+            Command::Define(Box::new(command)),
+        ));
         let told = effects.into_iter().find_map(|effect| match effect {
-            Effect::Defined(_, answer) => Some(answer),
+            Effect::Reply(_, Reply::Defined(answer)) => Some(answer),
             _ => None,
         });
         told.expect("a definition is answered")
@@ -163,16 +163,16 @@ impl Leader {
     }
 
     fn remove(&mut self, name: &str) -> Result<Revision, LibraryError> {
-        let effects = self.give(Input::Remove {
-            request: RequestId(1),
-            command: RemoveCommand {
+        let effects = self.give(Input::Command(
+            RequestId(1),
+            Command::Remove(RemoveCommand {
                 name: named(name),
                 expected: None,
                 by_file: false,
-            },
-        });
+            }),
+        ));
         let told = effects.into_iter().find_map(|effect| match effect {
-            Effect::Removed(_, answer) => Some(answer),
+            Effect::Reply(_, Reply::Removed(answer)) => Some(answer),
             _ => None,
         });
         told.expect("a removal is answered")

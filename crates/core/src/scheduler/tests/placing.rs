@@ -1,6 +1,7 @@
 //! Placement by the leader: ranges, resources, backoff, retries, drains, and explanations.
 
 use baton_model::fact::NextAttempt;
+use baton_model::library::{Created, IdempotencyKey};
 use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
 use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::placement::{Capacity, Constraint, Offer, ResourceRequest, Rule};
@@ -58,14 +59,8 @@ pub(super) fn rig() -> (Leader, Remote) {
 
 impl Leader {
     fn submit_range(&mut self, first: u64, last: u64, spec: &Arc<InstanceSpec>) -> Vec<Effect> {
-        self.give(Input::Submit {
-            request: RequestId(first),
-            ranges: vec![Range {
-                first: InstanceId(first),
-                last: InstanceId(last),
-                spec: Arc::clone(spec),
-            }],
-        })
+        let count = (last > first).then_some(last - first + 1);
+        self.submit_as(first, submission(spec, count))
     }
 
     pub(super) fn ends(&mut self, worker: &Remote, ids: &[u64], outcome: Outcome, elapsed: u64) {
@@ -103,13 +98,15 @@ impl Leader {
     }
 
     pub(super) fn cancel_range(&mut self, first: u64, last: u64) -> CancelCounts {
-        let effects = self.give(Input::Cancel {
-            request: RequestId(0),
-            first: InstanceId(first),
-            last: InstanceId(last),
-        });
+        let effects = self.give(Input::Command(
+            RequestId(0),
+            Command::Cancel {
+                first: InstanceId(first),
+                last: InstanceId(last),
+            },
+        ));
         let told = effects.iter().find_map(|effect| match effect {
-            Effect::Cancelled(_, what) => Some(*what),
+            Effect::Reply(_, Reply::Cancelled(what)) => Some(*what),
             _ => None,
         });
         told.expect("a cancel is answered")
@@ -117,12 +114,12 @@ impl Leader {
 
     pub(super) fn retry(&mut self, id: u64) -> Result<(), RetryError> {
         let instance = self.kept.find(InstanceId(id)).expect("submitted");
-        let effects = self.give(Input::Retry {
-            request: RequestId(0),
-            instance: Box::new(instance),
-        });
+        let effects = self.give(Input::Command(
+            RequestId(0),
+            Command::Retry(Box::new(instance)),
+        ));
         let told = effects.iter().find_map(|effect| match effect {
-            Effect::Retried(_, what) => Some(*what),
+            Effect::Reply(_, Reply::Retried(what)) => Some(*what),
             _ => None,
         });
         told.expect("a retry is answered")
@@ -132,29 +129,51 @@ impl Leader {
 #[test]
 fn an_array_is_one_fact_and_takes_what_room_there_is() {
     let (mut leader, worker) = rig();
-    let effects = leader.submit_range(10, 1_000_009, &spec(1, 0));
-    assert!(effects.contains(&Effect::Submitted(RequestId(10))));
-    assert_eq!(leader.leased(), [10, 11, 12, 13]);
-    leader.ends(&worker, &[11], Outcome::Exited(0), 60_000);
-    assert_eq!(leader.leased(), [10, 12, 13, 14]);
-    assert_eq!(leader.state(11), UniversalState::Done);
+    leader.submit_range(1, 1_000_000, &spec(1, 0));
+    assert_eq!(leader.leased(), [1, 2, 3, 4]);
+    leader.ends(&worker, &[2], Outcome::Exited(0), 60_000);
+    assert_eq!(leader.leased(), [1, 3, 4, 5]);
+    assert_eq!(leader.state(2), UniversalState::Done);
     assert!(
-        leader.core.ledger().find(InstanceId(11)).is_none(),
+        leader.core.ledger().find(InstanceId(2)).is_none(),
         "dropped"
     );
     assert_eq!(leader.core.ledger().instances().count(), 4);
 }
 
 #[test]
-fn an_array_that_was_accepted_is_acknowledged_again_and_half_of_one_is_refused() {
+fn of_submissions_with_the_same_key_only_the_first_creates_something() {
     let (mut leader, _) = rig();
-    leader.submit_range(10, 19, &spec(1, 0));
-    let effects = leader.submit_range(10, 19, &spec(1, 0));
-    assert_eq!(effects, [Effect::Submitted(RequestId(10))]);
-    let effects = leader.submit_range(15, 25, &spec(1, 0));
-    let refused = Effect::SubmitRefused(RequestId(15), SubmitError::IdsTaken);
-    assert_eq!(effects, [refused]);
-    assert!(leader.core.ledger().find(InstanceId(25)).is_none());
+    let key = |request| IdempotencyKey {
+        key: (7, 7),
+        request,
+    };
+    let submit = |leader: &mut Leader, id, key| {
+        let submission = Submission {
+            key,
+            ..submission(&spec(1, 0), Some(10))
+        };
+        let effects = leader.give(Input::Command(RequestId(id), Command::Submit(submission)));
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::Reply(RequestId(to), Reply::Submitted(reply)) if to == id => Some(reply),
+            _ => None,
+        })
+    };
+    let (first, last) = (InstanceId(1), InstanceId(10));
+    assert_eq!(
+        submit(&mut leader, 1, Some(key(1))),
+        Some(Ok((first, last)))
+    );
+    let facts = leader.facts.len();
+    assert_eq!(
+        submit(&mut leader, 2, Some(key(1))),
+        Some(Ok((first, last)))
+    );
+    let used = SubmitError::KeyUsed(Created::Instances { first, last });
+    assert_eq!(submit(&mut leader, 3, Some(key(2))), Some(Err(used)));
+    assert_eq!(leader.facts.len(), facts, "nothing was recorded");
+    let next = Some(Ok((InstanceId(11), InstanceId(20))));
+    assert_eq!(submit(&mut leader, 4, None), next);
 }
 
 #[test]
@@ -333,16 +352,20 @@ fn what_has_failed_or_was_halted_can_be_tried_again_and_nothing_else() {
 #[test]
 fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
     let (mut leader, mut worker) = rig();
-    let drain = |drained| Input::Drain {
-        request: RequestId(5),
-        worker: WorkerName::new("w"),
-        drained,
+    let drain = |drained| {
+        Input::Command(
+            RequestId(5),
+            Command::Drain {
+                worker: WorkerName::new("w"),
+                drained,
+            },
+        )
     };
     leader.submit_range(1, 1, &spec(1, 0));
     assert!(
         leader
             .give(drain(true))
-            .contains(&Effect::Drained(RequestId(5)))
+            .contains(&Effect::Reply(RequestId(5), Reply::Drained))
     );
     leader.submit_range(2, 2, &spec(1, 0));
     leader.heartbeat(&mut worker, WorkerState::Healthy);

@@ -72,12 +72,11 @@ impl Team {
     fn execute(&mut self, command: RunCommand) -> Result<(RunId, Generation), RunError> {
         self.requests += 1;
         let request = RequestId(self.requests);
-        let effects = self.leader.give(Input::Run {
-            request,
-            command: Box::new(command),
-        });
+        let effects = self
+            .leader
+            .give(Input::Command(request, Command::Run(Box::new(command))));
         let answer = effects.into_iter().find_map(|effect| match effect {
-            Effect::Run(to, answer) if to == request => Some(answer),
+            Effect::Reply(to, Reply::Run(answer)) if to == request => Some(answer),
             _ => None,
         });
         answer.expect("every command is answered")
@@ -87,6 +86,7 @@ impl Team {
         let answer = self.execute(RunCommand::Register {
             plan: Arc::new(plan),
             open: false,
+            key: None,
         });
         assert_eq!(answer, Ok((R1, Generation(1))));
     }
@@ -530,6 +530,7 @@ fn a_plan_may_come_in_parts_and_one_that_is_never_completed_is_aborted() {
     let open = RunCommand::Register {
         plan: part(vec![task("a", &[])]),
         open: true,
+        key: None,
     };
     assert_eq!(team.execute(open.clone()), Ok((R1, Generation(1))));
     assert_eq!(team.state().0, UniversalState::Registering);
@@ -575,10 +576,10 @@ fn an_instance_of_a_run_is_tried_again_with_its_run_only() {
     let (_, id) = team.running().remove(0);
     team.fails("a");
     let instance = team.leader.kept.find(InstanceId(id)).expect("kept");
-    let effects = team.leader.give(Input::Retry {
-        request: RequestId(99),
-        instance: Box::new(instance),
-    });
-    let refused = Effect::Retried(RequestId(99), Err(RetryError::PartOfRun));
+    let effects = team.leader.give(Input::Command(
+        RequestId(99),
+        Command::Retry(Box::new(instance)),
+    ));
+    let refused = Effect::Reply(RequestId(99), Reply::Retried(Err(RetryError::PartOfRun)));
     assert!(effects.contains(&refused), "{effects:?}");
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::{Change, DefineCommand, LibraryError, Precondition, RemoveCommand};
+use baton_core::scheduler::{
+    Change, Command, DefineCommand, LibraryError, Precondition, RemoveCommand, Reply,
+};
 use baton_model::api::{DefineReply, FieldProblem};
 use baton_model::library::{Definition, TaskName};
 use serde_json::Value;
@@ -18,7 +20,6 @@ use super::super::openapi::answers::{
 use super::super::problem::{Answer, Fault};
 use super::super::{App, views};
 use super::{name, path, revision_in, with_revision};
-use crate::driver::event::LeaderRequest;
 
 /// Add a task to the library
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -138,9 +139,9 @@ pub(in super::super) async fn remove(
         by_file: false,
     };
     let name = command.name.clone();
-    let removed = app
-        .request(|reply| LeaderRequest::Remove { command, reply })
-        .await?;
+    let Reply::Removed(removed) = app.command(Command::Remove(command)).await? else {
+        return Err(Fault::wrong_reply());
+    };
     removed.map_err(|error| fault(&error, &name))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -159,9 +160,9 @@ async fn define(
         by_file: false,
         dry,
     });
-    let defined = app
-        .request(|reply| LeaderRequest::Define { command, reply })
-        .await?;
+    let Reply::Defined(defined) = app.command(Command::Define(command)).await? else {
+        return Err(Fault::wrong_reply());
+    };
     let defined = defined.map_err(|error| fault(&error, &name))?;
     let path = path(&name);
     let body = DefineReply {

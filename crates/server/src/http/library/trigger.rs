@@ -1,13 +1,13 @@
 //! Tasks started by users and other systems.
 
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use baton_core::scheduler::{TriggerCommand, TriggerError, TriggerReply, Trust};
+use baton_core::scheduler::{Command, Reply, TriggerCommand, TriggerError, TriggerReply, Trust};
 use baton_files::Binding;
 use baton_model::api::{self, TriggerTask};
 use baton_model::ids::Revision;
-use baton_model::library::{IdempotencyKey, TaskName, TriggerSource};
+use baton_model::library::{TaskName, TriggerSource};
 use baton_model::spec::InstanceSpec;
 use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
@@ -19,16 +19,11 @@ use super::super::openapi::answers::{
 };
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
-use super::super::{App, owners, roles, views};
+use super::super::{App, idempotency, owners, roles, views};
 use super::{name, path, unknown};
-use crate::driver::event::LeaderRequest;
-use crate::limits::IDEMPOTENCY_KEY_CHARS_MAX;
 
 /// Header with the secret of a task.
 const SECRET: &str = "baton-trigger-secret";
-
-/// Header with the idempotency key of a request.
-const KEY: &str = "idempotency-key";
 
 /// Attempts to bind parameters if the task is replaced concurrently.
 const BINDINGS_MAX: usize = 3;
@@ -143,11 +138,12 @@ async fn launch(
     secret_sha256: Option<String>,
     request: Request,
 ) -> Answer<Response> {
-    let key = key(request.headers())?;
+    let key = idempotency::text(request.headers())?.map(str::to_owned);
     let wanted: TriggerTask = extract::optional_body(request).await?.unwrap_or_default();
-    let key = key.map(|key| IdempotencyKey {
-        key,
-        request: digest(&wanted),
+    let key = key.map(|text| {
+        let params = wanted.params.iter();
+        let params = params.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+        idempotency::key(&[], &text, params)
     });
     let mut tried = 0;
     let reply = loop {
@@ -160,10 +156,10 @@ async fn launch(
             secret_sha256: secret_sha256.clone(),
             key,
         };
-        match app
-            .request(|reply| LeaderRequest::Trigger { command, reply })
-            .await?
-        {
+        let Reply::Triggered(reply) = app.command(Command::Trigger(command)).await? else {
+            return Err(Fault::wrong_reply());
+        };
+        match reply {
             Err(TriggerError::Revised(_)) if tried < BINDINGS_MAX => {}
             Err(TriggerError::NeedsParameters) => return Err(missing(app, &name).await),
             other => break other.map_err(|error| fault(error, &name))?,
@@ -240,74 +236,6 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
     Fault::new(status, kind, error.to_string())
 }
 
-/// The idempotency key, as the first half of its hash.
-fn key(headers: &HeaderMap) -> Answer<Option<(u64, u64)>> {
-    let mut values = headers.get_all(KEY).iter();
-    let (Some(first), second) = (values.next(), values.next()) else {
-        return Ok(None);
-    };
-    let text = first.to_str().unwrap_or_default();
-    if second.is_some() || text.is_empty() || text.len() > IDEMPOTENCY_KEY_CHARS_MAX {
-        return Err(Fault::bad_request(format!(
-            "Idempotency-Key must be a single value of 1 to {IDEMPOTENCY_KEY_CHARS_MAX} ASCII characters"
-        )));
-    }
-    let hash: [u8; 32] = Sha256::digest(text).into();
-    Ok(Some((eight(&hash, 0), eight(&hash, 8))))
-}
-
-fn digest(wanted: &TriggerTask) -> u64 {
-    let mut hasher = Sha256::new();
-    for (name, value) in &wanted.params {
-        for text in [name, value] {
-            hasher.update((text.len() as u64).to_le_bytes());
-            hasher.update(text);
-        }
-    }
-    let hash: [u8; 32] = hasher.finalize().into();
-    eight(&hash, 0)
-}
-
-fn eight(hash: &[u8; 32], from: usize) -> u64 {
-    let bytes = hash[from..].iter().take(8);
-    bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_known_by_its_parameters_and_not_by_how_they_run_together() {
-        let of = |pairs: &[(&str, &str)]| {
-            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-            let params = pairs.iter().map(own).collect();
-            digest(&TriggerTask { params })
-        };
-        assert_eq!(of(&[("a", "b")]), of(&[("a", "b")]));
-        assert_ne!(of(&[("a", "bc")]), of(&[("ab", "c")]));
-        assert_ne!(of(&[("a", "")]), of(&[]));
-    }
-
-    #[test]
-    fn a_key_is_one_short_text() {
-        let with = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                let value = HeaderValue::from_str(value).expect("plain");
-                headers.append(KEY, value);
-            }
-            key(&headers)
-        };
-        assert!(matches!(with(&[]), Ok(None)));
-        assert!(matches!(with(&["a"]), Ok(Some(_))));
-        assert_ne!(with(&["a"]).expect("good"), with(&["b"]).expect("good"));
-        for bad in [&[""][..], &["a", "b"], &[&"x".repeat(256)]] {
-            assert!(with(bad).is_err(), "{bad:?}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use baton_core::scheduler::{Command, Reply};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId, WorkerName};
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
@@ -24,7 +25,6 @@ use super::extract::{self, Parameters};
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem, Unavailable};
 use super::problem::{Answer, Fault};
 use super::streams::StreamRequest;
-use crate::driver::event::LeaderRequest;
 use crate::limits::TIMELINE_EVENTS_MAX;
 use follow::LogTail;
 use range::Range;
@@ -234,12 +234,10 @@ impl App {
             bytes_max,
         };
         let worker = source.worker.clone();
-        let answer = self.request(|reply| LeaderRequest::Logs {
-            worker,
-            query,
-            reply,
-        });
-        let answer = answer.await?;
+        let read = Command::ReadLogs { worker, query };
+        let Reply::Logs(answer) = self.command(read).await? else {
+            return Err(Fault::wrong_reply());
+        };
         Ok((source, answer))
     }
 

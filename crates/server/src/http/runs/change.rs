@@ -1,14 +1,16 @@
 //! Submission and halting of runs.
 
+use std::sync::Arc;
+
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use baton_core::scheduler::{RunCommand, RunError};
+use baton_core::scheduler::{Command, Obstacle, Reply, RunCommand, RunError};
 use baton_files::{Errors, Format, WorkflowFile};
 use baton_model::api::{FieldProblem, HaltRun, SubmitRun};
 use baton_model::ids::{Generation, RunId};
 use baton_model::state::UniversalState;
-use baton_model::workflow::HaltMode;
+use baton_model::workflow::{HaltMode, Plan};
 use serde_json::value::RawValue;
 
 use super::super::extract;
@@ -17,10 +19,9 @@ use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunReply, Unavailable, Value,
 };
 use super::super::problem::{Answer, Fault};
-use super::super::{App, owners, respond};
+use super::super::{App, idempotency, owners, respond};
 use super::{id, path, unknown, views};
 use crate::access::Caller;
-use crate::driver::event::LeaderRequest;
 
 /// Submit a workflow
 ///
@@ -31,10 +32,13 @@ use crate::driver::event::LeaderRequest;
     path = "/runs/",
     tag = "runs",
     operation_id = "submit-run",
+    params(
+        ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key creates nothing new, and returns the same run."),
+    ),
     request_body = SubmitRun<Value>,
     responses(
         (status = 201, description = "Accepted and durable.", body = RunReply, headers(("location" = String, description = "The URL of the run."))),
-        (status = 422, description = "The workflow is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The workflow is invalid; `errors` lists every problem. Or the Idempotency-Key was used for another request.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -45,14 +49,18 @@ pub(in super::super) async fn submit(
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let submit: SubmitRun<Box<RawValue>> = extract::body(extract::large(request)).await?;
+    let key = idempotency::text(request.headers())?.map(str::to_owned);
+    let body = extract::bytes(extract::large(request)).await?;
+    let submit: SubmitRun<Box<RawValue>> = extract::parse(&body)?;
     let open = submit.open;
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
         file.plan(&submit.params).map_err(wrong)
     });
-    let plan = plan.await?;
-    let (run, generation) = run_command(&app, RunCommand::Register { plan, open }).await?;
+    let plan: Arc<Plan> = plan.await?;
+    let key = key.map(|text| idempotency::key(&["runs", &plan.owner], &text, [&*body]));
+    let register = RunCommand::Register { plan, open, key };
+    let (run, generation) = run_command(&app, register).await?;
     let mut response = respond(StatusCode::CREATED, &views::accepted(run, generation));
     if let Ok(location) = HeaderValue::from_str(&path(run)) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -89,7 +97,7 @@ pub(in super::super) async fn extend(
     let _one_at_a_time = app.0.history.lock().await;
     let state = app.run_record(run).await?.head.state;
     if state != UniversalState::Registering {
-        return Err(fault(&RunError::State(run, state, "its plan is complete")));
+        return Err(fault(&RunError::State(run, state, Obstacle::Complete)));
     }
     let before = app.read(move |store| store.plan(run)).await?;
     let before = before.ok_or_else(|| unknown(run))?;
@@ -232,10 +240,9 @@ where
 }
 
 pub(super) async fn run_command(app: &App, command: RunCommand) -> Answer<(RunId, Generation)> {
-    let command = Box::new(command);
-    let done = app
-        .request(|reply| LeaderRequest::Run { command, reply })
-        .await?;
+    let Reply::Run(done) = app.command(Command::Run(Box::new(command))).await? else {
+        return Err(Fault::wrong_reply());
+    };
     done.map_err(|error| fault(&error))
 }
 
@@ -243,16 +250,27 @@ pub(super) fn fault(error: &RunError) -> Fault {
     let text = error.to_string();
     match error {
         RunError::Unknown(run) => unknown(*run),
-        RunError::State(..) => Fault::new(StatusCode::CONFLICT, "state", text),
-        RunError::Generation(..) => Fault::new(StatusCode::CONFLICT, "generation", text),
-        RunError::NoTask(..) => no_task(&text),
-        RunError::Plan(_) | RunError::StrictNeedsStore => {
-            let field = match error {
-                RunError::Plan(_) => "tasks",
-                _ => "exclusive",
+        RunError::State(run, _, obstacle) => {
+            let text = match obstacle {
+                Obstacle::NotResumable => format!("{text}; submit it again"),
+                Obstacle::Halting => format!(
+                    "{text}; wait for that with `baton watch {run}`, or use `baton halt {run} --kill`"
+                ),
+                Obstacle::Active => format!("{text}: `baton halt {run}`"),
+                Obstacle::Ended | Obstacle::Complete => text,
             };
+            Fault::new(StatusCode::CONFLICT, "state", text)
+        }
+        RunError::Generation(run, _) => {
+            let text = format!("{text}; check its state first: `baton show {run}`");
+            Fault::new(StatusCode::CONFLICT, "generation", text)
+        }
+        RunError::KeyUsed(_) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "key-used", text),
+        RunError::StrictNeedsStore => Fault::strict_needs_store(text),
+        RunError::NoTask(..) => no_task(&text),
+        RunError::Plan(_) => {
             let at = FieldProblem {
-                field: field.to_owned(),
+                field: "tasks".to_owned(),
                 message: text.clone(),
                 hint: "correct the workflow and send it again".to_owned(),
             };

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
+use baton_core::scheduler::{Command, Scheduler};
 use baton_core::workflow::{Dag, items as plain_items};
 use baton_model::api::{List, RunItem};
-use baton_model::ids::RunId;
+use baton_model::ids::{InstanceId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{ItemEnd, Items};
 use baton_store::limits::ITEMS_PAGE_BYTES_MAX;
@@ -28,8 +29,7 @@ use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, U
 use super::super::problem::{Answer, Fault};
 use super::read::PAGE_MAX;
 use super::{id, path, views};
-use crate::driver::event::{LeaderRequest, LiveItems, LiveQuery};
-use crate::limits::PAGE_ITEMS_DEFAULT;
+use crate::limits::{LIVE_ITEMS_SCANNED_MAX, PAGE_ITEMS_DEFAULT};
 
 /// States that items can be filtered by.
 const STATES: [UniversalState; 6] = [
@@ -257,8 +257,10 @@ impl App {
             after: selection.after,
             limit: selection.limit,
         };
-        self.request(|reply| LeaderRequest::RunLive { query, reply })
-            .await
+        let live = self.query(move |leader| live(leader, &query)).await?;
+        // Items that are no longer in flight must be in the store before it is read.
+        self.command(Command::Sync).await?;
+        Ok(live)
     }
 
     /// Values of these items. Most are in the plan; values from outputs come from the leader, or,
@@ -278,8 +280,12 @@ impl App {
         let run = selection.run();
         if !selection.record.head.state.is_terminal() {
             let places = places.clone();
-            let ask = |reply| LeaderRequest::RunValues { run, places, reply };
-            if let Some(values) = self.request(ask).await? {
+            let values = self.query(move |leader| {
+                let run = leader.ledger().runs().run(run)?;
+                let of = |(task, item)| run.progress.value(&run.dag, task, item);
+                Some(places.into_iter().map(of).collect())
+            });
+            if let Some(values) = values.await? {
                 return Ok(values);
             }
         }
@@ -288,6 +294,52 @@ impl App {
         let of = |(task, item)| progress.value(dag, task, item);
         Ok(places.into_iter().map(of).collect())
     }
+}
+
+/// Selects items of a run in flight.
+#[derive(Clone, Copy, Debug)]
+struct LiveQuery {
+    run: RunId,
+    /// Only of this task.
+    task: Option<u32>,
+    /// Only in this state.
+    state: Option<UniversalState>,
+    /// Start after this item.
+    after: Option<Position>,
+    limit: usize,
+}
+
+/// Items of a run in flight.
+#[derive(Debug, Default)]
+struct LiveItems {
+    items: Vec<(u32, u32, InstanceId)>,
+    /// Where to continue; `None` if all were scanned.
+    next: Option<Position>,
+}
+
+/// Items of a run in flight. Scans a bounded number of them: a run has up to 200,000, and all
+/// other clients wait meanwhile.
+fn live(leader: &Scheduler, query: &LiveQuery) -> LiveItems {
+    let before = query.task.and_then(|task| task.checked_sub(1));
+    let after = query.after.max(before.map(|task| (task, u32::MAX)));
+    let live = leader.run_live(query.run, after);
+    let live = live.take_while(|(task, ..)| query.task.is_none_or(|wanted| wanted == *task));
+    let state = |id| {
+        let instance = leader.ledger().instance(id);
+        instance.map_or(UniversalState::Queued, |instance| instance.state)
+    };
+    let (mut found, mut last) = (LiveItems::default(), None);
+    for (scanned, (task, item, id)) in live.enumerate() {
+        if scanned >= LIVE_ITEMS_SCANNED_MAX || found.items.len() >= query.limit {
+            found.next = last;
+            break;
+        }
+        last = Some((task, item));
+        if query.state.is_none_or(|wanted| wanted == state(id)) {
+            found.items.push((task, item, id));
+        }
+    }
+    found
 }
 
 /// Approximate size of an item in the response.

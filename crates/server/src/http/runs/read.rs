@@ -22,7 +22,7 @@ use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, U
 use super::super::problem::{Answer, Fault};
 use super::super::{App, messages, views as shapes};
 use super::{id, path, views};
-use crate::driver::event::LeaderRequest;
+use crate::clock;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
 use crate::until_shutdown;
 
@@ -238,13 +238,8 @@ impl App {
     ) -> Answer<RunProgress> {
         let run = record.head.id;
         if !record.head.state.is_terminal() {
-            let ask = |reply| LeaderRequest::RunView {
-                run,
-                from,
-                limit,
-                reply,
-            };
-            if let Some(view) = self.request(ask).await? {
+            let view = self.query(move |leader| leader.run_view(run, from, limit, clock::now()));
+            if let Some(view) = view.await? {
                 let mut tasks = Vec::with_capacity(view.tasks.len());
                 for task in &view.tasks {
                     tasks.push(self.live_task(&view.dag, task).await?);

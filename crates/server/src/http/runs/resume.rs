@@ -7,7 +7,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use baton_core::ledger::{RunHead, StoredRun};
-use baton_core::scheduler::{Resume, RunCommand, RunError};
+use baton_core::scheduler::{Obstacle, Resume, RunCommand, RunError};
 use baton_core::workflow::preview;
 use baton_files::WorkflowFile;
 use baton_model::api::{FieldProblem, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunReply};
@@ -180,11 +180,12 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     if options.dry_run {
         let state = kept.head.state;
         if !matches!(state, UniversalState::Halted | UniversalState::Failed) {
-            return Err(fault(&RunError::State(
-                run,
-                state,
-                "only a HALTED or FAILED run can be resumed",
-            )));
+            let obstacle = if state.is_terminal() {
+                Obstacle::NotResumable
+            } else {
+                Obstacle::Active
+            };
+            return Err(fault(&RunError::State(run, state, obstacle)));
         }
         let preview = compiled(move || {
             let rerun = rerun.as_ref().map(|(task, down)| (task.as_str(), *down));

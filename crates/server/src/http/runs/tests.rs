@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use baton_core::scheduler::RunCommand;
+use baton_core::scheduler::{Command, Reply, RunCommand};
 use baton_model::workflow::{HaltMode, Plan, PlanTask};
 
 use super::super::{READERS_MAX, testing};
 use super::*;
-use crate::driver::event::{Event, LeaderRequest};
+use crate::driver::event::Event;
 use crate::faulty::Faulty;
 use crate::prune::HistoryLock;
 
@@ -22,13 +22,18 @@ async fn over(app: &App) -> RunRecord {
         ..Plan::default()
     });
     let command = async |command| {
-        let command = Box::new(command);
-        let done = app
-            .request(|reply| LeaderRequest::Run { command, reply })
-            .await;
-        done.expect("an answer").expect("it can be done").0
+        let command = Command::Run(Box::new(command));
+        let Ok(Reply::Run(Ok((run, _)))) = app.command(command).await else {
+            panic!("it can be done");
+        };
+        run
     };
-    let run = command(RunCommand::Register { plan, open: true }).await;
+    let run = command(RunCommand::Register {
+        plan,
+        open: true,
+        key: None,
+    })
+    .await;
     command(RunCommand::Halt {
         run,
         how: HaltMode::Kill,

@@ -27,10 +27,9 @@
 //! earliest. Held messages match only if no other does.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use baton_core::ledger::{Ledger, Range};
-use baton_core::scheduler::{Config, Input, StoreMode};
+use baton_core::ledger::Ledger;
+use baton_core::scheduler::{Command, Config, Input, StoreMode, Submission};
 use baton_model::fact::Holder;
 use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
@@ -240,18 +239,32 @@ fn reboot(world: &mut World, host: &str) -> Done {
 }
 
 fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
+    let leader = world.leader.clone();
+    if verb == "submit" {
+        for submission in submissions(words)? {
+            world.feed_scheduler(&leader, submission)?;
+        }
+        return Ok(());
+    }
     let (name, rest) = first(words)?;
     let input = match verb {
-        "submit" => submission(words)?,
         "cancel" => {
             let id = instance(name)?;
-            Input::Cancel {
-                request: RequestId(id.0),
-                first: id,
-                last: id,
-            }
+            Input::Command(
+                RequestId(id.0),
+                Command::Cancel {
+                    first: id,
+                    last: id,
+                },
+            )
         }
-        "forget" => Input::Forget(world.worker(name)?.me.incarnation.lineage),
+        "forget" => {
+            let command = Command::Forget {
+                worker: WorkerName::new(name),
+                lineage: Some(world.worker(name)?.me.incarnation.lineage),
+            };
+            Input::Command(RequestId(0), command)
+        }
         "disconnect" => {
             let me = &world.worker(name)?.me;
             Input::Disconnected(WorkerAddress {
@@ -261,11 +274,11 @@ fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
         }
         _ => log_request(name, rest)?,
     };
-    let leader = world.leader.clone();
     world.feed_scheduler(&leader, input)
 }
 
-fn submission(words: &[&str]) -> Result<Input, String> {
+/// One submission for each id, which must be the one that it gets.
+fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
     let mut options = Options::of(words);
     let strict = options.flag("strict");
     let defaults = RetryBudget::default();
@@ -275,7 +288,7 @@ fn submission(words: &[&str]) -> Result<Input, String> {
         losses_max: count(options.number("losses", u64::from(defaults.losses_max))?)?,
         ..defaults
     };
-    let spec = Arc::new(InstanceSpec {
+    let spec = InstanceSpec {
         exclusive: if strict {
             Exclusive::Strict
         } else {
@@ -283,17 +296,19 @@ fn submission(words: &[&str]) -> Result<Input, String> {
         },
         retry,
         ..InstanceSpec::default()
-    });
+    };
     let ids = std::mem::take(&mut options.flags);
     options.finish()?;
-    let ids: Result<Vec<InstanceId>, String> = ids.into_iter().map(instance).collect();
-    let one = |id| Range::one(id, spec.clone());
-    let ranges: Vec<_> = ids?.into_iter().map(one).collect();
-    let request = ranges.first().map_or(0, |range| range.first.0);
-    Ok(Input::Submit {
-        request: RequestId(request),
-        ranges,
-    })
+    let submit = |id: &str| {
+        let id = instance(id)?;
+        let submission = Submission {
+            spec: Box::new(spec.clone()),
+            array: None,
+            key: None,
+        };
+        Ok(Input::Command(RequestId(id.0), Command::Submit(submission)))
+    };
+    ids.into_iter().map(submit).collect()
 }
 
 fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
@@ -303,18 +318,17 @@ fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
     let offset = options.number("from", 0)?;
     let bytes = options.number("bytes", 1_000)?;
     options.finish()?;
-    Ok(Input::ReadLogs {
-        request: RequestId(number(request.strip_prefix('r').unwrap_or(request))?),
-        worker: WorkerName::new(worker),
-        query: LogQuery {
-            lease: self::lease(lease)?,
-            stream: LogStream::Stdout,
-            offset,
-            bytes_max: u32::try_from(bytes).map_err(|it| it.to_string())?,
-            process: None,
-            run: None,
-        },
-    })
+    let query = LogQuery {
+        lease: self::lease(lease)?,
+        stream: LogStream::Stdout,
+        offset,
+        bytes_max: u32::try_from(bytes).map_err(|it| it.to_string())?,
+        process: None,
+        run: None,
+    };
+    let worker = WorkerName::new(worker);
+    let request = RequestId(number(request.strip_prefix('r').unwrap_or(request))?);
+    Ok(Input::Command(request, Command::ReadLogs { worker, query }))
 }
 
 fn flights(world: &mut World, verb: &str, pattern: &[&str]) -> Done {

@@ -1,6 +1,7 @@
 //! Rendering of messages and times: short enough to read, complete enough to show a change.
 
-use baton_model::ids::LeaseId;
+use baton_core::scheduler::Reply;
+use baton_model::ids::{LeaseId, RequestId};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
     Heartbeat, HeartbeatReply, LaunchRefusal, LaunchVerdict, LogAnswer, LogQuery, LogStream,
@@ -123,7 +124,23 @@ pub(crate) fn to_worker(message: &ToWorker) -> String {
     }
 }
 
-pub(crate) fn log_answer(answer: &LogAnswer) -> String {
+pub(crate) fn reply(request: RequestId, reply: &Reply) -> String {
+    match reply {
+        Reply::Submitted(Ok((first, last))) if first == last => {
+            format!("submitted {request}: {first}")
+        }
+        Reply::Submitted(Ok((first, last))) => format!("submitted {request}: {first}..{last}"),
+        Reply::Submitted(Err(why)) => format!("refused {request}: {why}"),
+        Reply::Cancelled(counts) => format!(
+            "cancelled {request}: {} halted, {} stopping",
+            counts.halted, counts.stopping
+        ),
+        Reply::Logs(answer) => format!("log for {request}: {}", log_answer(answer)),
+        other => format!("{request}: {other:?}"),
+    }
+}
+
+fn log_answer(answer: &LogAnswer) -> String {
     match answer {
         LogAnswer::Chunk(chunk) => format!("{:?}", String::from_utf8_lossy(&chunk.bytes)),
         LogAnswer::NotFound => "not found".to_owned(),

@@ -96,23 +96,7 @@ impl World {
                     self.send(name, &to, Body::ToWorker(address, message));
                     continue;
                 }
-                Effect::Cancelled(request, what) => format!(
-                    "cancelled {request}: {} halted, {} stopping",
-                    what.halted, what.stopping
-                ),
-                Effect::Retried(request, Ok(())) => format!("retried {request}"),
-                Effect::Retried(request, Err(why)) => format!("not retried {request}: {why}"),
-                Effect::Drained(request) => format!("drained {request}"),
-                Effect::Synced(request) => format!("synced {request}"),
-                Effect::Submitted(request) => format!("submitted {request}"),
-                Effect::SubmitRefused(request, why) => format!("refused {request}: {why}"),
-                Effect::Defined(request, what) => format!("{request}: {what:?}"),
-                Effect::Removed(request, what) => format!("{request}: {what:?}"),
-                Effect::Triggered(request, what) => format!("{request}: {what:?}"),
-                Effect::Run(request, what) => format!("{request}: {what:?}"),
-                Effect::Logs(request, answer) => {
-                    format!("log for {request}: {}", render::log_answer(&answer))
-                }
+                Effect::Reply(request, reply) => render::reply(request, &reply),
                 Effect::EpochOvertaken(epoch) => format!("a worker has obeyed {epoch}"),
             };
             self.out.line(&format!("{name}: {line}"));

@@ -148,7 +148,7 @@ fn instances_of_others_do_not_count() {
     let mut leader = Leader::of_2026();
     leader.define("a", one_at_a_time()).expect("taken");
     leader.define("b", one_at_a_time()).expect("taken");
-    leader.submit(77, Exclusive::Timed);
+    leader.submit(1, Exclusive::Timed);
     let told = verdicts(&leader.at(NEW_YEAR + HOUR));
     assert_eq!(told, [TickVerdict::Launch, TickVerdict::Launch]);
     assert_eq!((leader.active(1), leader.active(2)), (1, 1));

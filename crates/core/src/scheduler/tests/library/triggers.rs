@@ -1,6 +1,6 @@
 //! Triggering tasks by hand and over HTTP.
 
-use baton_model::library::{IdempotencyKey, Rate, TriggerSource};
+use baton_model::library::{Created, IdempotencyKey, Rate, TriggerSource};
 
 use super::*;
 
@@ -50,9 +50,9 @@ const fn new(instance: u64) -> Result<TriggerReply, TriggerError> {
 impl Leader {
     fn trigger(&mut self, command: TriggerCommand) -> Result<TriggerReply, TriggerError> {
         let request = RequestId(1);
-        let effects = self.give(Input::Trigger { request, command });
+        let effects = self.give(Input::Command(request, Command::Trigger(command)));
         let told = effects.into_iter().find_map(|effect| match effect {
-            Effect::Triggered(_, answer) => Some(answer),
+            Effect::Reply(_, Reply::Triggered(answer)) => Some(answer),
             _ => None,
         });
         told.expect("a trigger is answered")
@@ -96,7 +96,8 @@ fn the_same_request_gives_the_same_instance_and_another_is_refused() {
         instance: InstanceId(1),
         repeated: true,
     });
-    let used = Err(TriggerError::KeyUsed(InstanceId(1)));
+    let (first, last) = (InstanceId(1), InstanceId(1));
+    let used = Err(TriggerError::KeyUsed(Created::Instances { first, last }));
     // Also when its instance has ended, for the next leader, and for the next revision.
     leader.give(cancel(1));
     let mut next = leader.successor();

@@ -1,0 +1,115 @@
+//! Commands of clients, and the replies to them.
+//!
+//! Every command is answered by one reply, released when everything decided so far is durable. A new command is a
+//! variant of each, an arm of [`execute`], and the function that carries it out.
+
+use baton_model::fact::Fact;
+use baton_model::ids::{Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName};
+use baton_model::message::{LogAnswer, LogQuery};
+
+use super::instances::{self, CancelCounts, RetryError, Submission, SubmitError};
+use super::library::{
+    self, DefineCommand, DefineReply, LibraryError, RemoveCommand, TriggerCommand, TriggerError,
+    TriggerReply,
+};
+use super::runs::{self, Deadlines, RunCommand, RunError};
+use super::timetable::Timetable;
+use crate::ledger::Instance;
+use crate::protocol::scheduler::Protocol;
+use crate::protocol::scheduler::context::Cx;
+
+/// A command of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Creates instances.
+    Submit(Submission),
+    /// Stops all instances of a range that are not over.
+    Cancel { first: InstanceId, last: InstanceId },
+    /// Retries an instance that has ended. It is passed as the store has it, since ended ones are
+    /// not in memory.
+    Retry(Box<Instance>),
+    /// Drains a worker, which then gets no more work, or ends that.
+    Drain { worker: WorkerName, drained: bool },
+    /// An operator vouches that a worker is gone, with every incarnation seen of its state directory:
+    /// the given one, or else that of the worker that has this name.
+    Forget {
+        worker: WorkerName,
+        lineage: Option<Lineage>,
+    },
+    /// Reads a log from a worker.
+    ReadLogs { worker: WorkerName, query: LogQuery },
+    /// Defines a task of the library.
+    Define(Box<DefineCommand>),
+    /// Removes a task from the library.
+    Remove(RemoveCommand),
+    /// Triggers a task of the library.
+    Trigger(TriggerCommand),
+    /// Registers, changes, halts or resumes a run.
+    Run(Box<RunCommand>),
+    /// Does nothing: its reply says that everything decided before is durable.
+    Sync,
+}
+
+/// The reply to a command.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// The first and the last instance.
+    Submitted(Result<(InstanceId, InstanceId), SubmitError>),
+    Cancelled(CancelCounts),
+    Retried(Result<(), RetryError>),
+    Drained,
+    /// Whether there was a worker of that name.
+    Forgotten(bool),
+    Logs(LogAnswer),
+    Defined(Result<DefineReply, LibraryError>),
+    /// The revision that it had.
+    Removed(Result<Revision, LibraryError>),
+    Triggered(Result<TriggerReply, TriggerError>),
+    /// The run and its current generation.
+    Run(Result<(RunId, Generation), RunError>),
+    Synced,
+}
+
+/// Carries out a command. Without a reply here, a later input brings it.
+pub(super) fn execute(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    table: &mut Timetable,
+    deadlines: &mut Deadlines,
+    request: RequestId,
+    command: Command,
+) -> Option<Reply> {
+    Some(match command {
+        Command::Submit(submission) => Reply::Submitted(instances::submit(cx, submission)),
+        Command::Cancel { first, last } => {
+            Reply::Cancelled(instances::cancel(cx, protocol, first, last))
+        }
+        Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance)),
+        Command::Drain { worker, drained } => {
+            drain(cx, protocol, &worker, drained);
+            Reply::Drained
+        }
+        Command::Forget { worker, lineage } => {
+            Reply::Forgotten(protocol.forget(cx, &worker, lineage))
+        }
+        Command::ReadLogs { worker, query } => {
+            protocol.read_logs(cx, request, &worker, query);
+            return None;
+        }
+        Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
+        Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
+        Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
+        Command::Run(command) => Reply::Run(runs::execute(cx, deadlines, *command)),
+        Command::Sync => Reply::Synced,
+    })
+}
+
+fn drain(cx: &mut Cx<'_>, protocol: &mut Protocol, worker: &WorkerName, drained: bool) {
+    if cx.ledger.drained().contains(worker) != drained {
+        cx.commit(Fact::WorkerDrained {
+            worker: worker.clone(),
+            drained,
+        });
+    }
+    protocol.offer_changed(cx, worker);
+}

@@ -1,0 +1,259 @@
+//! Commands about instances: submit, cancel, retry.
+
+use std::sync::Arc;
+
+use baton_model::fact::Fact;
+use baton_model::ids::{InstanceId, LeaseId};
+use baton_model::library::{Created, IdempotencyKey};
+use baton_model::spec::{Array, Exclusive, InstanceSpec};
+use baton_model::state::UniversalState;
+
+use crate::bugs::Bug;
+use crate::ledger::{Instance, Range};
+use crate::protocol::scheduler::Protocol;
+use crate::protocol::scheduler::context::{Cx, StoreMode};
+
+/// Instance ids that each leader without a store may use.
+const IDS_PER_EPOCH: u64 = 1_000_000_000;
+
+/// Without a store, instances that were submitted with a key have ids from here on, to twice this.
+const KEYED_IDS: u64 = 1 << 58;
+
+/// More than an array has elements.
+const ARRAY_IDS: u64 = 1 << 24;
+
+/// The result of a cancellation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CancelCounts {
+    /// Instances that were waiting, and are HALTED now.
+    pub halted: u64,
+    /// Instances that may be running: kills are sent, and they end when their processes are dead.
+    pub stopping: u64,
+}
+
+/// The reason for which an instance cannot be retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RetryError {
+    /// It is neither FAILED nor HALTED.
+    NotEnded(UniversalState),
+    /// It belongs to a run, and is retried with it.
+    PartOfRun,
+}
+
+impl std::fmt::Display for RetryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotEnded(state) => write!(
+                f,
+                "it is {}; only FAILED or HALTED instances can be retried",
+                state.word()
+            ),
+            Self::PartOfRun => f.write_str("it belongs to a run, and is retried with it"),
+        }
+    }
+}
+
+impl std::error::Error for RetryError {}
+
+/// A command to create instances: one, or an array of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    pub spec: Box<InstanceSpec>,
+    /// For an array: the number of elements, and the index of the first.
+    pub array: Option<(u64, u64)>,
+    /// Of the submissions with the same key only the first creates something.
+    pub key: Option<IdempotencyKey>,
+}
+
+/// The reason for which a submission was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubmitError {
+    /// Without a store only time separates two executions.
+    StrictNeedsStore,
+    /// The idempotency key belongs to another request, which has created this.
+    KeyUsed(Created),
+}
+
+impl std::fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::StrictNeedsStore => {
+                f.write_str("exclusive: strict needs a store that survives a restart")
+            }
+            Self::KeyUsed(created) => write!(
+                f,
+                "the Idempotency-Key was used for another request, which created {created}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SubmitError {}
+
+/// Creates instances with the next free ids, and returns the first and the last of them.
+pub(super) fn submit(
+    cx: &mut Cx<'_>,
+    submission: Submission,
+) -> Result<(InstanceId, InstanceId), SubmitError> {
+    let earlier = cx.ledger.keys().earlier(None, submission.key.as_ref());
+    match earlier.map_err(SubmitError::KeyUsed)? {
+        Some(Created::Instances { first, last }) => {
+            cx.counts.notice("submitted-again");
+            return Ok((first, last));
+        }
+        Some(created) => return Err(SubmitError::KeyUsed(created)),
+        None => {}
+    }
+    let mut spec = *submission.spec;
+    if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
+        return Err(SubmitError::StrictNeedsStore);
+    }
+    let (count, from) = submission.array.unwrap_or((1, 0));
+    let last_of = |first: InstanceId| InstanceId(first.0 + (count.max(1) - 1));
+    let array_at = |first| submission.array.map(|_| Array { first, from });
+    let keyed = submission
+        .key
+        .filter(|_| cx.config.store == StoreMode::Memory);
+    let keyed = keyed.map(|key| keyed_id(&key, count));
+    let keyed = keyed.filter(|first| {
+        spec.array = array_at(*first);
+        is_free_for(cx, *first, last_of(*first), &spec)
+    });
+    let first = keyed.unwrap_or_else(|| unused_id(cx));
+    let last = last_of(first);
+    spec.array = array_at(first);
+    let spec = Arc::new(spec);
+    for (first, last) in cx.ledger.known().gaps(first, last) {
+        accept(cx, first, last, &spec);
+    }
+    if let Some(key) = submission.key
+        && !cx.config.bugs.has(Bug::KeyForgotten)
+    {
+        let created = Created::Instances { first, last };
+        cx.commit(Fact::KeyRecorded { key, created });
+    }
+    Ok((first, last))
+}
+
+/// An unused instance id. Without a store, workers may still hold instances of an earlier leader
+/// that this one does not know: the id ranges of two leaders must not overlap.
+pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
+    let known = cx.ledger.known().last_below(InstanceId(KEYED_IDS));
+    let known = known.unwrap_or(InstanceId(0));
+    let floor = match cx.config.store {
+        StoreMode::Durable => 0,
+        StoreMode::Memory => cx.epoch.0.saturating_mul(IDS_PER_EPOCH),
+    };
+    known.max(InstanceId(floor)).next()
+}
+
+/// The id that a key stands for without a store: a client that submits again to the next leader
+/// means the same instances, which workers may still be running.
+const fn keyed_id(key: &IdempotencyKey, count: u64) -> InstanceId {
+    let bits = key.key.0 % KEYED_IDS;
+    let bits = if count > 1 {
+        bits - bits % ARRAY_IDS
+    } else {
+        bits
+    };
+    InstanceId(KEYED_IDS + bits)
+}
+
+/// True if all known instances of a range have this spec: workers have reported them to a leader
+/// without a store. Others would belong to another key that stands for the same ids.
+fn is_free_for(cx: &Cx<'_>, first: InstanceId, last: InstanceId, spec: &InstanceSpec) -> bool {
+    let ledger = &cx.ledger;
+    let mut known = ledger
+        .leased(first, last)
+        .chain(ledger.requeued(first, last));
+    let mut waiting = ledger.waiting_within(first, last);
+    known.all(|instance| *instance.spec == *spec) && waiting.all(|range| *range.spec == *spec)
+}
+
+/// Records new instances, and lets them wait for a worker.
+pub(super) fn accept(
+    cx: &mut Cx<'_>,
+    first: InstanceId,
+    last: InstanceId,
+    spec: &Arc<InstanceSpec>,
+) {
+    let range = Range {
+        first,
+        last,
+        spec: Arc::clone(spec),
+    };
+    cx.commit(Fact::InstancesSubmitted {
+        first,
+        last,
+        spec: Arc::clone(spec),
+    });
+    cx.bullpen.fresh(&range);
+}
+
+/// Stops a range: halts waiting instances at once, and kills those that may be running.
+pub(super) fn cancel(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    first: InstanceId,
+    last: InstanceId,
+) -> CancelCounts {
+    let fresh: u64 = cx
+        .ledger
+        .waiting_within(first, last)
+        .map(|range| range.last.0 - range.first.0 + 1)
+        .sum();
+    let requeued: Vec<_> = cx
+        .ledger
+        .requeued(first, last)
+        .map(|instance| instance.id)
+        .collect();
+    let halted = fresh + requeued.len() as u64;
+    if halted > 0 {
+        cx.bullpen.withdraw(first, last);
+        cx.commit(Fact::InstancesHalted { first, last });
+        requeued.iter().for_each(|id| cx.ledger.drop_ended(*id));
+        cx.ledger.drop_ended(first);
+    }
+    let leased: Vec<(InstanceId, LeaseId, bool)> = cx
+        .ledger
+        .leased(first, last)
+        .filter_map(|it| Some((it.id, it.lease.as_ref()?.id, it.stop_requested)))
+        .collect();
+    for (instance, lease, stop_requested) in &leased {
+        if !stop_requested {
+            cx.commit(Fact::StopRequested {
+                instance: *instance,
+            });
+        }
+        protocol.kill(cx, *lease);
+    }
+    if halted == 0 && leased.is_empty() {
+        cx.counts.notice("cancel-after-end");
+    }
+    let stopping = leased.len() as u64;
+    CancelCounts { halted, stopping }
+}
+
+/// Requeues an ended instance, which comes as the store has it. The ledger knows whether it was
+/// requeued since it was read.
+pub(super) fn retry(cx: &mut Cx<'_>, instance: Instance) -> Result<(), RetryError> {
+    let id = instance.id;
+    let live = cx.ledger.find(id).map(|live| live.state);
+    let state = live.unwrap_or(instance.state);
+    let ended = matches!(state, UniversalState::Failed | UniversalState::Halted);
+    if instance.spec.part.is_some() {
+        return Err(RetryError::PartOfRun);
+    }
+    if live.is_some() || !ended {
+        return Err(RetryError::NotEnded(state));
+    }
+    // The store checks what it returns; the ledger refuses what contradicts it.
+    if cx.ledger.admit(instance).is_err() {
+        return Err(RetryError::NotEnded(state));
+    }
+    cx.commit(Fact::InstanceRetried { instance: id });
+    if let Some(instance) = cx.ledger.instance(id) {
+        cx.bullpen.requeue(instance, cx.now);
+    }
+    Ok(())
+}
