@@ -8,10 +8,14 @@ use baton_model::api::{
     SubmitReply,
 };
 use baton_model::ids::InstanceId;
+use reqwest::header::HeaderName;
 use reqwest::{Method, Response};
 
 use crate::Client;
 use crate::error::ClientError;
+
+/// Header with the idempotency key of a request.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// An empty request body.
 pub(crate) const NO_BODY: Option<&()> = None;
@@ -113,6 +117,24 @@ impl Client {
     ) -> Result<SubmitReply, ClientError> {
         let url = self.transport.at(&["instances", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
+    }
+
+    /// Submits instances with an idempotency key: repeated, it creates nothing new and returns the
+    /// same ids.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub async fn submit_once(
+        &self,
+        submit: &Submit<serde_json::Value>,
+        key: &str,
+    ) -> Result<SubmitReply, ClientError> {
+        let url = self.transport.at(&["instances", ""]);
+        let headers = self.headers([(IDEMPOTENCY_KEY, key.to_owned())])?;
+        let transport = &self.transport;
+        transport
+            .change_with(Method::POST, url, Some(submit), headers)
+            .await
     }
 
     /// One instance.

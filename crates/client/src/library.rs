@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::Client;
 use crate::error::ClientError;
+use crate::instances::IDEMPOTENCY_KEY;
 
 /// Precondition for defining a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +146,7 @@ impl Client {
     ) -> Result<TriggerReply, ClientError> {
         let last = if trigger.remote { "trigger" } else { "run" };
         let key = trigger.key.clone();
-        let key = key.map(|key| (HeaderName::from_static("idempotency-key"), key));
+        let key = key.map(|key| (IDEMPOTENCY_KEY, key));
         let secret = trigger.secret.clone();
         let secret = secret.map(|it| (HeaderName::from_static("baton-trigger-secret"), it));
         let headers = self.headers(key.into_iter().chain(secret))?;
@@ -189,7 +190,7 @@ impl Client {
         self.transport.at(&parts)
     }
 
-    fn headers(
+    pub(crate) fn headers(
         &self,
         pairs: impl IntoIterator<Item = (HeaderName, String)>,
     ) -> Result<Vec<(HeaderName, HeaderValue)>, ClientError> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::Client;
 use crate::error::ClientError;
-use crate::instances::NO_BODY;
+use crate::instances::{IDEMPOTENCY_KEY, NO_BODY};
 
 /// Filter for runs.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +59,24 @@ impl Client {
     pub async fn submit_run(&self, submit: &SubmitRun<Value>) -> Result<RunReply, ClientError> {
         let url = self.transport.at(&["runs", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
+    }
+
+    /// Submits a workflow with an idempotency key: repeated, it creates nothing new and returns the
+    /// same run.
+    ///
+    /// # Errors
+    /// As [`Self::submit_run`].
+    pub async fn submit_run_once(
+        &self,
+        submit: &SubmitRun<Value>,
+        key: &str,
+    ) -> Result<RunReply, ClientError> {
+        let url = self.transport.at(&["runs", ""]);
+        let headers = self.headers([(IDEMPOTENCY_KEY, key.to_owned())])?;
+        let transport = &self.transport;
+        transport
+            .change_with(Method::POST, url, Some(submit), headers)
+            .await
     }
 
     /// A run.

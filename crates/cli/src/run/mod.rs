@@ -45,7 +45,7 @@ use crate::scheduler::Interrupts;
 use crate::time::span;
 use children::Children;
 use live::Live;
-use record::{RunDirectory, RunRecord};
+use record::RunDirectory;
 
 /// An internal error of Baton.
 const INTERNAL: u8 = 5;
@@ -262,64 +262,50 @@ async fn choose(
     directory: &RunDirectory,
     client: &Client,
 ) -> Result<(InstanceId, bool), Failure> {
-    let Some(record) = directory.read()? else {
-        return submit(submission, directory, client, 0).await;
+    let send = async |body, key: &str| send(client, body, key).await;
+    let Some((id, hash)) = directory.earlier(send).await? else {
+        return submit(submission, directory, client).await;
     };
-    let above = record.instance.unwrap_or(record.above);
-    if let Some((id, instance)) = find_earlier(client, &record).await? {
-        let over = instance.state.is_terminal();
-        let same = record.hash == submission.hash;
-        if same && !command.again {
-            directory.write(&RunRecord {
-                instance: Some(id.0),
-                ..record
-            })?;
-            return Ok((id, true));
+    let id = InstanceId(id);
+    let instance = match client.instance(id).await {
+        Ok(instance) => instance,
+        Err(error) if error.is_not_found() => {
+            return submit(submission, directory, client).await;
         }
-        if !over && !command.again {
-            return Err(Failure::usage(format!(
-                "the file or its parameters have changed, but {id} has not ended; undo the change \
-                 to resume it, or start from the beginning with --again"
-            )));
-        }
-        if !over {
-            client
-                .cancel(ids::span(&id.to_string()).map_err(Failure::usage)?)
-                .await
-                .map_err(refused)?;
-        }
-        return submit(submission, directory, client, id.0).await;
+        Err(error) => return Err(refused(error)),
+    };
+    let over = instance.state.is_terminal();
+    if hash == submission.hash && !command.again {
+        return Ok((id, true));
     }
-    submit(submission, directory, client, above).await
-}
-
-/// The instance that an earlier command submitted, if any.
-async fn find_earlier(
-    client: &Client,
-    record: &RunRecord,
-) -> Result<Option<(InstanceId, Instance)>, Failure> {
-    // Ids are sequential, and no other client submits: an in-flight submission has the next id.
-    let id = InstanceId(record.instance.unwrap_or(record.above + 1));
-    match client.instance(id).await {
-        Ok(instance) => Ok(Some((id, instance))),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(refused(error)),
+    if !over && !command.again {
+        return Err(Failure::usage(format!(
+            "the file or its parameters have changed, but {id} has not ended; undo the change \
+             to resume it, or start from the beginning with --again"
+        )));
     }
+    if !over {
+        client
+            .cancel(ids::span(&id.to_string()).map_err(Failure::usage)?)
+            .await
+            .map_err(refused)?;
+    }
+    submit(submission, directory, client).await
 }
 
 async fn submit(
     submission: &TaskSubmission,
     directory: &RunDirectory,
     client: &Client,
-    above: u64,
 ) -> Result<(InstanceId, bool), Failure> {
-    let mut record = RunRecord {
-        instance: None,
-        above,
-        hash: submission.hash.clone(),
-    };
-    directory.write(&record)?;
-    let submitted = client.submit(&submission.submit).await.map_err(refused)?;
+    let send = async |body, key: &str| send(client, body, key).await;
+    let sent = directory.submit(&submission.submit, &submission.hash, send);
+    Ok((InstanceId(sent.await?), false))
+}
+
+async fn send(client: &Client, body: serde_json::Value, key: &str) -> Result<u64, Failure> {
+    let submit: Submit<serde_json::Value> = serde_json::from_value(body)?;
+    let submitted = client.submit_once(&submit, key).await.map_err(refused)?;
     let id = ids::instance(&submitted.first).map_err(|_| {
         let first = clean(&submitted.first);
         Failure::Message(
@@ -327,9 +313,7 @@ async fn submit(
             format!("the scheduler returned an invalid id, `{first}`"),
         )
     })?;
-    record.instance = Some(id.0);
-    directory.write(&record)?;
-    Ok((id, false))
+    Ok(id.0)
 }
 
 /// Shows progress and output until the instance has ended. If it is queued for long, the reason is

@@ -1,14 +1,16 @@
 //! The record of a `baton run` directory: its instance or run, durable across crashes.
 //!
-//! This process may crash between a submission and recording its id. So it first records that a
-//! submission is in flight, and the last id before it: no other client submits to this scheduler,
-//! so if the next id exists, it is the one that was submitted.
+//! This process may crash between a submission and recording its id. So it first records the
+//! submission with an idempotency key. The next process sends it again: whether or not it had
+//! arrived, the answer is its id.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{INTERNAL, io_failure};
 use crate::output::{FAILED, Failure, clean};
@@ -18,13 +20,21 @@ const LOCK: &str = "run.lock";
 
 /// The content of `run.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RunRecord {
+struct RunRecord {
     /// Id of the instance or run; `None` while its submission is in flight.
-    pub(super) instance: Option<u64>,
-    /// The last id before it.
-    pub(super) above: u64,
+    instance: Option<u64>,
     /// Hash of the submitted file and parameters.
-    pub(super) hash: String,
+    hash: String,
+    /// The submission in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    in_flight: Option<InFlight>,
+}
+
+/// A submission that may or may not have arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct InFlight {
+    key: String,
+    body: Value,
 }
 
 /// The locked data directory.
@@ -44,7 +54,66 @@ impl RunDirectory {
         })
     }
 
-    pub(super) fn read(&self) -> Result<Option<RunRecord>, Failure> {
+    /// Submits something, and records its id. `send` gets the submission and its idempotency key.
+    pub(super) async fn submit(
+        &self,
+        submit: &impl Serialize,
+        hash: &str,
+        send: impl AsyncFn(Value, &str) -> Result<u64, Failure>,
+    ) -> Result<u64, Failure> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = now.map_or(0, |now| now.as_nanos());
+        let record = RunRecord {
+            instance: None,
+            hash: hash.to_owned(),
+            in_flight: Some(InFlight {
+                key: format!("{}-{nanos}", std::process::id()),
+                body: serde_json::to_value(submit)?,
+            }),
+        };
+        self.write(&record)?;
+        let sent = self.complete(record, send).await?;
+        Ok(sent.map_or(0, |(id, _)| id))
+    }
+
+    /// The id of what an earlier process has submitted, and its hash. A submission in flight is
+    /// completed first.
+    pub(super) async fn earlier(
+        &self,
+        send: impl AsyncFn(Value, &str) -> Result<u64, Failure>,
+    ) -> Result<Option<(u64, String)>, Failure> {
+        match self.read()? {
+            Some(record) => self.complete(record, send).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn complete(
+        &self,
+        record: RunRecord,
+        send: impl AsyncFn(Value, &str) -> Result<u64, Failure>,
+    ) -> Result<Option<(u64, String)>, Failure> {
+        match (record.instance, record.in_flight) {
+            (Some(id), _) => Ok(Some((id, record.hash))),
+            (None, Some(InFlight { key, body })) => {
+                let id = send(body, &key).await?;
+                self.submitted(id, &record.hash)?;
+                Ok(Some((id, record.hash)))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Records the id of what was submitted with this hash.
+    pub(super) fn submitted(&self, id: u64, hash: &str) -> Result<(), Failure> {
+        self.write(&RunRecord {
+            instance: Some(id),
+            hash: hash.to_owned(),
+            in_flight: None,
+        })
+    }
+
+    fn read(&self) -> Result<Option<RunRecord>, Failure> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -62,7 +131,7 @@ impl RunDirectory {
     }
 
     /// Writes the record atomically and durably.
-    pub(super) fn write(&self, record: &RunRecord) -> Result<(), Failure> {
+    fn write(&self, record: &RunRecord) -> Result<(), Failure> {
         let written = || -> io::Result<()> {
             let temporary = self.path.with_extension("new");
             let mut file = File::create(&temporary)?;
@@ -113,6 +182,8 @@ fn lock(path: &Path) -> Result<File, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -123,8 +194,8 @@ mod tests {
         for instance in [None, Some(7)] {
             let record = RunRecord {
                 instance,
-                above: 6,
                 hash: "h".to_owned(),
+                in_flight: None,
             };
             directory.write(&record).expect("writable");
             assert_eq!(directory.read().expect("readable"), Some(record));
@@ -134,6 +205,31 @@ mod tests {
             directory.read(),
             Err(Failure::Message(INTERNAL, _))
         ));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_submission_whose_answer_was_lost_is_sent_again_with_its_key() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let directory = RunDirectory::open(dir.path()).expect("not locked");
+        let sent = RefCell::new(Vec::new());
+        let lost = async |body: Value, key: &str| {
+            sent.borrow_mut().push((body, key.to_owned()));
+            Err(Failure::Silent(FAILED))
+        };
+        let submitted = directory.submit(&"a task", "h", lost).await;
+        assert!(submitted.is_err());
+        let answered = async |body: Value, key: &str| {
+            sent.borrow_mut().push((body, key.to_owned()));
+            Ok(7)
+        };
+        let earlier = directory.earlier(answered).await.expect("an answer");
+        assert_eq!(earlier, Some((7, "h".to_owned())));
+        let never = async |_: Value, _: &str| panic!("its id is known");
+        let earlier = directory.earlier(never).await.expect("an answer");
+        assert_eq!(earlier, Some((7, "h".to_owned())));
+        let sent = sent.into_inner();
+        assert_eq!(sent.len(), 2);
+        assert_eq!(sent[0], sent[1], "the same submission, with the same key");
     }
 
     #[test]

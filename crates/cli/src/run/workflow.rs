@@ -16,7 +16,7 @@ use baton_model::workflow::HaltMode;
 use serde_json::Value;
 
 use super::hash;
-use super::record::{RunDirectory, RunRecord};
+use super::record::RunDirectory;
 use crate::output::{CommandResult, Failure, clean, note};
 use crate::remote::runs::follow::{ProgressMode, ended, follow_to_end, print_summary};
 use crate::remote::runs::{accepted, submit};
@@ -116,15 +116,15 @@ async fn choose(
     directory: &RunDirectory,
     client: &Client,
 ) -> Result<RunId, Failure> {
-    let Some(record) = directory.read()? else {
-        return begin(submission, directory, client, 0).await;
+    let send = async |body, key: &str| send(client, body, key).await;
+    let Some((id, hash)) = directory.earlier(send).await? else {
+        return begin(submission, directory, client).await;
     };
-    // Ids are sequential, and no other client submits: an in-flight submission has the next id.
-    let id = RunId(record.instance.unwrap_or(record.above + 1));
+    let id = RunId(id);
     let run = match client.run(id).await {
         Ok(run) => run,
         Err(error) if error.is_not_found() => {
-            return begin(submission, directory, client, record.above).await;
+            return begin(submission, directory, client).await;
         }
         Err(error) => return Err(refused(error)),
     };
@@ -136,18 +136,14 @@ async fn choose(
             };
             client.halt_run(id, &halt).await.map_err(refused)?;
         }
-        return begin(submission, directory, client, id.0).await;
+        return begin(submission, directory, client).await;
     }
-    let same = record.hash == submission.hash;
+    let same = hash == submission.hash;
     if !same && !is_resumable(run.state) {
         return Err(Failure::usage(changed_file(id, run.state)));
     }
     // Recorded before the resume: after a crash in between, this file counts as submitted.
-    directory.write(&RunRecord {
-        instance: Some(id.0),
-        above: record.above,
-        hash: submission.hash.clone(),
-    })?;
+    directory.submitted(id.0, &submission.hash)?;
     resume_if_ended(id, &run, submission, client).await?;
     Ok(id)
 }
@@ -205,20 +201,14 @@ async fn begin(
     submission: &WorkflowSubmission,
     directory: &RunDirectory,
     client: &Client,
-    above: u64,
 ) -> Result<RunId, Failure> {
-    let mut record = RunRecord {
-        instance: None,
-        above,
-        hash: submission.hash.clone(),
-    };
-    directory.write(&record)?;
-    let answer = client
-        .submit_run(&submission.submit)
-        .await
-        .map_err(refused)?;
-    let id = accepted(&answer)?;
-    record.instance = Some(id.0);
-    directory.write(&record)?;
-    Ok(id)
+    let send = async |body, key: &str| send(client, body, key).await;
+    let sent = directory.submit(&submission.submit, &submission.hash, send);
+    Ok(RunId(sent.await?))
+}
+
+async fn send(client: &Client, body: Value, key: &str) -> Result<u64, Failure> {
+    let submit: SubmitRun<Value> = serde_json::from_value(body)?;
+    let answer = client.submit_run_once(&submit, key).await;
+    Ok(accepted(&answer.map_err(refused)?)?.0)
 }
