@@ -82,10 +82,11 @@ unit-core: tools
 	@echo "== tests of the core and the simulator"
 	@$(call run_tests,--package baton-core --package baton-sim --features baton-sim/seeded-bugs,sim)
 
+# Of the same packages as the tests, so that nothing is built again with other features.
 doctest: tools ## the examples in the docs
 	@echo "== doc tests"
-	@cargo test --quiet --locked --profile sim --package baton-core --features baton-core/seeded-bugs --doc
-	@cargo test --quiet --locked --package baton-files --doc
+	@cargo test --quiet --locked --doc --profile sim --package baton-core --package baton-sim --features baton-sim/seeded-bugs
+	@cargo test --quiet --locked --doc --workspace --exclude baton-server --exclude baton-core --exclude baton-sim
 
 doc: tools ## the API docs, warnings denied
 	@echo "== docs"
