@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::output::{Output, Style};
+use crate::text::display_width;
 
 /// Rows of cells. The last cell of a row has no maximum width.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl Table {
             for (place, (cell, width)) in row.iter().zip(&widths).take(used).enumerate() {
                 line += &out.paint(cell.style, &cell.text);
                 if place + 1 < used {
-                    line += &" ".repeat(width + 2 - length(&cell.text));
+                    line += &" ".repeat(width + 2 - display_width(&cell.text));
                 }
             }
             line
@@ -87,14 +88,13 @@ impl Table {
             // A row of one cell is a remark, and does not widen the column.
             let rows = self.rows.iter().filter(|row| row.len() > 1);
             let cells = rows.filter_map(|row| row.get(column));
-            cells.map(|cell| length(&cell.text)).max().unwrap_or(0)
+            cells
+                .map(|cell| display_width(&cell.text))
+                .max()
+                .unwrap_or(0)
         };
         (0..columns).map(width).collect()
     }
-}
-
-fn length(text: &str) -> usize {
-    text.chars().count()
 }
 
 #[cfg(test)]
@@ -105,8 +105,12 @@ mod tests {
     fn columns_are_aligned_and_lines_end_with_their_text() {
         let mut table = Table::headed(&["A", "LONG", "C"]);
         table.row(["wide".into(), "x".into(), "end".into()]);
+        table.row(["数据".into(), "".into(), "x".into()]);
         table.row(["ü".into(), "".into(), "".into()]);
         let out = Output::new();
-        assert_eq!(table.lines(&out), ["A     LONG  C", "wide  x     end", "ü"]);
+        assert_eq!(
+            table.lines(&out),
+            ["A     LONG  C", "wide  x     end", "数据        x", "ü"]
+        );
     }
 }

@@ -1,7 +1,9 @@
 //! Text measured in terminal columns.
 //!
-//! Widths are estimated on the wide side: a line may be shorter than its bound, never longer. All
-//! text is measured by the same rule, so columns stay aligned.
+//! Widths are estimated on the wide side, character by character: a line may be shorter than its
+//! bound, never longer. All text is measured by the same rule, so columns stay aligned.
+
+use unicode_width::UnicodeWidthChar;
 
 use crate::output::Style;
 
@@ -158,41 +160,11 @@ pub(crate) fn shell(word: &str) -> String {
     }
 }
 
-/// Width of a character: 0 for combining ones, 2 for East Asian scripts and emoji, else 1.
-const fn char_width(c: char) -> usize {
+fn char_width(c: char) -> usize {
     match c {
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{231a}'..='\u{231b}'
-        | '\u{23e9}'..='\u{23f3}'
-        | '\u{25fd}'..='\u{25fe}'
-        | '\u{2600}'..='\u{26ff}'
-        | '\u{2705}'
-        | '\u{270a}'..='\u{270b}'
-        | '\u{2728}'
-        | '\u{274c}'
-        | '\u{274e}'
-        | '\u{2753}'..='\u{2757}'
-        | '\u{2795}'..='\u{2797}'
-        | '\u{27b0}'
-        | '\u{27bf}'
-        | '\u{2b1b}'..='\u{2b1c}'
-        | '\u{2b50}'
-        | '\u{2b55}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{a960}'..='\u{a97c}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe10}'..='\u{fe19}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{16fe0}'..='\u{18cff}'
-        | '\u{1b000}'..='\u{1b2ff}'
-        | '\u{1f000}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
+        // It turns the character before it into an emoji of two columns.
+        '\u{fe0f}' => 1,
+        c => c.width().unwrap_or(1),
     }
 }
 

@@ -8,6 +8,8 @@
 use std::io::{self, Write};
 use std::mem::take;
 
+use anstyle_parse::{Params, Parser, Perform};
+
 use crate::output::is_unsafe;
 
 /// Prints the output stream of one process.
@@ -54,7 +56,7 @@ impl StreamPrinter {
             self.end_line(out)?;
         }
         match &mut self.sanitizer {
-            Some(sanitizer) => sanitizer.finish(out),
+            Some(sanitizer) => out.write_all(&sanitizer.finish()),
             None => Ok(()),
         }
     }
@@ -67,14 +69,14 @@ impl StreamPrinter {
         self.write(&line, out)?;
         // Before the line end, so that a colour does not leak into the next process's line.
         if let Some(sanitizer) = &mut self.sanitizer {
-            sanitizer.finish(out)?;
+            out.write_all(&sanitizer.finish())?;
         }
         out.write_all(b"\n")
     }
 
     fn write(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         match &mut self.sanitizer {
-            Some(sanitizer) => sanitizer.write(bytes, out),
+            Some(sanitizer) => out.write_all(&sanitizer.clean(bytes)),
             None => out.write_all(bytes),
         }
     }
@@ -83,143 +85,106 @@ impl StreamPrinter {
 /// Passes text and colours, in pieces of any size, and escapes the rest.
 #[derive(Debug, Default)]
 struct Sanitizer {
+    parser: Parser,
     /// An incomplete character or escape sequence.
-    pending: Vec<u8>,
+    held: Vec<u8>,
     coloured: bool,
 }
 
-/// The first token of a byte string, with its length.
-enum Piece {
-    Text(usize),
-    /// An SGR escape sequence.
-    Colour(usize),
-    /// Bytes to escape.
-    Escaped(usize),
-    /// A token that continues beyond the end.
-    Incomplete,
-}
-
-/// Longest accepted colour sequence.
-const COLOUR_BYTES_MAX: usize = 32;
+/// A longer escape sequence is escaped. It bounds what an unterminated one holds back.
+const SEQUENCE_BYTES_MAX: usize = 64;
 
 impl Sanitizer {
-    fn write(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-        let mut held = take(&mut self.pending);
-        held.extend_from_slice(bytes);
-        let mut rest = &held[..];
-        while !rest.is_empty() {
-            match piece(rest) {
-                Piece::Incomplete => {
-                    self.pending = rest.to_vec();
-                    break;
-                }
-                piece => rest = self.pass(rest, &piece, out)?,
-            }
-        }
-        Ok(())
+    fn clean(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut clean = Vec::with_capacity(bytes.len());
+        bytes.iter().for_each(|byte| self.pass(*byte, &mut clean));
+        clean
     }
 
-    fn pass<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        piece: &Piece,
-        out: &mut impl Write,
-    ) -> io::Result<&'a [u8]> {
-        let length = match *piece {
-            Piece::Text(length) => {
-                out.write_all(&bytes[..length])?;
-                length
-            }
-            Piece::Colour(length) => {
-                self.coloured = true;
-                out.write_all(&bytes[..length])?;
-                length
-            }
-            Piece::Escaped(length) => {
-                escape(&bytes[..length], out)?;
-                length
-            }
-            Piece::Incomplete => {
-                escape(bytes, out)?;
-                bytes.len()
-            }
+    fn pass(&mut self, byte: u8, clean: &mut Vec<u8>) {
+        let line_end = byte == b'\n' && self.held == b"\r";
+        // A control character ends what is incomplete, and so does a byte of another character.
+        let in_character = self.held.first().is_some_and(|first| !first.is_ascii());
+        let breaks = match byte {
+            0x80..=0xbf => !in_character,
+            _ => byte.is_ascii_control() || !byte.is_ascii(),
         };
-        Ok(&bytes[length..])
+        if breaks && !line_end {
+            self.escape_held(clean);
+        }
+        self.held.push(byte);
+        let mut token = Token::default();
+        self.parser.advance(&mut token, byte);
+        let is_held = |c: char| self.held == c.encode_utf8(&mut [0; 4]).as_bytes();
+        match token {
+            Token::Incomplete if self.held.len() < SEQUENCE_BYTES_MAX => return,
+            // It depends on the next byte.
+            Token::Control(b'\r') => return,
+            Token::Text(c) if !is_unsafe(c) && is_held(c) => {}
+            Token::Control(b'\n' | b'\t') => {}
+            Token::Colour => self.coloured = true,
+            _ => return self.escape_held(clean),
+        }
+        clean.append(&mut self.held);
+    }
+
+    fn escape_held(&mut self, clean: &mut Vec<u8>) {
+        if self.held.is_empty() {
+            return;
+        }
+        self.parser = Parser::default();
+        for byte in self.held.drain(..) {
+            match byte {
+                b' '..=b'~' => clean.push(byte),
+                _ => clean.extend(byte.escape_ascii()),
+            }
+        }
     }
 
     /// Escapes incomplete input, and resets colours.
-    fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let held = take(&mut self.pending);
-        self.pass(&held, &Piece::Incomplete, out)?;
+    fn finish(&mut self) -> Vec<u8> {
+        let mut clean = Vec::new();
+        self.escape_held(&mut clean);
         if take(&mut self.coloured) {
-            out.write_all(b"\x1b[0m")?;
+            clean.extend_from_slice(b"\x1b[0m");
         }
-        Ok(())
+        clean
     }
 }
 
-fn escape(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
-    bytes
-        .iter()
-        .try_for_each(|byte| write!(out, "{}", byte.escape_ascii()))
+/// What the last byte has completed.
+#[derive(Debug, Default)]
+enum Token {
+    #[default]
+    Incomplete,
+    Text(char),
+    Control(u8),
+    /// An SGR sequence.
+    Colour,
+    /// Any other sequence.
+    Sequence,
 }
 
-/// `bytes` is not empty.
-fn piece(bytes: &[u8]) -> Piece {
-    match bytes[0] {
-        b'\n' | b'\t' => Piece::Text(1),
-        b'\r' => match bytes.get(1) {
-            None => Piece::Incomplete,
-            Some(b'\n') => Piece::Text(2),
-            Some(_) => Piece::Escaped(1),
-        },
-        0x1b => colour(bytes),
-        byte if byte.is_ascii_control() => Piece::Escaped(1),
-        byte if byte.is_ascii() => {
-            let end = bytes
-                .iter()
-                .position(|byte| !byte.is_ascii() || byte.is_ascii_control());
-            Piece::Text(end.unwrap_or(bytes.len()))
-        }
-        _ => character(bytes),
+impl Perform for Token {
+    fn print(&mut self, c: char) {
+        *self = Self::Text(c);
     }
-}
 
-/// ESC, `[`, numbers, `m`.
-fn colour(bytes: &[u8]) -> Piece {
-    let body = match bytes.get(1) {
-        None => return Piece::Incomplete,
-        Some(b'[') => &bytes[2..],
-        Some(_) => return Piece::Escaped(1),
-    };
-    let end = body
-        .iter()
-        .position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'));
-    match end {
-        Some(end) if body[end] == b'm' && end < COLOUR_BYTES_MAX => Piece::Colour(end + 3),
-        None if body.len() < COLOUR_BYTES_MAX => Piece::Incomplete,
-        _ => Piece::Escaped(1),
+    fn execute(&mut self, byte: u8) {
+        *self = Self::Control(byte);
     }
-}
 
-/// One character beyond ASCII.
-fn character(bytes: &[u8]) -> Piece {
-    let window = &bytes[..bytes.len().min(4)];
-    let (text, error) = match std::str::from_utf8(window) {
-        Ok(text) => (text, None),
-        Err(error) => {
-            let valid = std::str::from_utf8(&window[..error.valid_up_to()]);
-            (valid.unwrap_or_default(), Some(error))
-        }
-    };
-    match text.chars().next() {
-        Some(c) if is_unsafe(c) => Piece::Escaped(c.len_utf8()),
-        Some(c) => Piece::Text(c.len_utf8()),
-        // Truncated by the end of the buffer, or invalid.
-        None => match error.and_then(|error| error.error_len()) {
-            None => Piece::Incomplete,
-            Some(_) => Piece::Escaped(1),
-        },
+    fn csi_dispatch(&mut self, _: &Params, intermediates: &[u8], ignore: bool, action: u8) {
+        let colour = action == b'm' && intermediates.is_empty() && !ignore;
+        *self = if colour { Self::Colour } else { Self::Sequence };
+    }
+
+    fn esc_dispatch(&mut self, _: &[u8], _: bool, _: u8) {
+        *self = Self::Sequence;
+    }
+
+    fn hook(&mut self, _: &Params, _: &[u8], _: bool, _: u8) {
+        *self = Self::Sequence;
     }
 }
 
@@ -273,13 +238,27 @@ mod tests {
             ("\u{9b}2J".as_bytes(), "\\xc2\\x9b2J"),
             ("\u{202e}x".as_bytes(), "\\xe2\\x80\\xaex"),
             (b"\xff\xc3(", "\\xff\\xc3("),
+            (b"\xf0\x90(", "\\xf0\\x90("),
             (b"cut \xe2\x82", "cut \\xe2\\x82"),
             (b"cut \x1b[3", "cut \\x1b[3"),
+            (b"\x1b[>4;2m\x1b[?1m", "\\x1b[>4;2m\\x1b[?1m"),
+            (b"\x1bPq'\"\\\x1b\\", "\\x1bPq'\"\\\\x1b\\"),
+            (b"\x1b[\x80m\x1b[3\xbf1m", "\\x1b[\\x80m\\x1b[3\\xbf1m"),
+            (b"\x1b[3\nline", "\\x1b[3\nline"),
+            (b"\x1b[3\x1b[2J", "\\x1b[3\\x1b[2J"),
+            ("\u{1b}]0;grün".as_bytes(), "\\x1b]0;grün"),
+            ("\u{1b}\u{20ac}".as_bytes(), "\\x1b€"),
         ] {
             assert_eq!(shown(None, true, bytes), text);
         }
         let long = format!("\x1b[{}m", "1;".repeat(40));
         assert!(!shown(None, true, long.as_bytes()).contains('\x1b'));
+        // A string without end hides nothing for long.
+        let endless = format!("\x1b]0;{}\n", "x".repeat(200));
+        assert_eq!(
+            shown(None, true, endless.as_bytes()),
+            endless.replace('\x1b', "\\x1b")
+        );
     }
 
     #[test]
