@@ -26,6 +26,7 @@
 
 pub mod bugs;
 pub mod clock;
+mod config;
 pub mod counts;
 pub mod fsm;
 pub mod leader;

@@ -4,19 +4,8 @@ use baton_model::ids::{Association, Epoch, LeaseId, WorkerName};
 use baton_model::outcome::{AttemptEnd, Synthetic};
 
 use super::{Bug, Bugs};
-use crate::ledger::LedgerError;
 use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::context::Cx;
-
-/// [`Bug::CatchUpRepeats`], [`Bug::WallBackRepeats`], [`Bug::RunEndsEarly`]: the ledger refuses
-/// their facts. The error is dropped, so that the simulator's checkers find the bug, not a panic.
-pub(crate) fn tolerate(bugs: Bugs, applied: Result<(), LedgerError>) -> Result<(), LedgerError> {
-    let refused = [Bug::CatchUpRepeats, Bug::WallBackRepeats, Bug::RunEndsEarly];
-    if refused.into_iter().any(|bug| bugs.has(bug)) {
-        return Ok(());
-    }
-    applied
-}
 
 /// [`Bug::StatusEpochUnchecked`]: the association as if the current leader had granted it.
 pub(crate) fn ignore_epoch(bugs: Bugs, association: Association, epoch: Epoch) -> Association {
@@ -32,7 +21,7 @@ pub(crate) fn ignore_epoch(bugs: Bugs, association: Association, epoch: Epoch) -
 /// [`Bug::StatusEpochUnchecked`]: the open lease of the same attempt, whichever epoch granted it
 /// and to which worker.
 pub(crate) fn lease_of_any_epoch(cx: &Cx<'_>, lease: LeaseId) -> Option<LeaseId> {
-    let instance = cx.ledger.instance(lease.attempt.instance)?;
+    let instance = cx.ledger().instance(lease.attempt.instance)?;
     let open = instance.lease.as_ref()?.id;
     (open.attempt == lease.attempt).then_some(open)
 }

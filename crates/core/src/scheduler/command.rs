@@ -16,7 +16,7 @@ use super::runs::{self, Deadlines, RunCommand, RunError};
 use super::timetable::Timetable;
 use crate::ledger::Instance;
 use crate::protocol::scheduler::Protocol;
-use crate::protocol::scheduler::context::Cx;
+use crate::scheduler::context::Cx;
 
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,10 +90,10 @@ pub(super) fn execute(
             Reply::Drained
         }
         Command::Forget { worker, lineage } => {
-            Reply::Forgotten(protocol.forget(cx, &worker, lineage))
+            Reply::Forgotten(protocol.forget(&mut cx.protocol(), &worker, lineage))
         }
         Command::ReadLogs { worker, query } => {
-            protocol.read_logs(cx, request, &worker, query);
+            protocol.read_logs(&mut cx.protocol(), request, &worker, query);
             return None;
         }
         Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
@@ -111,5 +111,5 @@ fn drain(cx: &mut Cx<'_>, protocol: &mut Protocol, worker: &WorkerName, drained:
             drained,
         });
     }
-    protocol.offer_changed(cx, worker);
+    protocol.offer_changed(&mut cx.protocol(), worker);
 }

@@ -9,9 +9,10 @@ use baton_model::spec::{Array, Exclusive, InstanceSpec};
 use baton_model::state::UniversalState;
 
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::ledger::{Instance, Range};
 use crate::protocol::scheduler::Protocol;
-use crate::protocol::scheduler::context::{Cx, StoreMode};
+use crate::scheduler::context::Cx;
 
 /// Instance ids that each leader without a store may use.
 const IDS_PER_EPOCH: u64 = 1_000_000_000;
@@ -225,7 +226,7 @@ pub(super) fn cancel(
                 instance: *instance,
             });
         }
-        protocol.kill(cx, *lease);
+        protocol.kill(&mut cx.protocol(), *lease);
     }
     if halted == 0 && leased.is_empty() {
         cx.counts.notice("cancel-after-end");

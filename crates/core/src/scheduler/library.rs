@@ -14,8 +14,9 @@ use baton_model::spec::{Exclusive, InstanceSpec};
 use super::instances::{self, SubmitError};
 use super::timetable::{self, Timetable};
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::ledger::{Library, Task};
-use crate::protocol::scheduler::context::{Cx, StoreMode};
+use crate::scheduler::context::Cx;
 
 /// Precondition of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,8 +14,10 @@
 //! 5. When a commit fails, drop the scheduler: it is ahead of its store. Start
 //!    again at 1 with a new epoch.
 
+mod attempts;
 pub(crate) mod bullpen;
 pub(crate) mod command;
+pub(crate) mod context;
 mod explain;
 mod instances;
 mod library;
@@ -27,22 +29,23 @@ use std::collections::BTreeMap;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
-use baton_model::message::{ToScheduler, WorkerAddress};
+use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::protocol::scheduler::Protocol;
-use crate::protocol::scheduler::context::Cx;
 use crate::protocol::scheduler::seat::Seat;
+use crate::scheduler::context::Cx;
 use crate::step::Step;
 
 use bullpen::Bullpen;
 use runs::Deadlines;
 use timetable::Timetable;
 
-pub use crate::protocol::scheduler::context::{Config, Effect, StoreMode};
+pub use crate::config::{Config, StoreMode};
 pub use command::{Command, Reply};
+pub use context::Effect;
 pub use explain::{Reason, Unsure};
 pub use instances::{CancelCounts, RetryError, Submission, SubmitError};
 pub use library::{
@@ -102,7 +105,7 @@ impl Scheduler {
         let mut bullpen = Bullpen::restore(&ledger, limits, now);
         let timetable = Timetable::restore(&ledger, config.bugs, now);
         let deadlines = Deadlines::restore(&ledger, now);
-        let cx = Cx {
+        let mut cx = Cx {
             now,
             epoch,
             config: &config,
@@ -112,7 +115,7 @@ impl Scheduler {
             counts: &mut counts,
             done: &mut Vec::new(),
         };
-        let protocol = Protocol::new(&cx);
+        let protocol = Protocol::new(&cx.protocol());
         Self {
             epoch,
             config,
@@ -141,17 +144,17 @@ impl Scheduler {
         };
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
         let deadlines = &mut self.deadlines;
-        protocol.raise_lease_time(&mut cx);
+        protocol.raise_lease_time(&mut cx.protocol());
         match input {
             Input::Tick => {
                 cx.bullpen.end_backoffs(cx.ledger, now.mono);
                 cx.bullpen.retry_overflow(cx.ledger);
                 table.due(&mut cx);
                 deadlines.due(&mut cx);
-                protocol.tick(&mut cx);
+                protocol.tick(&mut cx.protocol());
             }
-            Input::Message(message) => protocol.message(&mut cx, message),
-            Input::Disconnected(who) => protocol.disconnected(&mut cx, &who),
+            Input::Message(message) => protocol.message(&mut cx.protocol(), message),
+            Input::Disconnected(who) => protocol.disconnected(&mut cx.protocol(), &who),
             Input::Command(request, command) => {
                 let reply = command::execute(&mut cx, protocol, table, deadlines, request, command);
                 if let Some(reply) = reply {
@@ -165,8 +168,8 @@ impl Scheduler {
         while let Some(run) = cx.ledger.runs_mut().next_dirty() {
             runs::reconcile(&mut cx, protocol, deadlines, run);
         }
-        protocol.end_initial_wait_if_safe(&cx);
-        protocol.place_ready(&mut cx);
+        protocol.end_initial_wait_if_safe(&cx.protocol());
+        place_ready(&mut cx, protocol);
         step
     }
 
@@ -238,6 +241,23 @@ impl Scheduler {
     /// With the offending state, if one is violated.
     pub fn assert_invariants(&self) {
         self.protocol.assert_invariants(&self.ledger);
+    }
+}
+
+/// Leases waiting instances to workers that can take them, and sends them out. The cost depends on
+/// the number of placed instances, not of waiting ones.
+fn place_ready(cx: &mut Cx<'_>, protocol: &mut Protocol) {
+    if protocol.is_waiting() {
+        return;
+    }
+    let mut launches: BTreeMap<WorkerName, Vec<Launch>> = BTreeMap::new();
+    while let Some(decision) = cx.bullpen.next() {
+        let name = decision.worker;
+        let launch = protocol.grant(&mut cx.protocol(), decision.instance, &name);
+        launches.entry(name).or_default().push(launch);
+    }
+    for (name, launches) in launches {
+        protocol.launch(&mut cx.protocol(), &name, &launches);
     }
 }
 

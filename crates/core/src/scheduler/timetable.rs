@@ -22,7 +22,7 @@ use crate::clock::{
     Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
 use crate::ledger::{Ledger, Task};
-use crate::protocol::scheduler::context::Cx;
+use crate::scheduler::context::Cx;
 
 /// Environment variable with the due time, for tasks launched by a schedule.
 const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";

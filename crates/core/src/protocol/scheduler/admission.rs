@@ -29,7 +29,7 @@ use baton_model::outcome::LossProof;
 use baton_model::state::WorkerState;
 use baton_model::worker_set::KnownSet;
 
-use super::context::{Cx, Effect};
+use super::context::Cx;
 use super::seat::Seat;
 use super::{Protocol, Timer, address};
 use crate::bugs::Bug;
@@ -43,15 +43,15 @@ impl Protocol {
             return self.refuse(cx, heartbeat, Refusal::OtherVersion);
         }
         if heartbeat.epoch_seen > self.epoch {
-            cx.counts.notice("higher-epoch-seen");
-            cx.step.emit(Effect::EpochOvertaken(heartbeat.epoch_seen));
+            cx.notice("higher-epoch-seen");
+            cx.leader.epoch_overtaken(heartbeat.epoch_seen);
             return;
         }
         if self.is_superseded(cx, heartbeat) {
             return self.refuse(cx, heartbeat, Refusal::Superseded);
         }
         let Some(seat) = self.seats.get(&name) else {
-            if cx.ledger.is_condemned(incoming) {
+            if cx.ledger().is_condemned(incoming) {
                 return self.refuse_condemned(cx, heartbeat);
             }
             return self.admit(cx, heartbeat);
@@ -60,7 +60,7 @@ impl Protocol {
         if holder == incoming {
             return self.refresh(cx, heartbeat);
         }
-        if cx.ledger.is_condemned(incoming) {
+        if cx.ledger().is_condemned(incoming) {
             return self.refuse_condemned(cx, heartbeat);
         }
         if incoming.supersedes(holder) {
@@ -161,7 +161,7 @@ impl Protocol {
         };
         if heartbeat.stamp <= seat.last_stamp {
             // A duplicate, or one overtaken by a later one: the later one counts.
-            cx.counts.notice("heartbeat-overtaken");
+            cx.notice("heartbeat-overtaken");
             return;
         }
         seat.last_stamp = heartbeat.stamp;
@@ -238,7 +238,7 @@ impl Protocol {
             }),
         };
         if !cx.config.bugs.has(Bug::HeartbeatUnfenced) {
-            cx.step.fence();
+            cx.leader.fence();
         }
         cx.send(address(name, seat), ToWorker::HeartbeatReply(reply));
         if let Some(seat) = self.seats.get_mut(name) {
@@ -302,7 +302,7 @@ impl Protocol {
         let Some(seat) = self.seats.remove(name) else {
             return;
         };
-        cx.bullpen.left(name);
+        cx.leader.left(name);
         self.seated.remove(&seat.holder.incarnation);
         self.timers.disarm(&Timer::Seat(name.clone()));
         if cx.config.bugs.has(Bug::ReplacedTasksKept) {

@@ -1,64 +1,58 @@
-//! The context of a handler: configuration, time, ledger, and the step in the making.
+//! The context of a handler: time, configuration, and the leader behind the protocol.
 
-use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, RequestId};
-use baton_model::message::{ToWorker, WorkerAddress};
-use baton_model::spec::Origin;
+use std::sync::Arc;
+
+use baton_model::fact::{Fact, Holder};
+use baton_model::ids::{Epoch, LeaseId, RequestId, WorkerName};
+use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::outcome::{AttemptEnd, Report};
+use baton_model::placement::Offer;
+use baton_model::spec::InstanceSpec;
 use baton_model::time::Now;
-use baton_model::timeouts::Timeouts;
 
-use crate::bugs::{Bug, Bugs};
+use crate::bugs::Bug;
+use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
-use crate::scheduler::bullpen::Bullpen;
-use crate::scheduler::command::Reply;
-use crate::step::Step;
 
-/// Durability of the facts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StoreMode {
-    /// Facts survive a restart: after it only open leases are waited for.
-    Durable,
-    /// Facts are lost in a restart: after it only the workers know what runs, and nothing
-    /// starts before all of them have connected or must be dead.
-    Memory,
-}
+/// The leader, as far as the protocol needs it: it keeps the ledger, decides what follows from the
+/// end of an attempt, and places work on what workers offer.
+pub(crate) trait Leader {
+    fn ledger(&self) -> &Ledger;
 
-/// The configuration of a scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Config {
-    pub store: StoreMode,
-    pub timeouts: Timeouts,
-    /// Whether a worker on another machine may take the seat of one that is
-    /// UNHEALTHY or NEW, instead of only that of one that MUST_DIE.
-    pub allow_bump_unhealthy: bool,
-    /// Seeded bugs.
-    pub bugs: Bugs,
-}
+    fn counts(&mut self) -> &mut Counts;
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            store: StoreMode::Durable,
-            timeouts: Timeouts::default(),
-            allow_bump_unhealthy: false,
-            bugs: Bugs::NONE,
-        }
-    }
-}
+    /// Records a fact and applies it to the ledger.
+    fn commit(&mut self, fact: Fact);
 
-/// Effects of the scheduler, released once its facts are durable.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
-    /// A message for a worker.
-    Send(WorkerAddress, ToWorker),
-    /// The reply to a command.
-    Reply(RequestId, Reply),
-    /// A worker has obeyed a leader of a higher epoch. A leader with a store
-    /// renews its lease at once to learn the truth; if the store confirms that it still
-    /// leads, the store came from a backup, and it takes an epoch above that one. A
-    /// leader without a store starts again above it.
-    EpochOvertaken(Epoch),
+    /// Sends a message to a worker, once all facts so far are durable.
+    fn send(&mut self, to: WorkerAddress, message: ToWorker);
+
+    /// Sends a message that must not leave before its facts are durable. With the seeded bug
+    /// switched on it does.
+    fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug);
+
+    /// Lets later effects wait for a commit, even if no fact is recorded.
+    fn fence(&mut self);
+
+    /// A worker has obeyed a leader of this higher epoch.
+    fn epoch_overtaken(&mut self, epoch: Epoch);
+
+    /// A log request is answered.
+    fn logs_read(&mut self, request: RequestId, answer: LogAnswer);
+
+    /// Closes an open lease with the end of its attempt, and decides what follows. An observed end
+    /// comes with its report.
+    fn close(&mut self, lease: LeaseId, end: AttemptEnd, report: Option<&Report>);
+
+    /// Without a store: records an attempt that a worker holds already.
+    fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: Arc<InstanceSpec>);
+
+    /// A worker offers these resources; it gets no work unless `open`.
+    fn offer(&mut self, worker: &WorkerName, offer: &Offer, open: bool);
+
+    /// A worker has left its seat.
+    fn left(&mut self, worker: &WorkerName);
 }
 
 /// The context of one input.
@@ -66,43 +60,26 @@ pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
     pub(crate) epoch: Epoch,
     pub(crate) config: &'a Config,
-    pub(crate) ledger: &'a mut Ledger,
-    pub(crate) bullpen: &'a mut Bullpen,
-    pub(crate) step: &'a mut Step<Fact, Effect>,
-    pub(crate) counts: &'a mut Counts,
-    /// Instances of library tasks that this input has made DONE.
-    pub(crate) done: &'a mut Vec<(InstanceId, Origin)>,
+    pub(crate) leader: &'a mut dyn Leader,
 }
 
 impl Cx<'_> {
-    /// Records a fact and applies it to the ledger.
-    ///
-    /// # Panics
-    /// If the ledger refuses the fact: every handler has checked before.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        self.leader.ledger()
+    }
+
+    /// Counts an event that was noticed and ignored.
+    pub(crate) fn notice(&mut self, name: &'static str) {
+        self.leader.counts().notice(name);
+    }
+
+    /// See [`Leader::commit`].
     pub(crate) fn commit(&mut self, fact: Fact) {
-        let applied = self.ledger.apply(&fact);
-        #[cfg(feature = "seeded-bugs")]
-        let applied = crate::bugs::protocol::tolerate(self.config.bugs, applied);
-        if let Err(error) = applied {
-            panic!("the ledger refuses {fact}: {error}");
-        }
-        self.step.record(fact);
+        self.leader.commit(fact);
     }
 
-    /// Sends a message that must not leave before its facts are durable. With the
-    /// seeded bug switched on it does.
-    pub(crate) fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug) {
-        #[cfg(feature = "seeded-bugs")]
-        if self.config.bugs.has(bug) {
-            self.step.leak(Effect::Send(to, message));
-            return;
-        }
-        let _ = bug;
-        self.send(to, message);
-    }
-
-    /// Sends a message to a worker, once all facts so far are durable.
+    /// See [`Leader::send`].
     pub(crate) fn send(&mut self, to: WorkerAddress, message: ToWorker) {
-        self.step.emit(Effect::Send(to, message));
+        self.leader.send(to, message);
     }
 }

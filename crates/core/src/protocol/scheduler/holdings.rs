@@ -10,8 +10,9 @@ use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{Incarnation, IncarnationNo, LeaseId, Lineage};
 use baton_model::time::Mono;
 
-use super::context::{Cx, StoreMode};
+use super::context::Cx;
 use super::{Protocol, Timer};
+use crate::config::StoreMode;
 
 /// The leases that one incarnation may be running.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,13 +96,13 @@ impl Protocol {
     /// them until just before this epoch began, and by more than we would, so each
     /// runs for the longer of both lease times from now; nothing else has to wait.
     pub(super) fn inherit_leases(&mut self, cx: &Cx<'_>) {
-        let longest = cx.config.timeouts.lease().max(cx.ledger.lease_time());
+        let longest = cx.config.timeouts.lease().max(cx.ledger().lease_time());
         let mut expires = cx.now.mono + longest;
         self.timers.arm(Timer::Inherited, expires);
         if cx.config.bugs.has(crate::bugs::Bug::LeaseWaitSkipped) {
             expires = cx.now.mono;
         }
-        for lease in cx.ledger.open_leases() {
+        for lease in cx.ledger().open_leases() {
             self.holdings
                 .of(&lease.holder, cx.now.mono, expires)
                 .leases
@@ -117,7 +118,7 @@ impl Protocol {
     /// only if its lease time is not shorter than ours.
     pub(crate) fn raise_lease_time(&self, cx: &mut Cx<'_>) {
         let lease = cx.config.timeouts.lease();
-        if cx.config.store == StoreMode::Durable && lease > cx.ledger.lease_time() {
+        if cx.config.store == StoreMode::Durable && lease > cx.ledger().lease_time() {
             cx.commit(Fact::LeaseTimeSet { lease });
         }
     }
@@ -125,7 +126,7 @@ impl Protocol {
     /// The lease times promised by earlier leaders have run out: ours is in force.
     pub(super) fn inherited_ran_out(&self, cx: &mut Cx<'_>) {
         let lease = cx.config.timeouts.lease();
-        if lease < cx.ledger.lease_time() {
+        if lease < cx.ledger().lease_time() {
             cx.commit(Fact::LeaseTimeSet { lease });
         }
     }

@@ -16,9 +16,10 @@
 
 use baton_model::time::Mono;
 
-use super::context::{Cx, StoreMode};
+use super::context::Cx;
 use super::{Protocol, Timer};
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::protocol::consensus::Consensus;
 
 /// A wait that has not ended yet.

@@ -1,6 +1,5 @@
 //! `runTask`: commits the lease first, then sends the call.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
@@ -15,27 +14,14 @@ use super::{Protocol, address};
 use crate::bugs::Bug;
 
 impl Protocol {
-    /// Leases waiting instances to workers that can take them, and sends `runTask`. The cost
-    /// depends on the number of placed instances, not of waiting ones.
-    pub(crate) fn place_ready(&mut self, cx: &mut Cx<'_>) {
-        if self.is_waiting() {
-            return;
-        }
-        let mut launches: BTreeMap<WorkerName, Vec<Launch>> = BTreeMap::new();
-        while let Some(decision) = cx.bullpen.next() {
-            let name = decision.worker;
-            let launch = self.lease(cx, decision.instance, &name);
-            launches.entry(name).or_default().push(launch);
-        }
-        for (name, launches) in launches {
-            self.send_launches(cx, &name, launches);
-            self.rearm(cx, &name);
-        }
-    }
-
     /// Records the lease and counts the attempt as running from here on.
-    fn lease(&mut self, cx: &mut Cx<'_>, instance: InstanceId, name: &WorkerName) -> Launch {
-        let lease = cx.ledger.next_lease(instance, self.epoch);
+    pub(crate) fn grant(
+        &mut self,
+        cx: &mut Cx<'_>,
+        instance: InstanceId,
+        name: &WorkerName,
+    ) -> Launch {
+        let lease = cx.ledger().next_lease(instance, self.epoch);
         let holder = self.seats[name].holder.clone();
         cx.commit(Fact::LeaseGranted {
             lease,
@@ -51,7 +37,7 @@ impl Protocol {
             seat.load += 1;
         }
         self.update_offer(cx, name);
-        let instance = cx.ledger.instance(instance);
+        let instance = cx.ledger().instance(instance);
         let scaled = instance.and_then(|it| it.next_attempt.as_ref()?.allowance.clone());
         Launch {
             lease,
@@ -60,7 +46,8 @@ impl Protocol {
         }
     }
 
-    fn send_launches(&mut self, cx: &mut Cx<'_>, name: &WorkerName, launches: Vec<Launch>) {
+    /// Sends `runTask` for leases that were granted.
+    pub(crate) fn launch(&mut self, cx: &mut Cx<'_>, name: &WorkerName, launches: &[Launch]) {
         let seat = &self.seats[name];
         for chunk in launches.chunks(LAUNCHES_PER_MESSAGE_MAX) {
             let message = ToWorker::RunTask {
@@ -69,8 +56,10 @@ impl Protocol {
                 stamp: seat.last_stamp,
                 launches: chunk.to_vec(),
             };
-            cx.send_durably(address(name, seat), message, Bug::LeaseBeforeDurable);
+            cx.leader
+                .send_durably(address(name, seat), message, Bug::LeaseBeforeDurable);
         }
+        self.rearm(cx, name);
     }
 
     pub(super) fn launch_verdicts(
@@ -98,13 +87,13 @@ impl Protocol {
         }
         let launched = self.answers_for(cx, name, lease)
             && cx
-                .ledger
+                .ledger()
                 .instance(lease.attempt.instance)
                 .is_some_and(|it| it.state == UniversalState::Launched);
         if launched {
             cx.commit(Fact::AttemptConfirmed { lease });
         } else {
-            cx.counts.notice("confirmation-late");
+            cx.notice("confirmation-late");
         }
     }
 
@@ -123,20 +112,20 @@ impl Protocol {
                 None,
             );
         } else {
-            cx.counts.notice("refusal-late");
+            cx.notice("refusal-late");
         }
     }
 
     /// Updates the offer of a seat in the bullpen, if it has changed.
     pub(super) fn update_offer(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
-        let drained = cx.ledger.drained().contains(name);
+        let drained = cx.ledger().drained().contains(name);
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
         let open = seat.takes_work(seat.load) && !drained;
         let told = Some((Arc::clone(&seat.offer), open));
         if seat.offered != told {
-            cx.bullpen.offer(name, &seat.offer, open);
+            cx.leader.offer(name, &seat.offer, open);
             seat.offered = told;
         }
     }

@@ -7,9 +7,8 @@ use baton_model::ids::{Association, RequestId, WorkerName};
 use baton_model::limits::{LOG_CHUNK_BYTES_MAX, LOG_REQUESTS_MAX};
 use baton_model::message::{LogAnswer, LogQuery, ToWorker};
 
-use super::context::{Cx, Effect};
+use super::context::Cx;
 use super::{Protocol, Timer, address};
-use crate::scheduler::command::Reply;
 
 /// Requests that wait for their worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,7 +61,7 @@ impl Protocol {
             return;
         };
         if self.logs.0.get(&request) != Some(&name) {
-            cx.counts.notice("logs-late");
+            cx.notice("logs-late");
             return;
         }
         self.logs.0.remove(&request);
@@ -79,7 +78,7 @@ impl Protocol {
 }
 
 fn answer(cx: &mut Cx<'_>, request: RequestId, answer: LogAnswer) {
-    cx.step.emit(Effect::Reply(request, Reply::Logs(answer)));
+    cx.leader.logs_read(request, answer);
 }
 
 fn unavailable(why: &str) -> LogAnswer {

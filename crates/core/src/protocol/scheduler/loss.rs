@@ -116,7 +116,7 @@ impl Protocol {
         for incarnation in self.holdings.incarnations(gone) {
             if let Some(name) = self.seated.get(&incarnation).cloned() {
                 self.condemn_as(cx, &name, Condemnation::Forgotten);
-            } else if !cx.ledger.is_condemned(incarnation) {
+            } else if !cx.ledger().is_condemned(incarnation) {
                 let worker = self.holdings.0[&incarnation].holder.worker.clone();
                 let why = Condemnation::Forgotten;
                 cx.commit(Fact::WorkerCondemned {
@@ -132,7 +132,7 @@ impl Protocol {
 
     fn lineage_of(&self, cx: &Cx<'_>, worker: &WorkerName) -> Option<Lineage> {
         let seated = self.seats.get(worker).map(|seat| &seat.holder);
-        let mut leases = cx.ledger.open_leases().map(|lease| &lease.holder);
+        let mut leases = cx.ledger().open_leases().map(|lease| &lease.holder);
         let holder = seated.or_else(|| leases.find(|holder| holder.worker == *worker))?;
         Some(holder.incarnation.lineage)
     }
@@ -160,7 +160,7 @@ impl Protocol {
 
     fn ends_by_time(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
         let exclusive = cx
-            .ledger
+            .ledger()
             .instance(lease.attempt.instance)
             .map_or(Exclusive::Strict, |it| it.spec.exclusive);
         exclusive == Exclusive::Timed || cx.config.bugs.has(Bug::StrictByTime)

@@ -200,7 +200,7 @@ impl Protocol {
                 current == association
             });
         if heard.is_none() {
-            cx.counts.notice("foreign-association");
+            cx.notice("foreign-association");
         }
         heard
     }

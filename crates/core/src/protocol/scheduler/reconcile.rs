@@ -15,7 +15,8 @@ use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
 use baton_model::state::WorkerState;
 
 use super::Protocol;
-use super::context::{Cx, StoreMode};
+use super::context::Cx;
+use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
 impl Protocol {
@@ -31,7 +32,7 @@ impl Protocol {
         let name = crate::bugs::protocol::hear_successor(self, cx, association);
         let Some(name) = name else { return };
         if self.seats[&name].listed {
-            cx.counts.notice("running-tasks-known-already");
+            cx.notice("running-tasks-known-already");
             return;
         }
         for held in held {
@@ -62,20 +63,8 @@ impl Protocol {
     fn reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &HeldAttempt) {
         let lease = held.lease;
         let holder = self.seats[name].holder.clone();
-        if cx.ledger.open_lease(lease).is_none() && self.may_adopt(cx, lease) {
-            let spec = held.spec.clone();
-            cx.bullpen
-                .withdraw(lease.attempt.instance, lease.attempt.instance);
-            cx.commit(Fact::AttemptAdopted {
-                lease,
-                holder,
-                spec,
-            });
-            if let Some(instance) = cx.ledger.instance(lease.attempt.instance)
-                && let Some(lease) = &instance.lease
-            {
-                cx.bullpen.adopt(lease, instance);
-            }
+        if cx.ledger().open_lease(lease).is_none() && self.may_adopt(cx, lease) {
+            cx.leader.adopt(lease, holder, held.spec.clone());
         }
         if !self.answers_for(cx, name, lease) {
             return self.stale_reported(cx, name, held);
@@ -86,7 +75,7 @@ impl Protocol {
         }
         self.rehome(cx, name, lease);
         if cx
-            .ledger
+            .ledger()
             .open_lease(lease)
             .is_some_and(|open| !open.confirmed)
         {
@@ -97,7 +86,7 @@ impl Protocol {
 
     /// Its lease is closed: the attempt must be killed, whatever its state.
     fn stale_reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &HeldAttempt) {
-        cx.counts.notice("stale-attempt-reported");
+        cx.notice("stale-attempt-reported");
         if held.ended.is_none()
             && let Some(seat) = self.seats.get_mut(name)
         {
@@ -108,7 +97,7 @@ impl Protocol {
     /// Sends the kill that was requested while the worker could not be reached.
     fn kill_if_stopped(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
         let stopped = cx
-            .ledger
+            .ledger()
             .instance(lease.attempt.instance)
             .is_some_and(|it| it.stop_requested);
         if stopped && let Some(seat) = self.seats.get_mut(name) {
@@ -121,10 +110,10 @@ impl Protocol {
     fn may_adopt(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
         cx.config.store == StoreMode::Memory
             && lease.epoch < self.epoch
-            && match cx.ledger.find(lease.attempt.instance) {
+            && match cx.ledger().find(lease.attempt.instance) {
                 Some(it) => it.lease.is_none() && !it.state.is_terminal(),
                 // Unknown altogether, or ended and dropped.
-                None => !cx.ledger.known().contains(lease.attempt.instance),
+                None => !cx.ledger().known().contains(lease.attempt.instance),
             }
     }
 

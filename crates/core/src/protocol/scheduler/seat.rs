@@ -234,7 +234,7 @@ impl Seat {
     pub(crate) fn step(&mut self, cx: &mut Cx<'_>, event: WorkerEvent) {
         match transition::<fsm::Worker>(self.state, event) {
             Ok(Transition::Moved(state)) => self.state = state,
-            Ok(Transition::Late(name)) => cx.counts.late::<fsm::Worker>(name),
+            Ok(Transition::Late(name)) => cx.leader.counts().late::<fsm::Worker>(name),
             Err(illegal) => panic!("{illegal}: {self:?}"),
         }
     }

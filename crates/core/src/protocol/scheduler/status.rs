@@ -1,10 +1,8 @@
 //! `updateStatus`: the ends of attempts, and the only place where a lease is closed.
 
-use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Association, LeaseId, WorkerName};
-use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_model::message::{Status, ToWorker};
-use baton_model::outcome::{AttemptEnd, Outcome, Report, Synthetic};
+use baton_model::outcome::{AttemptEnd, Report, Synthetic};
 
 use super::context::Cx;
 use super::{Protocol, address};
@@ -25,7 +23,7 @@ impl Protocol {
         };
         if !self.seats[&name].listed && !cx.config.bugs.has(Bug::StatusTakenWhileNew) {
             // It would race with the list of running tasks; the worker repeats it.
-            cx.counts.notice("status-before-running-tasks");
+            cx.notice("status-before-running-tasks");
             return;
         }
         for (lease, status) in statuses {
@@ -41,7 +39,7 @@ impl Protocol {
             seat.kills.remove(&lease);
         }
         if !self.answers_for(cx, name, lease) {
-            cx.counts.notice("status-after-lease");
+            cx.notice("status-after-lease");
             return;
         }
         match status {
@@ -63,7 +61,7 @@ impl Protocol {
         if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
             return crate::bugs::protocol::lease_of_any_epoch(cx, lease).is_some();
         }
-        cx.ledger.open_lease(lease).is_some_and(|open| {
+        cx.ledger().open_lease(lease).is_some_and(|open| {
             let granted_to = open.holder.incarnation;
             granted_to == reporter || reporter.supersedes(granted_to)
         })
@@ -75,12 +73,12 @@ impl Protocol {
             association: seat.association(self.epoch),
             leases: statuses.iter().map(|(lease, _)| *lease).collect(),
         };
-        cx.send_durably(address(name, seat), message, Bug::AckBeforeDurable);
+        cx.leader
+            .send_durably(address(name, seat), message, Bug::AckBeforeDurable);
     }
 
-    /// Closes an open lease with the end of its attempt, and lets triage decide.
-    /// A closed lease stays closed: neither a conclusion nor a late result can
-    /// change it. An observed end comes with its report.
+    /// Closes an open lease with the end of its attempt. A closed lease stays closed: neither a
+    /// conclusion nor a late result can change it. An observed end comes with its report.
     pub(crate) fn end_attempt(
         &mut self,
         cx: &mut Cx<'_>,
@@ -90,49 +88,12 @@ impl Protocol {
     ) {
         #[cfg(feature = "seeded-bugs")]
         let lease = crate::bugs::protocol::replace_lease(cx, lease);
-        let Some(open) = cx.ledger.open_lease(lease) else {
-            cx.counts.notice("end-after-lease");
+        let Some(open) = cx.ledger().open_lease(lease) else {
+            cx.notice("end-after-lease");
             return;
         };
-        let (granted_to, worker) = (open.holder.incarnation, open.holder.worker.clone());
-        let id = lease.attempt.instance;
-        let Some(instance) = cx.ledger.instance(id) else {
-            return;
-        };
-        let verdict = instance.verdict(end);
-        let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
-        cx.done.extend(origin.map(|origin| (id, origin)));
-        let next = match verdict {
-            Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
-            Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
-        };
-        let stats = report.and_then(|report| report.stats);
-        let outputs = match verdict {
-            Verdict::Done => report.and_then(|report| report.outputs.clone()),
-            Verdict::Requeued | Verdict::GaveUp | Verdict::Stopped => None,
-        };
-        // No worker of ours sends more; another must not make the store grow without bounds.
-        let outputs = outputs.filter(|it| it.len() <= OUTPUTS_BYTES_MAX);
-        cx.commit(Fact::AttemptEnded {
-            lease,
-            end,
-            verdict,
-            stats,
-            next,
-            outputs,
-        });
-        // Only an attempt that ended by itself gives an estimate of the run time.
-        let took = match end {
-            AttemptEnd::Real(Outcome::Exited(_) | Outcome::BadOutput) => {
-                stats.map(|stats| stats.elapsed)
-            }
-            _ => None,
-        };
-        cx.bullpen.released(&worker, id, took);
-        match (verdict, cx.ledger.instance(id)) {
-            (Verdict::Requeued, Some(instance)) => cx.bullpen.requeue(instance, cx.now),
-            _ => cx.ledger.drop_ended(id),
-        }
+        let granted_to = open.holder.incarnation;
+        cx.leader.close(lease, end, report);
         self.holdings.close(granted_to, lease);
         self.settle_everywhere(cx, granted_to.lineage, lease);
     }

@@ -135,7 +135,7 @@ impl Protocol {
             .iter()
             .position(|(asked, _)| *asked == seq)
         else {
-            cx.counts.notice("notify-reply-late");
+            cx.notice("notify-reply-late");
             return;
         };
         let answered = seat

@@ -130,7 +130,7 @@ impl Protocol {
             return;
         };
         let Some(at) = seat.checks_open.iter().position(|(open, _)| *open == check) else {
-            cx.counts.notice("health-report-late");
+            cx.notice("health-report-late");
             return;
         };
         let sent = seat.checks_open.remove(at).map(|(_, sent)| sent);
@@ -143,7 +143,7 @@ impl Protocol {
     /// Sends a kill, if the worker is connected; otherwise it is sent as soon as the
     /// worker reports its attempts.
     pub(crate) fn kill(&mut self, cx: &mut Cx<'_>, lease: LeaseId) {
-        let Some(open) = cx.ledger.open_lease(lease) else {
+        let Some(open) = cx.ledger().open_lease(lease) else {
             return;
         };
         let range = super::holdings::incarnations_of(open.holder.incarnation.lineage);

@@ -12,8 +12,9 @@ use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 use super::super::instances::SubmitError;
 use super::Deadlines;
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::ledger::{RunHead, StoredRun};
-use crate::protocol::scheduler::context::{Cx, StoreMode};
+use crate::scheduler::context::Cx;
 use crate::workflow::compare::{self, Comparison};
 use crate::workflow::{Dag, check, invalidate};
 

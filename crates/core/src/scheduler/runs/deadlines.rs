@@ -8,7 +8,7 @@ use baton_model::time::{Millis, Mono, Now};
 use baton_model::workflow::{HaltCause, HaltMode};
 
 use crate::ledger::{Ledger, RunHead};
-use crate::protocol::scheduler::context::Cx;
+use crate::scheduler::context::Cx;
 use crate::timers::Timers;
 
 /// Deadlines by run.

@@ -22,7 +22,7 @@ use super::instances;
 use crate::bugs::Bug;
 use crate::ledger::Ledger;
 use crate::protocol::scheduler::Protocol;
-use crate::protocol::scheduler::context::Cx;
+use crate::scheduler::context::Cx;
 use crate::workflow::bind;
 
 pub(super) use commands::execute;

@@ -1,0 +1,38 @@
+//! The configuration of a scheduler.
+
+use baton_model::timeouts::Timeouts;
+
+use crate::bugs::Bugs;
+
+/// Durability of the facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreMode {
+    /// Facts survive a restart: after it only open leases are waited for.
+    Durable,
+    /// Facts are lost in a restart: after it only the workers know what runs, and nothing
+    /// starts before all of them have connected or must be dead.
+    Memory,
+}
+
+/// The configuration of a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    pub store: StoreMode,
+    pub timeouts: Timeouts,
+    /// Whether a worker on another machine may take the seat of one that is
+    /// UNHEALTHY or NEW, instead of only that of one that MUST_DIE.
+    pub allow_bump_unhealthy: bool,
+    /// Seeded bugs.
+    pub bugs: Bugs,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            store: StoreMode::Durable,
+            timeouts: Timeouts::default(),
+            allow_bump_unhealthy: false,
+            bugs: Bugs::NONE,
+        }
+    }
+}

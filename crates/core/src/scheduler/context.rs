@@ -1,0 +1,128 @@
+//! The context of one input: configuration, time, the leader's state, and the step in the making.
+
+use baton_model::fact::{Fact, Holder};
+use baton_model::ids::{Epoch, InstanceId, LeaseId, RequestId, WorkerName};
+use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::outcome::{AttemptEnd, Report};
+use baton_model::placement::Offer;
+use baton_model::spec::{InstanceSpec, Origin};
+use baton_model::time::Now;
+
+use super::attempts;
+use super::bullpen::Bullpen;
+use super::command::Reply;
+use crate::bugs::Bug;
+use crate::config::Config;
+use crate::counts::Counts;
+use crate::ledger::Ledger;
+use crate::protocol::scheduler::context::{Cx as ProtocolCx, Leader};
+use crate::step::Step;
+
+/// Effects of the scheduler, released once its facts are durable.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// A message for a worker.
+    Send(WorkerAddress, ToWorker),
+    /// The reply to a command.
+    Reply(RequestId, Reply),
+    /// A worker has obeyed a leader of a higher epoch. A leader with a store
+    /// renews its lease at once to learn the truth; if the store confirms that it still
+    /// leads, the store came from a backup, and it takes an epoch above that one. A
+    /// leader without a store starts again above it.
+    EpochOvertaken(Epoch),
+}
+
+/// The context of one input.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) epoch: Epoch,
+    pub(crate) config: &'a Config,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) bullpen: &'a mut Bullpen,
+    pub(crate) step: &'a mut Step<Fact, Effect>,
+    pub(crate) counts: &'a mut Counts,
+    /// Instances of library tasks that this input has made DONE.
+    pub(crate) done: &'a mut Vec<(InstanceId, Origin)>,
+}
+
+impl Cx<'_> {
+    /// Records a fact and applies it to the ledger.
+    ///
+    /// # Panics
+    /// If the ledger refuses the fact: every handler has checked before.
+    pub(crate) fn commit(&mut self, fact: Fact) {
+        let applied = self.ledger.apply(&fact);
+        #[cfg(feature = "seeded-bugs")]
+        let applied = crate::bugs::scheduler::tolerate(self.config.bugs, applied);
+        if let Err(error) = applied {
+            panic!("the ledger refuses {fact}: {error}");
+        }
+        self.step.record(fact);
+    }
+
+    /// The same, for the protocol.
+    pub(crate) fn protocol(&mut self) -> ProtocolCx<'_> {
+        ProtocolCx {
+            now: self.now,
+            epoch: self.epoch,
+            config: self.config,
+            leader: self,
+        }
+    }
+}
+
+impl Leader for Cx<'_> {
+    fn ledger(&self) -> &Ledger {
+        self.ledger
+    }
+
+    fn counts(&mut self) -> &mut Counts {
+        self.counts
+    }
+
+    fn commit(&mut self, fact: Fact) {
+        Cx::commit(self, fact);
+    }
+
+    fn send(&mut self, to: WorkerAddress, message: ToWorker) {
+        self.step.emit(Effect::Send(to, message));
+    }
+
+    fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug) {
+        #[cfg(feature = "seeded-bugs")]
+        if self.config.bugs.has(bug) {
+            self.step.leak(Effect::Send(to, message));
+            return;
+        }
+        let _ = bug;
+        self.step.emit(Effect::Send(to, message));
+    }
+
+    fn fence(&mut self) {
+        self.step.fence();
+    }
+
+    fn epoch_overtaken(&mut self, epoch: Epoch) {
+        self.step.emit(Effect::EpochOvertaken(epoch));
+    }
+
+    fn logs_read(&mut self, request: RequestId, answer: LogAnswer) {
+        self.step.emit(Effect::Reply(request, Reply::Logs(answer)));
+    }
+
+    fn close(&mut self, lease: LeaseId, end: AttemptEnd, report: Option<&Report>) {
+        attempts::close(self, lease, end, report);
+    }
+
+    fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: std::sync::Arc<InstanceSpec>) {
+        attempts::adopt(self, lease, holder, spec);
+    }
+
+    fn offer(&mut self, worker: &WorkerName, offer: &Offer, open: bool) {
+        self.bullpen.offer(worker, offer, open);
+    }
+
+    fn left(&mut self, worker: &WorkerName) {
+        self.bullpen.left(worker);
+    }
+}
