@@ -87,6 +87,9 @@ pub const STOPPED_AFTER_MS: u64 = 1_000;
 /// Time after a suspension during which the driver only reads its inbox.
 pub const INBOX_FIRST_MS: u64 = 1_000;
 
+/// Time between two checks of the leader's invariants, which look at every worker.
+pub const INVARIANTS_CHECK_MS: u64 = 10_000;
+
 /// Interval of attempts to take over the store after it has failed.
 pub const RETAKE_PAUSE: Duration = Duration::from_secs(1);
 

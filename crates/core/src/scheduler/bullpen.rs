@@ -4,7 +4,6 @@
 //! its worker from its grant to its end.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::{Offer, ResourceRequest};
@@ -16,11 +15,6 @@ use crate::placement::{Arrival, Decision, Placement, PlacementError, WaitReason}
 use crate::timers::Timers;
 
 /// All instances that wait for a worker.
-///
-/// Which instances wait, are in backoff or are charged follows from the ledger, the seats and the
-/// time. The rest (fair-share turns, mean durations of classes) affects only the order. So all
-/// bullpens are equal: otherwise a model checker would distinguish states by how often something
-/// was placed before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bullpen {
     placement: Placement,
@@ -29,18 +23,6 @@ pub(crate) struct Bullpen {
     /// Ranges that placement refused because of its size limits. They are offered again as others
     /// leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
-}
-
-impl PartialEq for Bullpen {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Bullpen {}
-
-impl Hash for Bullpen {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Bullpen {

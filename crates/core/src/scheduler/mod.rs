@@ -68,8 +68,22 @@ pub enum Input {
     Command(RequestId, Command),
 }
 
+/// The part of a leader's state that its decisions depend on, for a model checker.
+///
+/// Which instances wait, are in backoff or are charged, and what is due, follows from the ledger,
+/// the seats and the time. The rest of bullpen and timetable (fair-share turns, mean durations of
+/// classes, launch rates) affects only the order: with it, states would differ by how often
+/// something was placed before.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Projection<'a> {
+    epoch: Epoch,
+    config: &'a Config,
+    ledger: &'a Ledger,
+    protocol: &'a Protocol,
+}
+
 /// One leader, for the length of its epoch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Scheduler {
     epoch: Epoch,
     config: Config,
@@ -222,6 +236,17 @@ impl Scheduler {
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         self.protocol.is_waiting()
+    }
+
+    /// See [`Projection`].
+    #[must_use]
+    pub const fn projection(&self) -> Projection<'_> {
+        Projection {
+            epoch: self.epoch,
+            config: &self.config,
+            ledger: &self.ledger,
+            protocol: &self.protocol,
+        }
     }
 
     /// Counts of events that were noticed and ignored.

@@ -6,7 +6,6 @@
 //! for, so a restart repeats nothing and forgets nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
@@ -39,20 +38,6 @@ pub(crate) struct Timetable {
     followers: BTreeMap<TaskName, BTreeSet<TaskNo>>,
     /// Upstream tasks of each follower.
     after: BTreeMap<TaskNo, Vec<TaskName>>,
-}
-
-/// All timetables are equal: they follow from the ledger, except for the state of launch rates. See
-/// `Bullpen` for the reason.
-impl PartialEq for Timetable {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Timetable {}
-
-impl Hash for Timetable {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Timetable {

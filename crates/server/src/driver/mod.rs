@@ -53,8 +53,8 @@ use tokio::sync::{oneshot, watch as latest};
 use crate::clock;
 use crate::leadership::EpochFile;
 use crate::limits::{
-    COMMIT_INTERVAL_MS, EPOCHS_SKIPPED_MAX, INBOX_FIRST_MS, SHUTDOWN_WAIT, SLEEP_MAX,
-    STOPPED_AFTER_MS, TURN_EVENTS_MAX,
+    COMMIT_INTERVAL_MS, EPOCHS_SKIPPED_MAX, INBOX_FIRST_MS, INVARIANTS_CHECK_MS, SHUTDOWN_WAIT,
+    SLEEP_MAX, STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
 use crate::metrics::{Kinds, Metrics};
 use event::{Event, Inbox, ReplyTo, StoreFailed};
@@ -143,6 +143,8 @@ struct Driver {
     /// Until then only the inbox is read.
     inbox_first_until: Mono,
     overtaken: Option<Epoch>,
+    /// When the invariants of the leader are checked next.
+    invariants_due: Mono,
     stop_by: Option<Mono>,
     /// Why the driver cannot continue.
     fatal: Option<String>,
@@ -171,6 +173,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         clock_read: clock::now().mono,
         inbox_first_until: Mono(0),
         overtaken: None,
+        invariants_due: Mono(0),
         stop_by: None,
         fatal: None,
     };
@@ -327,9 +330,22 @@ impl Driver {
         }
     }
 
+    /// Checks the leader now and then. One that contradicts itself must not lead on: the panic ends the
+    /// server with the offending state, and the next leader starts from what is durable.
+    fn check_invariants(&mut self, now: Mono) {
+        if now < self.invariants_due {
+            return;
+        }
+        self.invariants_due = now + Millis(INVARIANTS_CHECK_MS);
+        if let State::Leading(leading) = &self.state {
+            leading.core.assert_invariants();
+        }
+    }
+
     /// Ticks, if still due: the leader may have been replaced since the event was sent, or the
     /// inbox goes first.
     fn tick(&mut self, now: Mono) {
+        self.check_invariants(now);
         if now < self.inbox_first_until || self.next_due().is_none_or(|due| due > now) {
             return;
         }

@@ -147,6 +147,7 @@ impl Host {
                 inputs.extend(self.carry_out(effect, effects));
             }
         }
+        drop(self.worker.take_counts());
     }
 
     /// Advances the clock until a heartbeat is due.

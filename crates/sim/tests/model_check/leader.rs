@@ -1,6 +1,7 @@
 //! The leader of one epoch: the real scheduler behind the real outbox.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Config, Effect, Input, Scheduler};
@@ -15,7 +16,7 @@ use super::store::Store;
 const BEGINNING: Mono = Mono(1 << 50);
 
 /// A leader and its uncommitted batches.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Leader {
     scheduler: Scheduler,
     outbox: Outbox<Effect>,
@@ -23,6 +24,28 @@ pub(crate) struct Leader {
     waiting: Vec<Effect>,
     uncommitted: VecDeque<Batch<Fact>>,
     clock: Mono,
+}
+
+impl Leader {
+    fn state(&self) -> impl Eq + Hash + '_ {
+        let scheduler = self.scheduler.projection();
+        let queued = (&self.outbox, &self.waiting, &self.uncommitted);
+        (scheduler, queued, self.clock)
+    }
+}
+
+impl PartialEq for Leader {
+    fn eq(&self, other: &Self) -> bool {
+        self.state() == other.state()
+    }
+}
+
+impl Eq for Leader {}
+
+impl Hash for Leader {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.state().hash(state);
+    }
 }
 
 /// The result of one input.

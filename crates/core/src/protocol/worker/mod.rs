@@ -216,6 +216,11 @@ impl Worker {
         &self.counts
     }
 
+    /// The same, and starts at zero again.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
     fn message(&mut self, now: Mono, message: ToWorker, out: &mut Vec<Effect>) {
         match message {
             ToWorker::HeartbeatReply(reply) => return self.answered(now, &reply, out),
