@@ -21,7 +21,7 @@ use baton_store::view::{
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use baton_store::{
-    CommitCallback, MemoryStore, PruneReport, Retention, Store, StoreError, TakeOutcome,
+    CommitCallback, PruneReport, Retention, SqliteStore, Store, StoreError, TakeOutcome,
 };
 
 /// What goes wrong with an operation.
@@ -36,9 +36,8 @@ pub(crate) enum Fault {
 }
 
 /// A store in memory whose next operations fail as configured.
-#[derive(Default)]
 pub(crate) struct Faulty {
-    inner: MemoryStore,
+    inner: SqliteStore,
     pub(crate) commits: Mutex<VecDeque<Fault>>,
     pub(crate) takes: Mutex<VecDeque<Fault>>,
     pub(crate) token_reads: Mutex<VecDeque<Fault>>,
@@ -47,6 +46,21 @@ pub(crate) struct Faulty {
     pub(crate) prunes: AtomicUsize,
     pub(crate) fact_reads: AtomicUsize,
     pub(crate) kept_run_reads: AtomicUsize,
+}
+
+impl Default for Faulty {
+    fn default() -> Self {
+        Self {
+            inner: SqliteStore::in_memory().expect("there is memory"),
+            commits: Mutex::default(),
+            takes: Mutex::default(),
+            token_reads: Mutex::default(),
+            more: AtomicUsize::default(),
+            prunes: AtomicUsize::default(),
+            fact_reads: AtomicUsize::default(),
+            kept_run_reads: AtomicUsize::default(),
+        }
+    }
 }
 
 impl Faulty {

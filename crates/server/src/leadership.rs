@@ -137,7 +137,7 @@ pub(crate) fn take(store: &dyn Store, above: Epoch) -> Result<(Epoch, Ledger), S
 
 #[cfg(test)]
 mod tests {
-    use baton_store::MemoryStore;
+    use baton_store::SqliteStore;
 
     use super::*;
 
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_epoch_taken_lies_above_the_one_that_was_seen() {
-        let store = MemoryStore::new();
+        let store = SqliteStore::in_memory().expect("there is memory");
         let (first, _) = take(&store, Epoch(0)).expect("free");
         let (second, _) = take(&store, Epoch(41)).expect("free");
         assert_eq!((first, second), (Epoch(1), Epoch(42)));

@@ -56,7 +56,7 @@ use baton_model::ids::Epoch;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
-use baton_store::{MemoryStore, Retention, SqliteStore, Store};
+use baton_store::{Retention, SqliteStore, Store};
 use baton_tls::ServerFiles;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -289,7 +289,8 @@ fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<EpochFile>), ServeErr
         }
         Backend::Memory => {
             let epochs = EpochFile::of(&config.data);
-            (Arc::new(MemoryStore::new()), Some(epochs))
+            let store = SqliteStore::in_memory().map_err(ServeError::Store)?;
+            (Arc::new(store), Some(epochs))
         }
     })
 }

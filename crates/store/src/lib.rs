@@ -12,7 +12,6 @@
 //! |---|---|
 //! | [`Store`] | the contract; `tests/conformance` runs it against every backend |
 //! | [`sqlite`] | the default backend: one file in the data directory |
-//! | [`memory`] | the same without a file, for `--store memory` and tests |
 //! | `body` | JSON encoding of a fact in the history |
 //! | `change_set` | row changes derived from facts by the ledger's own rules, for all backends |
 //! | [`facts`] | pages of the whole history, in commit order |
@@ -31,7 +30,6 @@ mod change_set;
 mod error;
 pub mod facts;
 pub mod limits;
-pub mod memory;
 mod retention;
 pub mod sqlite;
 pub mod token;
@@ -53,7 +51,6 @@ use baton_model::token::{NewToken, Token};
 use baton_model::workflow::Plan;
 
 pub use error::StoreError;
-pub use memory::MemoryStore;
 pub use retention::{PruneReport, Retention};
 pub use sqlite::SqliteStore;
 

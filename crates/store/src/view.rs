@@ -12,7 +12,6 @@ use baton_model::ids::{
 };
 use baton_model::library::{Definition, TaskName};
 use baton_model::outcome::{AttemptEnd, AttemptStats};
-use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
@@ -366,11 +365,6 @@ pub(crate) fn merge(scans: Vec<Scan<'_>>, query: &Query) -> Page<Record> {
 /// The id as the signed number that the database stores.
 pub(crate) const fn sql_id(id: InstanceId) -> i64 {
     id.0.cast_signed()
-}
-
-/// True if a spec passes the filters.
-pub(crate) fn matches(query: &Query, spec: &InstanceSpec) -> bool {
-    query.matches(&spec.owner, &spec.name)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,11 +34,6 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         &self.entries
     }
 
-    /// The facts, moved out.
-    pub(crate) fn into_entries(self) -> Vec<HistoryEntry<S>> {
-        self.entries
-    }
-
     /// The bytes that the facts add to the history.
     pub(crate) fn bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.bytes).sum()

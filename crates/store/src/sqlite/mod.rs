@@ -36,9 +36,9 @@ mod write;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
 use baton_core::leader::Row;
@@ -60,6 +60,8 @@ use crate::view::{
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use crate::{CommitCallback, PruneReport, Retention, Store, StoreError, TakeOutcome};
+use rusqlite::Connection;
+
 use queue::{Callback, ExclusiveOp, Queue, Write};
 use read::Readers;
 use writer::Writer;
@@ -67,9 +69,11 @@ use writer::Writer;
 /// The schema version that this Baton writes.
 pub const SCHEMA_VERSION: u32 = schema::VERSION;
 
-/// A store in one file.
+/// A store in one file, or in memory.
 pub struct SqliteStore {
     path: PathBuf,
+    /// Keeps a database in memory alive while no other connection is open.
+    _anchor: Option<Mutex<Connection>>,
     readers: Readers,
     queue: Arc<Queue>,
     writer: Option<JoinHandle<()>>,
@@ -82,7 +86,22 @@ impl SqliteStore {
     /// [`StoreError::NewerSchema`] or [`StoreError::Foreign`] if the file is not ours; it is then
     /// left unchanged. Others if it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        schema::prepare(path)?;
+        drop(schema::prepare(path)?);
+        Self::start(path, None)
+    }
+
+    /// A new store in memory: nothing of it survives the process.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is no memory or no thread for it.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let path = schema::in_memory(COUNT.fetch_add(1, Ordering::Relaxed));
+        let anchor = schema::prepare(&path)?;
+        Self::start(&path, Some(Mutex::new(anchor)))
+    }
+
+    fn start(path: &Path, anchor: Option<Mutex<Connection>>) -> Result<Self, StoreError> {
         let db = schema::writer(path)?;
         let queue = Arc::new(Queue::default());
         let writer = Writer::new(path.to_owned(), db);
@@ -93,6 +112,7 @@ impl SqliteStore {
             .map_err(|error| StoreError::Failed(format!("cannot start the writer: {error}")))?;
         Ok(Self {
             path: path.to_owned(),
+            _anchor: anchor,
             readers: Readers::new(path),
             queue,
             writer: Some(writer),
@@ -129,7 +149,11 @@ impl SqliteStore {
 
     fn size(&self) -> u64 {
         // For the report only; the next commit fails if the file is gone.
-        fs::metadata(&self.path).map_or(0, |file| file.len())
+        let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+        let bytes = self
+            .readers
+            .read(|db| db.query_row(sql, [], |row| row.get(0)));
+        bytes.map_or(0, i64::unsigned_abs)
     }
 
     /// Returns free pages to the file system, step by step.

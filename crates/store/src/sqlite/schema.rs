@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -32,13 +32,31 @@ pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 /// Marks the file as Baton's: "Batn".
 const APPLICATION_ID: i64 = 0x4261_746e;
 
+/// Ends the name of a database in memory.
+const MEMORY: &str = "?vfs=memdb";
+
+/// The name of a database in memory that all connections of this process share. It lives as long as
+/// one of them.
+pub(super) fn in_memory(number: u64) -> PathBuf {
+    PathBuf::from(format!("file:/baton-{number}{MEMORY}"))
+}
+
+/// True for a name of [`in_memory`]. A file's name never ends like this: it is `baton.db`.
+fn is_in_memory(path: &Path) -> bool {
+    path.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(MEMORY.as_bytes())
+}
+
 /// Creates the file if it is missing, and migrates it.
-pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
-    create(path)?;
+pub(super) fn prepare(path: &Path) -> Result<Connection, StoreError> {
+    if !is_in_memory(path) {
+        create(path)?;
+    }
     let mut db = plain(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let found = version(&db, path)?;
     if found == VERSION {
-        return Ok(());
+        return Ok(db);
     }
     let failed = |error| to_store_error(path, error);
     if found == 0 {
@@ -46,17 +64,17 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
         db.pragma_update(None, "auto_vacuum", "INCREMENTAL")
             .map_err(failed)?;
     }
-    configure(&db).map_err(failed)?;
+    configure(&db, path).map_err(failed)?;
     for (step, target) in MIGRATIONS.iter().zip(1..) {
         migrate(&mut db, path, step, target)?;
     }
-    Ok(())
+    Ok(db)
 }
 
 /// A connection that may write; there is one for each store.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let db = plain(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&db).map_err(|error| to_store_error(path, error))?;
+    configure(&db, path).map_err(|error| to_store_error(path, error))?;
     Ok(db)
 }
 
@@ -120,7 +138,10 @@ fn create(path: &Path) -> Result<(), StoreError> {
 }
 
 fn plain(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
-    let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if is_in_memory(path) {
+        flags |= OpenFlags::SQLITE_OPEN_URI;
+    }
     let open = || {
         let db = Connection::open_with_flags(path, flags)?;
         db.busy_timeout(Duration::from_millis(BUSY_TIMEOUT_MS))?;
@@ -131,8 +152,9 @@ fn plain(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
     open().map_err(|error| to_store_error(path, error))
 }
 
-fn configure(db: &Connection) -> Result<(), rusqlite::Error> {
-    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+fn configure(db: &Connection, path: &Path) -> Result<(), rusqlite::Error> {
+    let journal = if is_in_memory(path) { "MEMORY" } else { "WAL" };
+    db.pragma_update_and_check(None, "journal_mode", journal, |_| Ok(()))?;
     db.pragma_update(None, "synchronous", "FULL")?;
     db.pragma_update(None, "foreign_keys", "ON")?;
     db.pragma_update(None, "cache_size", -32_768)?;
@@ -218,7 +240,7 @@ mod tests {
         let path = dir.path().join("baton.db");
         create(&path).expect("a file is made");
         let db = plain(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).expect("opens");
-        configure(&db).expect("an empty file takes settings");
+        configure(&db, &path).expect("an empty file takes settings");
         drop(db);
         prepare(&path).expect("goes on");
         prepare(&path).expect("is done");

@@ -21,22 +21,24 @@ mod runs;
 mod tokens;
 mod usage;
 
-use baton_store::{MemoryStore, SqliteStore, Store};
+use std::sync::Arc;
+
+use baton_store::{SqliteStore, Store};
 
 /// Opens the same store again.
-type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
+type Open<'a> = &'a dyn Fn() -> Arc<dyn Store>;
 
 /// An empty memory store.
 fn memory(check: fn(Open<'_>)) {
-    let place = MemoryStore::new();
-    check(&|| Box::new(place.clone()));
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().expect("there is memory"));
+    check(&|| Arc::clone(&store));
 }
 
 /// An empty file.
 fn sqlite(check: fn(Open<'_>)) {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let path = dir.path().join("baton.db");
-    check(&|| Box::new(SqliteStore::open(&path).expect("the store opens")));
+    check(&|| Arc::new(SqliteStore::open(&path).expect("the store opens")));
 }
 
 /// Makes a test of each check for one backend.

@@ -23,7 +23,7 @@ use crate::leading::{Leader, NOW, granted};
 
 /// One term, and its current run.
 pub(crate) struct Running {
-    pub(crate) store: Box<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) leader: Leader,
     pub(crate) run: RunId,
     /// The time of the next facts.

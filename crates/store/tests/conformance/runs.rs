@@ -12,7 +12,7 @@ use baton_model::workflow::{HaltCause, HaltMode, ItemEnd, ItemSpan, Plan, Pool};
 use baton_store::facts::FactQuery;
 use baton_store::usage::{Hour, UsageQuery};
 use baton_store::view::{Query, RunQuery, RunRecord, View};
-use baton_store::{MemoryStore, Store, StoreError};
+use baton_store::{SqliteStore, Store, StoreError};
 
 use crate::Open;
 use crate::leading::{Leader, submitted};
@@ -371,7 +371,7 @@ pub(crate) fn what_is_counted_of_instances_does_not_depend_on_runs(open: Open<'_
     assert_eq!(running.ends()[3], (1, 0, ItemEnd::Halted));
     let store = &running.store;
     let all = store.facts(&FactQuery::default()).expect("readable");
-    let alone = MemoryStore::new();
+    let alone = SqliteStore::in_memory().expect("there is memory");
     let mut leader = Leader::elect(&alone);
     for entry in all.items {
         let mut fact = entry.fact;
