@@ -6,7 +6,7 @@ SHELL := bash
 # The steps share one target directory and its lock; running them side by side
 # would only mix their output.
 .NOTPARALLEL:
-.PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
+.PHONY: help test tools fmt-check shipped beside lint unit unit-shipped unit-server unit-core doctest doc \
         xtask-checks api python sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
@@ -20,6 +20,9 @@ DEBUG := $(TARGET)/debug
 THREADS ?= 6
 
 TEST_FEATURES := baton-server/openapi,baton-sim/seeded-bugs
+
+# What is tested with the features that ship.
+SHIPPED := --workspace --exclude baton-server --exclude baton-core --exclude baton-sim
 
 # Runs the tests of some packages: $(call run_tests,PACKAGES AND FEATURES[,PROFILE]). With nextest
 # where it is installed: building it takes longer than it saves.
@@ -37,7 +40,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check shipped lint unit doctest doc xtask-checks api python sim-smoke ## everything that CI checks
+test: tools fmt-check shipped beside unit-server unit-core doctest xtask-checks api python sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -50,25 +53,33 @@ fmt-check: tools ## is the code formatted?
 	@echo "== format"
 	@cargo fmt --all --check
 
-# What users get, with exactly its features. Every end-to-end test drives this file: `unit-shipped`
-# fails if building the tests has changed it.
+# What users get, with exactly its features, and without a warning. Every end-to-end test drives this
+# file: `unit-shipped` fails if building the tests has changed it.
 shipped: tools ## the binary, as it ships
 	@echo "== build"
-	@cargo build --quiet --locked --package baton-cli
+	@mkdir -p $(TARGET)
+	@cargo build --quiet --locked --package baton-cli 2>&1 | tee $(TARGET)/build.log
+	@! grep -q '^warning' $(TARGET)/build.log
 	@sha256sum $(DEBUG)/baton >$(DEBUG)/baton.$$$$ && mv $(DEBUG)/baton.$$$$ $(DEBUG)/baton.shipped
 
-lint: tools ## clippy, warnings denied, with and without the features of the tests
+lint: tools ## clippy, warnings denied, with the features of the tests
 	@echo "== lint"
-	@cargo clippy --quiet --locked --workspace --all-targets -- -D warnings
-	@cargo clippy --quiet --locked --package baton-server --package baton-sim --package baton-core \
-	    --features $(TEST_FEATURES) --all-targets -- -D warnings
+	@cargo clippy --quiet --locked --workspace --features $(TEST_FEATURES) --all-targets -- -D warnings
+
+# Half of the time these tests wait for processes and disks: what computes runs beside them, once
+# they have begun and no longer need the lock on the target directory.
+beside: shipped ## the tests of what ships, with lints and docs beside them
+	@log=$(TARGET)/tests.log; $(MAKE) --no-print-directory unit-shipped >$$log 2>&1 & tests=$$!; \
+	    until grep -qi ' starting \|^running ' $$log || ! kill -0 $$tests 2>/dev/null; do sleep 0.2; done; \
+	    failed=0; $(MAKE) --no-print-directory lint doc || failed=1; \
+	    wait $$tests || failed=1; cat $$log; exit $$failed
 
 unit: unit-shipped unit-server unit-core ## unit and integration tests
 
 # These wait for processes and disks more than they compute, so more of them run than there are cores.
 unit-shipped: shipped
 	@echo "== tests"
-	@$(call run_tests,--workspace --exclude baton-server --exclude baton-core --exclude baton-sim)
+	@$(call run_tests,$(SHIPPED))
 	@sha256sum --check --quiet $(DEBUG)/baton.shipped || \
 	    { echo "the tests ran another baton than the one that ships: a dev-dependency turns a feature on; see cargo tree -e features" >&2; exit 1; }
 
@@ -86,7 +97,7 @@ unit-core: tools
 doctest: tools ## the examples in the docs
 	@echo "== doc tests"
 	@cargo test --quiet --locked --doc --profile sim --package baton-core --package baton-sim --features baton-sim/seeded-bugs
-	@cargo test --quiet --locked --doc --workspace --exclude baton-server --exclude baton-core --exclude baton-sim
+	@cargo test --quiet --locked --doc $(SHIPPED)
 
 doc: tools ## the API docs, warnings denied
 	@echo "== docs"
@@ -110,10 +121,9 @@ python: shipped ## the Python client against a real server
 
 sim-smoke: unit-core ## a short simulation; SEEDS=300
 	@echo "== simulation"
-	@$(TARGET)/sim/baton-sim --seeds $(SEEDS)
-	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --workers 10 --instances 200
-	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --workflows
-	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --schedules
+	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --workers 10 --instances 200 & large=$$!; \
+	    for kind in "" --workflows --schedules; do $(TARGET)/sim/baton-sim --seeds $(SEEDS) $$kind; done; \
+	    wait $$large
 
 soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 	@scripts/soak.sh
