@@ -2,36 +2,24 @@
 //!
 //! `baton run` has its worker on the same host and shows the output directly from the files, so
 //! that it costs the worker nothing and works while the worker is down. Other clients ask the
-//! scheduler, which asks `logs`. As there, no link is followed: the directory of an attempt belongs
-//! to the attempt's user.
+//! scheduler, which asks `logs`.
 //!
 //! Attempts are read one after the other, and so are the runs of each process: the next one is
 //! started when it exists and the previous one was read to its end. So the state does not grow with
 //! the output.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use baton_model::ids::{InstanceId, LeaseId};
 use baton_model::message::LogStream;
-use baton_runner::root::LOGS_DIR;
-use rustix::fs::{Dir, Mode, OFlags, open};
+use baton_runner::logs::{Follower, LogSource, ProcessLogs, STREAMS};
 
 use crate::launch::dir_name;
-use crate::logs::{open_dir, open_file};
+use crate::logs::own_log;
 use crate::state::{LOGS, WORK};
 use crate::sweep::lease_of;
-
-/// Bytes read at a time from one stream.
-const CHUNK_BYTES: usize = 64 << 10;
-/// The last lines of a stream are searched in this many bytes at its end.
-const TAIL_BYTES: u64 = 64 << 10;
-
-const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
 
 /// A chunk of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,14 +30,6 @@ pub struct FollowedChunk<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Read position in the output of one process.
-#[derive(Clone, Copy, Debug, Default)]
-struct ReadPosition {
-    run: u64,
-    /// In the order of [`STREAMS`].
-    offsets: [u64; 2],
-}
-
 /// Follower of the output of one instance's attempts.
 #[derive(Debug)]
 pub struct LogFollower {
@@ -57,8 +37,8 @@ pub struct LogFollower {
     instance: InstanceId,
     /// The last attempt that was read completely.
     finished: Option<LeaseId>,
-    /// Positions in the attempt after it.
-    positions: BTreeMap<Option<String>, ReadPosition>,
+    /// The streams of the attempt after it.
+    streams: BTreeMap<(Option<String>, LogStream), Follower>,
 }
 
 impl LogFollower {
@@ -69,7 +49,7 @@ impl LogFollower {
             state: state.to_owned(),
             instance,
             finished: None,
-            positions: BTreeMap::new(),
+            streams: BTreeMap::new(),
         }
     }
 
@@ -83,19 +63,11 @@ impl LogFollower {
             return Ok(());
         };
         self.finished = leases.pop_last();
-        let attempt = Attempt::open(&self.state, last)?;
-        for process in attempt.processes()? {
-            let run = attempt.runs(process.as_deref())?.pop_last();
-            let mut at = ReadPosition {
-                run: run.unwrap_or(0),
-                ..ReadPosition::default()
-            };
-            for (stream, offset) in STREAMS.into_iter().zip(&mut at.offsets) {
-                if let Some(file) = attempt.file(process.as_deref(), at.run, stream)? {
-                    *offset = last_lines(&file, lines)?;
-                }
-            }
-            self.positions.insert(process, at);
+        for (process, stream, source) in sources(&self.state, last)? {
+            let mut follower = Follower::new(source);
+            follower.skip(lines)?;
+            follower.release();
+            self.streams.insert((process, stream), follower);
         }
         Ok(())
     }
@@ -115,15 +87,32 @@ impl LogFollower {
         };
         // Checked before reading: an attempt with a successor prints nothing more.
         let is_superseded = left.next().is_some();
-        let attempt = Attempt::open(&self.state, lease)?;
         let mut more = false;
-        for process in attempt.processes()? {
-            let at = self.positions.entry(process.clone()).or_default();
-            more |= attempt.read(process.as_deref(), at, &mut print)?;
+        for (process, stream, source) in sources(&self.state, lease)? {
+            let key = (process.clone(), stream);
+            let follower = self
+                .streams
+                .entry(key)
+                .or_insert_with(|| Follower::new(source));
+            let mut printed = Ok(());
+            let is_read = follower.read(&mut |bytes| {
+                printed = print(&FollowedChunk {
+                    process: process.as_deref(),
+                    stream,
+                    bytes,
+                });
+                false
+            })?;
+            printed?;
+            more |= !is_read;
+            if is_read {
+                // A task may have more streams than a process may open files.
+                follower.release();
+            }
         }
         if is_superseded && !more {
             self.finished = Some(lease);
-            self.positions.clear();
+            self.streams.clear();
         }
         Ok(more || is_superseded)
     }
@@ -147,159 +136,34 @@ impl LogFollower {
     }
 }
 
-/// The files of one attempt.
-struct Attempt {
-    name: String,
-    /// The directory with the output of its first process.
-    logs: OwnedFd,
-    /// The directory with the output of a task's processes.
-    processes: Option<OwnedFd>,
-}
-
-impl Attempt {
-    fn open(state: &Path, lease: LeaseId) -> io::Result<Self> {
-        let name = dir_name(lease);
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let work = open(state.join(WORK), flags, Mode::empty())?;
-        let dir = open_dir(&work, &name)?;
-        Ok(Self {
-            name,
-            logs: open(state.join(LOGS), flags, Mode::empty())?,
-            processes: match dir {
-                Some(dir) => open_dir(&dir, LOGS_DIR)?,
-                None => None,
-            },
-        })
+/// The streams of one attempt: those of the attempt itself, and those of a task's processes.
+fn sources(
+    state: &Path,
+    lease: LeaseId,
+) -> io::Result<Vec<(Option<String>, LogStream, LogSource)>> {
+    let sandbox = state.join(WORK).join(dir_name(lease));
+    let mut sources = Vec::new();
+    for stream in STREAMS {
+        let file = LogSource::File(own_log(state, lease, stream));
+        sources.push((None, stream, file));
     }
-
-    /// The sources of output: the attempt itself, and the processes of a task.
-    fn processes(&self) -> io::Result<Vec<Option<String>>> {
-        let mut names = vec![None];
-        if let Some(dir) = &self.processes {
-            let mut found = entries(dir)?;
-            found.retain(|name| !name.starts_with('.'));
-            found.sort_unstable();
-            names.extend(found.into_iter().map(Some));
-        }
-        Ok(names)
-    }
-
-    fn runs(&self, process: Option<&str>) -> io::Result<BTreeSet<u64>> {
-        let Some(dir) = self.dir(process)? else {
-            return Ok(BTreeSet::from([0]));
-        };
-        let names = entries(&dir)?;
-        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-    }
-
-    fn dir(&self, process: Option<&str>) -> io::Result<Option<OwnedFd>> {
-        match process.zip(self.processes.as_ref()) {
-            Some((process, dir)) => open_dir(dir, process),
-            None => Ok(None),
+    for process in ProcessLogs::all(&sandbox)? {
+        for stream in STREAMS {
+            let logs = ProcessLogs::new(&sandbox, &process);
+            let source = logs.map(|logs| LogSource::Process(logs, stream));
+            sources.extend(source.map(|source| (Some(process.clone()), stream, source)));
         }
     }
-
-    fn file(&self, process: Option<&str>, run: u64, stream: LogStream) -> io::Result<Option<File>> {
-        let (short, long) = match stream {
-            LogStream::Stdout => ("out", "stdout"),
-            LogStream::Stderr => ("err", "stderr"),
-        };
-        if process.is_none() {
-            return open_file(&self.logs, &format!("{}.{short}", self.name));
-        }
-        let Some(runs) = self.dir(process)? else {
-            return Ok(None);
-        };
-        match open_dir(&runs, &run.to_string())? {
-            Some(run) => open_file(&run, long),
-            None => Ok(None),
-        }
-    }
-
-    /// Reads a chunk of each stream of one process. True if there is more.
-    fn read(
-        &self,
-        process: Option<&str>,
-        at: &mut ReadPosition,
-        print: &mut impl FnMut(&FollowedChunk<'_>) -> io::Result<()>,
-    ) -> io::Result<bool> {
-        // Checked before reading, as above.
-        let later = self.runs(process)?.range(at.run + 1..).next().copied();
-        let mut more = false;
-        let mut bytes = vec![0; CHUNK_BYTES];
-        for (stream, offset) in STREAMS.into_iter().zip(&mut at.offsets) {
-            let Some(file) = self.file(process, at.run, stream)? else {
-                continue;
-            };
-            // A rotated file starts again.
-            if file.metadata()?.len() < *offset {
-                *offset = 0;
-            }
-            let read = read_at(&file, &mut bytes, *offset)?;
-            if read > 0 {
-                let bytes = &bytes[..read];
-                print(&FollowedChunk {
-                    process,
-                    stream,
-                    bytes,
-                })?;
-            }
-            *offset += read as u64;
-            more |= read == CHUNK_BYTES;
-        }
-        if let Some(run) = later.filter(|_| !more) {
-            let offsets = [0; 2];
-            *at = ReadPosition { run, offsets };
-            more = true;
-        }
-        Ok(more)
-    }
-}
-
-fn entries(dir: &OwnedFd) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let entry = entry?;
-        names.extend(entry.file_name().to_str().ok().map(str::to_owned));
-    }
-    Ok(names)
-}
-
-/// Reads from the offset, as much as exists and fits.
-fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
-/// The offset of the last lines of a file.
-fn last_lines(file: &File, lines: usize) -> io::Result<u64> {
-    let length = file.metadata()?.len();
-    let start = length.saturating_sub(TAIL_BYTES);
-    let mut bytes = vec![0; (length - start) as usize];
-    let read = read_at(file, &mut bytes, start)?;
-    bytes.truncate(read);
-    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let mut breaks = body.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
-    let before = lines.checked_sub(1).and_then(|nth| breaks.nth(nth));
-    Ok(match before {
-        Some((at, _)) => start + at as u64 + 1,
-        None if lines == 0 => length,
-        None => start,
-    })
+    Ok(sources)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_runner::root::LOGS_DIR;
     use std::fs;
+
+    const CHUNK_BYTES: usize = 64 << 10;
 
     const INSTANCE: InstanceId = InstanceId(7);
 
@@ -422,5 +286,20 @@ mod tests {
         let link = place.0.path().join(LOGS).join("i7.1.e1.out");
         std::os::unix::fs::symlink(secret, link).expect("linked");
         assert_eq!(all(&mut place.follower()), "");
+    }
+
+    #[test]
+    fn a_rotation_loses_nothing_and_the_new_file_is_read_from_its_beginning() {
+        let place = StateFixture::new();
+        let mut follower = place.follower();
+        place.process("i7.1.e1", "one/0", "a");
+        assert_eq!(all(&mut follower), "one:a");
+        place.process("i7.1.e1", "one/0", "a, then the end");
+        let dir = place.0.path().join(WORK).join("i7.1.e1").join(LOGS_DIR);
+        let name = |name| dir.join("one/0").join(name);
+        fs::rename(name("stdout"), name("stdout.1")).expect("renamed");
+        place.process("i7.1.e1", "one/0", "the beginning");
+        assert_eq!(all(&mut follower), "one:, then the endone:the beginning");
+        assert_eq!(all(&mut follower), "");
     }
 }

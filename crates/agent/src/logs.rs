@@ -1,22 +1,22 @@
 //! Reading a part of a log.
 //!
-//! A query names a lease and a process of its task; never a path. The directory of an attempt
-//! belongs to the attempt's user, who may put links there, and the agent may be root: so every path
-//! component is opened relative to the one before, and no link is followed.
+//! A query names a lease and a process of its task; never a path. Links that the attempt's user has
+//! put into its directory are not followed: see `baton_runner::logs`.
 //!
 //! A log that stayed empty is reused for another attempt, by renaming it. So data counts only if
 //! the file still has the name by which it was opened.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
+use baton_model::ids::LeaseId;
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
 use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
-use rustix::fs::{Dir, Mode, OFlags, open, openat};
-use rustix::io::Errno;
+use baton_model::task::RunNo;
+use baton_runner::logs::{ProcessLogs, open_dir, open_file, read_at};
+use rustix::fs::CWD;
 
 use crate::launch::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name};
 use crate::state::{LOGS, WORK};
@@ -79,42 +79,22 @@ fn is_same_file(read: &File, now: Option<LogFile>) -> io::Result<bool> {
 fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
     let wanted = query.bytes_max.min(LOG_CHUNK_BYTES_MAX);
     let mut bytes = vec![0; wanted as usize];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let offset = query.offset.saturating_add(filled as u64);
-        match file.read_at(&mut bytes[filled..], offset) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // An offset beyond the maximum of a file.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
-            Err(error) => return Err(error),
-        }
-    }
+    let filled = read_at(file, &mut bytes, query.offset)?;
     bytes.truncate(filled);
     Ok(bytes)
 }
 
 /// The file that a query is about.
 fn find(state: &Path, query: &LogQuery) -> io::Result<Option<LogFile>> {
-    let name = dir_name(query.lease);
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let work = open(state.join(WORK), flags, Mode::empty())?;
-    if let Some(dir) = open_dir(&work, &name)?
-        && let Some(task) = task(&dir)?
-    {
+    let dir = state.join(WORK).join(dir_name(query.lease));
+    if let Some(task) = task(&dir)? {
         return of_process(&dir, &task, query);
     }
     // A plain command has only one run.
     if query.process.is_some() || query.run.is_some_and(|run| run > 0) {
         return Ok(None);
     }
-    let logs = open(state.join(LOGS), flags, Mode::empty())?;
-    let suffix = match query.stream {
-        LogStream::Stdout => "out",
-        LogStream::Stderr => "err",
-    };
-    let file = open_file(&logs, &format!("{name}.{suffix}"))?;
+    let file = open_file(CWD, own_log(state, query.lease, query.stream))?;
     Ok(file.map(|file| LogFile {
         file,
         run: 0,
@@ -122,12 +102,25 @@ fn find(state: &Path, query: &LogQuery) -> io::Result<Option<LogFile>> {
     }))
 }
 
+/// The log of an attempt itself: of a plain command, or of the runner of a task.
+pub(crate) fn own_log(state: &Path, lease: LeaseId, stream: LogStream) -> PathBuf {
+    let suffix = match stream {
+        LogStream::Stdout => "out",
+        LogStream::Stderr => "err",
+    };
+    let name = format!("{}.{suffix}", dir_name(lease));
+    state.join(LOGS).join(name)
+}
+
 /// The task of an attempt, if it is one.
-fn task(dir: &OwnedFd) -> io::Result<Option<TaskFile>> {
+fn task(dir: &Path) -> io::Result<Option<TaskFile>> {
+    let Some(dir) = open_dir(CWD, dir)? else {
+        return Ok(None);
+    };
     let Some(runner) = open_dir(dir, RUNNER_DIR)? else {
         return Ok(None);
     };
-    let Some(file) = open_file(&runner, TASK_FILE)? else {
+    let Some(file) = open_file(runner, TASK_FILE)? else {
         return Ok(None);
     };
     if file.metadata()?.len() > TASK_FILE_BYTES_MAX {
@@ -137,69 +130,27 @@ fn task(dir: &OwnedFd) -> io::Result<Option<TaskFile>> {
 }
 
 /// The output of a process: the requested one or the first; of the requested run or the last.
-fn of_process(dir: &OwnedFd, task: &TaskFile, query: &LogQuery) -> io::Result<Option<LogFile>> {
+fn of_process(dir: &Path, task: &TaskFile, query: &LogQuery) -> io::Result<Option<LogFile>> {
     let mut processes = task.spec.processes.iter().map(|process| &*process.name.0);
     let process = match &query.process {
         Some(name) => processes.find(|process| process == name),
         None => processes.next(),
     };
-    let plain = |name: &&str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-    let Some(process) = process.filter(plain) else {
+    let Some(logs) = process.and_then(|process| ProcessLogs::new(dir, process)) else {
         return Ok(None);
     };
-    let Some(logs) = open_dir(dir, baton_runner::root::LOGS_DIR)? else {
+    let runs = logs.runs()?;
+    let numbers = runs.iter().filter_map(|run| u32::try_from(run.0).ok());
+    let Some(number) = query.run.or(numbers.clone().next_back()) else {
         return Ok(None);
     };
-    let Some(runs) = open_dir(&logs, process)? else {
-        return Ok(None);
-    };
-    let mut numbers = Vec::new();
-    for entry in Dir::read_from(&runs)? {
-        let entry = entry?;
-        let name = entry.file_name().to_str().ok();
-        numbers.extend(name.and_then(|name| name.parse::<u32>().ok()));
-    }
-    let last = numbers.iter().copied().max();
-    let Some(number) = query.run.or(last) else {
-        return Ok(None);
-    };
-    let next_run = numbers.into_iter().filter(|it| *it > number).min();
-    let Some(run) = open_dir(&runs, &number.to_string())? else {
-        return Ok(None);
-    };
-    let name = match query.stream {
-        LogStream::Stdout => "stdout",
-        LogStream::Stderr => "stderr",
-    };
-    let file = open_file(&run, name)?;
+    let next_run = { numbers }.find(|it| *it > number);
+    let file = logs.open(RunNo(number.into()), query.stream)?;
     Ok(file.map(|file| LogFile {
         file,
         run: number,
         next_run,
     }))
-}
-
-pub(crate) fn open_dir(dir: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(dir, name, flags, Mode::empty()) {
-        Ok(found) => Ok(Some(found)),
-        // A link or a file in place of a directory is treated as missing.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-pub(crate) fn open_file(dir: &OwnedFd, name: &str) -> io::Result<Option<File>> {
-    // Opening a pipe must not block.
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match openat(dir, name, flags, Mode::empty()) {
-        Ok(found) => {
-            let file = File::from(found);
-            Ok(file.metadata()?.is_file().then_some(file))
-        }
-        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

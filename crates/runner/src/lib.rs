@@ -21,6 +21,7 @@
 //! | [`coordinator`] | the small parent of all processes of a task |
 //! | [`wire`] | the protocol between the two |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
+//! | [`logs`] | reading the output of processes |
 //! | [`record`] | the records of the two logs |
 //! | [`root`] | the state directory: its layout, its tasks, garbage collection |
 //! | [`checks`] | readiness and health checks: scheduling and verdicts |
@@ -37,6 +38,7 @@ pub mod checks;
 pub mod coordinator;
 pub mod helpers;
 pub mod log;
+pub mod logs;
 pub mod record;
 pub mod root;
 pub mod samples;

@@ -23,7 +23,7 @@
 //! | `lock` | the runner's exclusive lock |
 //! | `find` | tasks by exact id, pattern or prefix |
 //! | `view` | the state of one task, replayed from its log |
-//! | `logs` | the output of its processes |
+//! | `logs` | removing the output of its processes |
 //! | `gc` | garbage collection of finished tasks |
 //! | `tree` | measuring and removing directory trees safely |
 //! | `utc` | dates |
@@ -56,7 +56,7 @@ pub use gc::{
 };
 pub use id::TaskId;
 pub use lock::RunnerLock;
-pub use logs::{LOGS_DIR, RunLogs, Stream, log_dir, open_log, remove_run_logs, run_dirs};
+pub use logs::{LOGS_DIR, remove_run_logs};
 pub use utc::Utc;
 pub use view::{History, ReplayError, Step, TaskView, ViewError};
 

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use baton_core::plan::Plan;
+use baton_model::message::LogStream;
 use baton_model::task::{LogDestination, LogMode, PlanChange, PlanEvent, ProcessNo, RunNo};
-use baton_runner::root::{Stream, log_dir};
+use baton_runner::logs::{Follower, LogSource, ProcessLogs, STREAMS};
 use baton_runner::task::is_shown;
 
-use super::super::tail::Follower;
 use crate::output::clean;
 
 /// A line is printed when it is complete, or this long.
@@ -25,7 +25,7 @@ pub(super) struct ConsoleOutput {
 
 #[derive(Debug)]
 struct StreamTail {
-    stream: Stream,
+    stream: LogStream,
     follower: Follower,
     /// An incomplete last line.
     partial: Vec<u8>,
@@ -36,7 +36,7 @@ struct StreamTail {
 pub(super) struct Line {
     pub(super) process: ProcessNo,
     pub(super) run: RunNo,
-    pub(super) stream: Stream,
+    pub(super) stream: LogStream,
     /// Without line end and control characters.
     pub(super) text: String,
 }
@@ -109,20 +109,17 @@ impl ConsoleOutput {
         let Some(spec) = plan.spec().processes.get(process.index()) else {
             return;
         };
-        let Some(dir) = log_dir(&self.sandbox, &spec.name).filter(|_| is_shown(spec)) else {
+        let logs = ProcessLogs::new(&self.sandbox, &spec.name.0);
+        let Some(logs) = logs.filter(|_| is_shown(spec)) else {
             return;
         };
         self.tails.entry((process, run)).or_insert_with(|| {
-            let streams = [Stream::Stdout, Stream::Stderr].into_iter();
-            let tail = streams.filter_map(|stream| {
-                let follower = Follower::begin(dir.clone(), stream, Some(run), usize::MAX).ok()?;
-                Some(StreamTail {
-                    stream,
-                    follower,
-                    partial: Vec::new(),
-                })
+            let tails = STREAMS.map(|stream| StreamTail {
+                stream,
+                follower: Follower::of_run(LogSource::Process(logs.clone(), stream), run),
+                partial: Vec::new(),
             });
-            tail.collect()
+            tails.into()
         });
     }
 
@@ -163,7 +160,7 @@ fn line_length(buffer: &[u8]) -> Option<usize> {
     }
 }
 
-fn line(process: ProcessNo, run: RunNo, stream: Stream, bytes: &[u8]) -> Line {
+fn line(process: ProcessNo, run: RunNo, stream: LogStream, bytes: &[u8]) -> Line {
     let text = String::from_utf8_lossy(bytes);
     Line {
         process,

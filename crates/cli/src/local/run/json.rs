@@ -56,7 +56,7 @@ impl Json {
                 "wall_ms": time::now(),
                 "process": name(plan, line.process.index()),
                 "run": line.run,
-                "stream": line.stream.word(),
+                "stream": line.stream,
                 "text": line.text,
             }));
         }

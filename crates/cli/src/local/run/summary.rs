@@ -1,14 +1,14 @@
 //! The summary printed when a task ends.
 
 use baton_core::plan::Plan;
+use baton_model::message::LogStream;
 use baton_model::state::AttemptState;
 use baton_model::task::{Disposition, ProcessName};
 use baton_model::time::Millis;
+use baton_runner::logs::{Follower, LogSource, ProcessLogs};
 use baton_runner::record::Header;
-use baton_runner::root::{Stream, log_dir, run_dirs};
 
 use super::super::messages;
-use super::super::tail::Follower;
 use crate::output::{Output, Style, clean};
 use crate::time::span;
 
@@ -73,19 +73,19 @@ fn failed_processes(out: &Output, header: &Header, plan: &Plan) -> Vec<String> {
 
 /// The last lines of standard error or, if it is empty, of standard output.
 fn last_output(header: &Header, process: &ProcessName) -> Vec<String> {
-    let Some(dir) = log_dir(std::path::Path::new(&header.sandbox), process) else {
+    let Some(logs) = ProcessLogs::new(std::path::Path::new(&header.sandbox), &process.0) else {
         return Vec::new();
     };
-    let last = run_dirs(&dir).unwrap_or_default().last().copied();
-    for stream in [Stream::Stderr, Stream::Stdout] {
+    for stream in [LogStream::Stderr, LogStream::Stdout] {
         let mut text = Vec::new();
         let mut take = |bytes: &[u8]| {
             text.extend_from_slice(bytes);
             true
         };
-        let follower = Follower::begin(dir.clone(), stream, last, LAST_LINES);
+        let mut follower = Follower::new(LogSource::Process(logs.clone(), stream));
+        let skipped = follower.skip(LAST_LINES);
         // An unreadable log is treated as empty.
-        let _ = follower.and_then(|mut follower| follower.read(&mut take));
+        let _ = skipped.and_then(|()| follower.read(&mut take));
         if !text.is_empty() {
             let text = String::from_utf8_lossy(&text);
             return text.lines().map(str::to_owned).collect();

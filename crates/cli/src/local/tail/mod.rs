@@ -2,12 +2,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `last` | the position of the last lines |
-//! | `follow` | one stream, across rotations, truncations and runs |
 //! | `screen` | filtering of control characters for a terminal |
 
-mod follow;
-mod last;
 mod screen;
 
 use std::io::Write;
@@ -15,13 +11,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
+use baton_model::message::LogStream;
 use baton_model::task::{ProcessName, RunNo};
-use baton_runner::root::{Phase, Root, Stream, TaskId, log_dir, run_dirs};
+use baton_runner::logs::{Follower, LogSource, ProcessLogs};
+use baton_runner::root::{Phase, Root, TaskId};
 use clap::Args;
 
 use super::resume_command;
 use crate::output::{CommandResult, Failure, Output, clean, note};
-pub(super) use follow::Follower;
 pub(crate) use screen::StreamPrinter;
 
 /// Show the last lines of a process's output
@@ -120,25 +117,20 @@ fn chosen<'a>(
 
 fn follower(tail: &Tail, sandbox: &Path, name: &ProcessName) -> Result<Follower, Failure> {
     let stream = if tail.stderr {
-        Stream::Stderr
+        LogStream::Stderr
     } else {
-        Stream::Stdout
+        LogStream::Stdout
     };
     let process = clean(&name.0);
-    let dir = log_dir(sandbox, name)
+    let logs = ProcessLogs::new(sandbox, &name.0)
         .ok_or_else(|| Failure::failed(format!("the process `{process}` has no log directory")))?;
-    let unreadable = |error| {
-        Failure::failed(format!(
-            "cannot read {}: {error}",
-            clean(&dir.display().to_string())
-        ))
-    };
+    let unreadable = |error| Failure::failed(format!("cannot read the logs of {process}: {error}"));
     let run = tail.run.map(RunNo);
     if let Some(wanted) = run
         && !tail.follow
         && tail.process.is_some()
     {
-        let runs = run_dirs(&dir).map_err(unreadable)?;
+        let runs = logs.runs().map_err(unreadable)?;
         if !runs.contains(&wanted) {
             return Err(Failure::failed(match runs.last() {
                 Some(last) => format!(
@@ -149,7 +141,13 @@ fn follower(tail: &Tail, sandbox: &Path, name: &ProcessName) -> Result<Follower,
             }));
         }
     }
-    Follower::begin(dir.clone(), stream, run, tail.lines).map_err(unreadable)
+    let source = LogSource::Process(logs, stream);
+    let mut follower = match run {
+        Some(run) => Follower::of_run(source, run),
+        None => Follower::new(source),
+    };
+    follower.skip(tail.lines).map_err(unreadable)?;
+    Ok(follower)
 }
 
 /// `name | `, all of one width.

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use super::read_at;
 
 /// Size of a read, from the end backwards.
 const BLOCK: u64 = 64 * 1_024;
@@ -10,7 +11,7 @@ const BLOCK: u64 = 64 * 1_024;
 /// Returns the index in `files` (oldest first) and the offset at which the last `lines` lines
 /// start. An incomplete last line counts as a line.
 pub(super) fn start_of_last_lines(
-    files: &[File],
+    files: &[&File],
     lines: usize,
 ) -> io::Result<Option<(usize, u64)>> {
     let Some(newest) = files.len().checked_sub(1) else {
@@ -27,7 +28,7 @@ pub(super) fn start_of_last_lines(
         while until > 0 {
             let from = until.saturating_sub(BLOCK);
             let part = &mut block[..usize::try_from(until - from).unwrap_or(usize::MAX)];
-            let read = read_from(file, part, from)?;
+            let read = read_at(file, part, from)?;
             for (offset, byte) in part[..read].iter().enumerate().rev() {
                 // The newline at the very end does not start another line.
                 if *byte == b'\n' && !at_the_end {
@@ -42,20 +43,6 @@ pub(super) fn start_of_last_lines(
         }
     }
     Ok(Some((0, 0)))
-}
-
-/// Reads as much as there is: the file may have been truncated meanwhile.
-fn read_from(file: &File, part: &mut [u8], from: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < part.len() {
-        match file.read_at(&mut part[done..], from + done as u64) {
-            Ok(0) => break,
-            Ok(read) => done += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }
 
 #[cfg(test)]
@@ -74,7 +61,9 @@ mod tests {
     }
 
     fn found(texts: &[&str], lines: usize) -> Option<(usize, u64)> {
-        start_of_last_lines(&files(texts), lines).expect("readable")
+        let files = files(texts);
+        let files: Vec<&File> = files.iter().collect();
+        start_of_last_lines(&files, lines).expect("readable")
     }
 
     #[test]
