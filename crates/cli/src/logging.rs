@@ -1,23 +1,125 @@
 //! Logging of server processes to standard error.
+//!
+//! A thread of its own writes the lines. Standard error may be closed, full, or a pipe that is not
+//! read: that costs lines, which are counted, and neither ends nor blocks the process.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::thread;
+use std::time::Duration;
 
+use baton_server::LOG_LINES_DROPPED;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+/// Lines that wait to be written.
+const LINES_MAX: usize = 4_096;
+
+/// How long the last lines may take when the process ends.
+const LAST_LINES_WAIT: Duration = Duration::from_secs(1);
+
+/// An item of the queue.
+enum Item {
+    Line(Vec<u8>),
+    /// Answered when all lines before it are written.
+    Flush(SyncSender<()>),
+}
+
+/// Writes the last lines when it is dropped.
+#[must_use]
+pub(crate) struct Logging(Option<SyncSender<Item>>);
+
 /// Starts logging. `BATON_LOG` sets the level or the level of each target
 /// (`warn,baton_server=debug`); the default is `info`.
-pub(crate) fn init() {
+pub(crate) fn init() -> Logging {
     let filter = std::env::var("BATON_LOG").ok();
     let filter: Option<Targets> = filter.and_then(|text| text.parse().ok());
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
+    let (sender, lines) = mpsc::sync_channel(LINES_MAX);
+    let spawned = thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(move || write_lines(&lines));
+    if spawned.is_err() {
+        // Without a thread there are no lines; the process itself may still do its work.
+        return Logging(None);
+    }
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(LineQueue(sender.clone()))
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        .log_internal_errors(false);
     // Fails only if a subscriber is installed already.
     let _ = tracing_subscriber::registry()
-        .with(lines)
+        .with(layer)
         .with(filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO)))
         .try_init();
+    Logging(Some(sender))
+}
+
+fn write_lines(lines: &Receiver<Item>) {
+    let mut reported = 0;
+    for item in lines {
+        match item {
+            Item::Line(line) => {
+                let dropped = LOG_LINES_DROPPED.load(Ordering::Relaxed);
+                let mut text = Vec::new();
+                if dropped > reported {
+                    let gap = dropped - reported;
+                    text.extend_from_slice(format!("{gap} log lines were dropped\n").as_bytes());
+                }
+                text.extend_from_slice(&line);
+                if io::stderr().write_all(&text).is_ok() {
+                    reported = dropped;
+                } else {
+                    LOG_LINES_DROPPED.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Item::Flush(done) => {
+                // The waiting side may have given up.
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        let Some(lines) = &self.0 else { return };
+        let (done, written) = mpsc::sync_channel(1);
+        if lines.try_send(Item::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(LAST_LINES_WAIT);
+        }
+    }
+}
+
+/// Makes a writer for each event.
+struct LineQueue(SyncSender<Item>);
+
+/// Queues one line; drops it if the queue is full.
+struct LineWriter<'a>(&'a SyncSender<Item>);
+
+impl<'a> MakeWriter<'a> for LineQueue {
+    type Writer = LineWriter<'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        LineWriter(&self.0)
+    }
+}
+
+impl Write for LineWriter<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match self.0.try_send(Item::Line(line.to_vec())) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                LOG_LINES_DROPPED.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

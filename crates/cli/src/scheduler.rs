@@ -154,7 +154,7 @@ impl ServerArgs {
 }
 
 pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandResult {
-    logging::init();
+    let _logging = logging::init();
     credentials.reject_for_server()?;
     let server = &command.server;
     on_threads(async {

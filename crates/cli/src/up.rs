@@ -49,7 +49,7 @@ pub(crate) struct Up {
 }
 
 pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
-    logging::init();
+    let _logging = logging::init();
     credentials.reject_for_server()?;
     // This same binary, even if its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");

@@ -8,6 +8,7 @@ mod cluster_disks;
 mod cluster_faults;
 mod cluster_hostile_peers;
 mod cluster_kill_loop;
+mod cluster_logging;
 mod cluster_partition;
 mod cluster_restart;
 mod cluster_unexecuted;

@@ -27,6 +27,7 @@
 //! | [`checks`] | readiness and health checks: scheduling and verdicts |
 //! | [`samples`] | resource usage of a task, in a ring buffer on disk |
 //! | [`helpers`] | the two other helper processes: log rotation, probes |
+//! | `stderr` | log lines of a process that must not end because of them |
 //! | [`sys`] | the kernel: launching, identity, signals, trees, cgroups, users |
 //!
 //! It decides nothing about the task itself: that is `baton_core::plan`. It reads no
@@ -42,6 +43,7 @@ pub mod logs;
 pub mod record;
 pub mod root;
 pub mod samples;
+mod stderr;
 pub mod sys;
 pub mod task;
 pub mod wire;

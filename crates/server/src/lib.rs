@@ -65,6 +65,7 @@ use tokio::time::timeout;
 
 pub use error::ServeError;
 pub use http::routes::{ROUTES, Route};
+pub use metrics::LOG_LINES_DROPPED;
 
 use accept::Acceptor;
 use access::Access;

@@ -6,6 +6,7 @@ use super::runs::RootProcess;
 use super::serve::{Coordinator, log_path};
 use crate::log::{Kind, Log, LogError};
 use crate::record::CoordinatorRecord;
+use crate::stderr::log_line;
 use crate::sys::clock;
 use crate::wire::{Guard, KnownRun};
 
@@ -80,7 +81,7 @@ impl Coordinator {
         let path = log_path(&self.config.checkpoint);
         match Log::create(&path, Kind::Coordinator, &first) {
             Ok(log) => {
-                eprintln!("coordinator: writing a log again");
+                log_line!("coordinator: writing a log again");
                 self.log = Some(log);
             }
             // The cause was logged when the log before was abandoned.
@@ -114,7 +115,7 @@ impl Coordinator {
     }
 
     fn abandon_log(&mut self, error: &LogError) {
-        eprintln!("coordinator: continuing without its log: {error}");
+        log_line!("coordinator: continuing without its log: {error}");
         self.log = None;
         self.log_at = clock::now().mono + LOG_RETRY;
     }

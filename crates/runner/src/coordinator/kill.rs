@@ -18,6 +18,7 @@ use super::runs::{ProcessRun, Role, RootProcess, parse_mark};
 use super::serve::Coordinator;
 use super::{COMMAND, Config};
 use crate::helpers;
+use crate::stderr::log_line;
 use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{self, Handle};
 use crate::sys::kill::{self, Sweep};
@@ -103,7 +104,7 @@ impl Coordinator {
         }
         // Reap what was just killed before reporting it.
         if let Err(error) = self.reap_children() {
-            eprintln!("coordinator: {error}");
+            log_line!("coordinator: {error}");
         }
         self.end_lingering();
         let rotators = self.rotators();
@@ -132,7 +133,7 @@ impl Coordinator {
     pub(super) fn kill_for_guard(&mut self) {
         let left = self.kill_all(KillCause::LeaseLapsed);
         if left > 0 {
-            eprintln!("coordinator: {left} processes could not be killed");
+            log_line!("coordinator: {left} processes could not be killed");
         }
     }
 
@@ -339,7 +340,7 @@ impl Coordinator {
         match self.with_all_processes(|sweep| sweep.kill(deadline)) {
             Ok(left) => left,
             Err(error) => {
-                eprintln!("coordinator: cannot scan for remaining processes: {error}");
+                log_line!("coordinator: cannot scan for remaining processes: {error}");
                 1
             }
         }
@@ -428,7 +429,7 @@ impl Coordinator {
     /// and reports what is left.
     pub(super) fn log_failure<T>(&self, result: io::Result<T>) {
         if let Err(error) = result {
-            eprintln!("coordinator: {error}");
+            log_line!("coordinator: {error}");
         }
     }
 }

@@ -24,6 +24,7 @@ use super::serve::Coordinator;
 use crate::helpers;
 use crate::record::CoordinatorRecord;
 use crate::root::LOGS_DIR;
+use crate::stderr::log_line;
 use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::proc::{self, Reader};
 use crate::sys::spawn::{Command, Spawner};
@@ -81,7 +82,7 @@ impl Launcher {
     /// makes up for a failure.
     pub(super) fn kill_cgroup(&self) {
         if let Some(Err(error)) = self.cgroup.as_ref().map(Cgroup::kill) {
-            eprintln!("coordinator: cgroup.kill: {error}");
+            log_line!("coordinator: cgroup.kill: {error}");
         }
     }
 
@@ -214,7 +215,7 @@ impl Launcher {
         let name = format!("{}-{}", run.process.0, run.run.0);
         parent
             .below(&name, memory_max)
-            .inspect_err(|error| eprintln!("coordinator: no control group for {run}: {error}"))
+            .inspect_err(|error| log_line!("coordinator: no control group for {run}: {error}"))
             .ok()
     }
 
@@ -346,7 +347,7 @@ impl Coordinator {
             Err(error) => {
                 // The cause is in its stderr log, if that could be opened.
                 if awaits_descendants {
-                    eprintln!("coordinator: {key} cannot be launched: {error}");
+                    log_line!("coordinator: {key} cannot be launched: {error}");
                 }
                 if !tag.is_empty() {
                     self.record(CoordinatorRecord::Accepted { run: key, tag });

@@ -27,6 +27,7 @@ use super::kill::KILL_MAX;
 use super::runs::{ProcessRun, Role, RootProcess, Timer, parse_mark};
 use super::serve::Coordinator;
 use super::termination::POLL_EVERY;
+use crate::stderr::log_line;
 use crate::sys::children::Children;
 use crate::sys::identity::ExitStatus;
 use crate::sys::proc::{Reader, Stat};
@@ -129,7 +130,7 @@ impl Coordinator {
                 self.signal_run(key, libc::SIGTERM);
             }
             Some(at) if now >= at + KILL_MAX => {
-                eprintln!("coordinator: {key} has left processes that cannot be killed");
+                log_line!("coordinator: {key} has left processes that cannot be killed");
                 return self.end_run(key, status);
             }
             // It was killed, but new processes have appeared.
@@ -209,7 +210,7 @@ impl Coordinator {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    eprintln!("coordinator: cannot list its children: {error}");
+                    log_line!("coordinator: cannot list its children: {error}");
                     // From now on a sweep finds them.
                     self.orphans.list = None;
                     return;

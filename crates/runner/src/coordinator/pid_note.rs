@@ -22,6 +22,7 @@ use baton_model::time::{Mono, Now, Wall};
 use super::runs::run_mark;
 use super::start::CoordinatorSpec;
 use crate::record::CoordinatorRecord;
+use crate::stderr::log_line;
 use crate::sys::proc::{self, Stat};
 use crate::sys::spawn::{PID_NOTE_HEADER_BYTES, PidNote};
 use crate::wire::RunKey;
@@ -54,7 +55,7 @@ impl PidNotes {
             .truncate(false)
             .open(path(checkpoint));
         let file = file.inspect_err(|error| {
-            eprintln!("coordinator: cannot open the pid note file: {error}");
+            log_line!("coordinator: cannot open the pid note file: {error}");
         });
         Self { file: file.ok() }
     }

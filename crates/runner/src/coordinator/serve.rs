@@ -22,6 +22,7 @@ use super::{Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
 use crate::log::{Kind, Log};
 use crate::record::CoordinatorRecord;
+use crate::stderr::log_line;
 use crate::sys::identity::{self, Handle};
 use crate::sys::signals::{self, Signals};
 use crate::sys::{clock, inherit, memory, reap};
@@ -74,7 +75,7 @@ pub(super) struct Coordinator {
 /// Runs until a runner requests the exit, or the coordinator has been idle for [`IDLE_MAX`]. Errors
 /// are written to standard error.
 pub(super) fn run(config: Config) -> io::Result<()> {
-    let log = |error: &io::Error| eprintln!("coordinator: {error}");
+    let log = |error: &io::Error| log_line!("coordinator: {error}");
     // Held for as long as this process lives: it shows that a coordinator exists.
     let _lock = inherit::descriptor(LOCK_FD).inspect_err(log)?;
     let listener = inherit::descriptor(LISTENER_FD).inspect_err(log)?;
@@ -266,13 +267,13 @@ impl Coordinator {
                 Err(error) => {
                     // Most likely no descriptors are left. The client waits; we continue, and
                     // accept again when something may have changed.
-                    eprintln!("coordinator: cannot accept a connection: {error}");
+                    log_line!("coordinator: cannot accept a connection: {error}");
                     self.accept_at = clock::now().mono + ACCEPT_RETRY;
                     return;
                 }
             };
             if let Err(error) = self.greet(stream) {
-                eprintln!("coordinator: cannot send the greeting: {error}");
+                log_line!("coordinator: cannot send the greeting: {error}");
             }
         }
     }
@@ -326,7 +327,7 @@ impl Coordinator {
                 Ok(Some(request)) => self.handle_request(request),
                 Ok(None) => return,
                 Err(error) => {
-                    eprintln!("coordinator: invalid request from the runner: {error}");
+                    log_line!("coordinator: invalid request from the runner: {error}");
                     self.drop_client();
                 }
             }
@@ -406,7 +407,7 @@ impl Coordinator {
             }
             Ok(None) => self.reply(Reply::Unknown { run }),
             Err(error) => {
-                eprintln!(
+                log_line!(
                     "coordinator: cannot adopt {run}, pid {}: {error}",
                     identity.pid
                 );

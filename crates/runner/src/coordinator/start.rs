@@ -19,6 +19,7 @@ use super::{COMMAND, Config, LISTENER_FD, LOCK_FD};
 use crate::channel::Channel;
 use crate::log::{self, Kind, LogError};
 use crate::record::CoordinatorRecord;
+use crate::stderr::log_line;
 use crate::sys::exits::Exits;
 use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{identity, proc, socket};
@@ -239,7 +240,7 @@ impl StartPermit {
         // Records before the damage are valid; what was lost after it counts as never seen, and
         // ends as lost.
         if let Some(damage) = damage {
-            eprintln!("baton: {damage}");
+            log_line!("baton: {damage}");
         }
         let mut records: Vec<CoordinatorRecord> = recovered.records;
         if let Some(&CoordinatorRecord::Begun { boot, .. }) = records.first()
@@ -249,7 +250,7 @@ impl StartPermit {
             let last = pid_note::unrecorded_launch(start, boot, &records, &reaped);
             // Without it that launch counts as lost.
             let last = last
-                .inspect_err(|error| eprintln!("baton: cannot recover the last launch: {error}"));
+                .inspect_err(|error| log_line!("baton: cannot recover the last launch: {error}"));
             records.extend(last.ok().flatten());
         }
         Ok(Some(records))

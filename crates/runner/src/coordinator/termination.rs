@@ -12,6 +12,7 @@ use baton_model::time::{Millis, Mono};
 use super::runs::{Probe, Role, RootProcess, Timer};
 use super::serve::Coordinator;
 use crate::record::CoordinatorRecord;
+use crate::stderr::log_line;
 use crate::sys::cgroup::Cgroup;
 use crate::sys::identity::{Exit, ExitStatus};
 use crate::sys::{clock, kill, reap};
@@ -86,7 +87,7 @@ impl Coordinator {
     /// or elsewhere, and has cost nothing. If we die before the zombie is reaped, it becomes one of
     /// our parent, which concludes the same.
     fn take_back(&mut self, key: RunKey, pid: u32) -> io::Result<()> {
-        eprintln!("coordinator: {key} was killed before its program began");
+        log_line!("coordinator: {key} was killed before its program began");
         self.record(CoordinatorRecord::Forgotten { run: key });
         self.write_records();
         reap::reap(pid)?;
@@ -96,7 +97,7 @@ impl Coordinator {
         };
         let is_attempt = run.awaits_descendants;
         if let Some(Err(error)) = run.group.take().map(Cgroup::remove) {
-            eprintln!("coordinator: cannot remove the control group of {key}: {error}");
+            log_line!("coordinator: cannot remove the control group of {key}: {error}");
         }
         let claim = self.table.remove(key);
         self.queue.release(&claim);
@@ -302,7 +303,7 @@ impl Coordinator {
                 outcome = Outcome::Killed(KillCause::OutOfMemory);
             }
             if let Err(error) = group.remove() {
-                eprintln!("coordinator: cannot remove the control group of {key}: {error}");
+                log_line!("coordinator: cannot remove the control group of {key}: {error}");
             }
         }
         let ended = RunEnd {
@@ -340,7 +341,7 @@ impl Coordinator {
             probe.late = true;
             // Its pid cannot be reused: it is not reaped yet.
             if let Err(error) = kill::group(probe.pid, libc::SIGKILL) {
-                eprintln!("coordinator: cannot kill a late check: {error}");
+                log_line!("coordinator: cannot kill a late check: {error}");
             }
         }
     }

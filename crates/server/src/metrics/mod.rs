@@ -23,6 +23,9 @@ use std::time::Duration;
 pub(crate) use facts::{Kinds, fact_kind};
 pub(crate) use text::Text;
 
+/// Log lines that could not be written. Of the process, since its logger is.
+pub static LOG_LINES_DROPPED: AtomicU64 = AtomicU64::new(0);
+
 /// Upper bounds of the commit latency buckets, in microseconds: from a disk that does not wait to
 /// one that hardly writes.
 const COMMIT_BOUNDS_US: [u64; 12] = [
@@ -175,6 +178,7 @@ impl Metrics {
             get(&self.commits_us),
         );
         text.one(&table::STORE_FAILURES, get(&self.store_failures));
+        text.one(&table::LOG_LINES_DROPPED, get(&LOG_LINES_DROPPED));
         let requests = self.requests.lock().unwrap_or_else(|it| it.into_inner());
         let rows = requests.iter().map(|((method, route, status), count)| {
             let labels = [(*method).to_owned(), route.clone(), status.to_string()];

@@ -69,6 +69,8 @@ families! {
         "Commit latency: time from submitting a batch to the store until it is durable; its count is the number of commits.";
     STORE_FAILURES = "baton_store_failures_total", Counter, [],
         "Batches that the store failed to commit.";
+    LOG_LINES_DROPPED = "baton_log_lines_dropped_total", Counter, [],
+        "Log lines that could not be written: standard error is closed, full or not read.";
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],
         "Answered requests; `none` for requests that match no route.";
     HTTP_REFUSED = "baton_http_refused_total", Counter, ["type"],
