@@ -103,6 +103,10 @@ fn check_origin(
     secure: bool,
 ) -> Result<(), &'static str> {
     let headers = request.headers();
+    // A proxy before this server may decide by another one than this server.
+    if is_repeated(headers, header::HOST) || is_repeated(headers, header::ORIGIN) {
+        return Err("the header Host or Origin is repeated; send it once");
+    }
     let by_certificate = matches!(
         caller,
         Ok(Caller {
@@ -149,14 +153,19 @@ fn options(response: Response) -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
+fn is_repeated(headers: &HeaderMap, name: header::HeaderName) -> bool {
+    headers.get_all(name).iter().nth(1).is_some()
+}
+
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
 fn is_our_host(headers: &HeaderMap, target: Option<&Authority>, address: SocketAddr) -> bool {
+    // `evil.example@127.0.0.1` names a user, and a careless reader takes it for the host.
+    let plain = |named: &Authority| !named.as_str().contains('@') && is_ours(named.host(), address);
     let named = text(headers, header::HOST).and_then(|host| host.parse::<Authority>().ok());
-    let absolute = target.is_none_or(|target| is_ours(target.host(), address));
-    absolute && named.is_some_and(|named| is_ours(named.host(), address))
+    target.is_none_or(plain) && named.as_ref().is_some_and(plain)
 }
 
 fn is_ours(host: &str, address: SocketAddr) -> bool {
@@ -214,6 +223,7 @@ mod tests {
             "evil.example",
             "10.0.0.8",
             "localhost.evil.example",
+            "evil.example@127.0.0.1",
             "",
             "a b",
         ] {

@@ -3,6 +3,8 @@
 use baton_server::{Config, ServeError, serve};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::rig::{Server, config, got, task};
 
@@ -137,6 +139,18 @@ async fn web_pages_of_other_servers_are_kept_out() {
         .is_problem(StatusCode::FORBIDDEN, "forbidden");
     let own = page(&server.url("")).await;
     assert_eq!(own.status, StatusCode::CREATED);
+    let address = server.url("").replace("http://", "");
+    let twice = [
+        format!("Host: {address}\r\nHost: evil.example"),
+        format!("Host: evil.example\r\nHost: {address}"),
+        format!("Host: {address}\r\nOrigin: http://{address}\r\nOrigin: http://evil.example"),
+        format!("Host: evil.example@{address}"),
+    ];
+    for headers in twice {
+        let request = format!("GET / HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n");
+        let answer = raw(&address, &request).await;
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{headers}: {answer}");
+    }
     server.stop().await;
 }
 
@@ -167,4 +181,14 @@ async fn a_server_that_must_not_start_reports_why() {
     let mut hasty = config(dir.path());
     hasty.timeouts.lose_after = baton_model::time::Millis(1);
     assert!(matches!(refused(hasty).await, ServeError::Timeouts(_)));
+}
+
+/// Sends bytes as they are, and returns the whole answer.
+async fn raw(address: &str, request: &str) -> String {
+    let address = address.trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("readable");
+    answer
 }
