@@ -34,7 +34,7 @@ use crate::protocol::scheduler::seat::Seat;
 struct WorkerLease {
     worker: WorkerName,
     association: Association,
-    told: WorkerState,
+    reported_state: WorkerState,
     stamp: Stamp,
 }
 
@@ -53,13 +53,13 @@ impl LeaseKeeper {
             let lease = WorkerLease {
                 worker: name.clone(),
                 association: seat.association(epoch),
-                told: seat.told,
+                reported_state: seat.reported_state,
                 stamp: seat.stamp(),
             };
             (seat.holder.incarnation, lease)
         };
         let kept = |(_, seat): &(&WorkerName, &Seat)| {
-            seat.state != WorkerState::MustDie && seat.told != WorkerState::MustDie
+            seat.state != WorkerState::MustDie && seat.reported_state != WorkerState::MustDie
         };
         Self {
             timeouts: timeouts.for_worker(),
@@ -84,7 +84,7 @@ impl LeaseKeeper {
         let reply = HeartbeatReply {
             association: lease.association,
             stamp: heartbeat.stamp,
-            state: lease.told,
+            state: lease.reported_state,
             timeouts: self.timeouts,
             worker_set: None,
         };
@@ -128,12 +128,12 @@ mod tests {
         }
     }
 
-    fn lease_keeper(told: WorkerState) -> (LeaseKeeper, Association) {
+    fn lease_keeper(reported_state: WorkerState) -> (LeaseKeeper, Association) {
         let offer = Arc::new(Offer::default());
         let stamp = Stamp(Mono(10));
         let mut seat = Seat::new(holder(1), 1, offer, SessionId(3), stamp, Mono(10));
-        seat.state = told;
-        seat.told = told;
+        seat.state = reported_state;
+        seat.reported_state = reported_state;
         let association = seat.association(EPOCH);
         let seats = [(WorkerName::new("w1"), seat)].into();
         let lease_keeper = LeaseKeeper::new(EPOCH, &Timeouts::default(), &seats);

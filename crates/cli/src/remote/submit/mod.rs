@@ -102,7 +102,7 @@ struct TaskOptions {
     env: Vec<(String, String)>,
     /// When another attempt may start after a worker is lost: timed (its lease has expired) or
     /// strict (proof that the old attempt has ended) [default: timed]
-    #[arg(long, value_enum, value_name = "HOW")]
+    #[arg(long, value_enum, value_name = "MODE")]
     exclusive: Option<Exclusive>,
 }
 

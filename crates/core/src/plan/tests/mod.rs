@@ -5,10 +5,10 @@
 mod conditions;
 mod daemons;
 mod definition;
-mod dragons;
 mod endings;
 mod failures;
 mod finalization;
+mod known_defects;
 mod losses;
 mod order;
 mod random;

@@ -242,7 +242,7 @@ impl Protocol {
         }
         cx.send(address(name, seat), ToWorker::HeartbeatReply(reply));
         if let Some(seat) = self.seats.get_mut(name) {
-            seat.told = seat.state;
+            seat.reported_state = seat.state;
         }
         self.update_offer(cx, name);
     }

@@ -123,10 +123,10 @@ impl Protocol {
             return;
         };
         let open = seat.takes_work(seat.load) && !drained;
-        let told = Some((Arc::clone(&seat.offer), open));
-        if seat.offered != told {
+        let offered = Some((Arc::clone(&seat.offer), open));
+        if seat.offered != offered {
             cx.leader.offer(name, &seat.offer, open);
-            seat.offered = told;
+            seat.offered = offered;
         }
     }
 

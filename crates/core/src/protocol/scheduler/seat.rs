@@ -107,7 +107,7 @@ pub struct Seat {
     pub(crate) held_back: bool,
     /// The health that was last sent to its holder. A worker that does not know yet
     /// that it is HEALTHY would refuse work.
-    pub(crate) told: WorkerState,
+    pub(crate) reported_state: WorkerState,
     /// How many leases it may be running.
     pub(crate) load: u32,
     /// The offer that it reported.
@@ -144,7 +144,7 @@ impl Seat {
             unsure: Unsure::default(),
             kills: BTreeSet::new(),
             held_back: false,
-            told: WorkerState::New,
+            reported_state: WorkerState::New,
             load: 0,
             offer,
             offered: None,
@@ -189,7 +189,7 @@ impl Seat {
     /// True if it can be given one more attempt on top of `load`.
     pub(crate) const fn takes_work(&self, load: u32) -> bool {
         let knows = matches!(
-            (self.state, self.told),
+            (self.state, self.reported_state),
             (WorkerState::Healthy, WorkerState::Healthy)
         );
         knows && !self.held_back && load < self.slots
@@ -201,7 +201,7 @@ impl Seat {
         self.in_flight = InFlight::default();
         self.unsure = Unsure::default();
         self.checks_open.clear();
-        self.told = WorkerState::New;
+        self.reported_state = WorkerState::New;
         self.listed = false;
     }
 

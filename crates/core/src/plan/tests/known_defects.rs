@@ -1,10 +1,10 @@
-//! The dragons of the ancestor that lived in its planner; none of them lives here.
+//! Defects that similar planners are known for, each with a test that this one does not have it.
 
 use super::*;
 use baton_model::task::{Disposition, RunEnd};
 
 #[test]
-fn dragon_1_a_failure_keeps_its_exit_code_and_its_time() {
+fn a_failure_keeps_its_exit_code_and_its_time() {
     let mut rig = Rig::new(task(vec![process("a"), process("b")]));
     rig.start("a");
     rig.now += 250;
@@ -17,7 +17,7 @@ fn dragon_1_a_failure_keeps_its_exit_code_and_its_time() {
 }
 
 #[test]
-fn dragon_2_a_launch_failure_is_a_failure_and_can_be_replayed() {
+fn a_launch_failure_is_a_failure_and_can_be_replayed() {
     let mut spec = task(vec![process("a")]);
     spec.processes[0].max_failures = 2;
     let mut rig = Rig::new(spec);
@@ -33,7 +33,7 @@ fn dragon_2_a_launch_failure_is_a_failure_and_can_be_replayed() {
 }
 
 #[test]
-fn dragon_5_a_replay_orders_nothing() {
+fn a_replay_orders_nothing() {
     let mut rig = Rig::new(task(vec![process("a"), process("b")]));
     rig.start("b");
     rig.exit("a", 1);
@@ -50,7 +50,7 @@ fn dragon_5_a_replay_orders_nothing() {
 }
 
 #[test]
-fn dragon_7_a_recovery_does_not_renew_the_budget() {
+fn a_recovery_does_not_renew_the_budget() {
     let mut rig = Rig::new(task(vec![process("a"), process("b"), last("x", &[])]));
     rig.start("b");
     rig.exit("a", 1);
@@ -65,7 +65,7 @@ fn dragon_7_a_recovery_does_not_renew_the_budget() {
 }
 
 #[test]
-fn dragon_7_a_recovery_leaves_running_final_processes_alone() {
+fn a_recovery_leaves_running_final_processes_alone() {
     let mut rig = Rig::new(task(vec![process("a"), last("x", &[]), last("y", &[])]));
     rig.exit("a", 0);
     rig.start("x");
@@ -79,7 +79,7 @@ fn dragon_7_a_recovery_leaves_running_final_processes_alone() {
 }
 
 #[test]
-fn dragon_12_a_replay_does_not_restart_a_pause() {
+fn a_replay_does_not_restart_a_pause() {
     let mut spec = task(vec![process("a")]);
     spec.processes[0].min_duration = Millis(5_000);
     spec.processes[0].max_failures = 2;
@@ -94,7 +94,7 @@ fn dragon_12_a_replay_does_not_restart_a_pause() {
 }
 
 #[test]
-fn dragon_13_a_death_by_signal_is_the_same_failure_with_and_without_a_shell() {
+fn a_death_by_signal_is_the_same_failure_with_and_without_a_shell() {
     let ends = [Outcome::Signaled(11), Outcome::Exited(128 + 11)];
     let [plain, shell] = ends.map(|outcome| {
         let mut spec = task(vec![process("a"), process("b")]);
