@@ -7,20 +7,30 @@ use std::path::PathBuf;
 use baton_tls::TlsError;
 
 /// Reason why an agent cannot continue.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Another agent uses the state directory.
+    #[error(
+        "a worker{} already uses {path}; end it first, or name another directory with --state",
+        pid_note(*.pid)
+    )]
     Locked {
         path: PathBuf,
         /// The process id of that agent, if known.
         pid: Option<u32>,
     },
     /// The TLS files cannot be used.
+    #[error(transparent)]
     Tls(TlsError),
     /// The configuration is invalid.
+    #[error("{0}")]
     Invalid(String),
-    /// A system call failed.
-    Io { what: String, error: io::Error },
+    #[error("cannot {what}: {error}")]
+    Io {
+        what: String,
+        #[source]
+        error: io::Error,
+    },
 }
 
 impl Error {
@@ -31,29 +41,6 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Locked { path, pid } => {
-                let path = path.display();
-                match pid {
-                    Some(pid) => write!(f, "a worker (pid {pid}) already uses {path}")?,
-                    None => write!(f, "a worker already uses {path}")?,
-                }
-                f.write_str("; end it first, or name another directory with --state")
-            }
-            Self::Tls(error) => error.fmt(f),
-            Self::Invalid(text) => f.write_str(text),
-            Self::Io { what, error } => write!(f, "cannot {what}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { error, .. } => Some(error),
-            Self::Locked { .. } | Self::Tls(_) | Self::Invalid(_) => None,
-        }
-    }
+fn pid_note(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

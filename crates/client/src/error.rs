@@ -5,28 +5,34 @@ use std::fmt;
 use baton_model::api::Problem;
 
 /// Reason why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The URL is not the URL of a scheduler.
+    #[error("`{url}` is not the URL of a scheduler: {why}; use one like {}", crate::DEFAULT_URL)]
     BadUrl {
         /// The URL as it was passed.
         url: String,
         why: String,
     },
-    /// The TLS files cannot be used.
-    Tls(
-        /// The file, the reason and a hint.
-        String,
-    ),
+    /// The TLS files cannot be used: the file, the reason and a hint.
+    #[error("{0}")]
+    Tls(String),
     /// There is no response, or it was cut off.
+    #[error(
+        "cannot reach the scheduler at {url}: {why}; start it with `baton up`, or name it with \
+         --url or BATON_URL"
+    )]
     Unreachable {
         /// The URL that was tried.
         url: String,
         why: String,
     },
     /// The scheduler reports a problem.
+    #[error(fmt = write_problem)]
     Problem(Box<Problem>),
-    /// The response does not follow this protocol.
+    #[error(
+        "the response from {url} is not one of a scheduler of this version: {why}; check --url \
+         and BATON_URL, and that both sides have the same version"
+    )]
     InvalidResponse { url: String, why: String },
 }
 
@@ -58,32 +64,8 @@ impl ClientError {
     }
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadUrl { url, why } => write!(
-                f,
-                "`{url}` is not the URL of a scheduler: {why}; use one like {}",
-                crate::DEFAULT_URL
-            ),
-            Self::Tls(why) => f.write_str(why),
-            Self::Unreachable { url, why } => write!(
-                f,
-                "cannot reach the scheduler at {url}: {why}; start it with `baton up`, or name \
-                 it with --url or BATON_URL"
-            ),
-            Self::Problem(problem) => write_problem(f, problem),
-            Self::InvalidResponse { url, why } => write!(
-                f,
-                "the response from {url} is not one of a scheduler of this version: {why}; check --url \
-                 and BATON_URL, and that both sides have the same version"
-            ),
-        }
-    }
-}
-
 /// Same layout as for errors in local files: location, problem, hint.
-fn write_problem(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
+fn write_problem(problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str(&problem.title)?;
     // Each error below repeats its own message.
     let detail = &problem.detail;
@@ -101,7 +83,6 @@ fn write_problem(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
     Ok(())
 }
 
-impl std::error::Error for ClientError {}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,6 @@
 //! Each function returns a [`UnitError`] with message and hint; the caller adds the location. A
 //! duration without a unit is rejected, except zero.
 
-use std::fmt;
 
 use baton_model::time::Millis;
 
@@ -11,7 +10,8 @@ use crate::error::{Kind, quote};
 use crate::limits::{DURATION_MS_MAX, SIZE_BYTES_MAX};
 
 /// The error of a malformed duration, size or number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {hint}")]
 pub struct UnitError {
     /// [`Kind::BadValue`] or [`Kind::OutOfRange`].
     pub kind: Kind,
@@ -36,14 +36,6 @@ impl UnitError {
         }
     }
 }
-
-impl fmt::Display for UnitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.message, self.hint)
-    }
-}
-
-impl std::error::Error for UnitError {}
 
 /// Units in milliseconds, longest first: parts of a duration follow this order.
 const TIMES: &[(&str, u64)] = &[

@@ -13,7 +13,6 @@
 //!              received             UNHEALTHY                       MUST_DIE, lost
 //! ```
 
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -86,35 +85,22 @@ pub struct WorkerTimeouts {
 }
 
 /// Timeouts under which the protocol would be unsafe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeoutsError {
-    /// A span that must not be zero is zero.
+    #[error("{0} must be at least 1 ms")]
     Zero(&'static str),
-    /// Two heartbeats must fit into the gap, or one lost message makes a worker UNHEALTHY.
+    /// Otherwise one lost message makes a worker UNHEALTHY.
+    #[error("heartbeat_gap must be at least twice heartbeat_period")]
     HeartbeatGapTooShort,
-    /// Two checks must fit into the gap.
+    #[error("check_gap must be at least twice check_period")]
     CheckGapTooShort,
     /// After killing time and clock drift the worker would have no lease left.
+    #[error(
+        "heartbeat_gap + lose_after is too short: four fifths of it, less kill_grace and \
+         kill_slack, must leave the worker longer than heartbeat_gap"
+    )]
     LeaseTooShort,
 }
-
-impl fmt::Display for TimeoutsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zero(field) => write!(f, "{field} must be at least 1 ms"),
-            Self::HeartbeatGapTooShort => {
-                f.write_str("heartbeat_gap must be at least twice heartbeat_period")
-            }
-            Self::CheckGapTooShort => f.write_str("check_gap must be at least twice check_period"),
-            Self::LeaseTooShort => f.write_str(
-                "heartbeat_gap + lose_after is too short: four fifths of it, less kill_grace and \
-                 kill_slack, must leave the worker longer than heartbeat_gap",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TimeoutsError {}
 
 impl Timeouts {
     /// How long after the last heartbeat that it answered the scheduler must

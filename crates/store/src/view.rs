@@ -81,16 +81,9 @@ impl FromStr for Cursor {
 }
 
 /// A text that is not a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a cursor is two numbers separated by a dot, as returned with an earlier page")]
 pub struct BadCursor;
-
-impl fmt::Display for BadCursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a cursor is two numbers separated by a dot, as returned with an earlier page")
-    }
-}
-
-impl std::error::Error for BadCursor {}
 
 /// Query for a page of instances.
 #[derive(Clone, Debug, PartialEq, Eq)]

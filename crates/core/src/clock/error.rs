@@ -1,9 +1,8 @@
 //! Errors of schedule expressions.
 
-use std::fmt;
-
 /// An invalid expression or time zone, with a hint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {hint}")]
 pub struct ScheduleError {
     /// What is wrong, beginning with the field if there is one: `minute: 75 is more than 59`.
     pub message: String,
@@ -18,14 +17,6 @@ impl ScheduleError {
         }
     }
 }
-
-impl fmt::Display for ScheduleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.message, self.hint)
-    }
-}
-
-impl std::error::Error for ScheduleError {}
 
 /// User text in backquotes: shortened, with control characters escaped.
 pub(super) fn quote(text: &str) -> String {

@@ -22,7 +22,6 @@ mod runs;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
@@ -49,48 +48,35 @@ pub use waiting::Range;
 use waiting::Waiting;
 
 /// A fact that contradicts the facts before it: a corrupt store, or a bug.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     /// The universal machine has no such row.
+    #[error("instance {0}: {1}")]
     Illegal(InstanceId, IllegalTransition<Universal>),
-    /// The fact is about an instance that was never submitted.
+    #[error("instance {0} was never submitted")]
     UnknownInstance(InstanceId),
-    /// The instance was submitted before.
+    #[error("instance {0} was submitted before")]
     AlreadySubmitted(InstanceId),
     /// The fact is about a lease that is not the open one.
+    #[error("lease {lease} is not open{}", open_lease(*.1), lease = .0)]
     NotTheOpenLease(LeaseId, Option<LeaseId>),
     /// No sequence of facts leads to this state of an instance.
+    #[error("instance {0} {1}")]
     Impossible(InstanceId, &'static str),
     /// The same for a task of the library.
+    #[error("task {0} {1}")]
     Library(TaskNo, &'static str),
     /// The same for a run.
+    #[error("run {0} {1}")]
     Run(RunId, String),
 }
 
-impl fmt::Display for LedgerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Illegal(instance, illegal) => write!(f, "instance {instance}: {illegal}"),
-            Self::UnknownInstance(instance) => {
-                write!(f, "instance {instance} was never submitted")
-            }
-            Self::AlreadySubmitted(instance) => {
-                write!(f, "instance {instance} was submitted before")
-            }
-            Self::NotTheOpenLease(lease, Some(open)) => {
-                write!(f, "lease {lease} is not open; the open one is {open}")
-            }
-            Self::NotTheOpenLease(lease, None) => {
-                write!(f, "lease {lease} is not open, and no other is")
-            }
-            Self::Impossible(instance, why) => write!(f, "instance {instance} {why}"),
-            Self::Library(task, why) => write!(f, "task {task} {why}"),
-            Self::Run(run, why) => write!(f, "run {run} {why}"),
-        }
+fn open_lease(open: Option<LeaseId>) -> String {
+    match open {
+        Some(open) => format!("; the open one is {open}"),
+        None => ", and no other is".to_owned(),
     }
 }
-
-impl std::error::Error for LedgerError {}
 
 /// All state that survives a leader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,55 +5,31 @@
 //! on them (a dependency on a daemon's success would silently wait for ever) and because the definition may come from a damaged disk.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use baton_model::task::{Condition, ProcessName, ProcessNo, TaskSpec};
 
 /// A definition that breaks a rule which the plan relies on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// There are more processes than numbers for them.
+    #[error("a task has too many processes to number them")]
     TooManyProcesses,
-    /// Two processes have this name.
+    #[error("two processes are called {0}; rename one")]
     DuplicateName(ProcessName),
-    /// The first waits for the second, which does not exist.
+    #[error("{0} comes after {1}, which does not exist")]
     UnknownName(ProcessName, ProcessName),
-    /// This process waits, in the end, for itself.
+    #[error("{0} comes after itself; break the cycle")]
     Cycle(ProcessName),
-    /// The first waits for the end of the second, a daemon, which has none.
+    #[error(
+        "{0} waits for the end of the daemon {1}, which has none; wait until it is started or healthy"
+    )]
     EndOfDaemon(ProcessName, ProcessName),
-    /// The first is waited for, the second, on which it depends, is ephemeral.
+    #[error("{0} comes after {1}, which is ephemeral; make {0} ephemeral too")]
     OnEphemeral(ProcessName, ProcessName),
-    /// One of the two is final and the other is not.
+    #[error(
+        "{0} comes after {1}, but only one of them is final; final processes always come last"
+    )]
     AcrossPlans(ProcessName, ProcessName),
 }
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyProcesses => f.write_str("a task has too many processes to number them"),
-            Self::DuplicateName(name) => write!(f, "two processes are called {name}; rename one"),
-            Self::UnknownName(who, whom) => {
-                write!(f, "{who} comes after {whom}, which does not exist")
-            }
-            Self::Cycle(who) => write!(f, "{who} comes after itself; break the cycle"),
-            Self::EndOfDaemon(who, whom) => write!(
-                f,
-                "{who} waits for the end of the daemon {whom}, which has none; wait until it is started or healthy"
-            ),
-            Self::OnEphemeral(who, whom) => write!(
-                f,
-                "{who} comes after {whom}, which is ephemeral; make {who} ephemeral too"
-            ),
-            Self::AcrossPlans(who, whom) => write!(
-                f,
-                "{who} comes after {whom}, but only one of them is final; final processes always come last"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SpecError {}
 
 /// Dependencies in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]

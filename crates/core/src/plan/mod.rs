@@ -89,24 +89,15 @@ pub struct Plan {
 }
 
 /// A plan that cannot be created.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The definition breaks a rule.
+    #[error(transparent)]
     Spec(SpecError),
     /// The snapshot was made from another definition.
+    #[error(transparent)]
     Snapshot(SnapshotMismatch),
 }
-
-impl std::fmt::Display for PlanError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Spec(error) => error.fmt(f),
-            Self::Snapshot(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
 
 impl Plan {
     /// A plan of which nothing has happened yet. `now` is its beginning, which

@@ -11,7 +11,6 @@
 //! Specs that many attempts share are sent once per message: a million elements of an array have
 //! one spec. A worker that holds thousands of attempts can list them all in one frame.
 
-use std::fmt;
 use std::sync::Arc;
 
 use baton_model::ids::{Association, LeaseId, NotifySeq};
@@ -31,39 +30,23 @@ pub const PREAMBLE: [u8; 6] = {
 };
 
 /// An error of framing or decoding.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The other side is not Baton at all.
+    #[error("the other side does not speak Baton's protocol")]
     NotBaton,
-    /// The other side speaks another version.
+    #[error(
+        "the other side speaks version {0} of the protocol, this one version {PROTOCOL_VERSION}; \
+         run the same version of Baton on both"
+    )]
     OtherVersion(u16),
-    /// A frame is longer than allowed.
+    #[error("a frame of {0} bytes; the most is {FRAME_BYTES_MAX}")]
     TooLong(usize),
-    /// A frame holds something else than one message.
+    #[error("a frame that is no message: {0}")]
     Malformed(String),
     /// The scheduler does not authorize this worker, for this reason.
+    #[error("it refuses this worker: {0}")]
     Refused(String),
 }
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotBaton => f.write_str("the other side does not speak Baton's protocol"),
-            Self::OtherVersion(version) => write!(
-                f,
-                "the other side speaks version {version} of the protocol, this one version \
-                 {PROTOCOL_VERSION}; run the same version of Baton on both"
-            ),
-            Self::TooLong(bytes) => {
-                write!(f, "a frame of {bytes} bytes; the most is {FRAME_BYTES_MAX}")
-            }
-            Self::Malformed(why) => write!(f, "a frame that is no message: {why}"),
-            Self::Refused(why) => write!(f, "it refuses this worker: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for FrameError {}
 
 /// Checks the preamble of the other side.
 ///

@@ -1,7 +1,5 @@
 //! Errors of a log.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +9,10 @@ use super::format::{HEADER_BYTES, Kind, VERSION};
 
 /// An error of a log. It can be cloned, because a log that has failed returns the same error for
 /// ever.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
     /// The operating system refused.
+    #[error("cannot {doing} {path}: {source}{}", room(.source))]
     Io {
         path: PathBuf,
         /// What was tried, as in "cannot …".
@@ -21,54 +20,49 @@ pub enum LogError {
         source: Arc<io::Error>,
     },
     /// Shorter than a header.
-    Short {
-        /// The file.
-        path: PathBuf,
-        bytes: u64,
-    },
-    /// Not a log of Baton.
-    NotALog {
-        /// The file.
-        path: PathBuf,
-    },
-    /// An unknown format version.
-    Version {
-        /// The file.
-        path: PathBuf,
-        version: u32,
-    },
-    /// A log of another kind.
+    #[error(
+        "{path} is not a whole log: it has {bytes} bytes, and a header alone has {HEADER_BYTES}. \
+         Baton never leaves one like that; put a good copy back, or remove it"
+    )]
+    Short { path: PathBuf, bytes: u64 },
+    #[error("{path} is not a log of Baton: it does not begin like one")]
+    NotALog { path: PathBuf },
+    #[error(
+        "{path} has format {version}, and this version of Baton reads format {VERSION} only; use \
+         the version of Baton that wrote it, or a later one"
+    )]
+    Version { path: PathBuf, version: u32 },
+    #[error("{path} is {}, not of a {wanted}", wrong_kind(*.found))]
     WrongKind {
-        /// The file.
         path: PathBuf,
         /// `None` for an unknown kind.
         found: Option<Kind>,
         wanted: Kind,
     },
     /// Something is wrong, with complete records after it.
+    #[error("{0}")]
     Damaged(Box<Damage>),
     /// A record is intact, but cannot be decoded.
+    #[error(
+        "record {sequence} at byte {offset} of {path} is whole, but this version of Baton does \
+         not understand it ({source}); use the version of Baton that wrote it, or a later one. The \
+         file was not changed"
+    )]
     Undecodable {
-        /// The file.
         path: PathBuf,
         offset: u64,
         /// Its number.
         sequence: u64,
         source: Arc<serde_json::Error>,
     },
-    /// A record that cannot be encoded as JSON. Nothing was written.
+    /// A record that cannot be encoded as JSON.
+    #[error("cannot make a record for {path}: {source}; nothing was written")]
     Unencodable {
-        /// The file.
         path: PathBuf,
         source: Arc<serde_json::Error>,
     },
-    /// A record that exceeds the maximum length. Nothing was written.
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// The most that a record may hold.
-        bytes_max: usize,
-    },
+    #[error("a record for {path} is longer than {bytes_max} bytes; nothing was written")]
+    TooLong { path: PathBuf, bytes_max: usize },
 }
 
 impl LogError {
@@ -92,10 +86,7 @@ impl LogError {
     /// True if the disk, or the user's quota, is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(
-            self.io_kind(),
-            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        )
+        self.io_kind().is_some_and(is_full)
     }
 
     /// There is no such file.
@@ -105,88 +96,23 @@ impl LogError {
     }
 }
 
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io {
-                path,
-                doing,
-                source,
-            } => {
-                write!(f, "cannot {doing} {}: {source}", path.display())?;
-                if self.is_full() {
-                    f.write_str("; make room on that disk and start again")?;
-                }
-                Ok(())
-            }
-            Self::Short { path, bytes } => write!(
-                f,
-                "{} is not a whole log: it has {bytes} bytes, and a header alone has {HEADER_BYTES}. \
-                 Baton never leaves one like that; put a good copy back, or remove it",
-                path.display()
-            ),
-            Self::NotALog { path } => write!(
-                f,
-                "{} is not a log of Baton: it does not begin like one",
-                path.display()
-            ),
-            Self::Version { path, version } => write!(
-                f,
-                "{} has format {version}, and this version of Baton reads format {VERSION} only; \
-                 use the version of Baton that wrote it, or a later one",
-                path.display()
-            ),
-            Self::WrongKind {
-                path,
-                found,
-                wanted,
-            } => match found {
-                Some(found) => write!(
-                    f,
-                    "{} is the log of a {found}, not of a {wanted}",
-                    path.display()
-                ),
-                None => write!(
-                    f,
-                    "{} is a log of a kind that this version of Baton does not know, not of a {wanted}",
-                    path.display()
-                ),
-            },
-            Self::Damaged(damage) => damage.fmt(f),
-            Self::Undecodable {
-                path,
-                offset,
-                sequence,
-                source,
-            } => write!(
-                f,
-                "record {sequence} at byte {offset} of {} is whole, but this version of Baton \
-                 does not understand it ({source}); use the version of Baton that wrote it, or a later one. \
-                 The file was not changed",
-                path.display()
-            ),
-            Self::Unencodable { path, source } => write!(
-                f,
-                "cannot make a record for {}: {source}; nothing was written",
-                path.display()
-            ),
-            Self::TooLong { path, bytes_max } => write!(
-                f,
-                "a record for {} is longer than {bytes_max} bytes; nothing was written",
-                path.display()
-            ),
-        }
+/// Advice about a full disk.
+fn room(source: &io::Error) -> &'static str {
+    if is_full(source.kind()) {
+        "; make room on that disk and start again"
+    } else {
+        ""
     }
 }
 
-impl Error for LogError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source.as_ref()),
-            Self::Undecodable { source, .. } | Self::Unencodable { source, .. } => {
-                Some(source.as_ref())
-            }
-            _ => None,
-        }
+fn is_full(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(kind, StorageFull | QuotaExceeded)
+}
+
+fn wrong_kind(found: Option<Kind>) -> String {
+    match found {
+        Some(found) => format!("the log of a {found}"),
+        None => "a log of a kind that this version of Baton does not know".to_owned(),
     }
 }

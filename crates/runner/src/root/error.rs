@@ -1,40 +1,41 @@
 //! Errors of a root.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::TaskId;
 
 /// An error of an operation on a root.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// No variable specifies the root.
+    #[error("no state directory: give --root DIR, or set BATON_ROOT or HOME")]
     NoDefaultRoot,
-    /// This text is not a valid task id.
+    #[error("`{}` is not a valid task id: {reason}", .text.escape_debug())]
     BadId { text: String, reason: &'static str },
-    /// No task matches this pattern.
-    NoMatch {
-        /// The pattern.
-        pattern: String,
-        root: PathBuf,
-    },
+    #[error(
+        "no task in {root} matches `{}`; `baton local status` lists them",
+        .pattern.escape_debug()
+    )]
+    NoMatch { pattern: String, root: PathBuf },
     /// More than one task matches where one is required.
+    #[error(
+        "`{}` matches several tasks:{}; give a longer prefix",
+        .pattern.escape_debug(),
+        listed(.candidates)
+    )]
     Ambiguous {
-        /// The pattern.
         pattern: String,
         candidates: Vec<TaskId>,
     },
-    /// A runner drives the task.
+    #[error("a runner drives {0} already")]
     Driven(TaskId),
-    /// The entry of a task cannot be parsed.
+    #[error("{path} is not a valid task entry: {error}")]
     BadEntry {
         path: PathBuf,
         error: serde_json::Error,
     },
-    /// The system refused.
+    #[error("cannot {what} {path}: {error}")]
     Io {
-        /// What was tried, as in "cannot …".
         what: &'static str,
         path: PathBuf,
         error: io::Error,
@@ -55,47 +56,13 @@ impl RootError {
     }
 }
 
-impl fmt::Display for RootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoDefaultRoot => {
-                f.write_str("no state directory: give --root DIR, or set BATON_ROOT or HOME")
-            }
-            Self::BadId { text, reason } => {
-                write!(
-                    f,
-                    "`{}` is not a valid task id: {reason}",
-                    text.escape_debug()
-                )
-            }
-            Self::NoMatch { pattern, root } => write!(
-                f,
-                "no task in {} matches `{}`; `baton local status` lists them",
-                root.display(),
-                pattern.escape_debug()
-            ),
-            Self::Ambiguous {
-                pattern,
-                candidates,
-            } => {
-                write!(f, "`{}` matches several tasks:", pattern.escape_debug())?;
-                for id in candidates.iter().take(CANDIDATES_SHOWN_MAX) {
-                    write!(f, " {id}")?;
-                }
-                match candidates.len().saturating_sub(CANDIDATES_SHOWN_MAX) {
-                    0 => f.write_str("; give a longer prefix"),
-                    more => write!(f, " and {more} more; give a longer prefix"),
-                }
-            }
-            Self::Driven(id) => write!(f, "a runner drives {id} already"),
-            Self::BadEntry { path, error } => {
-                write!(f, "{} is not a valid task entry: {error}", path.display())
-            }
-            Self::Io { what, path, error } => {
-                write!(f, "cannot {what} {}: {error}", path.display())
-            }
-        }
+/// The candidates for a pattern, as a list.
+fn listed(candidates: &[TaskId]) -> String {
+    let shown = candidates.iter().take(CANDIDATES_SHOWN_MAX);
+    let mut list: String = shown.map(|id| format!(" {id}")).collect();
+    let more = candidates.len().saturating_sub(CANDIDATES_SHOWN_MAX);
+    if more > 0 {
+        list += &format!(" and {more} more");
     }
+    list
 }
-
-impl std::error::Error for RootError {}

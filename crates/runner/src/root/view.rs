@@ -3,7 +3,6 @@
 //! Reading a log changes nothing: no record is written, nothing is signalled, and the replayed plan
 //! is only inspected.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,7 +47,8 @@ pub enum Step {
 }
 
 /// A record that does not follow from the ones before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {record} contradicts the records before it: {cause}")]
 pub struct ReplayError {
     /// Its position in the log, from 0.
     pub record: usize,
@@ -56,19 +56,22 @@ pub struct ReplayError {
 }
 
 /// An error of viewing a task.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// There is no log yet, or no longer.
+    #[error("there is no log at {0}")]
     NoLog(PathBuf),
-    /// The log cannot be read.
+    #[error(transparent)]
     Log(LogError),
-    /// The log does not begin with a header.
+    #[error("the log does not begin with a header")]
     NoHeader,
     /// The definition or the snapshot in the log is invalid.
+    #[error(transparent)]
     Plan(PlanError),
-    /// The log contradicts itself.
+    #[error(transparent)]
     Replay(ReplayError),
     /// Another file of the task cannot be read.
+    #[error(transparent)]
     Root(RootError),
 }
 
@@ -226,31 +229,6 @@ impl TaskView {
         &self.samples
     }
 }
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { record, cause } = self;
-        write!(
-            f,
-            "record {record} contradicts the records before it: {cause}"
-        )
-    }
-}
-
-impl fmt::Display for ViewError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLog(path) => write!(f, "there is no log at {}", path.display()),
-            Self::Log(error) => error.fmt(f),
-            Self::NoHeader => f.write_str("the log does not begin with a header"),
-            Self::Plan(error) => error.fmt(f),
-            Self::Replay(error) => error.fmt(f),
-            Self::Root(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ViewError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! Errors of a launch.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -8,42 +7,48 @@ use super::Command;
 use super::exec_image::{ChildStep, ExecImage, Fault};
 
 /// The step at which a launch failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Step {
     /// Nothing was tried: the command cannot be passed to the kernel.
+    #[error("be started")]
     Prepare,
-    /// Creating the process.
+    #[error("create a process")]
     Clone,
-    /// Creating its session.
+    #[error("create a session")]
     Session,
-    /// Joining the control group.
+    #[error("join the control group")]
     Cgroup,
-    /// Passing this descriptor.
+    #[error("set descriptor {0}")]
     Descriptor(i32),
-    /// Setting this nice value.
+    #[error("set the priority to {0}")]
     Nice(i32),
-    /// Setting the limit of this resource.
+    #[error("set {}", limit_name(*.0))]
     Limit(u32),
-    /// Setting the supplementary groups.
+    /// The supplementary ones.
+    #[error("set the groups")]
     Groups,
-    /// Changing to this group.
+    #[error("change to group {0}")]
     Group(u32),
-    /// Changing to this user.
+    #[error("change to user {0}")]
     User(u32),
-    /// Entering this directory.
+    #[error("enter `{0}`")]
     Directory(String),
     /// Setting `no_new_privs`.
+    #[error("give up privileges")]
     Privileges,
-    /// Executing this program.
+    #[error("start `{0}`")]
     Program(String),
     /// The program exists, but its interpreter or loader does not.
+    #[error("start `{0}`: its interpreter is missing")]
     Interpreter(String),
 }
 
 /// A launch that failed. There is no process.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {step}{}", reason(.step, .error))]
 pub struct SpawnError {
     pub step: Step,
+    #[source]
     pub error: io::Error,
 }
 
@@ -89,41 +94,17 @@ fn program_exists(command: &Command<'_>, image: &ExecImage) -> bool {
     paths.any(|path| cwd.join(path).is_file())
 }
 
-impl fmt::Display for SpawnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.step {
-            Step::Prepare => write!(f, "cannot be started")?,
-            Step::Clone => write!(f, "cannot create a process")?,
-            Step::Session => write!(f, "cannot create a session")?,
-            Step::Cgroup => write!(f, "cannot join the control group")?,
-            Step::Descriptor(number) => write!(f, "cannot set descriptor {number}")?,
-            Step::Nice(nice) => write!(f, "cannot set the priority to {nice}")?,
-            Step::Limit(resource) => match limit_name(*resource) {
-                Some(name) => write!(f, "cannot set the limit `{name}`")?,
-                None => write!(f, "cannot set limit {resource}")?,
-            },
-            Step::Groups => write!(f, "cannot set the groups")?,
-            Step::Group(gid) => write!(f, "cannot change to group {gid}")?,
-            Step::User(uid) => write!(f, "cannot change to user {uid}")?,
-            Step::Directory(path) => write!(f, "cannot enter `{path}`")?,
-            Step::Privileges => write!(f, "cannot give up privileges")?,
-            Step::Program(name) => write!(f, "cannot start `{name}`")?,
-            Step::Interpreter(name) => {
-                return write!(f, "cannot start `{name}`: its interpreter is missing");
-            }
-        }
-        write!(f, ": {}", describe(&self.error))?;
-        if self.error.raw_os_error() == Some(libc::ENOEXEC) {
-            write!(f, " (a script needs a first line such as `#!/bin/sh`)")?;
-        }
-        Ok(())
+/// The cause as the end of a sentence.
+fn reason(step: &Step, error: &io::Error) -> String {
+    if matches!(step, Step::Interpreter(_)) {
+        return String::new();
     }
-}
-
-impl std::error::Error for SpawnError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
+    let script = if error.raw_os_error() == Some(libc::ENOEXEC) {
+        " (a script needs a first line such as `#!/bin/sh`)"
+    } else {
+        ""
+    };
+    format!(": {}{script}", describe(error))
 }
 
 /// An OS error as text within a sentence.
@@ -141,7 +122,7 @@ fn describe(error: &io::Error) -> String {
 }
 
 /// The name of a limit in task files.
-fn limit_name(resource: u32) -> Option<&'static str> {
+fn limit_name(resource: u32) -> String {
     let names = [
         (libc::RLIMIT_AS, "as"),
         (libc::RLIMIT_CORE, "core"),
@@ -161,5 +142,8 @@ fn limit_name(resource: u32) -> Option<&'static str> {
         (libc::RLIMIT_STACK, "stack"),
     ];
     let found = names.iter().find(|(number, _)| *number == resource);
-    found.map(|(_, name)| *name)
+    match found {
+        Some((_, name)) => format!("the limit `{name}`"),
+        None => format!("limit {resource}"),
+    }
 }
