@@ -87,7 +87,7 @@ fn fetch(uri: &Uri, left: &mut u64) -> Result<(), String> {
         }
     }
     let Sink { file, hash, .. } = sink;
-    let found = hex(&hash.finalize());
+    let found = format!("{:x}", hash.finalize());
     if let Some(wanted) = &uri.sha256
         && !wanted.eq_ignore_ascii_case(&found)
     {
@@ -166,8 +166,4 @@ fn error_chain(error: reqwest::Error) -> String {
         source = reason.source();
     }
     text
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -100,9 +100,7 @@ impl Secret {
     pub fn from_bits(bits: [u8; 32]) -> Self {
         let mut text = Self::PREFIX.to_owned();
         for byte in bits {
-            for digit in [byte >> 4, byte & 15] {
-                text.extend(char::from_digit(u32::from(digit), 16));
-            }
+            text += &format!("{byte:02x}");
         }
         Self(text)
     }

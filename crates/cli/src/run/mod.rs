@@ -153,8 +153,7 @@ fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Fai
 }
 
 fn hash(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let mut hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = format!("{:x}", Sha256::digest(bytes));
     hex.truncate(HASH_DIGITS);
     hex
 }

@@ -63,7 +63,7 @@ pub(in super::super) async fn remote(
 ) -> Answer<Response> {
     let headers = request.headers();
     let shown = headers.get(SECRET);
-    let shown = shown.map(|secret| hex(&Sha256::digest(secret.as_bytes())));
+    let shown = shown.map(|secret| format!("{:x}", Sha256::digest(secret.as_bytes())));
     let trust = if app.0.requires_credentials {
         let certificate = Peer::of(request.extensions()).certificate;
         let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
@@ -234,8 +234,4 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
         TriggerError::StrictNeedsStore => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
     };
     Fault::new(status, kind, error.to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
