@@ -7,7 +7,10 @@ use baton_model::api::Problem;
 /// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    #[error("`{url}` is not the URL of a scheduler: {why}; use one like {}", crate::DEFAULT_URL)]
+    #[error(
+        "`{url}` is not the URL of a scheduler: {why}; use one like {}",
+        crate::DEFAULT_URL
+    )]
     BadUrl {
         /// The URL as it was passed.
         url: String,
@@ -82,7 +85,6 @@ fn write_problem(problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     Ok(())
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,6 @@ use baton_model::time::Millis;
 use crate::error::Errors;
 use crate::file::{Binding, TaskFile};
 use crate::policy::{Growth, Policy, Retry, Scaling};
-use crate::read::FINALIZATION_WAIT;
 
 /// The owner of a task without `owner`.
 pub const DEFAULT_OWNER: &str = "default";
@@ -23,6 +22,9 @@ const DEFAULT_BACKOFF: RetryBackoff = RetryBackoff {
     first: Millis::from_secs(1),
     max: Millis::from_secs(60),
 };
+
+/// The `finalization_wait` of a task without one.
+const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
 
 /// The shell of a string command: the runner's first choice. It is fixed here and not searched
 /// for, because the worker is another host.

@@ -18,7 +18,7 @@
 //! | step | module | knows |
 //! |---|---|---|
 //! | text to tree | `tree` | the three formats, with line and column |
-//! | tree to [`TaskFile`] | `read`, `graph` | the schema, names, the order of processes |
+//! | tree to [`TaskFile`] | `read`, `schema`, `graph` | the fields, names, the order of processes |
 //! | [`TaskFile`] to `TaskSpec` | `file`, `binding`, `bind`, `template` | parameters, ports, the task id |
 //! | the same to `InstanceSpec` | `instance` | the scheduler's input, with its defaults |
 //! | the same to [`Definition`] | `definition` | a library revision, with unbound templates |
@@ -27,9 +27,8 @@
 //! Further modules: [`units`] (durations and sizes, also for command lines), [`Param`],
 //! [`Policy`], [`Errors`], [`limits`], and [`wfcommons`] (imports recorded workflows).
 //! `baton_core::clock` parses schedules; `baton_core::workflow` parses references and conditions.
-//! The schema of tasks and its defaults are in `docs/decisions/0008-task-files.md`, that of
-//! workflows in `docs/workflows.md`; `baton_model::task` specifies a bound task. This crate
-//! starts no process and reads no clock.
+//! `schema` has the tables of all fields, from which `docs/tasks.md` and the JSON Schemas come;
+//! `baton_model::task` specifies a bound task. This crate starts no process and reads no clock.
 
 mod bind;
 mod binding;
@@ -42,6 +41,7 @@ pub mod limits;
 mod param;
 mod policy;
 mod read;
+mod schema;
 mod source;
 mod suggest;
 mod template;
@@ -59,6 +59,7 @@ pub use file::{Binding, TaskFile};
 pub use instance::DEFAULT_OWNER;
 pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
+pub use schema::{task_schema, workflow_schema};
 pub use workflow::{WorkflowFile, workflow_part};
 
 pub use baton_model::library::{Definition, TaskName, Trigger};

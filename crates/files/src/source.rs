@@ -47,6 +47,12 @@ pub(crate) fn value_to_json(tree: &Tree) -> serde_json::Value {
     json(tree, &mut Vec::new(), |_| NumberForm::AsWritten)
 }
 
+/// Converts a file as other programs read it.
+#[cfg(test)]
+pub(crate) fn plain_json(tree: &Tree) -> serde_json::Value {
+    json(tree, &mut Vec::new(), |_| NumberForm::Number)
+}
+
 /// `path` are the keys from the root to `tree`, without list indexes.
 fn json<'a>(
     tree: &'a Tree,

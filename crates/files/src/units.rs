@@ -3,7 +3,6 @@
 //! Each function returns a [`UnitError`] with message and hint; the caller adds the location. A
 //! duration without a unit is rejected, except zero.
 
-
 use baton_model::time::Millis;
 
 use crate::error::{Kind, quote};

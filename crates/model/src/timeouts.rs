@@ -13,7 +13,6 @@
 //!              received             UNHEALTHY                       MUST_DIE, lost
 //! ```
 
-
 use serde::{Deserialize, Serialize};
 
 use crate::time::Millis;

@@ -25,9 +25,7 @@ pub enum SpecError {
     EndOfDaemon(ProcessName, ProcessName),
     #[error("{0} comes after {1}, which is ephemeral; make {0} ephemeral too")]
     OnEphemeral(ProcessName, ProcessName),
-    #[error(
-        "{0} comes after {1}, but only one of them is final; final processes always come last"
-    )]
+    #[error("{0} comes after {1}, but only one of them is final; final processes always come last")]
     AcrossPlans(ProcessName, ProcessName),
 }
 

@@ -8,19 +8,13 @@ use baton_model::workflow::{Condition, EdgeLists, Edges};
 
 use super::{Item, Reader};
 use crate::error::{Kind, Location, clean, quote};
+use crate::schema::workflow::AFTER;
 use crate::tree::{Tree, Value};
 use crate::workflow::{UnresolvedAfter, UnresolvedWhen};
 
-const AFTER_FIELDS: &[&str] = &["task", "on", "each", "items"];
 const AFTER_HINT: &str = "write a list, such as [extract, { task: load, on: end }]";
 const EDGES_HINT: &str =
     "write, for each item, the items that it waits for, separated by `;`: \"0,1;1,2;2\"";
-
-const CONDITIONS: &[(&str, Condition)] = &[
-    ("success", Condition::Success),
-    ("failure", Condition::Failure),
-    ("end", Condition::End),
-];
 
 impl Reader {
     /// Reads one entry or a list of entries.
@@ -51,14 +45,11 @@ impl Reader {
             let task = self.text(item, AFTER_HINT)?;
             return Some(UnresolvedAfter::new(task, item.location()));
         }
-        let fields = self.fields(item, "an entry of `after`", AFTER_FIELDS, |key| {
+        let fields = self.fields(item, &AFTER, |key| {
             (key == "condition").then(|| "did you mean `on`?".to_owned())
         })?;
-        let condition = match fields.get("on") {
-            Some(item) => self.word(&item, CONDITIONS),
-            None => Some(Condition::Success),
-        };
-        let each = fields.get("each").and_then(|item| self.boolean(&item));
+        let condition = self.word_field(&fields, "on");
+        let each = self.bool_field(&fields, "each");
         let lists = match fields.get("items") {
             Some(item) => Some(self.edges(&item)?),
             None => None,

@@ -1,72 +1,34 @@
 //! Readiness and health checks.
 
-use baton_model::time::Millis;
-
-use super::scalars::Zero;
 use super::{Fields, Item, Reader};
 use crate::error::Kind;
 use crate::file::{UnboundCheck, UnboundProbe};
+use crate::schema::Object;
+use crate::schema::process::{HTTP, TCP};
 use crate::template::{Reference, Text};
 use crate::tree::Value;
 
-const CHECK_FIELDS: &[&str] = &[
-    "command",
-    "http",
-    "tcp",
-    "delay",
-    "interval",
-    "timeout",
-    "successes",
-    "failures",
-];
 const PROBES: &[&str] = &["command", "http", "tcp"];
 const PORT_HINT: &str = "write a port, such as 8080 or \"{{ ports.http }}\"";
 
-/// Default timing of a check.
-pub(super) struct Timing {
-    delay: Millis,
-    interval: Millis,
-}
-
-/// A process is starting: probe at once, and often.
-pub(super) const READY: Timing = Timing {
-    delay: Millis(0),
-    interval: Millis(1_000),
-};
-
-/// A process is running: allow time to start, and probe less often.
-pub(super) const HEALTH: Timing = Timing {
-    delay: Millis(15_000),
-    interval: Millis(10_000),
-};
-
-const TIMEOUT: Millis = Millis(1_000);
-
 impl Reader {
-    pub(super) fn check(&mut self, item: &Item<'_>, timing: &Timing) -> Option<UnboundCheck> {
-        let fields = self.fields(item, "a check", CHECK_FIELDS, |_| None)?;
+    /// `table` has the default timing.
+    pub(super) fn check(
+        &mut self,
+        item: &Item<'_>,
+        table: &'static Object,
+    ) -> Option<UnboundCheck> {
+        let fields = self.fields(item, table, |_| None)?;
         let probe = self.probe(&fields);
-        let mut span = |name, zero, default| {
-            fields
-                .get(name)
-                .and_then(|item| self.duration(&item, zero))
-                .unwrap_or(default)
-        };
-        let delay = span("delay", Zero::Allowed, timing.delay);
-        let interval = span("interval", Zero::Refused, timing.interval);
-        let timeout = span("timeout", Zero::Refused, TIMEOUT);
-        let mut count = |name, min, default| {
-            fields
-                .get(name)
-                .and_then(|item| self.count(&item, min))
-                .unwrap_or(default)
-        };
+        let mut span = |name| self.duration_field(&fields, name).unwrap_or_default();
+        let (delay, interval, timeout) = (span("delay"), span("interval"), span("timeout"));
+        let mut count = |name| self.integer_field(&fields, name).unwrap_or_default();
         Some(UnboundCheck {
             delay,
             interval,
             timeout,
-            successes_min: count("successes", 1, 1),
-            failures_max: count("failures", 0, 0),
+            successes_min: count("successes"),
+            failures_max: count("failures"),
             probe: probe?,
         })
     }
@@ -100,7 +62,7 @@ impl Reader {
         match name {
             "command" => self.run(&item).map(UnboundProbe::Command),
             "http" => {
-                let fields = self.fields(&item, "an http check", &["port", "path"], |_| None)?;
+                let fields = self.fields(&item, &HTTP, |_| None)?;
                 let path = match fields.get("path") {
                     Some(path) => self.template(&path, "write a path, such as /health")?,
                     None => Text::literal("/", &item),
@@ -109,7 +71,7 @@ impl Reader {
                 Some(UnboundProbe::Http { port, path })
             }
             _ if matches!(item.tree.value, Value::Map(_)) => {
-                let fields = self.fields(&item, "a tcp check", &["port"], |_| None)?;
+                let fields = self.fields(&item, &TCP, |_| None)?;
                 let port = self.required_port(&fields)?;
                 Some(UnboundProbe::Tcp { port })
             }

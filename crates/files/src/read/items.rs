@@ -12,6 +12,7 @@ use baton_model::workflow::{Axis, Items};
 
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
+use crate::schema::workflow::{FOR_EACH, RANGE};
 use crate::source;
 use crate::template::{self, RuntimeReference, is_name};
 use crate::tree::{Tree, Value};
@@ -107,9 +108,8 @@ impl Reader {
             }
             Value::String(text) if text.contains("{{") => self.output(item, text, unresolved),
             Value::Map(_) => {
-                let known = &["range", "product"];
                 let before = self.problems.len();
-                let Some(fields) = self.fields(item, "for_each", known, |_| None) else {
+                let Some(fields) = self.fields(item, &FOR_EACH, |_| None) else {
                     return;
                 };
                 match (fields.get("range"), fields.get("product")) {
@@ -230,7 +230,7 @@ impl Reader {
             };
             return self.forward(item, first, end, 1);
         }
-        let fields = self.fields(item, "a range", &["range"], |_| None)?;
+        let fields = self.fields(item, &RANGE, |_| None)?;
         let Some(range) = fields.get("range") else {
             self.missing(&fields, "range", RANGE_HINT);
             return None;

@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::workflow::Pool;
 
 use super::task::Completeness;
-use super::workflow::{DEFAULTS_COUNT, TASK_FIELDS, TEMPLATE_COUNT, misplaced_workflow_task_field};
+use super::workflow::misplaced_workflow_task_field;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
+use crate::schema::Object;
+use crate::schema::workflow::{DEFAULTS, TEMPLATE, WORKFLOW_TASK};
 use crate::suggest;
 use crate::tree::{Tree, Value};
 
@@ -69,17 +71,15 @@ pub(super) struct Template<'a> {
 
 impl Reader {
     pub(super) fn layers<'a>(&mut self, fields: &Fields<'a>) -> Layers<'a> {
-        let defaults = fields.get("defaults").and_then(|item| {
-            let known = &TASK_FIELDS[..DEFAULTS_COUNT];
-            self.layer(&item, "defaults", known, &[])
-        });
+        let defaults = fields
+            .get("defaults")
+            .and_then(|item| self.layer(&item, &DEFAULTS, &[]));
         let mut templates = BTreeMap::new();
         if let Some(item) = fields.get("templates") {
             let hint = "write a map of templates, such as { heavy: { resources: { cpu: 4 } } }";
             for (name, value, position) in self.entries(&item, hint) {
                 self.key_name(name, &value, position);
-                let known = &TASK_FIELDS[..TEMPLATE_COUNT];
-                let layer = self.layer(&value, "a template", known, SHARED);
+                let layer = self.layer(&value, &TEMPLATE, SHARED);
                 let limit = value
                     .tree
                     .entries()
@@ -110,12 +110,13 @@ impl Reader {
     fn layer<'a>(
         &mut self,
         item: &Item<'a>,
-        what: &str,
-        known: &[&str],
+        table: &'static Object,
         excluded: &'static [&'static str],
     ) -> Option<Layer<'a>> {
         let before = (self.problems.len(), std::mem::take(&mut self.totals));
-        if let Some(fields) = self.fields(item, what, known, misplaced_workflow_task_field) {
+        if let Some(mut fields) = self.fields(item, table, misplaced_workflow_task_field) {
+            // Read as a task, which has more fields.
+            fields.table = &WORKFLOW_TASK;
             self.unbound_task(&fields, String::new(), Completeness::Partial);
         }
         // Totals count only what tasks inherit.

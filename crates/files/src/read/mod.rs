@@ -36,12 +36,13 @@ mod uris;
 mod workflow;
 
 use crate::error::{Kind, Location, Position, Problem, quote};
+use crate::schema::Object;
 use crate::suggest;
 use crate::template::Scope;
 use crate::tree::{Entry, Tree, Value};
 
 pub(crate) use scalars::bad_name;
-pub(crate) use task::{FINALIZATION_WAIT, task};
+pub(crate) use task::task;
 pub(crate) use workflow::{is_workflow, part, workflow};
 
 /// A value with the path of its field.
@@ -98,10 +99,12 @@ pub(crate) struct Reader {
 pub(crate) struct Fields<'a> {
     item: Item<'a>,
     entries: &'a [Entry],
+    table: &'static Object,
 }
 
 impl<'a> Fields<'a> {
     pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
+        debug_assert!(self.table.has(name), "{}: {name}", self.table.what);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
         Some(Item {
             tree: &entry.value,
@@ -145,29 +148,29 @@ impl Reader {
         self.note(item, Kind::WrongType, message, hint);
     }
 
-    /// Reads the map `item` and reports keys that are not `known`. `what` names the owner of
-    /// the fields; `misplaced` may return a hint for a field that belongs elsewhere.
+    /// Reads the map `item` and reports keys that its table lacks. `misplaced` may return a hint
+    /// for a field that belongs elsewhere.
     fn fields<'a>(
         &mut self,
         item: &Item<'a>,
-        what: &str,
-        known: &[&str],
+        table: &'static Object,
         misplaced: impl Fn(&str) -> Option<String>,
     ) -> Option<Fields<'a>> {
         let Value::Map(entries) = &item.tree.value else {
+            let known: Vec<&str> = table.names().collect();
             let hint = format!("write a map; the fields are: {}", known.join(", "));
             self.wrong_type(item, "a map", &hint);
             return None;
         };
         for entry in entries {
-            if known.contains(&entry.key.as_str()) {
+            if table.has(&entry.key) {
                 continue;
             }
             let hint = misplaced(&entry.key).unwrap_or_else(|| {
                 suggest::hint(
                     self.problems.len(),
                     &entry.key,
-                    known.iter().copied(),
+                    table.names(),
                     "the fields are:",
                 )
             });
@@ -175,13 +178,14 @@ impl Reader {
                 kind: Kind::UnknownField,
                 position: entry.position,
                 path: item.path_of(&entry.key),
-                message: format!("{what} has no field {}", quote(&entry.key)),
+                message: format!("{} has no field {}", table.what, quote(&entry.key)),
                 hint,
             });
         }
         Some(Fields {
             item: item.clone(),
             entries,
+            table,
         })
     }
 

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::library::Trigger;
+use serde::Deserialize;
 
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::file::param_variable;
 use crate::limits::CHOICES_MAX;
 use crate::param::{self, Param, ParamKind};
+use crate::schema::task::PARAM;
 use crate::template::{self, is_name};
 use crate::tree::Value;
 
-const PARAM_FIELDS: &[&str] = &["type", "default", "description", "min", "max", "one_of"];
 const PARAMS_HINT: &str = "write parameters with their defaults, such as { day: yesterday }";
 const PARAM_HINT: &str =
     "write a default, null for a required parameter, or a map such as { type: int }";
@@ -21,20 +22,14 @@ const DEFAULT_HINT: &str =
 const CHOICES_HINT: &str = "write a list of strings, such as [fast, full]";
 
 /// The values of `type`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 enum Type {
     String,
     Int,
     Float,
     Bool,
 }
-
-const TYPES: &[(&str, Type)] = &[
-    ("string", Type::String),
-    ("int", Type::Int),
-    ("float", Type::Float),
-    ("bool", Type::Bool),
-];
 
 impl Reader {
     pub(super) fn params(&mut self, item: &Item<'_>) -> BTreeMap<String, Param> {
@@ -118,7 +113,7 @@ impl Reader {
                 description: None,
             });
         }
-        let fields = self.fields(item, "a parameter", PARAM_FIELDS, |_| None)?;
+        let fields = self.fields(item, &PARAM, |_| None)?;
         let kind = self.kind(&fields);
         let description = fields.get("description").and_then(|item| {
             let hint = "write one sentence about the parameter";
@@ -152,10 +147,7 @@ impl Reader {
     }
 
     fn kind(&mut self, fields: &Fields<'_>) -> Option<ParamKind> {
-        let named = match fields.get("type") {
-            Some(item) => self.word(&item, TYPES)?,
-            None => Type::String,
-        };
+        let named: Type = self.word_field(fields, "type")?;
         if let Some(choices) = fields.get("one_of") {
             if named != Type::String {
                 self.problems.push(fields.key_problem(

@@ -6,7 +6,8 @@ use baton_model::placement::{Constraint, Rule};
 
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::{CONSTRAINTS_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
+use crate::limits::{CONSTRAINTS_MAX, NAME_BYTES_MAX};
+use crate::schema::task::CONSTRAINT;
 use crate::tree::Value;
 
 const RULE_HINT: &str = "write a value, a list of values, { not: VALUE }, true for any value, or \
@@ -14,12 +15,6 @@ const RULE_HINT: &str = "write a value, a list of values, { not: VALUE }, true f
 const VALUE_HINT: &str = "write a string; quote `true` and `false` to use them as values";
 
 impl Reader {
-    pub(super) fn priority(&mut self, item: &Item<'_>) -> Option<i32> {
-        let max = i64::from(PRIORITY_MAX);
-        let value = self.integer(item, -max, max)?;
-        i32::try_from(value).ok()
-    }
-
     pub(super) fn constraints(&mut self, item: &Item<'_>) -> Vec<Constraint> {
         let hint = "write labels with their values, such as { zone: eu, disk: [ssd, nvme] }";
         let entries = self.entries(item, hint);
@@ -54,7 +49,7 @@ impl Reader {
             Value::Bool(true) => Some(Rule::Present),
             Value::Bool(false) => Some(Rule::Absent),
             Value::Map(_) => {
-                let fields = self.fields(item, "a constraint", &["not"], |_| None)?;
+                let fields = self.fields(item, &CONSTRAINT, |_| None)?;
                 match fields.get("not") {
                     Some(not) => self.values(&not).map(Rule::NoneOf),
                     None => {

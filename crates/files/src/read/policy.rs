@@ -3,17 +3,15 @@
 use baton_model::task::Backoff;
 use baton_model::time::Millis;
 
-use super::scalars::Zero;
 use super::scale::FirstAttempt;
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::FACTOR_MILLI_MAX;
 use crate::policy::Retry;
+use crate::schema::Zero;
+use crate::schema::process::BACKOFF;
+use crate::schema::task::RETRY;
 use crate::tree::Value;
 use crate::units;
-
-const RETRY_FIELDS: &[&str] = &["attempts", "losses", "backoff", "scale", "fallback"];
-const BACKOFF_FIELDS: &[&str] = &["first", "growth", "max", "jitter"];
 
 /// A growing backoff doubles by default.
 const GROWTH_PERCENT: u32 = 200;
@@ -22,12 +20,12 @@ const JITTER_PERCENT: u32 = 10;
 
 impl Reader {
     pub(super) fn retry(&mut self, item: &Item<'_>, first: &FirstAttempt) -> Option<Retry> {
-        let fields = self.fields(item, "retry", RETRY_FIELDS, |_| None)?;
-        let mut retry = Retry::default();
-        if let Some(attempts) = fields.get("attempts") {
-            retry.attempts = self.count(&attempts, 1).unwrap_or(1);
-        }
-        retry.losses = fields.get("losses").and_then(|item| self.count(&item, 0));
+        let fields = self.fields(item, &RETRY, |_| None)?;
+        let mut retry = Retry {
+            attempts: self.integer_field(&fields, "attempts").unwrap_or_default(),
+            losses: self.integer_field(&fields, "losses"),
+            ..Retry::default()
+        };
         retry.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
         if let Some(scale) = fields.get("scale") {
             retry.scale = self.scale(&scale, first);
@@ -62,29 +60,21 @@ impl Reader {
     }
 
     fn backoff_map(&mut self, item: &Item<'_>) -> Option<Backoff> {
-        let fields = self.fields(item, "a backoff", BACKOFF_FIELDS, |_| None)?;
-        let Some(first_item) = fields.get("first") else {
+        let fields = self.fields(item, &BACKOFF, |_| None)?;
+        if !fields.has("first") {
             self.missing(
                 &fields,
                 "first",
                 "add the first backoff, such as `first: 1s`",
             );
             return None;
-        };
-        let first = self.duration(&first_item, Zero::Refused);
-        let max = match fields.get("max") {
-            Some(item) => Some(self.duration(&item, Zero::Refused)?),
-            None => None,
-        };
-        let growth = match fields.get("growth") {
-            Some(item) => Some(self.factor(&item, 1_000, FACTOR_MILLI_MAX)? / 10),
-            None => None,
-        };
-        let jitter = match fields.get("jitter") {
-            Some(item) => Some(self.percent(&item)?),
-            None => None,
-        };
-        let first = first?;
+        }
+        let before = self.problems.len();
+        let first = self.duration_field(&fields, "first");
+        let max = self.duration_field(&fields, "max");
+        let growth = self.factor_field(&fields, "growth").map(|milli| milli / 10);
+        let jitter = fields.get("jitter").and_then(|item| self.percent(&item));
+        let first = first.filter(|_| self.problems.len() == before)?;
         if max.is_none() && growth.is_some_and(|growth| growth > 100) {
             self.missing(&fields, "max", "add the maximum backoff, such as `max: 1m`");
             return None;

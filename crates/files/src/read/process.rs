@@ -2,74 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::task::{
-    CommandLine, Condition, LogDestination, LogMode, Logger, ProcessName, ProcessSpec, Stop,
-};
+use baton_model::task::{CommandLine, Condition, LogMode, Logger, ProcessName, ProcessSpec, Stop};
 
-use super::check::{HEALTH, READY};
-use super::scalars::Zero;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::file::{UnboundDependency, UnboundProcess, UnboundRun};
-use crate::limits::BACKUPS_MAX;
+use crate::schema::process::{DEPENDENCY, HEALTH, LOG, PROCESS, READY, SIGNALS, STOP};
 use crate::suggest;
 use crate::template::Text;
 use crate::tree::Value;
 
-pub(super) const PROCESS_FIELDS: &[&str] = &[
-    "name",
-    "run",
-    "after",
-    "max_failures",
-    "daemon",
-    "ephemeral",
-    "final",
-    "min_duration",
-    "backoff",
-    "retryable",
-    "timeout",
-    "stop",
-    "ready",
-    "health",
-    "env",
-    "cwd",
-    "user",
-    "umask",
-    "nice",
-    "rlimits",
-    "log",
-];
-
-const CONDITIONS: &[(&str, Condition)] = &[
-    ("success", Condition::Success),
-    ("exit", Condition::Exit),
-    ("started", Condition::Started),
-    ("healthy", Condition::Healthy),
-];
-
-const DESTINATIONS: &[(&str, LogDestination)] = &[
-    ("file", LogDestination::File),
-    ("console", LogDestination::Console),
-    ("both", LogDestination::Both),
-    ("none", LogDestination::None),
-];
-
-/// Signals that end a process or that programs handle, with their numbers on Linux. STOP and
-/// CONT are missing: they end nothing.
-const SIGNALS: &[(&str, i32)] = &[
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ABRT", 6),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("WINCH", 28),
-    ("PWR", 30),
-];
+/// The signal that stops a process by default.
+const TERM: i32 = 15;
 /// From SIGRTMIN to SIGRTMAX.
 const REAL_TIME_SIGNALS: std::ops::RangeInclusive<i32> = 34..=64;
 
@@ -87,7 +31,7 @@ impl Reader {
         item: &Item<'_>,
         misplaced: impl Fn(&str) -> Option<String>,
     ) -> Option<UnboundProcess> {
-        let fields = self.fields(item, "a process", PROCESS_FIELDS, misplaced)?;
+        let fields = self.fields(item, &PROCESS, misplaced)?;
         let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
         let mut name_location = item.location();
         match fields.get("name") {
@@ -99,8 +43,7 @@ impl Reader {
             }
             None => self.missing(&fields, "name", "add `name: NAME`"),
         }
-        self.flags(&fields, &mut spec);
-        self.retry_and_stop(&fields, &mut spec);
+        self.policies(&fields, &mut spec);
         self.host_settings(&fields, &mut spec);
         let run = match fields.get("run") {
             Some(item) => self.run(&item),
@@ -131,38 +74,21 @@ impl Reader {
         })
     }
 
-    fn flags(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
-        let mut flag = |name| {
-            let value = fields.get(name).and_then(|item| self.boolean(&item));
-            value.unwrap_or(false)
-        };
+    fn policies(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
+        let mut flag = |name| self.bool_field(fields, name).unwrap_or_default();
         spec.daemon = flag("daemon");
         spec.ephemeral = flag("ephemeral");
         spec.is_final = flag("final");
-    }
-
-    fn retry_and_stop(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
-        if let Some(value) = fields
-            .get("max_failures")
-            .and_then(|item| self.count(&item, 0))
-        {
-            spec.max_failures = value;
-        }
-        if let Some(value) = fields
-            .get("min_duration")
-            .and_then(|item| self.duration(&item, Zero::Allowed))
-        {
-            spec.min_duration = value;
-        }
+        spec.max_failures = self
+            .integer_field(fields, "max_failures")
+            .unwrap_or_default();
+        spec.min_duration = self
+            .duration_field(fields, "min_duration")
+            .unwrap_or_default();
         spec.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
-        spec.timeout = fields
-            .get("timeout")
-            .and_then(|item| self.duration(&item, Zero::Refused));
+        spec.timeout = self.duration_field(fields, "timeout");
         spec.retryable = fields.get("retryable").map(|item| self.exit_codes(&item));
-        if let Some(stop) = fields
-            .get("stop")
-            .and_then(|item| self.stop(&item, spec.stop))
-        {
+        if let Some(stop) = fields.get("stop").and_then(|item| self.stop(&item)) {
             spec.stop = stop;
         }
     }
@@ -170,10 +96,7 @@ impl Reader {
     fn host_settings(&mut self, fields: &Fields<'_>, spec: &mut ProcessSpec) {
         spec.user = fields.get("user").and_then(|item| self.user(&item));
         spec.umask = fields.get("umask").and_then(|item| self.umask(&item));
-        spec.nice = fields
-            .get("nice")
-            .and_then(|item| self.integer(&item, -20, 19))
-            .and_then(|nice| i32::try_from(nice).ok());
+        spec.nice = self.integer_field(fields, "nice");
         if let Some(item) = fields.get("rlimits") {
             spec.rlimits = self.rlimits(&item);
         }
@@ -238,12 +161,8 @@ impl Reader {
         let hint = "write the name of a process, or { process: NAME, condition: exit }";
         let (name, condition) = match &item.tree.value {
             Value::Map(_) => {
-                let known = &["process", "condition"];
-                let fields = self.fields(item, "a dependency", known, |_| None)?;
-                let condition = match fields.get("condition") {
-                    Some(item) => self.word(&item, CONDITIONS)?,
-                    None => Condition::Success,
-                };
+                let fields = self.fields(item, &DEPENDENCY, |_| None)?;
+                let condition = self.word_field(&fields, "condition")?;
                 let Some(name) = fields.get("process") else {
                     self.missing(&fields, "process", hint);
                     return None;
@@ -324,15 +243,12 @@ impl Reader {
         codes
     }
 
-    fn stop(&mut self, item: &Item<'_>, default: Stop) -> Option<Stop> {
-        let fields = self.fields(item, "stop", &["signal", "grace"], |_| None)?;
+    fn stop(&mut self, item: &Item<'_>) -> Option<Stop> {
+        let fields = self.fields(item, &STOP, |_| None)?;
         let signal = fields.get("signal").and_then(|item| self.signal(&item));
-        let grace = fields
-            .get("grace")
-            .and_then(|item| self.duration(&item, Zero::Allowed));
         Some(Stop {
-            signal: signal.unwrap_or(default.signal),
-            grace: grace.unwrap_or(default.grace),
+            signal: signal.unwrap_or(TERM),
+            grace: self.duration_field(&fields, "grace").unwrap_or_default(),
         })
     }
 
@@ -371,21 +287,13 @@ impl Reader {
     }
 
     fn log(&mut self, item: &Item<'_>) -> Option<Logger> {
-        let known = &["destination", "mode", "size", "backups"];
-        let fields = self.fields(item, "log", known, |_| None)?;
-        let destination = fields
-            .get("destination")
-            .and_then(|item| self.word(&item, DESTINATIONS))
-            .unwrap_or_default();
-        let mode = match fields.get("mode") {
-            Some(item) => self.word(&item, &[("standard", false), ("rotate", true)]),
-            None => Some(false),
-        };
+        let fields = self.fields(item, &LOG, |_| None)?;
+        let destination = self.word_field(&fields, "destination").unwrap_or_default();
+        let mode: Option<String> = self.word_field(&fields, "mode");
+        let rotates = mode.map(|mode| mode == "rotate");
         let size = fields.get("size").and_then(|item| self.log_size(&item));
-        let backups = fields
-            .get("backups")
-            .and_then(|item| self.count_to(&item, 0, BACKUPS_MAX));
-        if mode == Some(false) {
+        let backups = self.integer_field(&fields, "backups");
+        if rotates == Some(false) {
             for name in ["size", "backups"]
                 .into_iter()
                 .filter(|name| fields.has(name))
@@ -398,7 +306,7 @@ impl Reader {
                 ));
             }
         }
-        let mode = if mode == Some(true) {
+        let mode = if rotates == Some(true) {
             LogMode::Rotate {
                 size: size.unwrap_or(ROTATE_BYTES),
                 backups: backups.unwrap_or(ROTATE_BACKUPS),

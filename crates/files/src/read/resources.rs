@@ -4,61 +4,41 @@ use std::collections::BTreeMap;
 
 use baton_model::task::{Resources, Rlimit};
 
-use super::{Item, Reader};
+use super::{Fields, Item, Reader};
 use crate::error::{Kind, Location, Position, quote};
-use crate::limits::{COUNT_MAX, CPU_MILLI_MAX, NAME_BYTES_MAX};
+use crate::limits::{COUNT_MAX, NAME_BYTES_MAX};
+use crate::schema::Type;
+use crate::schema::process::RLIMITS;
+use crate::schema::task::RESOURCES;
 use crate::suggest;
 use crate::tree::Value;
 use crate::units;
-
-const BUILT_IN: &[&str] = &["cpu", "memory", "disk", "gpu"];
-
-/// The unit of a limit.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Measure {
-    Bytes,
-    Number,
-}
-
-/// The limits of Linux, as `setrlimit` names them.
-const RLIMITS: &[(&str, Measure)] = &[
-    ("as", Measure::Bytes),
-    ("core", Measure::Bytes),
-    ("cpu", Measure::Number),
-    ("data", Measure::Bytes),
-    ("fsize", Measure::Bytes),
-    ("locks", Measure::Number),
-    ("memlock", Measure::Bytes),
-    ("msgqueue", Measure::Bytes),
-    ("nice", Measure::Number),
-    ("nofile", Measure::Number),
-    ("nproc", Measure::Number),
-    ("rss", Measure::Bytes),
-    ("rtprio", Measure::Number),
-    ("rttime", Measure::Number),
-    ("sigpending", Measure::Number),
-    ("stack", Measure::Bytes),
-];
 
 /// `RLIM_INFINITY`.
 const UNLIMITED: u64 = u64::MAX;
 
 impl Reader {
     pub(super) fn resources(&mut self, item: &Item<'_>) -> Resources {
-        let mut resources = Resources::default();
+        let fields = Fields {
+            item: item.clone(),
+            entries: item.tree.entries(),
+            table: &RESOURCES,
+        };
+        let memory = fields.get("memory").and_then(|item| self.memory(&item));
+        let (memory_min, memory_max) = memory.unwrap_or_default();
+        let disk = fields.get("disk").and_then(|item| self.size(&item));
+        let mut resources = Resources {
+            cpu_milli: self.factor_field(&fields, "cpu").unwrap_or_default(),
+            memory_min,
+            memory_max,
+            disk: disk.unwrap_or_default(),
+            gpu: self.integer_field(&fields, "gpu").unwrap_or_default(),
+            named: BTreeMap::new(),
+        };
         let hint = "write resources, such as { cpu: 1, memory: 256MiB..1GiB }";
         for (name, value, position) in self.entries(item, hint) {
-            match name {
-                "cpu" => {
-                    resources.cpu_milli = self.factor(&value, 0, CPU_MILLI_MAX).unwrap_or(0);
-                }
-                "memory" => {
-                    (resources.memory_min, resources.memory_max) =
-                        self.memory(&value).unwrap_or_default();
-                }
-                "disk" => resources.disk = self.size(&value).unwrap_or(0),
-                "gpu" => resources.gpu = self.count(&value, 0).unwrap_or(0),
-                name => self.countable(name, &value, position, &mut resources.named),
+            if !RESOURCES.has(name) {
+                self.countable(name, &value, position, &mut resources.named);
             }
         }
         resources
@@ -104,7 +84,7 @@ impl Reader {
             path: value.path.clone(),
             position,
         };
-        if let Some(near) = suggest::nearest(name, BUILT_IN.iter().copied())
+        if let Some(near) = suggest::nearest(name, RESOURCES.names())
             && !name.contains('/')
         {
             self.problems.push(key.problem(
@@ -127,8 +107,9 @@ impl Reader {
             ));
             return;
         }
-        if let Some(count) = self.count_to(value, 0, COUNT_MAX) {
-            named.insert(name.to_owned(), count.into());
+        let count = self.integer(value, 0, COUNT_MAX.into());
+        if let Some(count) = count.and_then(|count| u64::try_from(count).ok()) {
+            named.insert(name.to_owned(), count);
         }
     }
 
@@ -136,8 +117,8 @@ impl Reader {
         let hint = "write limits, such as { nofile: 1024, core: unlimited }";
         let mut rlimits = Vec::new();
         for (name, value, position) in self.entries(item, hint) {
-            let Some((_, measure)) = RLIMITS.iter().find(|(known, _)| *known == name) else {
-                let known = RLIMITS.iter().map(|(known, _)| *known);
+            let Some(field) = RLIMITS.fields.iter().find(|field| field.name == name) else {
+                let known = RLIMITS.names();
                 let mut problem = value.problem(
                     Kind::UnknownField,
                     format!("unknown resource limit {}", quote(name)),
@@ -147,7 +128,7 @@ impl Reader {
                 self.problems.push(problem);
                 continue;
             };
-            if let Some((soft, hard)) = self.limits(&value, *measure) {
+            if let Some((soft, hard)) = self.limits(&value, field.kind) {
                 rlimits.push(Rlimit {
                     resource: name.to_owned(),
                     soft,
@@ -161,7 +142,7 @@ impl Reader {
     }
 
     /// Reads one limit for soft and hard, or a range from soft to hard.
-    fn limits(&mut self, item: &Item<'_>, measure: Measure) -> Option<(u64, u64)> {
+    fn limits(&mut self, item: &Item<'_>, kind: Type) -> Option<(u64, u64)> {
         let hint = "write a number, a range such as 1024..4096, or unlimited";
         let text = match &item.tree.value {
             Value::String(text) | Value::Number(text) => text,
@@ -171,9 +152,9 @@ impl Reader {
             }
         };
         let (low, high) = units::ends(text);
-        let soft = self.limit(item, low, measure)?;
+        let soft = self.limit(item, low, kind)?;
         let hard = match high {
-            Some(high) => self.limit(item, high, measure)?,
+            Some(high) => self.limit(item, high, kind)?,
             None => soft,
         };
         if soft > hard {
@@ -184,11 +165,11 @@ impl Reader {
         Some((soft, hard))
     }
 
-    fn limit(&mut self, item: &Item<'_>, text: &str, measure: Measure) -> Option<u64> {
-        match (text, measure) {
+    fn limit(&mut self, item: &Item<'_>, text: &str, kind: Type) -> Option<u64> {
+        match (text, kind) {
             ("unlimited", _) => Some(UNLIMITED),
-            (text, Measure::Bytes) => self.unit(item, units::size(text)),
-            (text, Measure::Number) => {
+            (text, Type::ByteLimit) => self.unit(item, units::size(text)),
+            (text, _) => {
                 let number = text
                     .parse()
                     .ok()

@@ -1,22 +1,19 @@
 //! Scalars: strings, numbers, durations, sizes, names, keywords.
 
+use std::str::FromStr;
+
 use baton_model::time::Millis;
 
-use super::{Item, Reader};
+use serde::de::{DeserializeOwned, IntoDeserializer as _, value};
+
+use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::{COUNT_MAX, NAME_BYTES_MAX};
+use crate::limits::NAME_BYTES_MAX;
+use crate::schema::{Field, Type, Zero};
 use crate::suggest;
 use crate::template::{self, Text};
 use crate::tree::Value;
 use crate::units::{self, UnitError};
-
-/// Whether a duration may be zero.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Zero {
-    Allowed,
-    /// Zero would mean never, or an endless loop.
-    Refused,
-}
 
 impl Reader {
     /// Reads a string without templates.
@@ -100,16 +97,6 @@ impl Reader {
                 None
             }
         }
-    }
-
-    /// Reads a count of at least `min`.
-    pub(super) fn count(&mut self, item: &Item<'_>, min: u32) -> Option<u32> {
-        self.count_to(item, min, COUNT_MAX)
-    }
-
-    pub(super) fn count_to(&mut self, item: &Item<'_>, min: u32, max: u32) -> Option<u32> {
-        let value = self.integer(item, min.into(), max.into())?;
-        u32::try_from(value).ok()
     }
 
     /// Reads a decimal number in thousandths; the bounds are in thousandths, too.
@@ -203,22 +190,83 @@ impl Reader {
         Some(text.to_owned())
     }
 
-    /// Reads one of a list of keywords.
-    pub(super) fn word<T: Copy>(&mut self, item: &Item<'_>, words: &[(&str, T)]) -> Option<T> {
-        let names = || words.iter().map(|(name, _)| *name);
-        let Value::String(text) = &item.tree.value else {
-            let hint = format!("write one of: {}", suggest::list(names()));
-            self.wrong_type(item, "a keyword", &hint);
-            return None;
-        };
-        let found = words.iter().find(|(name, _)| name == text);
-        if found.is_none() {
-            let message = format!("{} is not an allowed value", quote(text));
-            let hint = suggest::hint(self.problems.len(), text, names(), "write one of:");
-            self.note(item, Kind::BadValue, message, hint);
-        }
-        found.map(|(_, value)| *value)
+    /// Reads a field that is true or false.
+    pub(super) fn bool_field(&mut self, fields: &Fields<'_>, name: &str) -> Option<bool> {
+        let item = fields.get(name)?;
+        self.boolean(&item)
     }
+
+    /// Reads an integer within the bounds of its table, or takes the default from there.
+    pub(super) fn integer_field<T>(&mut self, fields: &Fields<'_>, name: &str) -> Option<T>
+    where
+        T: TryFrom<i64> + FromStr,
+    {
+        let field = fields.table.field(name);
+        let Some(item) = fields.get(name) else {
+            return field.default.parse().ok();
+        };
+        let Type::Integer(min, max) = field.kind else {
+            wrong_table(field)
+        };
+        T::try_from(self.integer(&item, min, max)?).ok()
+    }
+
+    /// Reads a factor within the bounds of its table, in thousandths.
+    pub(super) fn factor_field(&mut self, fields: &Fields<'_>, name: &str) -> Option<u64> {
+        let item = fields.get(name)?;
+        match fields.table.field(name) {
+            Field {
+                kind: Type::Factor(min, max),
+                ..
+            } => self.factor(&item, *min, *max),
+            field => wrong_table(field),
+        }
+    }
+
+    /// Reads a duration, or takes the default from its table.
+    pub(super) fn duration_field(&mut self, fields: &Fields<'_>, name: &str) -> Option<Millis> {
+        let field = fields.table.field(name);
+        match (fields.get(name), field.kind) {
+            (None, _) => units::duration(field.default).ok(),
+            (Some(item), Type::Duration(zero)) => self.duration(&item, zero),
+            _ => wrong_table(field),
+        }
+    }
+
+    /// Reads one of the keywords of a table, or takes the default from there.
+    pub(super) fn word_field<T>(&mut self, fields: &Fields<'_>, name: &str) -> Option<T>
+    where
+        T: DeserializeOwned,
+    {
+        let field = fields.table.field(name);
+        let Type::Word(words) = field.kind else {
+            wrong_table(field)
+        };
+        let item = fields.get(name);
+        let text = match item.as_ref().map(|item| (item, &item.tree.value)) {
+            None => field.default,
+            Some((_, Value::String(text))) if words.contains(&&**text) => text,
+            Some((item, Value::String(text))) => {
+                let message = format!("{} is not an allowed value", quote(text));
+                let words = words.iter().copied();
+                let hint = suggest::hint(self.problems.len(), text, words, "write one of:");
+                self.note(item, Kind::BadValue, message, hint);
+                return None;
+            }
+            Some((item, _)) => {
+                let hint = format!("write one of: {}", suggest::list(words.iter().copied()));
+                self.wrong_type(item, "a keyword", &hint);
+                return None;
+            }
+        };
+        let parsed: Result<T, value::Error> = T::deserialize(text.into_deserializer());
+        Some(parsed.unwrap_or_else(|_| wrong_table(field)))
+    }
+}
+
+/// The reader takes a field for another type than its table says.
+fn wrong_table(field: &Field) -> ! {
+    panic!("the table has another type: {field:?}")
 }
 
 /// Returns a SHA-256 hash in lowercase hexadecimal.

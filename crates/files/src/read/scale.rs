@@ -8,17 +8,14 @@ use baton_model::placement::Constraint;
 use baton_model::task::Resources;
 use baton_model::time::Millis;
 
-use super::scalars::Zero;
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::{FACTOR_MILLI_MAX, STEPS_MAX};
 use crate::policy::{Growth, Scaling};
+use crate::schema::task::{MEMORY_GROWTH, SCALE, TIMEOUT_GROWTH};
+use crate::schema::{Object, Zero};
 use crate::suggest;
 use crate::tree::Value;
-
-/// Values that can be scaled.
-const SCALED: &[&str] = &["memory", "timeout"];
-const GROWTH_FIELDS: &[&str] = &["factor", "cap"];
 
 const SCALE_HINT: &str = "write factors, such as { memory: 1.5, timeout: 2 }";
 const MEMORY_HINT: &str =
@@ -48,6 +45,7 @@ struct ScaledQuantity<T> {
     read: fn(&mut Reader, &Item<'_>) -> Option<T>,
     show: fn(T) -> String,
     hint: &'static str,
+    table: &'static Object,
 }
 
 impl Reader {
@@ -60,6 +58,7 @@ impl Reader {
                         read: Self::whole_size,
                         show: bytes,
                         hint: MEMORY_HINT,
+                        table: &MEMORY_GROWTH,
                     };
                     let first = (first.memory > 0).then_some(first.memory);
                     scale.memory = self.growth(&value, &quantity, first);
@@ -69,11 +68,12 @@ impl Reader {
                         read: |reader, item| reader.duration(item, Zero::Refused),
                         show: |span: Millis| span.to_string(),
                         hint: TIMEOUT_HINT,
+                        table: &TIMEOUT_GROWTH,
                     };
                     scale.timeout = self.growth(&value, &quantity, first.timeout);
                 }
                 name => {
-                    let names = SCALED.iter().copied();
+                    let names = SCALE.names();
                     let mut problem = value.problem(
                         Kind::UnknownField,
                         format!("{} cannot be scaled between attempts", quote(name)),
@@ -156,12 +156,12 @@ impl Reader {
         quantity: &ScaledQuantity<T>,
         first: Option<T>,
     ) -> Option<Growth<T>> {
-        let fields = self.fields(item, "a scaling rule", GROWTH_FIELDS, |_| None)?;
-        let Some(factor) = fields.get("factor") else {
+        let fields = self.fields(item, quantity.table, |_| None)?;
+        if !fields.has("factor") {
             self.missing(&fields, "factor", "add the factor, such as `factor: 1.5`");
             return None;
-        };
-        let milli = self.factor(&factor, 1_000, FACTOR_MILLI_MAX);
+        }
+        let milli = self.factor_field(&fields, "factor");
         let cap = match fields.get("cap") {
             Some(item) => {
                 let cap = (quantity.read)(self, &item)?;

@@ -3,14 +3,9 @@
 use std::collections::BTreeMap;
 
 use baton_model::library::Trigger;
-use baton_model::spec::Exclusive;
 use baton_model::task::{CommandLine, ProcessName, ProcessSpec, Resources, TaskSpec};
-use baton_model::time::Millis;
 
-use super::process::PROCESS_FIELDS;
-use super::scalars::Zero;
 use super::scale::FirstAttempt;
-use super::trigger::TRIGGER_FIELDS;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Problem};
 use crate::file::{TaskBody, TaskFile, UnboundProcess};
@@ -18,33 +13,10 @@ use crate::graph;
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::PROCESSES_MAX;
 use crate::policy::Policy;
+use crate::schema::process::PROCESS;
+use crate::schema::task::{TASK, TRIGGER};
 use crate::source;
 use crate::tree::{Tree, Value};
-
-const TASK_FIELDS: &[&str] = &[
-    "task",
-    "owner",
-    "resources",
-    "params",
-    "env",
-    "run",
-    "processes",
-    "order",
-    "max_failures",
-    "max_concurrency",
-    "finalization_wait",
-    "user",
-    "trigger",
-    "retry",
-    "timeout",
-    "exclusive",
-    "priority",
-    "constraints",
-    "uris",
-];
-
-/// The default of Thermos: long enough for a graceful stop and a small cleanup.
-pub(crate) const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
 
 /// Reads a task from the tree of a file called `file`.
 pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
@@ -74,11 +46,11 @@ pub(super) fn misplaced_task_field(key: &str) -> Option<String> {
     } else if key == "after" {
         let hint = "move it into a process, or into the trigger: trigger: { after: TASK }";
         Some(hint.to_owned())
-    } else if PROCESS_FIELDS.contains(&key) {
+    } else if PROCESS.has(key) {
         Some(format!(
             "`{key}` is a field of a process: move it next to `run` in `processes`"
         ))
-    } else if TRIGGER_FIELDS.contains(&key) || key == "cron" {
+    } else if TRIGGER.has(key) || key == "cron" {
         Some(format!(
             "`{key}` is a field of the trigger: trigger: {{ {key}: … }}"
         ))
@@ -89,20 +61,21 @@ pub(super) fn misplaced_task_field(key: &str) -> Option<String> {
 
 /// Returns the hint for a field that does not belong to a process.
 fn misplaced_process_field(key: &str) -> Option<String> {
-    TASK_FIELDS
-        .contains(&key)
+    TASK.has(key)
         .then(|| format!("`{key}` is a field of the task: move it to the top level of the file"))
 }
 
 impl Reader {
     fn task(&mut self, item: &Item<'_>, file: &str) -> Option<TaskFile> {
         self.is_task(item)?;
-        let fields = self.fields(item, "a task", TASK_FIELDS, misplaced_task_field)?;
+        let fields = self.fields(item, &TASK, misplaced_task_field)?;
         let name = fields.get("task").map(|item| self.name(&item));
         if fields.has("run") && !fields.has("processes") && !fields.has("task") {
             self.missing(&fields, "task", "add `task: NAME`");
         }
+        let owner = fields.get("owner").and_then(|item| self.name(&item));
         let mut body = self.body(&fields, name.clone().flatten(), Completeness::Complete);
+        body.spec.owner = owner;
         let params = fields.get("params").map(|item| self.params(&item));
         // As in Thermos, a task without a name is named after its first process.
         let name = match name {
@@ -142,13 +115,19 @@ impl Reader {
         name: Option<String>,
         completeness: Completeness,
     ) -> TaskBody {
-        let mut spec = TaskSpec {
+        let spec = TaskSpec {
             name: String::new(),
-            owner: fields.get("owner").and_then(|item| self.name(&item)),
+            owner: None,
             processes: Vec::new(),
-            max_failures: 1,
-            max_concurrency: 0,
-            finalization_wait: FINALIZATION_WAIT,
+            max_failures: self
+                .integer_field(fields, "max_failures")
+                .unwrap_or_default(),
+            max_concurrency: self
+                .integer_field(fields, "max_concurrency")
+                .unwrap_or_default(),
+            finalization_wait: self
+                .duration_field(fields, "finalization_wait")
+                .unwrap_or_default(),
             user: fields.get("user").and_then(|item| self.user(&item)),
             resources: match fields.get("resources") {
                 Some(item) => self.resources(&item),
@@ -156,7 +135,6 @@ impl Reader {
             },
             ports: BTreeMap::new(),
         };
-        self.bounds(fields, &mut spec);
         let mut processes = self.processes(fields, name, completeness);
         // The processes of a layer may be in another layer.
         if let Some(order) = fields.get("order")
@@ -200,21 +178,6 @@ impl Reader {
             "write at least `task: NAME` and `run: COMMAND`",
         );
         None
-    }
-
-    fn bounds(&mut self, fields: &Fields<'_>, spec: &mut TaskSpec) {
-        let mut count = |name, default| {
-            let value = fields.get(name).and_then(|item| self.count(&item, 0));
-            value.unwrap_or(default)
-        };
-        spec.max_failures = count("max_failures", spec.max_failures);
-        spec.max_concurrency = count("max_concurrency", spec.max_concurrency);
-        if let Some(wait) = fields
-            .get("finalization_wait")
-            .and_then(|item| self.duration(&item, Zero::Allowed))
-        {
-            spec.finalization_wait = wait;
-        }
     }
 
     fn processes(
@@ -316,10 +279,7 @@ impl Reader {
 
     /// Reads the policies except the trigger.
     pub(super) fn policy(&mut self, fields: &Fields<'_>, spec: &TaskSpec) -> Policy {
-        let words = &[("timed", Exclusive::Timed), ("strict", Exclusive::Strict)];
-        let timeout = fields
-            .get("timeout")
-            .and_then(|item| self.duration(&item, Zero::Refused));
+        let timeout = self.duration_field(fields, "timeout");
         let first = FirstAttempt::of(&spec.resources, timeout);
         Policy {
             trigger: Trigger::default(),
@@ -328,14 +288,8 @@ impl Reader {
                 .and_then(|item| self.retry(&item, &first))
                 .unwrap_or_default(),
             timeout,
-            exclusive: fields
-                .get("exclusive")
-                .and_then(|item| self.word(&item, words))
-                .unwrap_or_default(),
-            priority: fields
-                .get("priority")
-                .and_then(|item| self.priority(&item))
-                .unwrap_or_default(),
+            exclusive: self.word_field(fields, "exclusive").unwrap_or_default(),
+            priority: self.integer_field(fields, "priority").unwrap_or_default(),
             constraints: match fields.get("constraints") {
                 Some(item) => self.constraints(&item),
                 None => Vec::new(),

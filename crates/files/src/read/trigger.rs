@@ -4,32 +4,18 @@
 
 use std::collections::BTreeSet;
 
-use baton_core::clock::{self, CatchUp, Dst, Fold, Gap, ScheduleError, Zone};
+use baton_core::clock::{self, Dst, ScheduleError, Zone};
 use baton_model::library::{Rate, Schedule, TaskName, Trigger};
 use baton_model::limits::AFTER_MAX;
 use baton_model::time::Millis;
 
-use super::scalars::{Zero, hash};
+use super::scalars::hash;
 use super::{Fields, Item, Reader, bad_name};
 use crate::error::{Kind, quote};
 use crate::limits::COUNT_MAX;
+use crate::schema::task::TRIGGER;
 use crate::tree::Value;
 use crate::units;
-
-pub(super) const TRIGGER_FIELDS: &[&str] = &[
-    "schedule",
-    "timezone",
-    "slack",
-    "catch_up",
-    "jitter",
-    "gap",
-    "fold",
-    "max_instances",
-    "launch_rate",
-    "remote",
-    "secret_sha256",
-    "after",
-];
 
 /// Fields that have no effect without a schedule.
 const SCHEDULE_ONLY: &[&str] = &["timezone", "slack", "catch_up", "jitter", "gap", "fold"];
@@ -48,14 +34,14 @@ impl Reader {
         owner: &str,
         name: Option<&str>,
     ) -> Option<Trigger> {
-        let fields = self.fields(item, "a trigger", TRIGGER_FIELDS, |key| {
+        let fields = self.fields(item, &TRIGGER, |key| {
             (key == "secret").then(|| SECRET_HINT.to_owned())
         })?;
         let schedule = self.schedule(&fields);
         let get = |name| fields.get(name);
         let trigger = Trigger {
             schedule,
-            max_instances: get("max_instances").and_then(|item| self.count(&item, 1)),
+            max_instances: self.integer_field(&fields, "max_instances"),
             launch_rate: get("launch_rate").and_then(|item| self.launch_rate(&item)),
             remote: get("remote").is_some_and(|item| {
                 // Treat an invalid value, which is already reported, as true.
@@ -79,24 +65,13 @@ impl Reader {
     }
 
     fn schedule(&mut self, fields: &Fields<'_>) -> Option<Schedule> {
-        let usual = clock::Policy::default();
-        let dst = self.dst(fields);
-        let mut span = |name, default| {
-            let item = fields.get(name);
-            item.and_then(|item| self.duration(&item, Zero::Allowed))
-                .unwrap_or(default)
+        let dst = Dst {
+            gap: self.word_field(fields, "gap").unwrap_or_default(),
+            fold: self.word_field(fields, "fold").unwrap_or_default(),
         };
-        let slack = span("slack", usual.slack);
-        let jitter = span("jitter", usual.jitter);
-        let words = &[
-            ("none", CatchUp::None),
-            ("last", CatchUp::Last),
-            ("all", CatchUp::All),
-        ];
-        let catch_up = fields
-            .get("catch_up")
-            .and_then(|item| self.word(&item, words))
-            .unwrap_or(usual.catch_up);
+        let mut span = |name| self.duration_field(fields, name).unwrap_or_default();
+        let (slack, jitter) = (span("slack"), span("jitter"));
+        let catch_up = self.word_field(fields, "catch_up").unwrap_or_default();
         // Check the schedule even if the zone is invalid, so that both are reported.
         let zone = match fields.get("timezone") {
             Some(item) => self.zone(&item).unwrap_or(Zone::UTC),
@@ -131,21 +106,6 @@ impl Reader {
                     "add `schedule`, or remove it",
                 ));
             }
-        }
-    }
-
-    fn dst(&mut self, fields: &Fields<'_>) -> Dst {
-        let gaps = &[
-            ("skip", Gap::Skip),
-            ("early", Gap::Early),
-            ("late", Gap::Late),
-        ];
-        let folds = &[("once", Fold::Once), ("twice", Fold::Twice)];
-        let gap = fields.get("gap").and_then(|item| self.word(&item, gaps));
-        let fold = fields.get("fold").and_then(|item| self.word(&item, folds));
-        Dst {
-            gap: gap.unwrap_or_default(),
-            fold: fold.unwrap_or_default(),
         }
     }
 

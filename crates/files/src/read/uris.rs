@@ -8,9 +8,9 @@ use super::scalars::{bad_name, hash};
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::{URI_BYTES_MAX, URIS_MAX};
+use crate::schema::task::URI;
 use crate::tree::Value;
 
-const URI_FIELDS: &[&str] = &["from", "name", "sha256", "executable"];
 const FROM_HINT: &str = "write a URL such as file:///srv/data.csv or http://host/data.csv";
 const NAME_HINT: &str = "write a plain file name: `name: data.csv`";
 
@@ -60,7 +60,7 @@ impl Reader {
                 executable: false,
             });
         }
-        let fields = self.fields(item, "a file to fetch", URI_FIELDS, |_| None)?;
+        let fields = self.fields(item, &URI, |_| None)?;
         let from = match fields.get("from") {
             Some(from) => self.address(&from),
             None => {
@@ -70,10 +70,7 @@ impl Reader {
         };
         let explicit = fields.get("name").map(|name| self.file_name(&name));
         let sha256 = fields.get("sha256").map(|sum| self.sha256(&sum));
-        let executable = fields
-            .get("executable")
-            .and_then(|item| self.boolean(&item))
-            .unwrap_or(false);
+        let executable = self.bool_field(&fields, "executable").unwrap_or_default();
         let from = from?;
         let name = match explicit {
             Some(name) => name?,

@@ -6,55 +6,16 @@ use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::workflow::Plan;
 
 use super::layers::{self, Layer, Layers};
-use super::process::PROCESS_FIELDS;
-use super::scalars::Zero;
 use super::task::Completeness;
 use super::{Fields, Item, Reader, bad_name};
 use crate::error::{Kind, Position, Problem, quote};
 use crate::limits::WORKFLOW_INHERITED_BYTES_MAX;
+use crate::schema::process::PROCESS;
+use crate::schema::workflow::{DEFAULTS, PART, PART_TASK, WORKFLOW, WORKFLOW_TASK};
 use crate::source;
 use crate::template::Scope;
 use crate::tree::{Tree, Value};
 use crate::workflow::{Context, ItemKeys, UnboundTask, WorkflowFile, resolve};
-
-const WORKFLOW_FIELDS: &[&str] = &[
-    "workflow",
-    "owner",
-    "params",
-    "max_concurrent",
-    "fail_fast",
-    "timeout",
-    "defaults",
-    "templates",
-    "tasks",
-];
-
-/// The fields of a task: `defaults` have the first `DEFAULTS_COUNT`, templates all but the last.
-pub(super) const TASK_FIELDS: &[&str] = &[
-    "resources",
-    "env",
-    "order",
-    "max_failures",
-    "max_concurrency",
-    "finalization_wait",
-    "user",
-    "retry",
-    "timeout",
-    "exclusive",
-    "priority",
-    "constraints",
-    "uris",
-    "max_concurrent",
-    "run",
-    "processes",
-    "after",
-    "for_each",
-    "matrix",
-    "when",
-    "template",
-];
-pub(super) const DEFAULTS_COUNT: usize = 14;
-pub(super) const TEMPLATE_COUNT: usize = TASK_FIELDS.len() - 1;
 
 const TASKS_HINT: &str = "write a map of tasks, such as { build: { run: make } }";
 const NAME_HINT: &str = "use a short name without spaces or slashes that does not start with a dot";
@@ -109,11 +70,11 @@ fn misplaced_workflow_field(key: &str) -> Option<String> {
             "remove it: only library tasks have triggers; a triggered task can submit this workflow"
                 .to_owned(),
         )
-    } else if TASK_FIELDS[..DEFAULTS_COUNT].contains(&key) {
+    } else if DEFAULTS.has(key) {
         Some(format!(
             "`{key}` is a field of a task: move it into `defaults` to set it for all tasks"
         ))
-    } else if TASK_FIELDS.contains(&key) {
+    } else if WORKFLOW_TASK.has(key) {
         Some(format!(
             "`{key}` is a field of a task: tasks: {{ NAME: {{ {key}: … }} }}"
         ))
@@ -135,10 +96,10 @@ pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
         "template" => {
             Some("a template cannot use another template: copy the fields here".to_owned())
         }
-        _ if TASK_FIELDS.contains(&key) => Some(format!(
+        _ if WORKFLOW_TASK.has(key) => Some(format!(
             "`{key}` is specific to a task: move it into a task or a template"
         )),
-        _ if PROCESS_FIELDS.contains(&key) => Some(format!(
+        _ if PROCESS.has(key) => Some(format!(
             "`{key}` is a field of a process: move it next to `run` in `processes`"
         )),
         _ => None,
@@ -148,12 +109,7 @@ pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
 impl Reader {
     fn workflow(&mut self, item: &Item<'_>, file: &str) -> Option<WorkflowFile> {
         self.expect_workflow(item)?;
-        let fields = self.fields(
-            item,
-            "a workflow",
-            WORKFLOW_FIELDS,
-            misplaced_workflow_field,
-        )?;
+        let fields = self.fields(item, &WORKFLOW, misplaced_workflow_field)?;
         let name = match fields.get("workflow") {
             Some(item) => self.name(&item),
             None => {
@@ -166,9 +122,9 @@ impl Reader {
         let params = get("params")
             .map(|item| self.params(&item))
             .unwrap_or_default();
-        let max_concurrent = get("max_concurrent").and_then(|item| self.count(&item, 1));
-        let fail_fast = get("fail_fast").and_then(|item| self.boolean(&item));
-        let timeout = get("timeout").and_then(|item| self.duration(&item, Zero::Refused));
+        let max_concurrent = self.integer_field(&fields, "max_concurrent");
+        let fail_fast = self.bool_field(&fields, "fail_fast");
+        let timeout = self.duration_field(&fields, "timeout");
         let mut layers = self.layers(&fields);
         let tasks = self.tasks(&fields, &mut layers, 0);
         let context = Context {
@@ -181,7 +137,7 @@ impl Reader {
             owner,
             params,
             max_concurrent,
-            fail_fast: fail_fast.unwrap_or(false),
+            fail_fast: fail_fast.unwrap_or_default(),
             timeout,
             pools: layers.pools,
             tasks,
@@ -196,7 +152,7 @@ impl Reader {
     }
 
     fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<UnboundTask>> {
-        let fields = self.fields(item, "a part of a workflow", &["tasks"], |key| {
+        let fields = self.fields(item, &PART, |key| {
             Some(format!(
                 "remove it: a part has only `tasks`; `{key}` is set when the workflow is submitted"
             ))
@@ -321,12 +277,12 @@ impl Reader {
             tree: &tree,
             path: item.path.clone(),
         };
-        let known = if layers.has_templates {
-            TASK_FIELDS
+        let table = if layers.has_templates {
+            &WORKFLOW_TASK
         } else {
-            &TASK_FIELDS[..TEMPLATE_COUNT]
+            &PART_TASK
         };
-        let fields = self.fields(&item, "a task of a workflow", known, |key| match key {
+        let fields = self.fields(&item, table, |key| match key {
             "template" => Some("remove it: a part of a workflow has no templates".to_owned()),
             key => misplaced_workflow_task_field(key),
         })?;
@@ -367,9 +323,7 @@ impl Reader {
                 None => Vec::new(),
             },
             when: fields.get("when").and_then(|item| self.when(&item)),
-            max_concurrent: fields
-                .get("max_concurrent")
-                .and_then(|item| self.count(&item, 1)),
+            max_concurrent: self.integer_field(fields, "max_concurrent"),
             pool: None,
         }
     }

@@ -1,0 +1,170 @@
+//! Tables of tasks.
+
+use baton_model::limits::AFTER_MAX;
+
+use super::Type::{AnyOf, Bool, Duration, Factor, Integer, List, Map, Name, Null, Scalar, Text, Word};
+use super::Zero::{Allowed, Refused};
+use super::process::{ENV, PROCESS, RETRY_BACKOFF, RUN};
+use super::{BYTES, COUNT, Field, HASH, Object, POSITIVE, SIZE, Type, field};
+use crate::limits::{
+    CHOICES_MAX, CONSTRAINTS_MAX, CPU_MILLI_MAX, FACTOR_MILLI_MAX, PRIORITY_MAX, PROCESSES_MAX, STEPS_MAX, URIS_MAX,
+};
+
+pub(crate) static TASK: Object = Object {
+    any_of: &[&["task", "run"], &["processes"]],
+    exclusive: &["run", "processes"],
+    ..Object::new(
+        "Task",
+        "a task",
+        &[
+            field("task", Name, "Its name: required with `run`, by default the name of the first process."),
+            OWNER,
+            RESOURCE_REQUEST,
+            PARAMS,
+            TASK_ENV,
+            TASK_RUN,
+            PROCESSES,
+            ORDER,
+            MAX_FAILURES,
+            MAX_CONCURRENCY,
+            FINALIZATION_WAIT,
+            USER,
+            field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
+            RETRY_FIELD,
+            TIMEOUT,
+            EXCLUSIVE,
+            PRIORITY,
+            CONSTRAINTS_FIELD,
+            URIS,
+        ],
+    )
+};
+
+pub(crate) const OWNER: Field = field("owner", Name, "Its namespace.").or("default");
+pub(crate) const PARAMS: Field = field("params", Map(&PARAM_TYPE, 0), "Its parameters: name to default value, to null if a value is required, or to a map.");
+pub(crate) const RESOURCE_REQUEST: Field = field("resources", Type::Object(&RESOURCES), "What it needs of a worker.");
+pub(crate) const TASK_ENV: Field = field("env", ENV, "Environment variables of every process.");
+pub(crate) const TASK_RUN: Field = field("run", RUN, "One command, instead of `processes`; its process is called like the task. A string runs in a shell, a list without one.");
+pub(crate) const PROCESSES: Field = field("processes", List(&PROCESS_TYPE, 1, PROCESSES_MAX), "Its processes.");
+pub(crate) const ORDER: Field = field("order", List(&List(&Text, 2, usize::MAX), 0, usize::MAX), "Chains of processes, `[[a, b, c]]`: each waits for the success of the one before.");
+pub(crate) const MAX_FAILURES: Field = field("max_failures", COUNT, "Failed processes after which the task has failed; 0 for no limit.").or("1");
+pub(crate) const MAX_CONCURRENCY: Field = field("max_concurrency", COUNT, "Processes that run at once; 0 for no limit.").or("0");
+pub(crate) const FINALIZATION_WAIT: Field = field("finalization_wait", Duration(Allowed), "The longest time for stopping its processes and for its final ones.").or("30s");
+pub(crate) const USER: Field = field("user", Text, "The user that its processes run as; needs root.");
+pub(crate) const RETRY_FIELD: Field = field("retry", Type::Object(&RETRY), "What happens after an attempt has failed or was lost.");
+pub(crate) const TIMEOUT: Field = field("timeout", Duration(Refused), "The longest time of one attempt.");
+pub(crate) const EXCLUSIVE: Field = field("exclusive", Word(&["timed", "strict"]), "The proof that is needed before an attempt is replaced: its lease has expired, or only a report about its end.").or("timed");
+pub(crate) const PRIORITY: Field = field("priority", Integer(-(PRIORITY_MAX as i64), PRIORITY_MAX as i64), "Higher goes first.").or("0");
+pub(crate) const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that a worker must have: to a value, one of several, `{ not: VALUE }`, true for any value, or false for none.");
+pub(crate) const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");
+
+const PROCESS_TYPE: Type = Type::Object(&PROCESS);
+const CONSTRAINTS: Type = Map(&AnyOf(&[Bool, LABEL_VALUES, Type::Object(&CONSTRAINT)]), 0);
+const LABEL_VALUE: Type = AnyOf(&[Text, Type::Number]);
+const LABEL_VALUES: Type = AnyOf(&[LABEL_VALUE, List(&LABEL_VALUE, 1, CONSTRAINTS_MAX)]);
+
+pub(crate) static CONSTRAINT: Object = Object::new(
+    "Constraint",
+    "a constraint",
+    &[field("not", LABEL_VALUES, "A value, or a list of values, that the label must not have.").required()],
+);
+
+pub(crate) static RESOURCES: Object = Object {
+    others: Some(COUNT),
+    ..Object::new(
+        "Resources",
+        "a resource",
+        &[
+            field("cpu", Factor(0, CPU_MILLI_MAX), "Processor cores, with up to three decimals; under a scheduler 1 by default."),
+            field("memory", MEMORY, "Memory, or a range such as `256MiB..1GiB` or `256MiB..`: what it needs at least, and its limit."),
+            field("disk", SIZE, "Disk space."),
+            field("gpu", COUNT, "GPUs."),
+        ],
+    )
+};
+
+const MEMORY: Type = AnyOf(&[
+    Type::Pattern("size, range of sizes", concat!("^\\s*", bytes!(), "\\s*(\\.\\.\\s*(", bytes!(), ")?\\s*)?$")),
+    BYTES,
+]);
+
+/// A default value, `null`, or a map.
+const PARAM_TYPE: Type = AnyOf(&[Scalar, Null, Type::Object(&PARAM)]);
+
+pub(crate) static PARAM: Object = Object::new(
+    "Parameter",
+    "a parameter",
+    &[
+        field("type", Word(&["string", "int", "float", "bool"]), "What its values must be; an `int` has 64 bits.").or("string"),
+        field("default", AnyOf(&[Scalar, Null]), "Its value if none is given; without one it is required."),
+        field("description", Text, "One sentence for people."),
+        field("min", Type::Number, "The lowest value of an `int` or a `float`."),
+        field("max", Type::Number, "The highest value of an `int` or a `float`."),
+        field("one_of", List(&Scalar, 1, CHOICES_MAX), "All values of a `string`."),
+    ],
+);
+
+pub(crate) static TRIGGER: Object = Object::new(
+    "Trigger",
+    "a trigger",
+    &[
+        field("schedule", Text, "Its due times, in English or as a cron expression."),
+        field("timezone", Text, "The IANA name of the schedule's time zone.").or("UTC"),
+        field("slack", Duration(Allowed), "How late a due time may still launch.").or("1h"),
+        field("catch_up", Word(&["none", "last", "all"]), "Which of several late due times launch.").or("last"),
+        field("jitter", Duration(Allowed), "The maximum delay of a launch.").or("0s"),
+        field("gap", Word(&["skip", "early", "late"]), "What happens to a due time that a change of clocks skips.").or("late"),
+        field("fold", Word(&["once", "twice"]), "How often a due time launches that a change of clocks repeats.").or("once"),
+        field("max_instances", POSITIVE, "Instances in flight at once, QUEUED ones included."),
+        field("launch_rate", Type::Pattern("count per duration", "^[^/]+/[^/]+$"), "Launches per period: `1/s`, `10/m`, `5/30s`."),
+        field("remote", Bool, "Allows triggering over HTTP.").or("false"),
+        field("secret_sha256", HASH, "The hash of the secret that a client must present to trigger it over HTTP; only with `remote: true`."),
+        field("after", AnyOf(&[Text, List(&Text, 1, AFTER_MAX)]), "Upstream tasks: it is launched whenever an instance of one of them is DONE. `NAME` of the same owner, or `OWNER/NAME`."),
+    ],
+);
+
+pub(crate) static RETRY: Object = Object::new(
+    "Retry",
+    "retry",
+    &[
+        field("attempts", POSITIVE, "Attempts in all, the first one included.").or("1"),
+        field("losses", COUNT, "Losses of its worker that are retried: 100 by default."),
+        field("backoff", RETRY_BACKOFF, "The pause before a retry: `1s..1m` by default."),
+        field("scale", Type::Object(&SCALE), "What grows after an attempt has run out of it."),
+        field("fallback", List(&CONSTRAINTS, 1, STEPS_MAX), "Constraints after the first failure, the second, and so on, instead of those of the task."),
+    ],
+);
+
+pub(crate) static SCALE: Object = Object::new(
+    "Scale",
+    "scale",
+    &[
+        field("memory", AnyOf(&[FACTOR, List(&SIZE, 1, STEPS_MAX), Type::Object(&MEMORY_GROWTH)]), "A factor, the values after running out once, twice and so on, or a map."),
+        field("timeout", AnyOf(&[FACTOR, List(&Duration(Refused), 1, STEPS_MAX), Type::Object(&TIMEOUT_GROWTH)]), "The same."),
+    ],
+);
+
+const FACTOR: Type = Factor(1_000, FACTOR_MILLI_MAX);
+
+const fn growth(cap: Type) -> [Field; 2] {
+    [
+        field("factor", FACTOR, "The factor from one attempt to the next.").required(),
+        field("cap", cap, "The highest value."),
+    ]
+}
+
+pub(crate) static MEMORY_GROWTH: Object = Object::new("Scaling of memory", "a scaling rule", &growth(SIZE));
+pub(crate) static TIMEOUT_GROWTH: Object = Object::new("Scaling of timeout", "a scaling rule", &growth(Duration(Refused)));
+
+const URI_TYPE: Type = AnyOf(&[Text, Type::Object(&URI)]);
+
+pub(crate) static URI: Object = Object::new(
+    "File to fetch",
+    "a file to fetch",
+    &[
+        field("from", Text, "Its address: `file:///srv/data.csv`, or `http://host/data.csv`.").required(),
+        field("name", Name, "Its name in the sandbox: by default the last part of the address."),
+        field("sha256", HASH, "The hash of its content."),
+        field("executable", Bool, "Whether it can be executed.").or("false"),
+    ],
+);
