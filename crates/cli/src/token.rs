@@ -252,7 +252,7 @@ fn row(token: &api::Token, now: Wall) -> [Cell; 7] {
     let expires = token.expires_at.map(Wall);
     [
         clean(&token.id).into(),
-        token.role.word().into(),
+        token.role.into_str().into(),
         clean(token.owner.as_deref().unwrap_or("-")).into(),
         state,
         time::stamp(Wall(token.created_at)).into(),

@@ -40,21 +40,11 @@ impl fmt::Display for Span {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Stream {
     Stdout,
     Stderr,
-}
-
-impl Stream {
-    /// Its name in a path.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Stdout => "stdout",
-            Self::Stderr => "stderr",
-        }
-    }
 }
 
 /// Query for a part of a log.
@@ -241,7 +231,7 @@ impl Client {
         let id = query.instance.to_string();
         let mut url = self
             .transport
-            .at(&["instances", &id, "logs", query.stream.word()]);
+            .at(&["instances", &id, "logs", query.stream.into_str()]);
         {
             let mut pairs = url.query_pairs_mut();
             pairs.append_pair("offset", &query.offset.to_string());

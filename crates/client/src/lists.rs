@@ -6,24 +6,13 @@ use reqwest::{Method, Url};
 use crate::Client;
 use crate::error::ClientError;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum View {
     /// Ready, without a lease.
     Bullpen,
     Arena,
     History,
-}
-
-impl View {
-    /// Its name in a path.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Bullpen => "bullpen",
-            Self::Arena => "arena",
-            Self::History => "history",
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +56,7 @@ impl Client {
     /// The pages of a view.
     #[must_use]
     pub fn view(&self, view: View, filter: &Filter) -> Pages<'_> {
-        let mut url = self.transport.at(&[view.word(), ""]);
+        let mut url = self.transport.at(&[view.into_str(), ""]);
         let limit = filter.limit.map(|limit| limit.to_string());
         let pairs = [
             ("state", &filter.state),

@@ -14,9 +14,10 @@ use crate::limits::TOKEN_NAME_CHARS_MAX;
 use crate::time::Wall;
 
 /// The permissions of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Role {
     /// Read only.
     Viewer,
@@ -29,17 +30,6 @@ pub enum Role {
 
 impl Role {
     pub const ALL: [Self; 4] = [Self::Viewer, Self::Operator, Self::Admin, Self::Worker];
-
-    /// The spelling.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-            Self::Worker => "worker",
-        }
-    }
 
     /// True if this role has all permissions of `needed`.
     #[must_use]
@@ -55,7 +45,7 @@ impl Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.into_str())
     }
 }
 
@@ -63,7 +53,7 @@ impl FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|role| role.word() == text);
+        let found = Self::ALL.into_iter().find(|role| role.into_str() == text);
         found.ok_or_else(|| "a role is viewer, operator, admin or worker".to_owned())
     }
 }
@@ -207,7 +197,7 @@ mod tests {
         assert_eq!(covered(Admin).count(), 4);
         assert_eq!(covered(Worker).collect::<Vec<_>>(), [Worker]);
         for role in Role::ALL {
-            assert_eq!(role.word().parse(), Ok(role));
+            assert_eq!(role.into_str().parse(), Ok(role));
         }
     }
 

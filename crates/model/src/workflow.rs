@@ -115,10 +115,22 @@ pub struct Upstream {
 
 /// The required result of an upstream item.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = AfterCondition))]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Condition {
     /// It is DONE.
     #[default]
@@ -132,16 +144,6 @@ pub enum Condition {
 impl Condition {
     const fn is_success(&self) -> bool {
         matches!(self, Self::Success)
-    }
-
-    /// The spelling in files.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-            Self::End => "end",
-        }
     }
 }
 

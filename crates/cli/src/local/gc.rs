@@ -104,7 +104,7 @@ fn print_candidates(out: &mut Output, candidates: &GcCandidates, now: Wall) -> i
                 Cell::new(task.id.as_str(), Style::Strong),
                 format!("{} ago", span(between(task.ended, now))).into(),
                 size(task.bytes).into(),
-                task.reason.word().into(),
+                task.reason.into_str().into(),
                 sandbox(task.sandbox).into(),
             ]);
         }
@@ -203,10 +203,10 @@ struct JsonFailure<'a> {
 fn json<'a>(gc: &Gc, candidates: &'a GcCandidates, report: Option<&'a GcReport>) -> Json<'a> {
     let task = |task: &'a baton_runner::root::Removal| JsonTask {
         id: task.id.as_str(),
-        why: task.reason.word(),
+        why: task.reason.into_str(),
         ended_ms: task.ended.0,
         bytes: task.bytes,
-        sandbox: task.sandbox.word(),
+        sandbox: task.sandbox.into_str(),
     };
     let leftover = |leftover: &'a baton_runner::root::Leftover| JsonLeftover {
         id: leftover.id.as_str(),

@@ -140,9 +140,9 @@ fn empty_notice(view: View, filter: &Filter) -> String {
         state, owner, name, ..
     } = filter;
     if state.is_none() && owner.is_none() && name.is_none() {
-        format!("the {} is empty", view.word())
+        format!("the {} is empty", view.into_str())
     } else {
-        format!("no instance in the {} matches", view.word())
+        format!("no instance in the {} matches", view.into_str())
     }
 }
 

@@ -73,7 +73,7 @@ fn shown(plan: &Plan) -> Vec<String> {
                 Edges::Lists(lists) => line += &format!(" {lists}"),
             }
             if after.condition != baton_model::workflow::Condition::Success {
-                line += &format!(" {}", after.condition.word());
+                line += &format!(" {}", after.condition.into_str());
             }
         }
         if let Some(when) = &task.when {

@@ -13,23 +13,13 @@ use super::{Root, RootError, TaskId};
 use crate::record::Header;
 
 /// Whether a task has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Phase {
     /// It has not ended, whether or not a runner drives it.
     Active,
     /// It has ended.
     Finished,
-}
-
-impl Phase {
-    /// The wire word: also the name of the directory of such entries.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Finished => "finished",
-        }
-    }
 }
 
 /// A registered task.

@@ -143,7 +143,7 @@ impl Root {
     }
 
     fn entries(&self, phase: Phase) -> PathBuf {
-        self.path.join(TASKS).join(phase.word())
+        self.path.join(TASKS).join(phase.into_str())
     }
 
     fn sandboxes(&self) -> PathBuf {

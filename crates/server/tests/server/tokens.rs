@@ -141,7 +141,7 @@ fn credentials(store: &dyn Store) -> Vec<TestCredential> {
     for role in Role::ALL {
         let (_, secret) = made(store, role, Some(now() + 3_600_000));
         all.push(TestCredential {
-            what: role.word(),
+            what: role.into_str(),
             header: bearer(&secret),
             role: Some(role),
         });
@@ -186,7 +186,7 @@ async fn every_request_is_answered_for_authorized_roles_only() {
         if it.path.ends_with("/trigger") {
             "operator"
         } else {
-            it.minimum_role.map_or("public", Role::word)
+            it.minimum_role.map_or("public", |role| role.into_str())
         }
     };
     let listed: Vec<_> = ROUTES
@@ -216,7 +216,7 @@ async fn every_request_is_answered_for_authorized_roles_only() {
                 assert_eq!(answer.headers["www-authenticate"], "Bearer", "{what}");
             } else {
                 answer.is_problem(StatusCode::FORBIDDEN, "role");
-                let minimum_role = minimum_role.expect("not public").word();
+                let minimum_role = minimum_role.expect("not public").into_str();
                 assert!(answer.detail().contains(minimum_role), "{what}: {answer:?}");
             }
             let other = other_form(path);

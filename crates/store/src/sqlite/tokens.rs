@@ -40,7 +40,7 @@ pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<Tok
          VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)",
         params![
             new.name,
-            new.role.word(),
+            new.role.into_str(),
             new.hash.0,
             signed(new.created_at),
             new.expires_at.map(signed),

@@ -8,7 +8,7 @@ use baton_model::outcome::Outcome;
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{Disposition, LastRun, RunEnd, RunNo};
 use baton_model::time::Wall;
-use baton_runner::root::{Phase, TaskView};
+use baton_runner::root::TaskView;
 use serde::Serialize;
 
 use super::super::messages;
@@ -89,7 +89,7 @@ pub(super) fn task(status: &TaskStatus, now: Wall) -> Task<'_> {
     let until = ended.map_or(now, |at| at.wall);
     Task {
         id: status.entry.id.as_str(),
-        phase: Phase::word(status.entry.phase),
+        phase: status.entry.phase.into_str(),
         state: view.map(TaskView::state),
         driven: view.map(|view| view.driven),
         orphaned: view.map(TaskView::is_orphaned),

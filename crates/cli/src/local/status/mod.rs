@@ -99,7 +99,7 @@ fn chosen(status: &Status, root: &Root) -> Result<Vec<Entry>, Failure> {
         && !status.patterns.is_empty()
         && let Some(phase) = phase
     {
-        let word = phase.word();
+        let word = phase.into_str();
         return Err(Failure::failed(format!(
             "no matching task is {word}; omit --only to list all that match"
         )));

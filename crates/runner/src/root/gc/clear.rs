@@ -84,7 +84,7 @@ impl Collector<'_> {
         // With both entries, the active one must not be left alone.
         for phase in [Phase::Active, Phase::Finished] {
             self.in_part(TASKS, |tasks| {
-                let Some(entries) = tasks.part(phase.word())? else {
+                let Some(entries) = tasks.part(phase.into_str())? else {
                     return Ok(());
                 };
                 entries.remove(id.as_str())?;

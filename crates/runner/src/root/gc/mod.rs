@@ -39,7 +39,8 @@ pub struct GcPolicy {
     pub keep_logs: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum RemovalReason {
     /// It exceeds the maximum age.
     Age,
@@ -49,38 +50,15 @@ pub enum RemovalReason {
     Count,
 }
 
-impl RemovalReason {
-    /// The wire word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Age => "age",
-            Self::Space => "space",
-            Self::Count => "count",
-        }
-    }
-}
-
 /// What is done with the sandbox of a removed task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum SandboxAction {
     Remove,
     /// Remove it, except the logs in it.
     KeepLogs,
     /// It is not the task's own below the root, or an active task uses it.
     Keep,
-}
-
-impl SandboxAction {
-    /// The wire word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Remove => "remove",
-            Self::KeepLogs => "keep-logs",
-            Self::Keep => "keep",
-        }
-    }
 }
 
 /// A finished task to remove.

@@ -60,7 +60,7 @@ impl Row {
                     Edges::Same => "same".to_owned(),
                     Edges::Lists(lists) => format!("[{lists}]"),
                 };
-                format!("{} of {} {}", edges, it.task, it.condition.word())
+                format!("{} of {} {}", edges, it.task, it.condition.into_str())
             });
             let after: Vec<_> = after.collect();
             let when = task.when.as_deref().unwrap_or_default();
