@@ -59,6 +59,7 @@ const PURE_ALLOWED: &[&str] = &[
     "strum",
     "strum_macros",
     "heck",
+    "slab",
     // Values of workflows: parsing and printing, without IO.
     "serde_json",
     "itoa",

@@ -81,7 +81,7 @@ impl Placement {
     }
 
     /// Lets those take their place that were placed ahead, as far as there is room.
-    pub(super) fn promote(&mut self, at: u32) {
+    pub(super) fn promote(&mut self, at: usize) {
         while let Some(instance) = self.fleet.workers[at].ahead.front().copied() {
             let Some(placed) = self.placed.get_mut(&instance) else {
                 self.fleet.remove_ahead(at, instance);
@@ -101,7 +101,7 @@ impl Placement {
 
 impl Fleet {
     /// A worker that may get one of this class ahead.
-    fn hungry(&self, number: u32, class: &Class) -> Option<u32> {
+    fn hungry(&self, number: usize, class: &Class) -> Option<usize> {
         let mut least = self.by_ahead.iter().take(LOOKED_AT).map(|(_, at)| *at);
         least.find(|at| {
             let worker = &self.workers[*at];
@@ -112,7 +112,7 @@ impl Fleet {
 }
 
 /// How many of a class may be ahead on a worker that runs so many of it.
-fn allowed(class: &Class, worker: &Worker, at: u32, beside: u64) -> usize {
+fn allowed(class: &Class, worker: &Worker, at: usize, beside: u64) -> usize {
     let Some(Millis(estimate)) = class.estimate else {
         return 0;
     };

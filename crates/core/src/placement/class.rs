@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::time::Millis;
+use slab::Slab;
 
 use super::fleet::{Fleet, Worker};
 use super::limits::CLASSES_MAX;
 use super::need::{Need, Room, holds};
 use super::pools::Pools;
-use super::slab::Slab;
 
 /// Names a class, for as long as something of it waits or runs. Afterwards the
 /// number may come to mean another class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClassId(pub u32);
+pub struct ClassId(pub usize);
 
 impl std::fmt::Display for ClassId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -36,9 +36,9 @@ pub(super) enum Spot {
     Unknown,
     Nowhere,
     /// Here, and on no other worker.
-    Only(u32),
+    Only(usize),
     /// Here; others may do as well.
-    Best(u32),
+    Best(usize),
 }
 
 /// One class.
@@ -55,7 +55,7 @@ pub(super) struct Class {
     allowed: Option<Vec<u64>>,
     pub(super) spot: Spot,
     /// Its class queues that hold something: priority, owner, class queue.
-    pub(super) class_queues: BTreeSet<(Reverse<i32>, u32, u32)>,
+    pub(super) class_queues: BTreeSet<(Reverse<i32>, usize, usize)>,
     pub(super) waiting: u64,
     placed: u64,
     /// A moving mean of run times.
@@ -71,15 +71,15 @@ pub(super) struct Class {
 
 impl Class {
     /// True if worker `at` meets the constraints.
-    pub(super) fn allows(&self, at: u32) -> bool {
+    pub(super) fn allows(&self, at: usize) -> bool {
         self.allowed.as_ref().is_none_or(|bits| {
-            bits.get(at as usize / 64)
+            bits.get(at / 64)
                 .is_some_and(|word| word >> (at % 64) & 1 == 1)
         })
     }
 
     /// True if the worker has room now. Says nothing about who has reserved it.
-    pub(super) fn fits(&self, worker: &Worker, at: u32) -> bool {
+    pub(super) fn fits(&self, worker: &Worker, at: usize) -> bool {
         worker.open && worker.free.holds(&self.room) && self.allows(at) && self.fits_named(worker)
     }
 
@@ -89,7 +89,7 @@ impl Class {
     }
 
     /// True if the worker would have room if it were empty.
-    pub(super) fn could_fit(&self, worker: &Worker, at: u32) -> bool {
+    pub(super) fn could_fit(&self, worker: &Worker, at: usize) -> bool {
         let mut local = self.local.iter();
         worker.open
             && worker.capacity.holds(&self.room)
@@ -104,12 +104,12 @@ impl Class {
             .map(|(Reverse(priority), _, _)| *priority)
     }
 
-    fn set_allowed(&mut self, at: u32, worker: &Worker) {
+    fn set_allowed(&mut self, at: usize, worker: &Worker) {
         let need = Arc::clone(&self.need);
         let Some(bits) = &mut self.allowed else {
             return;
         };
-        let word = at as usize / 64;
+        let word = at / 64;
         if bits.len() <= word {
             bits.resize(word + 1, 0);
         }
@@ -126,7 +126,7 @@ impl Class {
     }
 
     /// Takes in that worker `at` has changed; `grown` if more is left over on it.
-    fn adjust(&mut self, fleet: &Fleet, at: u32, grown: bool) {
+    fn adjust(&mut self, fleet: &Fleet, at: usize, grown: bool) {
         let worker = &fleet.workers[at];
         let fits = !worker.reserved && self.fits(worker, at);
         self.spot = match self.spot {
@@ -145,7 +145,7 @@ impl Class {
     }
 
     /// Where on the shelf it fits best, looked for if need be.
-    pub(super) fn settle(&mut self, fleet: &Fleet) -> Option<u32> {
+    pub(super) fn settle(&mut self, fleet: &Fleet) -> Option<usize> {
         if self.spot == Spot::Unknown {
             let accept = |worker: &Worker, at| self.allows(at) && self.fits_named(worker);
             let found = fleet.best(&self.room, accept);
@@ -159,19 +159,19 @@ impl Class {
 }
 
 /// All classes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Classes {
     pub(super) all: Slab<Class>,
-    by_need: BTreeMap<Arc<Need>, u32>,
+    by_need: BTreeMap<Arc<Need>, usize>,
     /// Those with something waiting, in no order that matters.
-    pub(super) active: Vec<u32>,
+    pub(super) active: Vec<usize>,
     /// Those with nothing waiting and nothing placed, the longest idle first.
-    idle: BTreeSet<(u64, u32)>,
+    idle: BTreeSet<(u64, usize)>,
     ticks: u64,
 }
 
 impl Classes {
-    pub(super) fn find(&self, need: &Need) -> Option<u32> {
+    pub(super) fn find(&self, need: &Need) -> Option<usize> {
         self.by_need.get(need).copied()
     }
 
@@ -184,7 +184,7 @@ impl Classes {
         fleet: &Fleet,
         pools: &Pools,
         runs: bool,
-    ) -> Option<u32> {
+    ) -> Option<usize> {
         if let Some(at) = self.find(&need) {
             return Some(at);
         }
@@ -215,13 +215,12 @@ impl Classes {
         Some(at)
     }
 
-    fn forget(&mut self, at: u32) {
-        if let Some(class) = self.all.remove(at) {
-            self.by_need.remove(&class.need);
-        }
+    fn forget(&mut self, at: usize) {
+        let class = self.all.remove(at);
+        self.by_need.remove(&class.need);
     }
 
-    pub(super) fn add_waiting(&mut self, at: u32, count: u64) {
+    pub(super) fn add_waiting(&mut self, at: usize, count: u64) {
         let class = &mut self.all[at];
         class.waiting += count;
         if class.active_at.is_none() {
@@ -232,7 +231,7 @@ impl Classes {
         self.note(at);
     }
 
-    pub(super) fn remove_waiting(&mut self, at: u32, count: u64) {
+    pub(super) fn remove_waiting(&mut self, at: usize, count: u64) {
         let class = &mut self.all[at];
         class.waiting -= count;
         if class.waiting == 0
@@ -247,18 +246,18 @@ impl Classes {
         self.note(at);
     }
 
-    pub(super) fn add_placed(&mut self, at: u32) {
+    pub(super) fn add_placed(&mut self, at: usize) {
         self.all[at].placed += 1;
         self.note(at);
     }
 
-    pub(super) fn remove_placed(&mut self, at: u32) {
+    pub(super) fn remove_placed(&mut self, at: usize) {
         self.all[at].placed -= 1;
         self.note(at);
     }
 
     /// Keeps the list of idle classes right.
-    fn note(&mut self, at: u32) {
+    fn note(&mut self, at: usize) {
         let class = &mut self.all[at];
         self.idle.remove(&(class.idle_since, at));
         if class.waiting == 0 && class.placed == 0 {
@@ -269,14 +268,14 @@ impl Classes {
     }
 
     /// Takes in that a worker has changed. O(classes with something waiting).
-    pub(super) fn adjust(&mut self, fleet: &Fleet, at: u32, grown: bool) {
+    pub(super) fn adjust(&mut self, fleet: &Fleet, at: usize, grown: bool) {
         for class in &self.active {
             self.all[*class].adjust(fleet, at, grown);
         }
     }
 
     /// Takes in that a worker's labels may have changed. O(classes).
-    pub(super) fn relabel(&mut self, fleet: &Fleet, at: u32) {
+    pub(super) fn relabel(&mut self, fleet: &Fleet, at: usize) {
         for (_, class) in self.all.iter_mut() {
             class.set_allowed(at, &fleet.workers[at]);
         }

@@ -5,9 +5,9 @@ use super::{Decision, Placement};
 
 struct Choice {
     sequence: u64,
-    class: u32,
-    class_queue: u32,
-    worker: u32,
+    class: usize,
+    class_queue: usize,
+    worker: usize,
 }
 
 impl Placement {
@@ -32,7 +32,7 @@ impl Placement {
     }
 
     /// Goes through the order of service, and notes who has no room on the way.
-    fn choose(&mut self, passed: &mut Vec<u32>) -> Option<Choice> {
+    fn choose(&mut self, passed: &mut Vec<usize>) -> Option<Choice> {
         if self.reservations.is_empty() && !self.classes.any_hope() {
             return None;
         }
@@ -72,7 +72,7 @@ impl Placement {
     }
 
     /// Where the next of `class` goes, if anywhere.
-    pub(super) fn spot(&mut self, class: u32, priority: i32) -> Option<u32> {
+    pub(super) fn spot(&mut self, class: usize, priority: i32) -> Option<usize> {
         let kind = &mut self.classes.all[class];
         if self.pools.short_of(&kind.limited).is_some() {
             return None;
@@ -87,7 +87,7 @@ impl Placement {
         spot.or_else(|| self.reserved_spot(class, priority))
     }
 
-    fn skip(&mut self, class: u32, passed: &mut Vec<u32>) {
+    fn skip(&mut self, class: usize, passed: &mut Vec<usize>) {
         let kind = &mut self.classes.all[class];
         if kind.skipped_in != self.rounds {
             kind.skipped_in = self.rounds;
@@ -97,11 +97,11 @@ impl Placement {
 
     /// True if `class` is expected to run shorter than the choice so far. Class queues
     /// come in the order of classes, so that decides between equals.
-    fn is_shorter(&self, class: u32, best: &Choice) -> bool {
+    fn is_shorter(&self, class: usize, best: &Choice) -> bool {
         self.classes.all[class].estimate < self.classes.all[best.class].estimate
     }
 
-    fn place(&mut self, choice: &Choice, passed: &[u32]) -> Option<Decision> {
+    fn place(&mut self, choice: &Choice, passed: &[usize]) -> Option<Decision> {
         let Choice {
             class,
             class_queue,
@@ -127,7 +127,7 @@ impl Placement {
 
     /// Asserts that a decision of `class` for `worker` has taken no more than
     /// there was.
-    fn assert_within(&self, class: u32, worker: u32) {
+    fn assert_within(&self, class: usize, worker: usize) {
         let class = &self.classes.all[class];
         self.fleet.assert_within(worker, class);
         for (name, _) in &class.limited {

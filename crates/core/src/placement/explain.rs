@@ -140,7 +140,7 @@ impl Placement {
     }
 
     /// What the first of a class waits for, which could be placed.
-    fn head(&self, id: u32, class: &Class, priority: i32) -> WaitReason {
+    fn head(&self, id: usize, class: &Class, priority: i32) -> WaitReason {
         if let Some(name) = self.pools.short_of(&class.limited) {
             let pool = self.pools.0.get(name).copied().unwrap_or_default();
             let asked = class.limited.iter().find(|(limit, _)| limit == name);
@@ -161,8 +161,8 @@ impl Placement {
     }
 
     /// What the first of a class waits for, on a worker.
-    fn room(&self, id: u32, class: &Class, priority: i32) -> WaitReason {
-        let open = |at: u32| {
+    fn room(&self, id: usize, class: &Class, priority: i32) -> WaitReason {
+        let open = |at: usize| {
             let by = self.reservations.iter().position(|r| r.worker == Some(at));
             by.is_none_or(|by| !binds(self, by, id, priority))
         };
@@ -183,7 +183,7 @@ impl Placement {
         }
         let own = self.reservations.iter().find(|r| r.class == id);
         let own = own.and_then(|reservation| reservation.worker);
-        let wanted = |at: u32, worker: &Worker| match own {
+        let wanted = |at: usize, worker: &Worker| match own {
             Some(own) => at == own,
             None => class.could_fit(worker, at),
         };
@@ -204,7 +204,7 @@ impl Placement {
         &self,
         class: &Class,
         amount: impl Fn(&Worker, Resource<'_>) -> u64,
-        wanted: impl Fn(u32, &Worker) -> bool,
+        wanted: impl Fn(usize, &Worker) -> bool,
     ) -> Option<(&Worker, Lack)> {
         let workers = self.fleet.workers.iter();
         let candidates = workers

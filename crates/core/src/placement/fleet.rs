@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::Offer;
+use slab::Slab;
 
 use super::class::Class;
 use super::limits::WORKERS_MAX;
 use super::need::{KINDS, Need, Room, Units};
 use super::pools::Pools;
 use super::shelf::{Key, Shelf};
-use super::slab::Slab;
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,7 +35,7 @@ pub(super) struct Worker {
     used_named: BTreeMap<String, u128>,
     pub(super) placed: BTreeSet<InstanceId>,
     /// How many of each class these are.
-    pub(super) of_class: BTreeMap<u32, u64>,
+    pub(super) of_class: BTreeMap<usize, u64>,
     /// One that was placed ahead has left without its turn, and nothing has ended since:
     /// what runs here takes longer than others of its class did.
     pub(super) stalled: bool,
@@ -94,7 +94,7 @@ impl Worker {
         (self.leftover, &self.name) < (other.leftover, &other.name)
     }
 
-    fn charge(&mut self, instance: InstanceId, class: u32, need: &Need) {
+    fn charge(&mut self, instance: InstanceId, class: usize, need: &Need) {
         self.placed.insert(instance);
         *self.of_class.entry(class).or_default() += 1;
         for kind in 0..KINDS {
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    fn discharge(&mut self, instance: InstanceId, class: u32, need: &Need) {
+    fn discharge(&mut self, instance: InstanceId, class: usize, need: &Need) {
         self.placed.remove(&instance);
         if let Some(count) = self.of_class.get_mut(&class) {
             *count -= 1;
@@ -138,23 +138,23 @@ impl Worker {
 }
 
 /// All workers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Fleet {
     pub(super) workers: Slab<Worker>,
-    by_name: BTreeMap<WorkerName, u32>,
+    by_name: BTreeMap<WorkerName, usize>,
     shelf: Shelf,
     /// Those on the shelf, by how many they have ahead.
-    pub(super) by_ahead: BTreeSet<(usize, u32)>,
+    pub(super) by_ahead: BTreeSet<(usize, usize)>,
     pub(super) units: Units,
 }
 
 impl Fleet {
-    pub(super) fn find(&self, name: &WorkerName) -> Option<u32> {
+    pub(super) fn find(&self, name: &WorkerName) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
     /// The worker of this name, made if need be; none beyond the limit.
-    pub(super) fn find_or_add(&mut self, name: &WorkerName) -> Option<u32> {
+    pub(super) fn find_or_add(&mut self, name: &WorkerName) -> Option<usize> {
         if let Some(at) = self.find(name) {
             return Some(at);
         }
@@ -166,7 +166,7 @@ impl Fleet {
         Some(at)
     }
 
-    pub(super) fn set_offer(&mut self, at: u32, offer: Offer) {
+    pub(super) fn set_offer(&mut self, at: usize, offer: Offer) {
         let worker = &mut self.workers[at];
         worker.present = true;
         worker.open = offer.open;
@@ -176,13 +176,13 @@ impl Fleet {
     }
 
     /// Ends its offer; what is placed on it stays.
-    pub(super) fn clear_offer(&mut self, at: u32) {
+    pub(super) fn clear_offer(&mut self, at: usize) {
         self.set_offer(at, Offer::default());
         self.workers[at].present = false;
     }
 
     /// Forgets a worker that is neither there nor holds anything.
-    pub(super) fn forget_if_gone(&mut self, at: u32) {
+    pub(super) fn forget_if_gone(&mut self, at: usize) {
         let worker = &self.workers[at];
         let empty = worker.placed.is_empty() && worker.ahead.is_empty();
         if worker.present || !empty || worker.reserved {
@@ -193,17 +193,17 @@ impl Fleet {
         self.workers.remove(at);
     }
 
-    pub(super) fn charge(&mut self, at: u32, instance: InstanceId, class: u32, need: &Need) {
+    pub(super) fn charge(&mut self, at: usize, instance: InstanceId, class: usize, need: &Need) {
         self.workers[at].charge(instance, class, need);
     }
 
-    pub(super) fn discharge(&mut self, at: u32, instance: InstanceId, class: u32, need: &Need) {
+    pub(super) fn discharge(&mut self, at: usize, instance: InstanceId, class: usize, need: &Need) {
         self.workers[at].discharge(instance, class, need);
     }
 
     /// Brings what is derived of one worker up to date; true if more is left over
     /// than before. O(log workers).
-    pub(super) fn reshelve(&mut self, at: u32) -> bool {
+    pub(super) fn reshelve(&mut self, at: usize) -> bool {
         let worker = &mut self.workers[at];
         let before = worker.leftover;
         if worker.shelved {
@@ -247,12 +247,12 @@ impl Fleet {
     }
 
     /// Notes that an instance waits on a worker.
-    pub(super) fn add_ahead(&mut self, at: u32, instance: InstanceId) {
+    pub(super) fn add_ahead(&mut self, at: usize, instance: InstanceId) {
         self.change_ahead(at, |ahead| ahead.push_back(instance));
     }
 
     /// Notes that an instance no longer waits on a worker; usually it is the first.
-    pub(super) fn remove_ahead(&mut self, at: u32, instance: InstanceId) {
+    pub(super) fn remove_ahead(&mut self, at: usize, instance: InstanceId) {
         self.change_ahead(at, |ahead| {
             if let Some(place) = ahead.iter().position(|it| *it == instance) {
                 ahead.remove(place);
@@ -260,7 +260,7 @@ impl Fleet {
         });
     }
 
-    fn change_ahead(&mut self, at: u32, change: impl FnOnce(&mut VecDeque<InstanceId>)) {
+    fn change_ahead(&mut self, at: usize, change: impl FnOnce(&mut VecDeque<InstanceId>)) {
         let worker = &mut self.workers[at];
         let before = worker.ahead.len();
         change(&mut worker.ahead);
@@ -272,7 +272,7 @@ impl Fleet {
 
     /// True if a worker has room for one of a class beside what is charged to it,
     /// whether it takes anything new or not.
-    pub(super) fn would_fit(&self, at: u32, class: &Class) -> bool {
+    pub(super) fn would_fit(&self, at: usize, class: &Class) -> bool {
         let worker = &self.workers[at];
         let kinds = (0..KINDS).all(|kind| {
             let free = u128::from(worker.capacity.0[kind]).saturating_sub(worker.used[kind]);
@@ -284,12 +284,16 @@ impl Fleet {
 
     /// The worker on the shelf with the least left over that has `need` and is
     /// accepted.
-    pub(super) fn best(&self, need: &Room, accept: impl Fn(&Worker, u32) -> bool) -> Option<u32> {
+    pub(super) fn best(
+        &self,
+        need: &Room,
+        accept: impl Fn(&Worker, usize) -> bool,
+    ) -> Option<usize> {
         self.shelf.first(need, |at| accept(&self.workers[at], at))
     }
 
     /// Asserts that a decision for a class has not gone beyond what the worker has.
-    pub(super) fn assert_within(&self, at: u32, class: &Class) {
+    pub(super) fn assert_within(&self, at: usize, class: &Class) {
         let worker = &self.workers[at];
         for kind in (0..KINDS).filter(|kind| class.need.room.0[*kind] > 0) {
             assert!(

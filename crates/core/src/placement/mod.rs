@@ -86,7 +86,6 @@ mod pools;
 mod queue;
 mod reserve;
 mod shelf;
-mod slab;
 #[cfg(test)]
 mod tests;
 
@@ -139,14 +138,14 @@ pub struct Decision {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PlacedInstance {
-    worker: u32,
-    class: u32,
+    worker: usize,
+    class: usize,
     /// It queues on its worker, and is not charged to it.
     ahead: bool,
 }
 
 /// See the module for the calling contract.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default)]
 pub struct Placement {
     fleet: Fleet,
     classes: Classes,
@@ -377,7 +376,7 @@ impl Placement {
         })
     }
 
-    fn charge(&mut self, instance: InstanceId, class: u32, worker: u32) {
+    fn charge(&mut self, instance: InstanceId, class: usize, worker: usize) {
         let need = &self.classes.all[class].need;
         self.fleet.charge(worker, instance, class, need);
         self.pools.charge(&need.named);
@@ -393,7 +392,7 @@ impl Placement {
     }
 
     /// Accounts for `count` instances that have left a class queue.
-    fn leave_class_queue(&mut self, class_queue: u32, class: u32, count: u64) {
+    fn leave_class_queue(&mut self, class_queue: usize, class: usize, count: u64) {
         if let Some(key) = self.queue.close_if_empty(class_queue) {
             self.classes.all[class].class_queues.remove(&key);
         }
@@ -405,14 +404,14 @@ impl Placement {
     }
 
     /// Updates derived state after a placement on a worker or a release.
-    fn refresh(&mut self, at: u32) {
+    fn refresh(&mut self, at: usize) {
         let grown = self.fleet.reshelve(at);
         self.classes.adjust(&self.fleet, at, grown);
         self.settled = false;
     }
 
     /// Updates derived state after a change of a worker.
-    fn worker_changed(&mut self, at: u32) {
+    fn worker_changed(&mut self, at: usize) {
         // The units first: what follows measures the worker by them.
         if self.fleet.reweigh(&self.pools) {
             self.classes.unsettle();

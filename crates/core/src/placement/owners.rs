@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use slab::Slab;
+
 use super::limits::OWNERS_MAX;
-use super::slab::Slab;
 
 /// The turn that all owners beyond the limit share.
-const SHARED_TURN: u32 = 0;
+const SHARED_TURN: usize = 0;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Owner {
@@ -23,12 +24,12 @@ pub(super) struct Owner {
     pub(super) class_queues: BTreeMap<i32, usize>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(super) struct Owners {
     all: Slab<Owner>,
-    by_name: BTreeMap<Arc<str>, u32>,
+    by_name: BTreeMap<Arc<str>, usize>,
     /// Those with nothing waiting, the longest unserved first.
-    idle: BTreeSet<(u64, u32)>,
+    idle: BTreeSet<(u64, usize)>,
 }
 
 impl Default for Owners {
@@ -45,11 +46,11 @@ impl Default for Owners {
 }
 
 impl Owners {
-    pub(super) fn find(&self, name: &str) -> Option<u32> {
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
 
-    pub(super) fn find_or_add(&mut self, name: &str) -> u32 {
+    pub(super) fn find_or_add(&mut self, name: &str) -> usize {
         if let Some(at) = self.find(name) {
             return at;
         }
@@ -57,9 +58,8 @@ impl Owners {
             let Some((_, at)) = self.idle.pop_first() else {
                 return SHARED_TURN;
             };
-            if let Some(owner) = self.all.remove(at) {
-                self.by_name.remove(&owner.name);
-            }
+            let owner = self.all.remove(at);
+            self.by_name.remove(&owner.name);
         }
         let owner = Owner {
             name: name.into(),
@@ -72,26 +72,26 @@ impl Owners {
         at
     }
 
-    pub(super) fn stamp(&self, at: u32) -> u64 {
+    pub(super) fn stamp(&self, at: usize) -> u64 {
         self.all[at].stamp
     }
 
-    pub(super) fn set_stamp(&mut self, at: u32, stamp: u64) {
+    pub(super) fn set_stamp(&mut self, at: usize, stamp: u64) {
         self.all[at].stamp = stamp;
     }
 
     /// The priorities at which it has something waiting.
-    pub(super) fn priorities(&self, at: u32) -> impl Iterator<Item = i32> {
+    pub(super) fn priorities(&self, at: usize) -> impl Iterator<Item = i32> {
         self.all[at].class_queues.keys().copied()
     }
 
-    pub(super) fn add_class_queue(&mut self, at: u32, priority: i32) {
+    pub(super) fn add_class_queue(&mut self, at: usize, priority: i32) {
         let owner = &mut self.all[at];
         *owner.class_queues.entry(priority).or_default() += 1;
         self.idle.remove(&(owner.stamp, at));
     }
 
-    pub(super) fn remove_class_queue(&mut self, at: u32, priority: i32) {
+    pub(super) fn remove_class_queue(&mut self, at: usize, priority: i32) {
         let owner = &mut self.all[at];
         if let Some(count) = owner.class_queues.get_mut(&priority) {
             *count -= 1;

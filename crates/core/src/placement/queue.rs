@@ -14,16 +14,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::InstanceId;
+use slab::Slab;
 
 use super::owners::Owners;
-use super::slab::Slab;
 
 /// One entry: `len` ids, of which the last is the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     pub(super) sequence: u64,
     pub(super) len: u32,
-    pub(super) class_queue: u32,
+    pub(super) class_queue: usize,
 }
 
 impl Entry {
@@ -36,9 +36,9 @@ impl Entry {
 /// The waiting entries of one owner in one class at one priority.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ClassQueue {
-    pub(super) class: u32,
+    pub(super) class: usize,
     pub(super) priority: i32,
-    pub(super) owner: u32,
+    pub(super) owner: usize,
     /// Its entries: sequence and last id.
     pub(super) order: BTreeSet<(u64, InstanceId)>,
     /// Instances, not entries.
@@ -48,17 +48,17 @@ pub(super) struct ClassQueue {
 }
 
 /// The turn of an owner at one priority: priority, stamp, owner.
-pub(super) type Turn = (Reverse<i32>, u64, u32);
+pub(super) type Turn = (Reverse<i32>, u64, usize);
 
 /// The class queues of a turn: sequence of the head, class, index.
-pub(super) type ClassQueues = BTreeSet<(u64, u32, u32)>;
+pub(super) type ClassQueues = BTreeSet<(u64, usize, usize)>;
 
 /// Everything that waits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     by_last: BTreeMap<InstanceId, Entry>,
     pub(super) class_queues: Slab<ClassQueue>,
-    by_kind: BTreeMap<(u32, i32, u32), u32>,
+    by_kind: BTreeMap<(usize, i32, usize), usize>,
     /// In the order of service. None of them is empty.
     pub(super) turns: BTreeMap<Turn, ClassQueues>,
     pub(super) owners: Owners,
@@ -66,7 +66,7 @@ pub(super) struct Queue {
 }
 
 /// The key of a class queue in its class: priority, owner, index.
-pub(super) type ClassQueueKey = (Reverse<i32>, u32, u32);
+pub(super) type ClassQueueKey = (Reverse<i32>, usize, usize);
 
 impl Queue {
     pub(super) fn len(&self) -> usize {
@@ -91,10 +91,10 @@ impl Queue {
     /// The class queue of this kind, made if need be, and its key.
     pub(super) fn class_queue(
         &mut self,
-        class: u32,
+        class: usize,
         priority: i32,
         owner: &str,
-    ) -> (u32, ClassQueueKey) {
+    ) -> (usize, ClassQueueKey) {
         let owner = self.owners.find_or_add(owner);
         let kind = (class, priority, owner);
         let at = match self.by_kind.get(&kind) {
@@ -126,7 +126,7 @@ impl Queue {
     }
 
     /// Takes the next instance of a class queue; its owner has had its turn.
-    pub(super) fn take(&mut self, at: u32) -> Option<InstanceId> {
+    pub(super) fn take(&mut self, at: usize) -> Option<InstanceId> {
         let class_queue = &mut self.class_queues[at];
         let owner = class_queue.owner;
         let (sequence, last) = *class_queue.order.first()?;
@@ -170,11 +170,11 @@ impl Queue {
     }
 
     /// Removes a class queue if it is empty, and returns its key.
-    pub(super) fn close_if_empty(&mut self, at: u32) -> Option<ClassQueueKey> {
+    pub(super) fn close_if_empty(&mut self, at: usize) -> Option<ClassQueueKey> {
         if !self.class_queues[at].order.is_empty() {
             return None;
         }
-        let class_queue = self.class_queues.remove(at)?;
+        let class_queue = self.class_queues.remove(at);
         self.by_kind
             .remove(&(class_queue.class, class_queue.priority, class_queue.owner));
         self.owners
@@ -183,7 +183,7 @@ impl Queue {
     }
 
     /// Keeps a class queue's place among the class queues of its turn right.
-    fn rehead(&mut self, at: u32) {
+    fn rehead(&mut self, at: usize) {
         let class_queue = &mut self.class_queues[at];
         let head = class_queue.order.first().map(|(sequence, _)| *sequence);
         if head == class_queue.head {
@@ -208,7 +208,7 @@ impl Queue {
     }
 
     /// Sends an owner to the end of each of its queues.
-    fn serve(&mut self, owner: u32) {
+    fn serve(&mut self, owner: usize) {
         self.served += 1;
         let old = self.owners.stamp(owner);
         for priority in self.owners.priorities(owner) {

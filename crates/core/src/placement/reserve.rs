@@ -28,13 +28,13 @@ use super::need::{KINDS, Need, Room};
 /// One reservation. They are kept in their order of age.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reservation {
-    pub(super) class: u32,
-    pub(super) worker: Option<u32>,
+    pub(super) class: usize,
+    pub(super) worker: Option<usize>,
     pub(super) limit: Option<String>,
 }
 
 /// True if reservation `at` keeps `class` at `priority` from what it covers.
-pub(super) fn binds(this: &Placement, at: usize, class: u32, priority: i32) -> bool {
+pub(super) fn binds(this: &Placement, at: usize, class: usize, priority: i32) -> bool {
     let mut older = this.reservations[..=at].iter();
     let theirs = this.classes.all[this.reservations[at].class].priority();
     older.all(|other| other.class != class) && theirs.is_none_or(|theirs| priority <= theirs)
@@ -42,7 +42,7 @@ pub(super) fn binds(this: &Placement, at: usize, class: u32, priority: i32) -> b
 
 impl Placement {
     /// The first limit of `class` that another class has reserved.
-    pub(super) fn limit_reserved(&self, class: u32, priority: i32) -> Option<(usize, &str)> {
+    pub(super) fn limit_reserved(&self, class: usize, priority: i32) -> Option<(usize, &str)> {
         let limited = &self.classes.all[class].limited;
         let mut held = self.reservations.iter().enumerate();
         held.find_map(|(at, reservation)| {
@@ -53,10 +53,10 @@ impl Placement {
     }
 
     /// The reserved worker with the least left over on which `class` may go.
-    pub(super) fn reserved_spot(&self, class: u32, priority: i32) -> Option<u32> {
+    pub(super) fn reserved_spot(&self, class: usize, priority: i32) -> Option<usize> {
         let kind = &self.classes.all[class];
         let workers = &self.fleet.workers;
-        let mut best: Option<u32> = None;
+        let mut best: Option<usize> = None;
         for (at, reservation) in self.reservations.iter().enumerate() {
             let Some(worker) = reservation.worker else {
                 continue;
@@ -71,7 +71,7 @@ impl Placement {
 
     /// Counts that `passed` were found without room before one of `winner` was
     /// placed on worker `at`.
-    pub(super) fn pass_over(&mut self, passed: &[u32], winner: u32, at: u32) {
+    pub(super) fn pass_over(&mut self, passed: &[usize], winner: usize, at: usize) {
         for class in passed {
             if !self.competes(*class, winner, at) {
                 continue;
@@ -86,7 +86,7 @@ impl Placement {
 
     /// True if one of `winner`, just placed on worker `at`, has taken what `class`
     /// waits for.
-    fn competes(&self, class: u32, winner: u32, at: u32) -> bool {
+    fn competes(&self, class: usize, winner: usize, at: usize) -> bool {
         let class = &self.classes.all[class];
         let took = &self.classes.all[winner].need;
         if !self.pools.could_hold(&class.limited) {
@@ -99,7 +99,7 @@ impl Placement {
         class.could_fit(worker, at) && took_what_is_short(class, took, worker)
     }
 
-    fn reserve(&mut self, class: u32) {
+    fn reserve(&mut self, class: usize) {
         let known = self.reservations.iter().position(|r| r.class == class);
         if known.is_none() && self.reservations.len() >= RESERVATIONS_MAX {
             return;
@@ -129,8 +129,8 @@ impl Placement {
 
     /// The worker where the fewest have to end before `class` fits; of these the
     /// first by name. O(workers, and what is placed on them).
-    fn soonest(&self, class: &Class) -> Option<u32> {
-        let mut best: Option<(usize, &Worker, u32)> = None;
+    fn soonest(&self, class: &Class) -> Option<usize> {
+        let mut best: Option<(usize, &Worker, usize)> = None;
         for (at, worker) in self.fleet.workers.iter() {
             if worker.reserved || !class.could_fit(worker, at) {
                 continue;
@@ -172,7 +172,7 @@ impl Placement {
     }
 
     /// Ends the reservation of `class`, if it has one.
-    pub(super) fn end_reservation(&mut self, class: u32) {
+    pub(super) fn end_reservation(&mut self, class: usize) {
         if let Some(at) = self.reservations.iter().position(|r| r.class == class) {
             let ended = self.reservations.remove(at);
             if let Some(worker) = ended.worker {
@@ -189,7 +189,7 @@ impl Placement {
             let lost = |at| !class.could_fit(&self.fleet.workers[at], at);
             reservation.worker.is_some_and(lost) || !self.pools.could_hold(&class.limited)
         };
-        let ended: Vec<u32> = self
+        let ended: Vec<usize> = self
             .reservations
             .iter()
             .filter(vain)

@@ -22,7 +22,7 @@ pub(super) struct Key {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Item {
     key: Key,
-    worker: u32,
+    worker: usize,
     free: Room,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    pub(super) fn put(&mut self, key: Key, worker: u32, free: Room) {
+    pub(super) fn put(&mut self, key: Key, worker: usize, free: Room) {
         let at = self.block_of(&key).min(self.blocks.len().saturating_sub(1));
         if self.blocks.is_empty() {
             self.blocks.push(Block::default());
@@ -97,7 +97,11 @@ impl Shelf {
     }
 
     /// The first worker that has `need` free and is accepted.
-    pub(super) fn first(&self, need: &Room, mut accept: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(super) fn first(
+        &self,
+        need: &Room,
+        mut accept: impl FnMut(usize) -> bool,
+    ) -> Option<usize> {
         let blocks = self.blocks.iter().filter(|block| block.most.holds(need));
         let mut items = blocks.flat_map(|block| &block.items);
         let found = items.find(|item| item.free.holds(need) && accept(item.worker))?;

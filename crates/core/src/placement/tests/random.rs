@@ -45,7 +45,7 @@ fn equal_calls_give_equal_decisions_also_after_a_copy() {
                 world.p = world.p.clone();
             }
         }
-        (world.log, world.p)
+        (world.log, format!("{:#?}", world.p))
     };
     assert_eq!(run(false), run(true));
 }
@@ -70,7 +70,7 @@ fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
         }
         let owner_of = |p: &Placement, id: u64| {
             let (_, entry) = p.queue.find(InstanceId(id)).expect("it waits");
-            p.queue.class_queues[entry.class_queue].owner as usize - 1
+            p.queue.class_queues[entry.class_queue].owner - 1
         };
         for _ in 0..390 {
             let before = p.clone();
@@ -108,7 +108,7 @@ fn whatever_fits_when_empty_is_placed_among_any_endless_stream() {
                 missing = vec![1, 2];
             }
             for request in &small {
-                let class = p.class(request).unwrap_or(ClassId(u32::MAX));
+                let class = p.class(request).unwrap_or(ClassId(usize::MAX));
                 if p.waiting_in(class) < 5 {
                     wait_range(&mut p, (next, next + 9), request, "me", 0, next);
                     next += 10;

@@ -110,11 +110,11 @@ fn adopting_again_changes_nothing_and_elsewhere_is_refused() {
     let mut p = Placement::default();
     let id = InstanceId(1);
     p.adopt(&name("w"), id, &request(1, 1)).expect("new");
-    let before = p.clone();
+    let before = format!("{p:#?}");
     assert_eq!(p.adopt(&name("w"), id, &request(1, 1)), Ok(()));
     let elsewhere = p.adopt(&name("x"), id, &request(1, 1));
     assert_eq!(elsewhere, Err(PlacementError::Placed(id)));
-    assert_eq!(p, before);
+    assert_eq!(format!("{p:#?}"), before);
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn releasing_what_is_not_there_changes_nothing() {
     join(&mut p, "x", offer(2, 2, 0));
     wait(&mut p, 1, &request(1, 1));
     assert_eq!(drain(&mut p), [(1, "w".to_owned())]);
-    let before = p.clone();
+    let before = format!("{p:#?}");
     for (worker, id) in [("x", 1), ("w", 2), ("unknown", 1)] {
         assert!(!p.release(&name(worker), InstanceId(id)));
     }
-    assert_eq!(p, before);
+    assert_eq!(format!("{p:#?}"), before);
 }
 
 /// Instances of this class are known to be short.

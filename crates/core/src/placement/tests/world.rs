@@ -95,7 +95,7 @@ impl World {
             10 => self.limit_changes(),
             11 => self.adopts(),
             12 => {
-                let class = ClassId(self.rng.below(14) as u32);
+                let class = ClassId(self.rng.below(14) as usize);
                 self.p.record_run_time(class, Millis(self.rng.below(1_000)));
             }
             _ => self.releases(),
