@@ -7,6 +7,7 @@
 //! | [`up`], [`scheduler`], [`worker`] | server processes: both together, the scheduler, a worker |
 //! | [`remote`] | client commands, which call a scheduler's API |
 //! | [`schedule`] | preview of a schedule's due times |
+//! | [`schema`] | JSON Schemas of task and workflow files |
 //! | [`import`] | conversion of workflows from other formats |
 //! | [`views`] | rendering of a run as text, graph or timeline |
 //! | [`token`] | creating, listing and revoking tokens |
@@ -43,6 +44,7 @@ mod run;
 mod runtime;
 mod schedule;
 mod scheduler;
+mod schema;
 mod table;
 mod text;
 mod time;
@@ -88,6 +90,7 @@ enum Command {
     Token(token::Token),
     Local(local::Local),
     Schedule(schedule::Schedule),
+    Schema(schema::Schema),
     Import(import::Import),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Token(command) => token::run(&command, url, credentials),
         Command::Local(command) => local::run(&command),
         Command::Schedule(command) => schedule::run(&command),
+        Command::Schema(command) => schema::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Completions(command) => completions::run(&command, Cli::command()),
