@@ -42,6 +42,7 @@ mod log_throttle;
 mod metrics;
 mod prune;
 mod rate_limit;
+mod shutdown;
 mod tls;
 mod workers;
 mod write_timeout;
@@ -71,6 +72,7 @@ use accept::Acceptor;
 use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
+use http::app::{App, Parts};
 use leadership::{DataLock, EpochFile};
 use limits::{SHUTDOWN_WAIT, Traffic};
 use metrics::{Metrics, Port};
@@ -81,7 +83,7 @@ use tls::Tls;
 #[cfg(feature = "openapi")]
 #[must_use]
 pub fn openapi() -> String {
-    http::openapi::generated()
+    http::openapi::generate::text()
 }
 
 /// The page that lists the metrics of `/metrics`.
@@ -219,7 +221,7 @@ pub async fn serve(
     let worker_access = config.workers_need_tokens().then(|| access.clone());
     let [for_clients, for_workers] = [Port::Clients, Port::Workers]
         .map(|port| Acceptor::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
-    let app = http::App::new(http::Parts {
+    let app = App::new(Parts {
         store: Arc::clone(&store),
         inbox: inbox.clone(),
         status: status.clone(),
@@ -365,12 +367,6 @@ fn lead(
     };
     let handle = driver::start(setup, epoch, ledger).map_err(ServeError::Thread)?;
     Ok((handle, epoch))
-}
-
-/// Resolves when the server shuts down.
-pub(crate) async fn until_shutdown(shutdown: &mut watch::Receiver<bool>) {
-    // Fails only if the sender is gone, which also means shutdown.
-    let _ = shutdown.wait_for(|shutdown| *shutdown).await;
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {

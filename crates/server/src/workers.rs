@@ -30,8 +30,8 @@ use crate::limits::{
     REFUSAL_WAIT, UNREAD_INPUT_BYTES_MAX,
 };
 use crate::log_throttle::LogThrottle;
+use crate::shutdown::until_shutdown;
 use crate::tls::{Channel, HandshakeError, Tls};
-use crate::until_shutdown;
 use handshake::{Authenticator, authenticate, until_invalid};
 
 /// The two halves of a connection, with TLS or without.

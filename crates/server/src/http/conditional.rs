@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::respond;
+use super::response::respond;
 
 /// A response with its ETag.
 pub(super) fn tagged(body: &impl Serialize) -> Response {

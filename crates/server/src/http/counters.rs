@@ -5,8 +5,9 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::app::App;
 use super::problem::Kind;
-use super::{App, routes};
+use super::routes;
 
 /// Counts a request after it was answered.
 pub(super) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {

@@ -16,12 +16,13 @@ use baton_store::view::{RecordedFact, Seq};
 use baton_store::{Store, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::app::App;
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
 use super::problem::{Answer, Fault};
 use super::streams::{Pipe, StreamRequest};
-use super::{App, instances, messages, runs, views};
+use super::{messages, runs, views};
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
 use crate::metrics;
 
@@ -76,10 +77,10 @@ pub(super) async fn follow(
         let record = app.record(id).await?;
         let its = &record.instance.spec.owner;
         if owner.as_ref().is_some_and(|owner| owner != its) {
-            return Err(instances::unknown(id));
+            return Err(Fault::unknown_instance(id));
         }
     }
-    let run = parameters.text("run").map(runs::id).transpose()?;
+    let run = parameters.text("run").map(extract::run).transpose()?;
     if let Some(id) = run {
         if instance.is_some() {
             let wrong = "`instance` and `run` exclude each other";
@@ -87,7 +88,7 @@ pub(super) async fn follow(
         }
         let its = app.run_record(id).await?.head.owner;
         if owner.as_ref().is_some_and(|owner| *owner != its) {
-            return Err(runs::unknown(id));
+            return Err(Fault::unknown_run(id));
         }
     }
     let last = app.follow_read(|store| Ok(store.facts(&END)?.last)).await?;

@@ -1,15 +1,16 @@
 //! Parsing of paths, queries and bodies.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri, header};
 use baton_model::api::MEDIA_TYPE;
-use baton_model::ids::InstanceId;
+use baton_model::ids::{InstanceId, RunId};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
-use super::guard;
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
 use crate::limits::{WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
@@ -41,14 +42,23 @@ impl Target {
 
 /// `i12` or `12`.
 pub(super) fn instance(text: &str) -> Answer<InstanceId> {
-    let digits = text.strip_prefix('i').unwrap_or(text);
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse().ok().filter(|_| plain);
-    // Stores keep ids as signed integers.
-    let number = number.filter(|number| *number <= i64::MAX.unsigned_abs());
-    number.map(InstanceId).ok_or_else(|| {
+    number(text, 'i').map(InstanceId).ok_or_else(|| {
         Fault::bad_request("an instance id is a number such as i12, a range is written i12..i20")
     })
+}
+
+/// `r12` or `12`.
+pub(super) fn run(text: &str) -> Answer<RunId> {
+    let id = number(text, 'r').map(RunId);
+    id.ok_or_else(|| Fault::bad_request("a run id is a number such as r12"))
+}
+
+/// A number, with or without the letter of its kind. Stores keep ids as signed integers.
+fn number(text: &str, letter: char) -> Option<u64> {
+    let digits = text.strip_prefix(letter).unwrap_or(text);
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| plain);
+    number.filter(|number| *number <= i64::MAX.unsigned_abs())
 }
 
 /// Query parameters; unknown ones are rejected.
@@ -97,9 +107,9 @@ impl Parameters {
     }
 
     /// Duration of a long poll, if requested.
-    pub(super) fn wait(&self) -> Answer<Option<std::time::Duration>> {
+    pub(super) fn wait(&self) -> Answer<Option<Duration>> {
         let seconds = self.number::<u64>("wait")?;
-        Ok(seconds.map(|it| std::time::Duration::from_secs(it.min(WAIT_SECONDS_MAX))))
+        Ok(seconds.map(|it| Duration::from_secs(it.min(WAIT_SECONDS_MAX))))
     }
 
     /// All parameters except the cursor, for links.
@@ -162,7 +172,7 @@ pub(super) async fn bytes(request: Request) -> Answer<Bytes> {
         }
     }
     let wait = Peer::of(request.extensions()).body_wait;
-    let bytes = guard::within(wait, Bytes::from_request(request, &())).await?;
+    let bytes = within(wait, Bytes::from_request(request, &())).await?;
     bytes.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => Fault::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -170,6 +180,17 @@ pub(super) async fn bytes(request: Request) -> Answer<Bytes> {
             "the body is too large; move data into files, or send a workflow in parts",
         ),
         _ => Fault::bad_request("the body ended prematurely"),
+    })
+}
+
+/// Reads a body within its timeout.
+async fn within<T>(wait: Duration, body: impl Future<Output = T>) -> Result<T, Fault> {
+    timeout(wait, body).await.map_err(|_| {
+        Fault::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too-slow",
+            "the body did not arrive in time",
+        )
     })
 }
 

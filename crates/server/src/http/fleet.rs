@@ -8,11 +8,13 @@ use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_model::api::{AcceptReply, DrainRequest, Links, List, Worker};
 use baton_model::ids::WorkerName;
 
+use super::app::App;
 use super::conditional::tagged_by;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, extract, respond, views};
+use super::response::respond;
+use super::{extract, views};
 use crate::clock;
 
 /// All known workers

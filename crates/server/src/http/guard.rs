@@ -20,11 +20,11 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::time::timeout;
 
+use super::app::App;
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
-use super::{App, other_method, owners, roles, routes};
+use super::{owners, roles, routes};
 use crate::access::{Caller, Identity};
 use crate::rate_limit::{RateKey, address_group};
 
@@ -55,7 +55,7 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     // Without a matching route there is nothing to protect.
     if let Some(path) = request.extensions().get::<MatchedPath>() {
         let Some(route) = routes::find(request.method(), path.as_str()) else {
-            return other_method().await.into_response();
+            return Fault::other_method().into_response();
         };
         let caller = match roles::authorize(caller, route.minimum_role) {
             Ok(caller) => caller,
@@ -132,17 +132,6 @@ fn check_origin(
         return Err("web pages of other servers must not change anything here");
     }
     Ok(())
-}
-
-/// Reads a body within its timeout.
-pub(super) async fn within<T>(wait: Duration, body: impl Future<Output = T>) -> Result<T, Fault> {
-    timeout(wait, body).await.map_err(|_| {
-        Fault::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "too-slow",
-            "the body did not arrive in time",
-        )
-    })
 }
 
 /// No handler takes OPTIONS: the router lists the supported methods in Allow, behind this layer.

@@ -9,11 +9,11 @@ use baton_core::scheduler::{Command, Reply, RetryError, Submission, SubmitError}
 use baton_files::Binding;
 use baton_model::api::{CancelReply, FieldProblem, Indices, Instance, RangeSummary, Submit};
 use baton_model::ids::InstanceId;
-use baton_store::view::Record;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::app::App;
 use super::conditional::tagged;
 use super::extract::{self, Parameters, Target};
 #[cfg(feature = "openapi")]
@@ -22,12 +22,13 @@ use super::openapi::answers::{
     Unchanged,
 };
 use super::problem::{Answer, Fault};
-use super::{App, idempotency, messages, owners, respond, views};
+use super::response::respond;
+use super::{idempotency, messages, owners, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::Event;
 use crate::limits::ARRAY_ELEMENTS_MAX;
-use crate::until_shutdown;
+use crate::shutdown::until_shutdown;
 
 /// An instance, or a summary of a range.
 #[derive(Serialize)]
@@ -275,21 +276,7 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     Ok(respond(StatusCode::OK, &explanation).into_response())
 }
 
-/// The error for an instance that does not exist, or that the caller must not see: the same, so
-/// that ids do not leak.
-pub(super) fn unknown(id: InstanceId) -> Fault {
-    Fault::not_found(format!(
-        "there is no instance {id}; it was never submitted, or was pruned from the history"
-    ))
-}
-
 impl App {
-    /// The stored record of an instance.
-    pub(super) async fn record(&self, id: InstanceId) -> Answer<Record> {
-        let found = self.read(move |store| store.instance(id)).await?;
-        found.ok_or_else(|| unknown(id))
-    }
-
     /// Waits until all have ended, at most for `wait`, and not past a shutdown.
     async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) {
         let (notify, notified) = oneshot::channel();

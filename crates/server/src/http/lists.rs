@@ -7,12 +7,13 @@ use baton_model::api::{Event, Instance, Links, List};
 use baton_model::state::UniversalState;
 use baton_store::view::{Query, Seq, View};
 
+use super::app::App;
 use super::conditional::tagged;
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, messages, views};
+use super::{messages, views};
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
 /// Instances that are ready and have no lease, by id

@@ -8,7 +8,7 @@ use baton_model::state::{UniversalState, WorkerState};
 use baton_store::view::{Counts, View};
 use tokio::time::timeout;
 
-use super::App;
+use super::app::App;
 use crate::driver::Status;
 use crate::limits::SCRAPE_WAIT;
 use crate::metrics::{Text, table};

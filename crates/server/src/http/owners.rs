@@ -13,9 +13,10 @@ use baton_model::ids::InstanceId;
 use baton_store::view::Record;
 use serde_json::Value;
 
-use super::extract::Target;
+use super::app::App;
+use super::extract::{self, Target};
 use super::problem::{Answer, Fault};
-use super::{App, instances, runs, views};
+use super::views;
 
 /// The objects that a route concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +56,11 @@ pub(super) async fn check(
             }
         }
         Scope::Run => {
-            let run = runs::id(&parameter(request, "run").await?)?;
+            let run = extract::run(&parameter(request, "run").await?)?;
             if app.run_record(run).await?.head.owner == owner {
                 Ok(())
             } else {
-                Err(runs::unknown(run))
+                Err(Fault::unknown_run(run))
             }
         }
         Scope::Instance => {
@@ -118,7 +119,7 @@ async fn check_owned_one(app: &App, owner: &str, id: InstanceId) -> Answer<Recor
     if record.instance.spec.owner == owner {
         Ok(record)
     } else {
-        Err(instances::unknown(id))
+        Err(Fault::unknown_instance(id))
     }
 }
 

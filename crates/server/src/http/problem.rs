@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use baton_files::Errors;
 use baton_model::api::{FieldProblem, Problem};
+use baton_model::ids::{InstanceId, RunId};
 use baton_store::StoreError;
 
 /// The media type of every error.
@@ -44,6 +45,35 @@ impl Fault {
 
     pub(crate) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// The request matches no route.
+    pub(super) fn unknown_path() -> Self {
+        Self::not_found("no resource at this path; GET / lists the resources")
+    }
+
+    /// The request matches routes of other methods only.
+    pub(super) fn other_method() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method-not-allowed",
+            "this path does not support the method; the header Allow lists the supported ones",
+        )
+    }
+
+    /// An instance that does not exist, or that the caller must not see: the same, so that ids do
+    /// not leak.
+    pub(super) fn unknown_instance(id: InstanceId) -> Self {
+        Self::not_found(format!(
+            "there is no instance {id}; it was never submitted, or was pruned from the history"
+        ))
+    }
+
+    /// A run that does not exist, or that the caller must not see, likewise.
+    pub(super) fn unknown_run(run: RunId) -> Self {
+        Self::not_found(format!(
+            "there is no run {run}; it was never submitted, or was pruned from the history"
+        ))
     }
 
     /// The input is well-formed but invalid.

@@ -12,10 +12,10 @@ use axum::routing::{MethodFilter, on};
 use baton_model::token::Role;
 use tower_http::normalize_path::NormalizePath;
 
+use super::app::App;
 use super::owners::Scope;
 use super::{
-    App, events, fleet, instances, library, lists, logs, metrics, openapi, runs, server, tokens,
-    usage,
+    events, fleet, instances, library, lists, logs, metrics, openapi, runs, server, tokens, usage,
 };
 
 /// A route.

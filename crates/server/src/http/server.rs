@@ -5,9 +5,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use baton_model::api::{Links, Readiness, Root};
 
+use super::app::App;
+use super::conditional;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::Unchanged;
-use super::{App, conditional, respond};
+use super::response::respond;
 use crate::driver::Status;
 
 /// Links to all resources

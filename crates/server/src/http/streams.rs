@@ -20,11 +20,12 @@ use axum::http::{HeaderMap, StatusCode};
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::mpsc;
 
+use super::app::App;
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
-use super::{App, roles};
+use super::roles;
 use crate::limits::STREAMS_MAX;
-use crate::until_shutdown;
+use crate::shutdown::until_shutdown;
 
 /// The parts of a request that a streaming response needs.
 pub(super) struct StreamRequest {

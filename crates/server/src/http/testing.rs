@@ -7,7 +7,7 @@ use baton_core::scheduler::Config;
 use baton_model::ids::Epoch;
 use tokio::sync::watch;
 
-use super::{App, Parts};
+use super::app::{App, Parts};
 use crate::access::Access;
 use crate::driver::{self, Setup};
 use crate::faulty::Faulty;

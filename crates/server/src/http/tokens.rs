@@ -9,13 +9,15 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token, check_name, check_owner};
 use baton_store::{Store, StoreError, token};
 
+use super::app::App;
 use super::conditional::tagged;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
     BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable, Unchanged,
 };
 use super::problem::{Answer, Fault};
-use super::{App, extract, respond, views};
+use super::response::respond;
+use super::{extract, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::StoreFailed;

@@ -7,13 +7,14 @@ use baton_model::api::{List, Usage};
 use baton_model::time::{Millis, Wall};
 use baton_store::usage::{self as kept, Hour, UsageCursor, UsageQuery};
 
+use super::app::App;
 use super::conditional::tagged;
 use super::extract::Parameters;
 use super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{App, views};
+use super::views;
 use crate::clock;
 use crate::limits::PAGE_ITEMS_DEFAULT;
 

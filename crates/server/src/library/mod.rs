@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 use crate::driver::event::Inbox;
 use crate::limits::LIBRARY_SCAN_PAUSE;
-use crate::until_shutdown;
+use crate::shutdown::until_shutdown;
 
 use scan::FileStamp;
 

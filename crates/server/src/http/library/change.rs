@@ -12,13 +12,15 @@ use baton_model::api::{DefineReply, FieldProblem};
 use baton_model::library::{Definition, TaskName};
 use serde_json::Value;
 
+use super::super::app::App;
 use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
 };
 use super::super::problem::{Answer, Fault};
-use super::super::{App, views};
+use super::super::response::respond;
+use super::super::views;
 use super::{name, path, revision_in, with_revision};
 
 /// Add a task to the library
@@ -182,7 +184,7 @@ async fn define(
         (Change::Created, false) => StatusCode::CREATED,
         _ => StatusCode::OK,
     };
-    let mut response = super::super::respond(status, &body);
+    let mut response = respond(status, &body);
     if let Ok(location) = HeaderValue::from_str(&path) {
         response.headers_mut().insert(header::LOCATION, location);
     }

@@ -24,8 +24,9 @@ use baton_model::time::Wall;
 use baton_store::view::TaskRecord;
 use serde_json::Value;
 
+use super::app::App;
 use super::problem::{Answer, Fault};
-use super::{App, views};
+use super::views;
 
 fn name(owner: &str, name: &str) -> TaskName {
     TaskName {

@@ -10,13 +10,15 @@ use baton_model::time::Wall;
 use baton_store::view::TaskQuery;
 use serde_json::Value;
 
+use super::super::app::App;
 use super::super::conditional::tagged;
 use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Task, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
-use super::super::{App, views};
+use super::super::response::respond;
+use super::super::views;
 use super::{listed_view, name, parsed, path};
 use crate::clock;
 use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
@@ -126,7 +128,7 @@ pub(in super::super) async fn show(
     let parameters = Parameters::of(&uri, &["revision"])?;
     let revision = parameters.number("revision")?.map(Revision);
     let record = app.task(&name(&owner, &task), revision).await?;
-    let response = super::super::respond(StatusCode::OK, &super::task_view(&record));
+    let response = respond(StatusCode::OK, &super::task_view(&record));
     Ok(super::with_revision(response, record.revision))
 }
 

@@ -12,13 +12,14 @@ use baton_model::library::TaskName;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_store::view::{RecordedFact, Seq, TickQuery};
 
+use super::super::app::App;
 use super::super::conditional::tagged;
 use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
 use super::super::problem::Answer;
-use super::super::{App, messages, views};
+use super::super::{messages, views};
 use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 

@@ -12,6 +12,7 @@ use baton_model::spec::InstanceSpec;
 use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
 
+use super::super::app::App;
 use super::super::extract;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
@@ -19,7 +20,8 @@ use super::super::openapi::answers::{
 };
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
-use super::super::{App, idempotency, owners, roles, views};
+use super::super::response::respond;
+use super::super::{idempotency, owners, roles, views};
 use super::{name, path, unknown};
 
 /// Header with the secret of a task.
@@ -214,7 +216,7 @@ fn launched(name: &TaskName, reply: TriggerReply) -> Response {
         again: reply.repeated,
         links: views::links([("control", control.clone()), ("task", path(name))]),
     };
-    let mut response = super::super::respond(StatusCode::ACCEPTED, &body);
+    let mut response = respond(StatusCode::ACCEPTED, &body);
     if let Ok(location) = HeaderValue::from_str(&control) {
         response.headers_mut().insert(header::LOCATION, location);
     }

@@ -5,7 +5,8 @@ use baton_model::limits::LOG_CHUNK_BYTES_MAX;
 use baton_model::message::LogAnswer;
 use tokio::time::sleep;
 
-use super::{App, LogSelector};
+use super::LogSelector;
+use crate::http::app::App;
 use crate::http::streams::Pipe;
 use crate::limits::LOG_POLL_PAUSE;
 

@@ -19,7 +19,7 @@ use baton_model::limits::LOG_CHUNK_BYTES_MAX;
 use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
 use baton_store::view::Record;
 
-use super::App;
+use super::app::App;
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem, Unavailable};

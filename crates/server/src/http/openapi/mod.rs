@@ -9,7 +9,7 @@
 #[cfg(feature = "openapi")]
 pub(super) mod answers;
 #[cfg(feature = "openapi")]
-mod generate;
+pub(crate) mod generate;
 mod page;
 
 use std::sync::LazyLock;
@@ -18,9 +18,6 @@ use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
 
 use super::conditional;
-
-#[cfg(feature = "openapi")]
-pub(crate) use generate::text as generated;
 
 /// The document, as served.
 const TEXT: &str = include_str!("../../../../../docs/openapi.json");

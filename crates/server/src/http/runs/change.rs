@@ -13,14 +13,17 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltMode, Plan};
 use serde_json::value::RawValue;
 
+use super::super::app::App;
 use super::super::extract;
+use super::super::idempotency;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunReply, Unavailable, Value,
 };
+use super::super::owners;
 use super::super::problem::{Answer, Fault};
-use super::super::{App, idempotency, owners, respond};
-use super::{id, path, unknown, views};
+use super::super::response::respond;
+use super::{path, views};
 use crate::access::Caller;
 
 /// Submit a workflow
@@ -91,7 +94,7 @@ pub(in super::super) async fn extend(
     Path(run): Path<String>,
     request: Request,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let part: Box<RawValue> = extract::body(extract::large(request)).await?;
     // Serialized: a part refers to the parts before it.
     let _one_at_a_time = app.0.history.lock().await;
@@ -100,7 +103,7 @@ pub(in super::super) async fn extend(
         return Err(fault(&RunError::State(run, state, Obstacle::Complete)));
     }
     let before = app.read(move |store| store.plan(run)).await?;
-    let before = before.ok_or_else(|| unknown(run))?;
+    let before = before.ok_or_else(|| Fault::unknown_run(run))?;
     let plan = compiled(move || {
         let part = baton_files::workflow_part(part.get(), &before, "body");
         part.map_err(wrong)
@@ -129,7 +132,7 @@ pub(in super::super) async fn start(
     State(app): State<App>,
     Path(run): Path<String>,
 ) -> Answer<Response> {
-    let done = run_command(&app, RunCommand::Start(id(&run)?)).await?;
+    let done = run_command(&app, RunCommand::Start(extract::run(&run)?)).await?;
     Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
@@ -158,7 +161,7 @@ pub(in super::super) async fn halt(
     Path(run): Path<String>,
     request: Request,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let asked: HaltRun = extract::body(request).await?;
     let generation = asked.generation.map(Generation);
     stop(&app, run, asked.mode, generation).await
@@ -183,7 +186,7 @@ pub(in super::super) async fn kill(
     State(app): State<App>,
     Path(run): Path<String>,
 ) -> Answer<Response> {
-    stop(&app, id(&run)?, HaltMode::Kill, None).await
+    stop(&app, extract::run(&run)?, HaltMode::Kill, None).await
 }
 
 async fn stop(
@@ -249,7 +252,7 @@ pub(super) async fn run_command(app: &App, command: RunCommand) -> Answer<(RunId
 pub(super) fn fault(error: &RunError) -> Fault {
     let text = error.to_string();
     match error {
-        RunError::Unknown(run) => unknown(*run),
+        RunError::Unknown(run) => Fault::unknown_run(*run),
         RunError::State(run, _, obstacle) => {
             let text = match obstacle {
                 Obstacle::NotResumable => format!("{text}; submit it again"),

@@ -20,15 +20,15 @@ use baton_store::limits::ITEMS_PAGE_BYTES_MAX;
 use baton_store::view::{ItemQuery, RunRecord};
 use serde_json::Value;
 
-use super::super::App;
+use super::super::app::App;
 use super::super::conditional::tagged;
-use super::super::extract::Parameters;
+use super::super::extract::{self, Parameters};
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::read::PAGE_MAX;
-use super::{id, path, views};
+use super::{path, views};
 use crate::limits::{LIVE_ITEMS_SCANNED_MAX, PAGE_ITEMS_DEFAULT};
 
 /// States that items can be filtered by.
@@ -76,7 +76,7 @@ pub(in super::super) async fn list(
     Path(run): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let parameters = Parameters::of(&uri, &["task", "item", "state", "cursor", "limit"])?;
     let limit = parameters
         .number("limit")?

@@ -14,17 +14,18 @@ use baton_model::workflow::ItemEnd;
 use baton_store::view::{RunQuery, RunRecord};
 use tokio::time::Instant;
 
+use super::super::app::App;
 use super::super::conditional::tagged;
-use super::super::extract::Parameters;
+use super::super::extract::{self, Parameters};
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
-use super::super::{App, messages, views as shapes};
-use super::{id, path, views};
+use super::super::{messages, views as shapes};
+use super::{path, views};
 use crate::clock;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
-use crate::until_shutdown;
+use crate::shutdown::until_shutdown;
 
 /// Maximum page size of tasks and items.
 pub(super) const PAGE_MAX: usize = 1_000;
@@ -102,7 +103,7 @@ pub(in super::super) async fn show(
     Path(run): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let wait = Parameters::of(&uri, &["wait"])?.wait()?;
     let mut record = app.run_record(run).await?;
     if let Some(wait) = wait {
@@ -139,7 +140,7 @@ pub(in super::super) async fn tasks(
     Path(run): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let parameters = Parameters::of(&uri, &["cursor", "limit"])?;
     let from = parameters.number("cursor")?.unwrap_or(0);
     let limit = parameters
@@ -181,7 +182,7 @@ pub(in super::super) async fn errors(
     State(app): State<App>,
     Path(run): Path<String>,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let record = app.run_record(run).await?;
     let dag = app.run_progress(&record, 0, 0).await?.dag;
     let counted = app.read(move |store| store.run_errors(run)).await?;

@@ -16,15 +16,16 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::Plan;
 use serde_json::value::RawValue;
 
+use super::super::app::App;
 use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
     BadBody, BadRequest, NotFound, NotResumable, OfRun, PROBLEM, Problem, Unavailable, Value,
 };
 use super::super::problem::{Answer, Fault};
-use super::super::{App, respond};
+use super::super::response::respond;
 use super::change::{compiled, fault, no_task, run_command, workflow, wrong};
-use super::{id, unknown, views};
+use super::views;
 use crate::access::Caller;
 
 /// Resume a run with the items that are not DONE
@@ -58,7 +59,7 @@ pub(in super::super) async fn resume(
     uri: Uri,
     request: Request,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let dry_run = dry_run(&uri)?;
     let asked: Option<ResumeRun<Box<RawValue>>> =
         extract::optional_body(extract::large(request)).await?;
@@ -114,7 +115,7 @@ pub(in super::super) async fn retry(
     uri: Uri,
     request: Request,
 ) -> Answer<Response> {
-    let run = id(&run)?;
+    let run = extract::run(&run)?;
     let dry_run = dry_run(&uri)?;
     let asked: Option<RetryRun> = extract::optional_body(request).await?;
     let asked = asked.unwrap_or_default();
@@ -167,7 +168,7 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     // Serialized, and not during pruning: the leader relies on the state that is read here.
     let _history_stays = app.0.history.lock().await;
     let kept = app.read(move |store| store.stored_run(run)).await?;
-    let kept = kept.ok_or_else(|| unknown(run))?;
+    let kept = kept.ok_or_else(|| Fault::unknown_run(run))?;
     let last = kept.head.generation;
     if options.generation.is_some_and(|wanted| wanted != last) {
         return Err(fault(&RunError::Generation(run, last)));

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use baton_core::scheduler::{Command, Reply, RunCommand};
 use baton_model::workflow::{HaltMode, Plan, PlanTask};
 
-use super::super::{READERS_MAX, testing};
+use super::super::app::READERS_MAX;
+use super::super::testing;
 use super::*;
 use crate::driver::event::Event;
 use crate::faulty::Faulty;
