@@ -107,6 +107,7 @@ xtask-checks: tools ## generated pages, layers, tidiness, the protocol page
 	@echo "== repository checks"
 	@cargo xtask states --check
 	@cargo xtask arrows
+	@cargo xtask circles
 	@cargo xtask licences
 	@cargo xtask tidy
 	@cargo xtask protocol-doc

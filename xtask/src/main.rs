@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`states`] | `states [--check]`: the pages of the state machines |
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
+//! | [`circles`] | `circles`: no circle of files across module folders |
 //! | [`licences`] | `licences`: every dependency has a permissive licence |
 //! | [`tidy`], [`links`], [`language`] | `tidy`: rules for every text file, dead links, the terms of the field |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
@@ -16,6 +17,7 @@
 //! Exit status: 0 nothing found, 1 findings or a failure, 2 wrong usage.
 
 mod arrows;
+mod circles;
 mod language;
 mod licences;
 mod links;
@@ -36,6 +38,7 @@ commands:
   states           write docs/states/ from the tables of the state machines
   states --check   fail if docs/states/ differs from the tables
   arrows           fail if a crate depends on one that is not in a lower layer
+  circles          fail if files of several module folders depend on each other
   licences         fail if a dependency has no permissive licence
   tidy             fail if a text file breaks a rule of this repository
   protocol-doc     fail if docs/PROTOCOL.md names a test that does not exist
@@ -47,6 +50,7 @@ enum Command {
     WriteStates,
     CheckStates,
     Arrows,
+    Circles,
     Licences,
     Tidy,
     ProtocolDoc,
@@ -88,6 +92,7 @@ fn parse(words: &[&str]) -> Option<Command> {
         ["states"] => Some(Command::WriteStates),
         ["states", "--check"] => Some(Command::CheckStates),
         ["arrows"] => Some(Command::Arrows),
+        ["circles"] => Some(Command::Circles),
         ["licences"] => Some(Command::Licences),
         ["tidy"] => Some(Command::Tidy),
         ["protocol-doc"] => Some(Command::ProtocolDoc),
@@ -101,6 +106,7 @@ fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
         Command::WriteStates => states::write(repo).map(|()| Findings::new()),
         Command::CheckStates => states::check(repo),
         Command::Arrows => arrows::run(repo),
+        Command::Circles => circles::run(repo),
         Command::Licences => licences::run(repo),
         Command::Tidy => tidy::run(repo),
         Command::ProtocolDoc => protocol_doc::run(repo),
@@ -124,7 +130,7 @@ mod tests {
             assert!(parse(&words).is_some(), "{command}");
             understood += 1;
         }
-        assert_eq!(understood, 7);
+        assert_eq!(understood, 8);
     }
 
     #[test]
