@@ -1,10 +1,13 @@
 //! Facts: the records of the store. Past tense, append-only, applied by one function both live
-//! and in replay (`baton-core`'s `ledger`).
+//! and in replay (`baton-core`'s `ledger`). Their text is in `fact/text.rs`.
+
+mod text;
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::ids::{
     BootId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
@@ -86,9 +89,15 @@ pub enum Condemnation {
 }
 
 /// One durable record of something that happened.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, EnumDiscriminants)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
+#[strum_discriminants(
+    name(FactKind),
+    doc = "The kind of a fact.",
+    derive(IntoStaticStr, VariantNames),
+    strum(serialize_all = "kebab-case")
+)]
 pub enum Fact {
     /// Instances were accepted: one, or a range of ids with the same specification.
     InstancesSubmitted {
@@ -257,7 +266,24 @@ pub enum Fact {
     },
 }
 
+impl FactKind {
+    /// The names of all kinds, in the order of their numbers.
+    pub const NAMES: &[&str] = Self::VARIANTS;
+
+    /// The name of the kind, as on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
 impl Fact {
+    /// The kind of the fact.
+    #[must_use]
+    pub fn kind(&self) -> FactKind {
+        self.into()
+    }
+
     /// The run of a fact about a run; none for facts about its instances.
     #[must_use]
     pub const fn run(&self) -> Option<RunId> {
@@ -313,108 +339,6 @@ impl Fact {
             | Self::RunHalting { .. }
             | Self::RunEnded { .. }
             | Self::RunResumed { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Fact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InstancesSubmitted { first, last, .. } => {
-                write!(f, "InstancesSubmitted {}", InstanceRange(*first, *last))
-            }
-            Self::LeaseGranted { lease, holder } => {
-                write!(
-                    f,
-                    "LeaseGranted {lease} to {} {}",
-                    holder.worker, holder.incarnation
-                )
-            }
-            Self::AttemptAdopted { lease, holder, .. } => {
-                write!(
-                    f,
-                    "AttemptAdopted {lease} from {} {}",
-                    holder.worker, holder.incarnation
-                )
-            }
-            Self::AttemptConfirmed { lease } => write!(f, "AttemptConfirmed {lease}"),
-            Self::AttemptEnded {
-                lease,
-                end,
-                verdict,
-                ..
-            } => {
-                write!(f, "AttemptEnded {lease} ({end}) -> {}", verdict.word())
-            }
-            Self::StopRequested { instance } => write!(f, "StopRequested {instance}"),
-            Self::InstancesHalted { first, last } => {
-                write!(f, "InstancesHalted {}", InstanceRange(*first, *last))
-            }
-            Self::InstanceRetried { instance } => write!(f, "InstanceRetried {instance}"),
-            Self::WorkerDrained { worker, drained } => {
-                write!(f, "WorkerDrained {worker}: {drained}")
-            }
-            Self::LeaseTimeSet { lease } => write!(f, "LeaseTimeSet {lease}"),
-            Self::WorkerCondemned {
-                worker,
-                incarnation,
-                reason,
-            } => {
-                write!(f, "WorkerCondemned {worker} {incarnation} ({reason:?})")
-            }
-            Self::TaskDefined {
-                task,
-                name,
-                revision,
-                ..
-            } => write!(f, "TaskDefined {task} {name} {revision}"),
-            Self::TaskRemoved { task, revision } => write!(f, "TaskRemoved {task} {revision}"),
-            Self::KeyRecorded { created, .. } => write!(f, "KeyRecorded {created}"),
-            Self::TickRecorded {
-                task,
-                first,
-                last,
-                count,
-                verdict,
-                ..
-            } => {
-                let word = verdict.word();
-                write!(
-                    f,
-                    "TickRecorded {task} {count} from {} to {}: {word}",
-                    first.0, last.0
-                )
-            }
-            Self::InstanceTriggered {
-                instance,
-                task,
-                source,
-                ..
-            } => write!(f, "InstanceTriggered {instance} of {task} ({source:?})"),
-            Self::RunRegistered { run, plan, .. } => {
-                write!(
-                    f,
-                    "RunRegistered {run} {} ({} tasks)",
-                    plan.name,
-                    plan.tasks.len()
-                )
-            }
-            Self::RunExtended { run, plan, .. } => {
-                write!(f, "RunExtended {run} ({} tasks)", plan.tasks.len())
-            }
-            Self::RunDefined { run, .. } => write!(f, "RunDefined {run}"),
-            Self::RunAdvanced { run, to } => write!(f, "RunAdvanced {run} -> {}", to.word()),
-            Self::RunHalting { run, mode, cause } => {
-                write!(f, "RunHalting {run} ({mode:?}, {cause:?})")
-            }
-            Self::RunEnded {
-                run,
-                generation,
-                state,
-            } => write!(f, "RunEnded {run} {generation} -> {}", state.word()),
-            Self::RunResumed {
-                run, generation, ..
-            } => write!(f, "RunResumed {run} {generation}"),
         }
     }
 }

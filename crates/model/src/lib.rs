@@ -19,8 +19,8 @@
 //! | [`limits`] | every bound on a queue, list or loop, with its reason |
 //! | [`worker_set`] | versions and hashes of the set of workers |
 //!
-//! Nothing here decides anything: decisions are in `baton-core`. This crate depends on serde
-//! only, so that every other crate may use it.
+//! Nothing here decides anything: decisions are in `baton-core`. This crate depends on
+//! macros only, so that every other crate may use it.
 
 pub mod api;
 pub mod fact;

@@ -22,9 +22,8 @@ use super::extract::{self, Parameters};
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
 use super::problem::{Answer, Fault};
 use super::streams::{Pipe, StreamRequest};
-use super::{messages, runs, views};
+use super::{runs, views};
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
-use crate::metrics;
 
 /// Header with the last event that a client has seen; browsers send it by themselves.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -233,7 +232,7 @@ impl Follower {
             write(&mut text, self.position, "lost", &lost);
         }
         for entry in page.items {
-            let (seq, name) = (entry.seq, metrics::fact_kind(&entry.fact));
+            let (seq, name) = (entry.seq, entry.fact.kind().name());
             write(&mut text, seq, name, &event(entry));
         }
         self.position = page.scanned_to;
@@ -278,7 +277,7 @@ fn event(entry: RecordedFact) -> Event {
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.0,
-        text: messages::fact(&entry.fact),
+        text: entry.fact.sentence(),
         fact: entry.fact,
         links,
     }

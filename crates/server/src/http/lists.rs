@@ -13,7 +13,7 @@ use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
-use super::{messages, views};
+use super::views;
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
 /// Instances that are ready and have no lease, by id
@@ -147,7 +147,7 @@ pub(super) async fn timeline(
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.0,
-        text: messages::fact(&entry.fact),
+        text: entry.fact.sentence(),
         fact: entry.fact,
         links: Links::new(),
     });

@@ -1,132 +1,15 @@
-//! Facts and wait reasons as text.
+//! Wait reasons as text.
 
 use baton_core::placement::WaitReason;
 use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_model::api::Explanation;
-use baton_model::fact::{Condemnation, Fact};
-use baton_model::library::TriggerSource;
-use baton_model::schedule::TickVerdict;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
-use baton_model::workflow::{HaltCause, HaltMode};
 use baton_store::view::Record;
 
 use super::views;
 use crate::clock;
-
-/// A fact as one line of text.
-pub(super) fn fact(fact: &Fact) -> String {
-    match fact {
-        Fact::InstancesSubmitted { first, last, .. } if first == last => "accepted".to_owned(),
-        Fact::InstancesSubmitted { first, last, .. } => {
-            format!("accepted as one of {}", last.0 - first.0 + 1)
-        }
-        Fact::LeaseGranted { lease, holder } => {
-            let number = lease.attempt.number.0;
-            format!("attempt {number} was assigned to worker {}", holder.worker)
-        }
-        Fact::AttemptAdopted { lease, holder, .. } => {
-            let number = lease.attempt.number.0;
-            format!("attempt {number} was adopted on worker {}", holder.worker)
-        }
-        Fact::AttemptConfirmed { lease } => {
-            format!("attempt {} was started", lease.attempt.number.0)
-        }
-        Fact::AttemptEnded {
-            lease,
-            end,
-            verdict,
-            ..
-        } => {
-            let number = lease.attempt.number.0;
-            format!("attempt {number} ended: {end}; {}", verdict.word())
-        }
-        Fact::StopRequested { .. } => "stop requested".to_owned(),
-        Fact::InstancesHalted { .. } => "halted before it started".to_owned(),
-        Fact::InstanceRetried { .. } => "retry requested".to_owned(),
-        Fact::InstanceTriggered {
-            source: TriggerSource::Manual,
-            ..
-        } => "triggered by hand".to_owned(),
-        Fact::InstanceTriggered {
-            source: TriggerSource::Remote,
-            ..
-        } => "triggered over HTTP".to_owned(),
-        Fact::WorkerDrained { worker, drained } => {
-            let change = if *drained { "drained" } else { "undrained" };
-            format!("worker {worker} is {change}")
-        }
-        Fact::LeaseTimeSet { lease } => format!("the lease time is {}", duration(*lease)),
-        Fact::WorkerCondemned {
-            worker,
-            incarnation,
-            reason,
-        } => format!(
-            "worker {worker} ({incarnation}) is condemned: {}",
-            condemnation_reason(*reason)
-        ),
-        Fact::TaskDefined { name, revision, .. } => {
-            format!("task {name} is at revision {}", revision.0)
-        }
-        Fact::TaskRemoved { .. } => "a task was removed from the library".to_owned(),
-        Fact::KeyRecorded { created, .. } => {
-            format!("{created} was submitted with an Idempotency-Key")
-        }
-        Fact::TickRecorded { verdict, count, .. } => tick(*verdict, *count),
-        Fact::RunRegistered {
-            run, plan, open, ..
-        } => {
-            let stage = if *open {
-                "is being defined"
-            } else {
-                "was accepted"
-            };
-            format!("run {run} of {} {stage}", plan.name)
-        }
-        Fact::RunExtended { run, .. } => format!("tasks were added to run {run}"),
-        Fact::RunDefined { run, .. } => format!("run {run} is fully defined"),
-        Fact::RunAdvanced { run, to } => format!("run {run} is {}", to.word()),
-        Fact::RunHalting { run, mode, cause } => {
-            let why = match cause {
-                HaltCause::Requested => "requested",
-                HaltCause::TimedOut => "timed out",
-            };
-            match mode {
-                HaltMode::Drain => format!("run {run} starts no further instances: {why}"),
-                HaltMode::Kill => format!("run {run} is being killed: {why}"),
-            }
-        }
-        Fact::RunEnded {
-            run,
-            generation,
-            state,
-        } => format!("run {run} is {}, generation {}", state.word(), generation.0),
-        Fact::RunResumed {
-            run, generation, ..
-        } => format!("run {run} was resumed, generation {}", generation.0),
-    }
-}
-
-/// The outcome of due times as text.
-pub(super) fn tick(verdict: TickVerdict, count: u64) -> String {
-    match verdict {
-        TickVerdict::Launch => "launched on time".to_owned(),
-        TickVerdict::Late { by } => format!("launched {by} late"),
-        TickVerdict::Skip(reason) if count == 1 => format!("skipped: {reason}"),
-        TickVerdict::Skip(reason) => format!("{count} due times skipped: {reason}"),
-    }
-}
-
-const fn condemnation_reason(why: Condemnation) -> &'static str {
-    match why {
-        Condemnation::Unhealthy => "it was unhealthy for too long",
-        Condemnation::Displaced => "another worker has taken its seat",
-        Condemnation::SeatTaken => "another worker holds the seat that it requested",
-        Condemnation::Forgotten => "an operator declared it gone",
-        Condemnation::GaveItselfUp => "it gave itself up",
-    }
-}
 
 fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
     let it = &record.instance;

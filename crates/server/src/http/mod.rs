@@ -23,7 +23,7 @@
 //! | `fleet` | workers |
 //! | `tokens` | tokens |
 //! | `views` | conversion of stored records to `baton_model::api` |
-//! | `messages` | facts and wait reasons as text |
+//! | `messages` | wait reasons as text |
 //! | `metrics` | `/metrics` |
 //! | `counters` | the request counters |
 //! | `server` | the server itself: links, liveness, readiness |

@@ -20,7 +20,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub(crate) use facts::{Kinds, fact_kind};
+use baton_model::fact::FactKind;
+
+pub(crate) use facts::Kinds;
 pub(crate) use text::Text;
 
 /// Log lines that could not be written. Of the process, since its logger is.
@@ -168,7 +170,7 @@ impl Metrics {
     /// Writes all counters.
     pub(crate) fn write(&self, text: &mut Text) {
         text.one(&table::DECISIONS, get(&self.decisions));
-        let facts = facts::NAMES.iter().zip(&self.facts);
+        let facts = FactKind::NAMES.iter().zip(&self.facts);
         text.family(&table::FACTS, facts.map(|(word, sum)| ([*word], get(sum))));
         let commits: Vec<u64> = self.commits.iter().map(get).collect();
         text.histogram(

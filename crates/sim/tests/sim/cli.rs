@@ -122,7 +122,7 @@ fn trace_prints_every_event() {
     let told = text(&output.stdout);
     for needle in [
         "processHeartbeat",
-        "store: LeaseGranted",
+        "store: lease-granted",
         "the faults are over",
     ] {
         assert!(told.contains(needle), "no {needle:?}");
@@ -137,7 +137,7 @@ fn bugs_of_schedules_imply_the_schedule_simulation() {
     let output = sim(&["--bug", "catch-up-repeats", "--seeds", "50"]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    for needle in ["checker: due-twice", "stored: TickRecorded", "--trace"] {
+    for needle in ["checker: due-twice", "stored: tick-recorded", "--trace"] {
         assert!(told.contains(needle), "no {needle:?} in:\n{told}");
     }
     let both = sim(&["--schedules", "--workers", "3"]);
@@ -153,7 +153,7 @@ fn bugs_of_runs_imply_workflows() {
     let output = sim(&["--bug", "resume-keeps-nothing", "--seeds", "50"]);
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    for needle in ["checker: resume-unasked", "store: RunResumed", "--trace"] {
+    for needle in ["checker: resume-unasked", "store: run-resumed", "--trace"] {
         assert!(told.contains(needle), "no {needle:?} in:\n{told}");
     }
     let both = sim(&["--schedules", "--workflows"]);

@@ -19,7 +19,7 @@ use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
 use super::super::problem::Answer;
-use super::super::{messages, views};
+use super::super::views;
 use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
@@ -140,7 +140,7 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         verdict: verdict.word().to_owned(),
         late_seconds: late,
         reason: reason.map(|reason| word(reason).to_owned()),
-        text: messages::tick(*verdict, *count),
+        text: entry.fact.sentence(),
         instance: instance.map(|it| it.to_string()),
         after: after.map(|it| it.to_string()),
         links,

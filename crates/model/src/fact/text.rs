@@ -1,0 +1,166 @@
+//! Facts as text: one sentence for each.
+
+use std::fmt;
+
+use super::{Condemnation, Fact, InstanceRange};
+use crate::library::TriggerSource;
+use crate::schedule::TickVerdict;
+use crate::workflow::{HaltCause, HaltMode};
+
+impl Fact {
+    /// The fact as one sentence. The ids of instances and tasks are not in it: timelines and events
+    /// show them beside it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::InstancesSubmitted { first, last, .. } if first == last => "accepted".to_owned(),
+            Self::InstancesSubmitted { first, last, .. } => {
+                format!("accepted as one of {}", last.0 - first.0 + 1)
+            }
+            Self::LeaseGranted { lease, holder } => {
+                let number = lease.attempt.number.0;
+                format!("attempt {number} was assigned to worker {}", holder.worker)
+            }
+            Self::AttemptAdopted { lease, holder, .. } => {
+                let number = lease.attempt.number.0;
+                format!("attempt {number} was adopted on worker {}", holder.worker)
+            }
+            Self::AttemptConfirmed { lease } => {
+                format!("attempt {} was started", lease.attempt.number.0)
+            }
+            Self::AttemptEnded {
+                lease,
+                end,
+                verdict,
+                ..
+            } => {
+                let number = lease.attempt.number.0;
+                format!("attempt {number} ended: {end}; {}", verdict.word())
+            }
+            Self::StopRequested { .. } => "stop requested".to_owned(),
+            Self::InstancesHalted { .. } => "halted before it started".to_owned(),
+            Self::InstanceRetried { .. } => "retry requested".to_owned(),
+            Self::InstanceTriggered {
+                source: TriggerSource::Manual,
+                ..
+            } => "triggered by hand".to_owned(),
+            Self::InstanceTriggered {
+                source: TriggerSource::Remote,
+                ..
+            } => "triggered over HTTP".to_owned(),
+            Self::WorkerDrained { worker, drained } => {
+                let change = if *drained { "drained" } else { "undrained" };
+                format!("worker {worker} is {change}")
+            }
+            Self::LeaseTimeSet { lease } => format!("the lease time is {lease}"),
+            Self::WorkerCondemned {
+                worker,
+                incarnation,
+                reason,
+            } => format!(
+                "worker {worker} ({incarnation}) is condemned: {}",
+                reason.sentence()
+            ),
+            Self::TaskDefined { name, revision, .. } => {
+                format!("task {name} is at revision {}", revision.0)
+            }
+            Self::TaskRemoved { .. } => "a task was removed from the library".to_owned(),
+            Self::KeyRecorded { created, .. } => {
+                format!("{created} was submitted with an Idempotency-Key")
+            }
+            Self::TickRecorded { verdict, count, .. } => verdict.sentence(*count),
+            Self::RunRegistered {
+                run, plan, open, ..
+            } => {
+                let stage = if *open {
+                    "is being defined"
+                } else {
+                    "was accepted"
+                };
+                format!("run {run} of {} {stage}", plan.name)
+            }
+            Self::RunExtended { run, .. } => format!("tasks were added to run {run}"),
+            Self::RunDefined { run, .. } => format!("run {run} is fully defined"),
+            Self::RunAdvanced { run, to } => format!("run {run} is {}", to.word()),
+            Self::RunHalting { run, mode, cause } => {
+                let why = match cause {
+                    HaltCause::Requested => "requested",
+                    HaltCause::TimedOut => "timed out",
+                };
+                match mode {
+                    HaltMode::Drain => format!("run {run} starts no further instances: {why}"),
+                    HaltMode::Kill => format!("run {run} is being killed: {why}"),
+                }
+            }
+            Self::RunEnded {
+                run,
+                generation,
+                state,
+            } => format!("run {run} is {}, generation {}", state.word(), generation.0),
+            Self::RunResumed {
+                run, generation, ..
+            } => format!("run {run} was resumed, generation {}", generation.0),
+        }
+    }
+
+    /// The ids that the sentence does not have.
+    fn ids(&self) -> String {
+        match self {
+            Self::InstancesSubmitted { first, last, .. }
+            | Self::InstancesHalted { first, last } => InstanceRange(*first, *last).to_string(),
+            Self::LeaseGranted { lease, holder } | Self::AttemptAdopted { lease, holder, .. } => {
+                format!("{lease} {}", holder.incarnation)
+            }
+            Self::AttemptConfirmed { lease } | Self::AttemptEnded { lease, .. } => {
+                lease.to_string()
+            }
+            Self::StopRequested { instance } | Self::InstanceRetried { instance } => {
+                instance.to_string()
+            }
+            Self::InstanceTriggered { instance, task, .. } => format!("{instance} {task}"),
+            Self::TaskDefined { task, revision, .. } | Self::TaskRemoved { task, revision } => {
+                format!("{task} {revision}")
+            }
+            Self::TickRecorded {
+                task, first, last, ..
+            } => format!("{task} {}..{}", first.0, last.0),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A line of a transcript: the kind, the ids, and the sentence.
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.ids();
+        let space = if ids.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{ids}: {}", self.kind().name(), self.sentence())
+    }
+}
+
+impl TickVerdict {
+    /// The verdict on this many due times, as a sentence.
+    #[must_use]
+    pub fn sentence(self, count: u64) -> String {
+        match self {
+            Self::Launch => "launched on time".to_owned(),
+            Self::Late { by } => format!("launched {by} late"),
+            Self::Skip(reason) if count == 1 => format!("skipped: {reason}"),
+            Self::Skip(reason) => format!("{count} due times skipped: {reason}"),
+        }
+    }
+}
+
+impl Condemnation {
+    /// The reason as a sentence about the worker.
+    #[must_use]
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Unhealthy => "it was unhealthy for too long",
+            Self::Displaced => "another worker has taken its seat",
+            Self::SeatTaken => "another worker holds the seat that it requested",
+            Self::Forgotten => "an operator declared it gone",
+            Self::GaveItselfUp => "it gave itself up",
+        }
+    }
+}
