@@ -5,7 +5,7 @@
 //! --data` may change them from another process. While the store cannot be read, the cached tokens
 //! stay in force.
 //!
-//! `http::roles` maps requests to roles. `baton_store::token` defines the format of a token.
+//! `http::routes` maps requests to roles. `baton_store::token` defines the format of a token.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,6 +17,7 @@ use baton_model::time::Wall;
 use baton_model::token::{Role, Secret, SecretHash, Token};
 use baton_store::{Store, StoreError, token};
 use baton_tls::subject::Subject;
+use thiserror::Error;
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -65,21 +66,14 @@ impl fmt::Display for Caller {
 }
 
 /// Why a token is not valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TokenError {
+    #[error("this token is unknown")]
     Unknown,
+    #[error("this token has expired")]
     Expired,
+    #[error("this token was revoked")]
     Revoked,
-}
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "this token is unknown",
-            Self::Expired => "this token has expired",
-            Self::Revoked => "this token was revoked",
-        })
-    }
 }
 
 /// A certificate whose signature was verified.

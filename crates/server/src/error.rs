@@ -1,110 +1,90 @@
 //! Errors of starting and running a server.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baton_model::timeouts::TimeoutsError;
 use baton_store::StoreError;
 use baton_tls::TlsError;
+use thiserror::Error;
 
 /// Error of starting or running a server.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ServeError {
     /// Another scheduler uses the data directory.
+    #[error(
+        "another scheduler is using {}{}; stop it first, or choose another directory with --data",
+        .data.display(),
+        .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
+    )]
     Taken {
         data: PathBuf,
         /// Its pid, if the lock file contains it.
         pid: Option<u32>,
     },
     /// A file of the data directory cannot be used.
+    #[error(
+        "cannot use {}: {error}; check its owner and mode, or choose another directory with --data",
+        .path.display()
+    )]
     Data { path: PathBuf, error: io::Error },
     /// The epoch file holds something else than an epoch.
+    #[error(
+        "{} contains no epoch number; write the highest epoch that was ever in force into it",
+        .0.display()
+    )]
     EpochFile(PathBuf),
     /// The store cannot be opened or taken.
+    #[error("{0}")]
     Store(StoreError),
     /// An address cannot be bound.
+    #[error(
+        "cannot listen on {address}: {error}; choose another address with --listen or \
+         --worker-listen"
+    )]
     Listen {
         address: SocketAddr,
         error: io::Error,
     },
     /// An address requires tokens, and there is no valid one.
+    #[error("{}", no_tokens(*.address, .data.as_deref()))]
     NoTokens {
         address: SocketAddr,
         /// The directory whose store has none; `None` for a store in memory.
         data: Option<PathBuf>,
     },
     /// TLS files that cannot be used.
+    #[error("{0}")]
     Tls(TlsError),
     /// A time budget that would break a guarantee of the protocol.
+    #[error("{0}")]
     Timeouts(TimeoutsError),
     /// The driver's thread cannot be started.
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     /// The thread of the store has died of a bug; the panic message is on standard error.
+    #[error(
+        "the store failed permanently: {0}; restart the scheduler: nothing that it accepted is lost"
+    )]
     StoreDied(String),
     /// The driver has died of a bug; the panic message is on standard error.
+    #[error("the scheduler ended because of a bug")]
     DriverDied,
 }
 
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Taken { data, pid } => {
-                write!(f, "another scheduler is using {}", data.display())?;
-                if let Some(pid) = pid {
-                    write!(f, " (pid {pid})")?;
-                }
-                f.write_str("; stop it first, or choose another directory with --data")
-            }
-            Self::Data { path, error } => write!(
-                f,
-                "cannot use {}: {error}; check its owner and mode, or choose another directory with \
-                 --data",
-                path.display()
-            ),
-            Self::EpochFile(path) => write!(
-                f,
-                "{} contains no epoch number; write the highest epoch that was ever in force into it",
-                path.display()
-            ),
-            Self::Store(error) => error.fmt(f),
-            Self::Listen { address, error } => write!(
-                f,
-                "cannot listen on {address}: {error}; choose another address with --listen or \
-                 --worker-listen"
-            ),
-            Self::NoTokens {
-                address,
-                data: Some(data),
-            } => write!(
-                f,
-                "{address} is reachable from other machines, and there is no valid token; create one \
-                 with `baton token create --role admin --data {}`, accept certificates with \
-                 --client-ca (TLS alone does not authenticate clients), or listen on a loopback \
-                 address",
-                data.display()
-            ),
-            Self::NoTokens {
-                address,
-                data: None,
-            } => write!(
-                f,
-                "{address} requires tokens, and an in-memory store has none when it starts; use \
-                 --store sqlite, accept certificates with --client-ca, or listen on loopback \
-                 addresses without --require-tokens"
-            ),
-            Self::Tls(error) => error.fmt(f),
-            Self::Timeouts(error) => error.fmt(f),
-            Self::Thread(error) => write!(f, "cannot start a thread: {error}"),
-            Self::StoreDied(reason) => write!(
-                f,
-                "the store failed permanently: {reason}; restart the scheduler: nothing that it \
-                 accepted is lost"
-            ),
-            Self::DriverDied => f.write_str("the scheduler ended because of a bug"),
-        }
+fn no_tokens(address: SocketAddr, data: Option<&Path>) -> String {
+    match data {
+        Some(data) => format!(
+            "{address} is reachable from other machines, and there is no valid token; create one \
+             with `baton token create --role admin --data {}`, accept certificates with \
+             --client-ca (TLS alone does not authenticate clients), or listen on a loopback address",
+            data.display()
+        ),
+        None => format!(
+            "{address} requires tokens, and an in-memory store has none when it starts; use \
+             --store sqlite, accept certificates with --client-ca, or listen on loopback \
+             addresses without --require-tokens"
+        ),
     }
 }
-
-impl std::error::Error for ServeError {}

@@ -1,12 +1,14 @@
 //! Errors of TLS files.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
+use thiserror::Error;
+
 /// Reason why TLS cannot be set up with these files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 pub enum TlsError {
     /// A file cannot be used.
+    #[error("{} {why}; {hint}", .path.display())]
     File {
         path: PathBuf,
         /// What is wrong with it.
@@ -14,6 +16,7 @@ pub enum TlsError {
         hint: &'static str,
     },
     /// The crypto provider does not support the protocol versions.
+    #[error("TLS cannot be set up: {0}")]
     Provider(rustls::Error),
 }
 
@@ -26,14 +29,3 @@ impl TlsError {
         }
     }
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, why, hint } => write!(f, "{} {why}; {hint}", path.display()),
-            Self::Provider(error) => write!(f, "TLS cannot be set up: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}

@@ -6,8 +6,6 @@
 //! certificate of the request is no longer valid.
 
 use std::convert::Infallible;
-use std::error::Error;
-use std::fmt;
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,6 +16,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use hyper::body::{Body as HttpBody, Frame};
+use thiserror::Error;
 use tokio::sync::mpsc;
 
 use super::app::App;
@@ -48,16 +47,9 @@ impl<S: Sync> FromRequestParts<S> for StreamRequest {
 pub(super) struct Pipe(mpsc::Sender<Result<Bytes, Truncated>>);
 
 /// The response ends before its content does.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("the response was cut off")]
 pub(super) struct Truncated;
-
-impl fmt::Display for Truncated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the response was cut off")
-    }
-}
-
-impl Error for Truncated {}
 
 impl Pipe {
     /// Sends a piece, as soon as the one before is taken; false if the client is gone.
