@@ -134,6 +134,17 @@ states! {
     }
 }
 
+impl AttemptState {
+    /// True if nothing of the attempt runs or will run.
+    #[must_use]
+    pub const fn is_terminal(self) -> bool {
+        matches!(
+            self,
+            Self::Success | Self::Failed | Self::Killed | Self::Lost
+        )
+    }
+}
+
 impl UniversalState {
     /// True if only a request of a client can lead out of it.
     #[must_use]

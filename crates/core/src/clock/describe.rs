@@ -2,10 +2,11 @@
 
 use baton_model::time::Wall;
 
+use super::Zone;
 use super::civil::{ALL_60, ALL_MONTHS, Days, Numbers, Times, Weekdays};
 use super::english::tokens::{MONTHS, WEEKDAYS};
 use super::period::Period;
-use super::{Rule, Zone};
+use super::rule::Rule;
 
 /// Maximum number of times of a day that are listed.
 const LISTED_MAX: usize = 8;

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `cron` | five or six fields |
 //! | `english` | `every monday at 12:00`, by a strict grammar |
+//! | `rule` | the rule of a schedule: one of the three |
 //! | `period`, `moment` | fixed periods; single instants |
 //! | `civil` | sets of civil times (without a zone) |
 //! | `zone` | time zones; the rules are compiled in |
@@ -33,6 +34,7 @@ mod limits;
 mod moment;
 mod period;
 mod rate;
+mod rule;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -50,10 +52,9 @@ pub use ticks::{Clock, Key};
 pub use verdict::{Policy, Tick, admit};
 pub use zone::Zone;
 
-use civil::Pattern;
 use error::quote;
 use limits::{END_SECONDS, TEXT_BYTES_MAX};
-use period::Period;
+use rule::Rule;
 
 /// A due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,14 +78,6 @@ pub struct Schedule {
     rule: Rule,
     zone: Zone,
     dst: Dst,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rule {
-    Pattern(Pattern),
-    Period(Period),
-    /// A single second.
-    Once(u64),
 }
 
 impl Schedule {

@@ -188,7 +188,7 @@ impl Agenda {
             agenda.count(process, snapshot.processes[no.index()].disposition);
             agenda.place(spec, snapshot, no);
         }
-        if !super::is_terminal(snapshot.state) {
+        if !snapshot.state.is_terminal() {
             agenda.arm_timeouts(spec, snapshot);
             agenda.arm_ending(snapshot.ending.as_ref());
         }

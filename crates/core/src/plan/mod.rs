@@ -160,10 +160,3 @@ impl Plan {
         turn.done()
     }
 }
-
-const fn is_terminal(state: AttemptState) -> bool {
-    matches!(
-        state,
-        AttemptState::Success | AttemptState::Failed | AttemptState::Killed | AttemptState::Lost
-    )
-}

@@ -9,8 +9,8 @@ use baton_model::task::{
 };
 use baton_model::time::{Mono, Now};
 
+use super::Plan;
 use super::agenda::{Milestones, Stage, numbered};
-use super::{Plan, is_terminal};
 use crate::counts::Counts;
 
 /// The reason for which a process does not run.
@@ -92,7 +92,7 @@ impl Plan {
     /// How the attempt ended, once it has.
     #[must_use]
     pub fn outcome(&self) -> Option<AttemptState> {
-        Some(self.state()).filter(|state| is_terminal(*state))
+        Some(self.state()).filter(|state| state.is_terminal())
     }
 
     /// How the attempt is ending, once it does: the verdict, and the time left.

@@ -9,7 +9,7 @@ use baton_model::workflow::{Edges, Items, Plan, PlanTask};
 use super::graph::output_reference;
 use super::template::Reference;
 use super::when::WhenExpr;
-use super::{bind, items};
+use super::{items, texts};
 
 /// Validates a plan.
 ///
@@ -116,7 +116,7 @@ fn check_references(
     names: &BTreeMap<String, u32>,
 ) -> Result<(), String> {
     let mut referred = Vec::new();
-    bind::references(&task.spec, &mut |reference| referred.push(reference));
+    texts::references(&task.spec, &mut |reference| referred.push(reference));
     let when = task
         .when
         .as_deref()

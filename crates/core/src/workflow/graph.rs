@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask};
 
-use super::bind;
 use super::template::Reference;
+use super::texts;
 use super::when::WhenExpr;
 
 /// Reverse edges and references of a plan, by task.
@@ -213,7 +213,7 @@ impl Graph {
 impl TaskReferences {
     fn new(task: &PlanTask, names: &BTreeMap<String, u32>) -> Self {
         let mut references = Self::default();
-        bind::references(&task.spec, &mut |reference| match reference {
+        texts::references(&task.spec, &mut |reference| match reference {
             Reference::ItemKey(key) => references.item_keys.push(key),
             other => references
                 .required_outputs

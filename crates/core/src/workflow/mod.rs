@@ -11,6 +11,7 @@
 //! | [`progress`] | which items are ready, in flight, and settled |
 //! | `ready_queue` | which ready item is next, within the concurrency limits |
 //! | [`bind`] | the spec of an item's instance |
+//! | `texts` | the texts of a spec that are templates |
 //! | [`invalidate`] | which items a resume reruns |
 //! | [`compare`] | which items stay DONE under another plan |
 //! | [`preview`] | what a resume would do |
@@ -29,6 +30,7 @@ pub mod preview;
 pub mod progress;
 mod ready_queue;
 pub mod template;
+mod texts;
 pub mod when;
 
 use std::collections::BTreeMap;

@@ -26,8 +26,9 @@ use super::civil::{ALL_60, ALL_HOURS, Days, Pattern, Times};
 use super::error::{ScheduleError, quote};
 use super::limits::EVERY_DAYS_MAX;
 use super::period::{Period, duration};
+use super::rule::Rule;
 use super::zone::Zone;
-use super::{Dst, Rule, moment};
+use super::{Dst, moment};
 
 /// Context for parsing instants.
 struct InstantContext<'a> {

@@ -8,7 +8,6 @@ use super::Fold;
 use crate::fsm::{Attempt, AttemptEvent, IllegalTransition, Transition, transition};
 use crate::plan::agenda::{Agenda, Stage};
 use crate::plan::error::ApplyError;
-use crate::plan::is_terminal;
 use crate::timers::Timers;
 
 impl Fold {
@@ -134,7 +133,7 @@ impl Fold {
     }
 
     fn ending(&mut self) -> Result<&mut Ending, ApplyError> {
-        let over = is_terminal(self.snapshot.state);
+        let over = self.snapshot.state.is_terminal();
         let ending = self.snapshot.ending.as_mut().filter(|_| !over);
         ending.ok_or(ApplyError::Misplaced("the attempt is not ending"))
     }

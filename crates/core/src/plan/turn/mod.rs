@@ -12,10 +12,10 @@ use baton_model::state::AttemptState;
 use baton_model::task::{LiveRun, Moment, PlanChange, PlanEvent, ProcessNo, RunNo, StopCause};
 use baton_model::time::Now;
 
+use super::Plan;
 use super::agenda::{Stage, Timer};
 use super::fold::Fold;
 use super::io::{Input, Order};
-use super::{Plan, is_terminal};
 use crate::step::Step;
 
 /// A turn under way.
@@ -191,6 +191,6 @@ impl<'a> Turn<'a> {
     }
 
     fn is_over(&self) -> bool {
-        is_terminal(self.fold().snapshot.state)
+        self.fold().snapshot.state.is_terminal()
     }
 }
