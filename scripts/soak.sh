@@ -56,7 +56,7 @@ fi
 kills=${KILLS:-300}
 for seed in 1 2 3; do
     echo "== $kills kills on real processes, seed $seed"
-    BATON_SEED=$seed BATON_KILLS=$kills cargo test --quiet --package baton-cli --test local local_kill_loop
+    BATON_SEED=$seed BATON_KILLS=$kills cargo test --quiet --package baton-cli --test local kill_loop
 done
 echo "== a minute of kills while schedules are due"
 BATON_CHRONOS_SECONDS=60 cargo test --quiet --package baton-cli --test cluster schedules
@@ -64,7 +64,7 @@ echo "== a log torn at every byte"
 BATON_ALL=1 cargo test --quiet --package baton-cli --test local torn
 cluster_kills=${CLUSTER_KILLS:-100}
 echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, and of all at once"
-BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster cluster_kill_loop
+BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster kill_loop
 workflow_kills=${WORKFLOW_KILLS:-50}
 for seed in 1 2; do
     echo "== $workflow_kills kills while a workflow runs, is halted and resumed, seed $seed"

@@ -15,9 +15,9 @@
 //! A task proves that it ran by a line in a file: see [`workspace`], and [`layers`] for the workflow
 //! that the kills are tried on.
 
-#[path = "../cluster_support/mod.rs"]
+#[path = "../cluster/support/mod.rs"]
 mod cluster_support;
-#[path = "../remote_support/mod.rs"]
+#[path = "../clients/support/mod.rs"]
 mod remote_support;
 
 mod dependencies;

@@ -1,0 +1,279 @@
+//! The commands of a scheduler's clients, against a real scheduler with a real worker.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, Ended, baton, until};
+
+#[test]
+fn an_unreachable_scheduler_is_reported_with_a_hint() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (_reserved, port) = crate::support::silent_port();
+    let url = format!("http://127.0.0.1:{port}");
+    for args in [&["bullpen"][..], &["show", "i1"], &["submit", "--", "true"]] {
+        let ended: Ended = baton(dir.path(), args)
+            .env("BATON_URL", &url)
+            .output()
+            .expect("it ends")
+            .into();
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(
+            ended.err.starts_with(&format!(
+                "baton: cannot reach the scheduler at {url}: Connection refused"
+            )) && ended.err.contains("`baton up`"),
+            "{ended:?}"
+        );
+        assert_eq!(ended.out, "");
+    }
+}
+
+#[test]
+fn bad_input_is_reported_before_a_request_is_sent() {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("bad.yaml"), "task: t\nrum: x\n").expect("writable");
+    for (args, told) in [
+        (&["submit", "bad.yaml"][..], "bad.yaml:2:1: rum"),
+        (&["submit"], "name a file, or a command after `--`"),
+        (&["submit", "bad.yaml", "--", "x"], "not both"),
+        (&["submit", "--timeout", "5", "--", "x"], "`5` has no unit"),
+        (
+            &["submit", "--array", "3-1", "--", "x"],
+            "the last index is less than the first",
+        ),
+        (&["show", "x12"], "expected an instance such as i12"),
+        (&["cancel", "i9..i1"], "write i1..i9"),
+        (
+            &["--url", "ftp://x", "bullpen"],
+            "is not the URL of a scheduler",
+        ),
+        (&["run", "bad.yaml"], "bad.yaml:2:1: rum"),
+    ] {
+        let ended: Ended = baton(dir.path(), args).output().expect("it ends").into();
+        assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
+        assert!(ended.err.contains(told), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_command_is_submitted_waited_for_and_looked_at() {
+    let cluster = Cluster::start();
+    let submitted = cluster.run(&["submit", "--wait", "--", "/bin/echo", "hello"]);
+    assert_eq!(submitted.good(), "i1\n");
+    assert_eq!(cluster.run(&["logs", "i1"]).good(), "hello\n");
+    assert_eq!(cluster.run(&["logs", "i1", "-f"]).good(), "hello\n");
+    let history = cluster.run(&["history", "--json"]).json();
+    assert_eq!(history[0]["id"], "i1");
+    assert_eq!(history[0]["state"], "DONE");
+    assert_eq!(history[0]["name"], "echo");
+    let shown = cluster.run(&["show", "i1"]).good();
+    assert!(
+        shown.contains("DONE") && shown.contains("+0.000s"),
+        "{shown}"
+    );
+    assert_eq!(cluster.run(&["arena", "--json"]).json(), json!([]));
+    let empty = cluster.run(&["bullpen"]);
+    assert_eq!(empty.err, "baton: the bullpen is empty\n");
+    let missing = cluster.run(&["show", "i99"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+}
+
+#[test]
+fn what_prints_nothing_leaves_nothing_and_its_log_is_empty() {
+    let cluster = Cluster::start();
+    let quiet = ["submit", "--array", "1-40", "--wait", "--", "/bin/true"];
+    cluster.run(&quiet).good();
+    cluster
+        .run(&["submit", "--wait", "--", "/bin/echo", "loud"])
+        .good();
+    cluster.run(&quiet).good();
+    assert_eq!(cluster.run(&["logs", "i41"]).good(), "loud\n");
+    for (id, stream) in [("i1", "--stderr"), ("i40", "-f"), ("i81", "-f")] {
+        assert_eq!(cluster.run(&["logs", id, stream]).good(), "", "{id}");
+    }
+    // Four at once, and each has reused the empty files of another.
+    let logs = std::fs::read_dir(cluster.path("worker/logs")).expect("there");
+    let work = std::fs::read_dir(cluster.path("worker/work")).expect("there");
+    let (logs, work) = (logs.count(), work.count());
+    assert!(logs < 20 && work < 10, "{logs} files, {work} directories");
+}
+
+#[test]
+fn who_waits_ends_with_the_exit_code_of_the_command() {
+    let cluster = Cluster::start();
+    let ended = cluster.run(&["submit", "--wait", "--", "echo oops >&2; exit 7"]);
+    assert_eq!(ended.code, Some(7), "{ended:?}");
+    assert!(ended.err.contains("i1 FAILED: exit 7"), "{ended:?}");
+    let errors = cluster.run(&["logs", "i1", "--stderr"]).good();
+    assert_eq!(errors, "oops\n");
+    let failed = cluster.run(&["history", "--state", "failed", "--json"]);
+    assert_eq!(failed.json()[0]["id"], "i1");
+    let done = cluster.run(&["history", "--state", "done"]);
+    assert_eq!(done.err, "baton: no instance in the history matches\n");
+}
+
+#[test]
+fn an_array_is_one_submission_and_one_summary() {
+    let cluster = Cluster::start();
+    let args = [
+        "submit",
+        "--array",
+        "5-24",
+        "--cpu",
+        "0.1",
+        "--wait",
+        "--json",
+        "--",
+        "echo $BATON_ARRAY_INDEX",
+    ];
+    let out = cluster.run(&args).good();
+    let lines: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines[0]["first"], "i1");
+    assert_eq!(lines[0]["last"], "i20");
+    assert_eq!(lines[1]["counts"], json!({ "DONE": 20 }));
+    assert_eq!(cluster.run(&["logs", "i3"]).good(), "7\n");
+    let shown = cluster.run(&["show", "i1..i20"]).good();
+    assert_eq!(shown, "i1..i20 (20 instances)\n  DONE  20\n");
+}
+
+#[test]
+fn what_runs_is_cancelled_and_who_waits_for_it_hears() {
+    let cluster = Cluster::start();
+    let waiting = cluster.begin(&["submit", "--wait", "--", "/bin/sleep", "600"]);
+    until("it is accepted", || {
+        cluster.run(&["show", "i1"]).code == Some(0)
+    });
+    cluster.until_state("i1", "RUNNING");
+    assert_eq!(cluster.run(&["cancel", "i1"]).good(), "i1: stopping\n");
+    let ended: Ended = waiting.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert_eq!(cluster.state("i1"), "HALTED");
+    let again = cluster.run(&["cancel", "i1"]).good();
+    assert_eq!(again, "i1: nothing to cancel, already ended\n");
+}
+
+#[test]
+fn what_cannot_run_is_explained_and_cancelled_at_once() {
+    let cluster = Cluster::start();
+    let submitted = cluster.run(&["submit", "--cpu", "1000", "--", "/bin/true"]);
+    assert_eq!(submitted.good(), "i1\n");
+    let why = cluster.run(&["explain", "i1", "--json"]).json();
+    assert_eq!(why["reason"], "never-fits", "{why}");
+    let told = cluster.run(&["explain", "i1"]).good();
+    assert_eq!(
+        told,
+        "i1 QUEUED: it requests 1000 cores, more than any worker has: the largest, w1, has 4 \
+         cores; start a larger worker, or resubmit it with smaller requests\n"
+    );
+    let label = ["submit", "--label", "zone=us", "--", "/bin/true"];
+    assert_eq!(cluster.run(&label).good(), "i2\n");
+    let why = cluster.run(&["explain", "i2", "--json"]).json();
+    assert_eq!(why["reason"], "no-match", "{why}");
+    let bullpen = cluster.run(&["bullpen", "--json"]).json();
+    assert_eq!(bullpen.as_array().map(Vec::len), Some(2));
+    let cancelled = cluster.run(&["cancel", "i1..i2", "--json"]).json();
+    assert_eq!(cancelled, json!({ "halted": 2, "stopping": 0 }));
+}
+
+#[test]
+fn a_failed_instance_is_retried_by_command() {
+    let cluster = Cluster::start();
+    let flag = cluster.path("flag");
+    let test = ["/usr/bin/test", "-e", flag.to_str().expect("a plain path")];
+    let args = [&["submit", "--wait", "--"][..], &test].concat();
+    assert_eq!(cluster.run(&args).code, Some(1));
+    std::fs::write(&flag, "").expect("writable");
+    assert_eq!(cluster.run(&["retry", "i1"]).good(), "i1: queued again\n");
+    cluster.until_state("i1", "DONE");
+    let refused = cluster.run(&["retry", "i1"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+}
+
+#[test]
+fn a_drained_worker_gets_nothing_until_that_is_undone() {
+    let cluster = Cluster::start();
+    let drained = cluster.run(&["drain", "w1"]).good();
+    assert_eq!(drained, "w1: drained, nothing more is placed on it\n");
+    assert_eq!(
+        cluster.run(&["workers", "--json"]).json()[0]["drained"],
+        true
+    );
+    let table = cluster.run(&["workers"]).good();
+    assert!(table.contains("HEALTHY (drained)"), "{table}");
+    cluster.run(&["submit", "--", "/bin/true"]).good();
+    assert_eq!(cluster.state("i1"), "QUEUED");
+    cluster.run(&["drain", "w1", "--undo"]).good();
+    cluster.until_state("i1", "DONE");
+    let unknown = cluster.run(&["drain", "w9"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+}
+
+#[test]
+fn a_worker_is_not_forgotten_without_a_confirmation() {
+    let cluster = Cluster::start();
+    let refused = cluster.run(&["forget", "w1"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("--yes"), "{refused:?}");
+    assert_eq!(cluster.run(&["workers", "--json"]).json()[0]["name"], "w1");
+}
+
+#[test]
+fn a_log_is_followed_from_before_the_start_to_the_end() {
+    let cluster = Cluster::start();
+    let flag = cluster.path("flag");
+    cluster.run(&["drain", "w1"]).good();
+    let wait = format!(
+        "echo one; until test -e {}; do sleep 0.05; done; echo two",
+        flag.display()
+    );
+    cluster.run(&["submit", "--", &wait]).good();
+    let mut following = cluster.begin(&["logs", "i1", "-f"]);
+    let mut told = String::new();
+    let told_at = following.stderr.as_mut().expect("it is piped");
+    BufReader::new(told_at)
+        .read_line(&mut told)
+        .expect("readable");
+    assert!(told.contains("waiting for it to start"), "{told}");
+    cluster.run(&["drain", "w1", "--undo"]).good();
+    until("it has printed", || {
+        cluster.run(&["logs", "i1"]).out == "one\n"
+    });
+    std::fs::write(&flag, "").expect("writable");
+    let ended: Ended = following.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.good(), "one\ntwo\n");
+}
+
+#[test]
+fn a_process_that_is_started_again_is_followed_from_the_beginning_of_its_next_run() {
+    let cluster = Cluster::start();
+    let go = cluster.path("go");
+    let script = format!(
+        "if [ -e once ]; then echo short; else touch once; echo the first run says more; \
+         while [ ! -e {} ]; do sleep 0.02; done; exit 1; fi",
+        go.display()
+    );
+    let task = json!({
+        "task": "again",
+        "processes": [{ "name": "p", "run": script, "max_failures": 3, "min_duration": "1ms" }],
+    });
+    std::fs::write(cluster.path("again.json"), task.to_string()).expect("writable");
+    cluster.run(&["submit", "again.json"]).good();
+    let mut following = cluster.begin(&["logs", "i1", "-f"]);
+    let mut lines = BufReader::new(following.stdout.take().expect("piped")).lines();
+    let mut next = || lines.next().map(|line| line.expect("text"));
+    assert_eq!(next().as_deref(), Some("the first run says more"));
+    std::fs::write(&go, "").expect("writable");
+    assert_eq!(next().as_deref(), Some("short"));
+    assert_eq!(next(), None);
+    assert!(following.wait().expect("it ends").success());
+    cluster.until_state("i1", "DONE");
+    // The last run by default; a named one is followed to its own end.
+    assert_eq!(cluster.run(&["logs", "i1"]).good(), "short\n");
+    let first = cluster.run(&["logs", "i1", "--run", "0", "-f"]).good();
+    assert_eq!(first, "the first run says more\n");
+    let none = cluster.run(&["logs", "i1", "--run", "7"]);
+    assert_eq!(none.code, Some(1), "{none:?}");
+}

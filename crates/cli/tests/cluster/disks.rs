@@ -1,0 +1,175 @@
+//! Disks that are full, of the scheduler and of a worker.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::effects::Effects;
+use crate::support::mounts::SmallFilesystem;
+use crate::support::{Cluster, id, is_alive, is_root, lines, signal};
+
+const LEASE: Duration = Duration::from_secs(6);
+const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
+
+/// Submissions that fill the rest of an almost full disk.
+const SUBMISSIONS_MAX: usize = 1_000;
+
+#[test]
+fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() {
+    let mut cluster = Cluster::idle(&SHORT_LEASE);
+    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("data"), "8m"));
+    let Some(disk) = disk.flatten() else {
+        return;
+    };
+    cluster.start_scheduler();
+    cluster.start_worker("w", &["--resources", "cpu=4"]);
+    cluster.healthy("w");
+    let effects = Effects::new(&cluster, "effects");
+    let running = cluster.submit(effects.task(""), 1).first;
+    let (_, shell) = effects.started(&cluster, 1);
+
+    disk.fill();
+    let mut accepted = Vec::new();
+    let refused = (0..SUBMISSIONS_MAX).find_map(|_| match cluster.try_submit(padded()) {
+        Ok(submitted) => {
+            accepted.push(id(&submitted.first));
+            None
+        }
+        Err(error) => Some(error),
+    });
+    let refused = refused.expect("there is an end of the room");
+    let problem = refused.problem().expect("an answer");
+    assert_eq!(problem.status, 503, "{problem:?}");
+    assert!(problem.detail.contains("full"), "{problem:?}");
+    let since = Instant::now();
+    cluster.until("two lease times pass", || {
+        assert!(is_alive(shell), "the running goes on");
+        (since.elapsed() > 2 * LEASE).then_some(())
+    });
+    let ready = cluster.ask(|client| async move { client.ready().await });
+    assert!(!ready.ready, "{ready:?}");
+    assert!(ready.reason.is_some_and(|it| it.contains("full")));
+
+    disk.free();
+    let later = cluster.until("it accepts again by itself", || {
+        cluster.try_submit(padded()).ok()
+    });
+    accepted.push(id(&later.first));
+    effects.go();
+    let over = cluster.finish(running);
+    assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
+    assert_eq!(effects.starts(), [(1, shell)]);
+    for id in accepted {
+        assert_eq!(cluster.finish(id).state.word(), "DONE", "{id} was accepted");
+    }
+    let log = cluster.log("scheduler");
+    assert!(
+        log.iter()
+            .any(|line| line.contains("the store cannot be written"))
+    );
+}
+
+/// A submission that takes some space.
+fn padded() -> Value {
+    json!({ "task": "padded", "run": "true", "env": { "PAD": "x".repeat(8_000) } })
+}
+
+#[test]
+fn a_worker_without_room_never_reports_a_success_that_was_none() {
+    // Larger than the free part of the last page of a file.
+    const COUNT: u64 = 200;
+    let mut cluster = Cluster::idle(&[]);
+    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("w"), "32m"));
+    let Some(disk) = disk.flatten() else {
+        return;
+    };
+    cluster.start_scheduler();
+    cluster.start_worker("w", &["--resources", "cpu=2"]);
+    cluster.healthy("w");
+    let printed = cluster.path("said");
+    // It needs space for its output, and reports elsewhere that it had it.
+    let file = json!({
+        "task": "speaks",
+        "run": "head -c 65536 /dev/zero && echo \"$BATON_ARRAY_INDEX\" >> \"$SAID\"",
+        "env": { "SAID": printed },
+    });
+    let over = |span| {
+        cluster.until("all are over", || {
+            let states = cluster.states(span);
+            let done = states.get("DONE").copied().unwrap_or_default();
+            let failed = states.get("FAILED").copied().unwrap_or_default();
+            (done + failed == COUNT).then_some((done, failed))
+        })
+    };
+    disk.fill();
+    let (done, failed) = over(cluster.submit(file.clone(), COUNT));
+    assert!(failed > 0, "there was no room for all");
+    assert_eq!(
+        done,
+        lines(&printed).len() as u64,
+        "no success that was none"
+    );
+    let errors = cluster.path("w").join("checkpoint/coordinator.err");
+    let told = |word: &str| lines(&errors).iter().any(|line| line.contains(word));
+    assert!(
+        told("continuing without its log"),
+        "the coordinator says what it cannot write"
+    );
+
+    disk.free();
+    let before = lines(&printed).len() as u64;
+    assert_eq!(
+        over(cluster.submit(file, COUNT)),
+        (COUNT, 0),
+        "with room again"
+    );
+    assert_eq!(lines(&printed).len() as u64, before + COUNT);
+
+    cluster.until("there is a log again", || {
+        told("writing a log again").then_some(())
+    });
+    let effects = Effects::new(&cluster, "effects");
+    let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
+    let (_, shell) = effects.started(&cluster, 1);
+    // Only the log knows of it now.
+    let coordinator = cluster.coordinator_pid("w").expect("there is one");
+    cluster.kill_worker("w");
+    signal(coordinator, Signal::KILL);
+    cluster.until("the coordinator is dead", || {
+        (!is_alive(coordinator)).then_some(())
+    });
+    cluster.start_worker("w", &["--resources", "cpu=2"]);
+    cluster.until("the worker holds it again", || {
+        let worker = cluster.worker("w")?;
+        (worker.state.word() == "HEALTHY" && worker.attempts == 1).then_some(())
+    });
+    assert!(is_alive(shell), "adopted");
+    assert_eq!(
+        (effects.starts().len(), cluster.instance(id).attempts),
+        (1, 1)
+    );
+    effects.go();
+    assert_eq!(cluster.finish(id).state.word(), "DONE");
+}
+
+#[test]
+fn a_worker_that_starts_without_room_says_so_and_works_once_there_is() {
+    let mut cluster = Cluster::idle(&[]);
+    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("w"), "8m"));
+    let Some(disk) = disk.flatten() else {
+        return;
+    };
+    cluster.start_scheduler();
+    disk.fill();
+    cluster.start_worker("w", &[]);
+    let agent = cluster.worker_pid("w");
+    cluster.until("it gives up", || (!is_alive(agent)).then_some(()));
+    cluster.kill_worker("w");
+    let log = cluster.log("w").join("\n");
+    assert!(log.contains("No space left"), "{log}");
+    disk.free();
+    cluster.start_worker("w", &[]);
+    let over = cluster.finish(cluster.sh("works", "true"));
+    assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
+}

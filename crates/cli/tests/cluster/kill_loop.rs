@@ -1,0 +1,205 @@
+//! `kill -9` of anything, at any time, in a loop, while side-effecting instances run.
+//!
+//! Each instance holds a lock on a file for as long as anything of it lives, writes a line
+//! when it starts and one when it ends. So two executions that overlap, one that ran after
+//! it had finished, and one that was lost are all to be seen in its files.
+//!
+//! `BATON_SEED`, `BATON_KILLS` and `BATON_INSTANCES` choose another or a longer run;
+//! `make soak` does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use baton_client::Span;
+use baton_model::fact::Fact;
+use baton_model::ids::InstanceId;
+use baton_model::outcome::{AttemptEnd, Outcome};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{Cluster, lines, signal};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Scheduler,
+    Agent,
+    Coordinator,
+    Everything,
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_the_scheduler_is_killed() {
+    run(Victim::Scheduler);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_the_agent_is_killed() {
+    run(Victim::Agent);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_the_coordinator_is_killed() {
+    run(Victim::Coordinator);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_everything_is_killed_at_once() {
+    run(Victim::Everything);
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    let given = std::env::var(name).ok();
+    given.map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// One instance: a lock that its children inherit, a line at its start and at its end.
+const SCRIPT: &str = r#"
+exec 9>"$DIR/$BATON_ARRAY_INDEX.lock"
+flock -n 9 || echo "$BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX.overlap"
+echo "start $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
+sleep 0.0$((BATON_ARRAY_INDEX % 10))
+echo "end $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
+[ $((BATON_ARRAY_INDEX % 50)) -ne 0 ] || exit 7
+"#;
+
+fn run(victim: Victim) {
+    let kills = number("BATON_KILLS", 8);
+    let count = number("BATON_INSTANCES", 400);
+    let mut rng = Rng(number("BATON_SEED", 1) ^ ((victim as u64) << 32));
+    let mut cluster = Cluster::new(&[]);
+    let dir = cluster.path("effects");
+    std::fs::create_dir(&dir).expect("made");
+    cluster.start_worker("w", &["--resources", "cpu=4"]);
+    cluster.healthy("w");
+    let file = json!({
+        "task": "effects",
+        "run": SCRIPT,
+        "env": { "DIR": dir },
+        "resources": { "cpu": 1 },
+    });
+    let span = cluster.submit(file, count);
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(rng.below(250)));
+        kill_victim(&mut cluster, victim);
+    }
+    let states = cluster.until("everything ends", || {
+        let states = cluster.states(span);
+        let over = ["DONE", "FAILED"].iter().filter_map(|it| states.get(*it));
+        (over.sum::<u64>() == count).then_some(states)
+    });
+    let failing = count / 50;
+    assert_eq!(
+        states.get("FAILED"),
+        Some(&failing),
+        "those that exit with 7"
+    );
+    let doubled = check(&cluster, span, &dir);
+    eprintln!("{victim:?}: {kills} kills, {doubled} ran again because their end was not observed");
+    // If both the agent and the coordinator die, no process gets the exit code of an attempt
+    // from the kernel: it is LOST and retried, and only its last end is recorded.
+    if !matches!(victim, Victim::Everything) {
+        assert_eq!(doubled, 0, "a parent always observed the end");
+    }
+    stop_without_leftovers(cluster);
+}
+
+/// Kills, and starts again what was killed.
+fn kill_victim(cluster: &mut Cluster, victim: Victim) {
+    let coordinator = cluster.coordinator_pid("w");
+    let (scheduler, agent, parent) = match victim {
+        Victim::Scheduler => (true, false, false),
+        Victim::Agent => (false, true, false),
+        Victim::Coordinator => (false, false, true),
+        Victim::Everything => (true, true, true),
+    };
+    if parent && let Some(pid) = coordinator {
+        signal(pid, Signal::KILL);
+    }
+    if agent {
+        cluster.kill_worker("w");
+    }
+    if scheduler {
+        cluster.kill_scheduler();
+        cluster.start_scheduler();
+    }
+    if agent {
+        cluster.start_worker("w", &["--resources", "cpu=4"]);
+    }
+}
+
+/// Compares the files of each instance with its records; returns how many
+/// finished more than once.
+fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
+    let mut doubled = 0;
+    for index in 1..=span.count() {
+        let overlaps = lines(&dir.join(format!("{index}.overlap")));
+        assert!(overlaps.is_empty(), "{index}: two at once: {overlaps:?}");
+        let output = lines(&dir.join(index.to_string()));
+        let mut ends: BTreeMap<u32, u32> = BTreeMap::new();
+        for line in &output {
+            let (what, attempt) = line.split_once(' ').expect("two words");
+            let attempt: u32 = attempt.parse().expect("a number");
+            *ends.entry(attempt).or_default() += u32::from(what == "end");
+        }
+        assert!(ends.values().all(|ends| *ends <= 1), "{index}: {output:?}");
+        let finished: Vec<u32> = ends
+            .iter()
+            .filter(|(_, ends)| **ends == 1)
+            .map(|(attempt, _)| *attempt)
+            .collect();
+        assert!(
+            !finished.is_empty(),
+            "{index} is over and never finished: {output:?}"
+        );
+        if finished.len() > 1
+            || output
+                .iter()
+                .filter(|line| line.starts_with("start"))
+                .count()
+                > 1
+        {
+            observed_ends_are_final(cluster, InstanceId(span.first.0 + index - 1), &finished);
+        }
+        doubled += u64::from(finished.len() > 1);
+    }
+    doubled
+}
+
+/// Of all that finished only the last may be recorded as having exited.
+fn observed_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) {
+    let mut exits = Vec::new();
+    for event in cluster.timeline(id) {
+        if let Fact::AttemptEnded { lease, end, .. } = event.fact
+            && let AttemptEnd::Real(Outcome::Exited(_)) = end
+        {
+            exits.push(lease.attempt.number.0);
+        }
+    }
+    assert_eq!(exits.len(), 1, "{id} has one recorded exit: {exits:?}");
+    assert_eq!(exits.last(), finished.last(), "{id}: the last counts");
+}
+
+/// Stops the cluster with signals, and checks that no process is left.
+fn stop_without_leftovers(mut cluster: Cluster) {
+    signal(cluster.worker_pid("w"), Signal::INT);
+    cluster.until("the worker leaves no process", || {
+        let scheduler = cluster.scheduler_pid();
+        let mut left = cluster.left();
+        left.retain(|pid| *pid != scheduler);
+        left.is_empty().then_some(())
+    });
+    cluster.kill_scheduler();
+}
+
+/// SmallFilesystem numbers that are the same for the same seed.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}

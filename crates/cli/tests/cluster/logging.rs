@@ -1,0 +1,108 @@
+//! Standard error that is closed, full, or a pipe that is not read: it costs log lines, and neither
+//! ends nor blocks a scheduler, an agent or a coordinator.
+
+use crate::support::{PATIENCE, baton};
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Stdio};
+
+use baton_client::Client;
+use baton_model::api::Submit;
+use baton_model::ids::InstanceId;
+use rustix::pipe::{fcntl_setpipe_size, pipe};
+use serde_json::{Value, json};
+
+/// More log lines than the pipe holds.
+const LINES: usize = 100;
+
+/// A scheduler and a worker in one process, which logs to `stderr`.
+struct Server {
+    _dir: tempfile::TempDir,
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(stderr: Stdio) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut child = baton()
+            .args(["up", "--json", "--listen", "127.0.0.1:0"])
+            .args(["--worker-listen", "127.0.0.1:0", "--data"])
+            .arg(dir.path())
+            .stdout(Stdio::piped())
+            .stderr(stderr)
+            .spawn()
+            .expect("baton starts");
+        let mut line = String::new();
+        let out = child.stdout.take().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("readable");
+        let ready: Value = serde_json::from_str(&line).expect("a ready line");
+        let url = ready["url"].as_str().expect("a URL").to_owned();
+        Self {
+            _dir: dir,
+            child,
+            url,
+        }
+    }
+
+    /// Makes the server log, and runs a task.
+    fn works(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let client = Client::new(&self.url).expect("a URL");
+        runtime.block_on(async {
+            let file = json!({ "task": "t", "run": "exit 3" });
+            let submit = Submit {
+                file,
+                params: Default::default(),
+                array: None,
+            };
+            client.submit(&submit).await.expect("it is accepted");
+            let over = client.wait(InstanceId(1), PATIENCE).await;
+            let over = over.expect("it answers");
+            assert_eq!(over.state.word(), "FAILED");
+            for number in 0..LINES {
+                let drained = client.drain("local", number % 2 == 0).await;
+                drained.expect("it answers");
+            }
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It ends its worker by itself.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_closed_stderr_ends_nothing() {
+    let (reader, writer) = pipe().expect("a pipe");
+    drop(reader);
+    Server::start(writer.into()).works();
+}
+
+#[test]
+fn a_full_stderr_ends_nothing() {
+    let full: OwnedFd = File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("Linux")
+        .into();
+    Server::start(full.into()).works();
+}
+
+#[test]
+fn a_stderr_that_is_not_read_blocks_nothing() {
+    let (reader, writer) = pipe().expect("a pipe");
+    fcntl_setpipe_size(&writer, 4_096).expect("a small pipe");
+    Server::start(writer.into()).works();
+    drop(reader);
+}

@@ -1,0 +1,14 @@
+//! A real scheduler and real workers under faults.
+
+mod support;
+
+mod disks;
+mod events;
+mod faults;
+mod hostile_peers;
+mod kill_loop;
+mod logging;
+mod partition;
+mod restart;
+mod schedules;
+mod unexecuted;

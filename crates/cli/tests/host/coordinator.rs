@@ -1,0 +1,129 @@
+//! The coordinator alone, driven as a runner or an agent would: one launch for one
+//! order, one connection at a time, and the dead-man timer.
+
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::time::Millis;
+use baton_runner::sys::{clock, identity};
+use baton_runner::wire::{Reply, Request};
+
+use crate::bench::{
+    Bench, end, exists, far_future, guard, outcome, refused, run, send, started, until, wait_for,
+};
+
+#[test]
+fn a_launch_that_is_ordered_twice_happens_once() {
+    let bench = Bench::new(false);
+    let mut link = bench.begin();
+    let script = "echo x >> ran; until test -e go; do sleep 0.01; done; exit 7";
+    let launch = bench.shell(0, script);
+    send(&mut link, &launch);
+    send(&mut link, &launch);
+    let first = wait_for(&mut link, started);
+    exists(&bench.sandbox.join("ran"));
+    drop(link);
+    let (mut link, greeting) = bench.connect();
+    assert_eq!(greeting.runs.len(), 1);
+    assert_eq!(greeting.runs[0].started.map(|(_, who)| who), Some(first));
+    send(&mut link, &launch);
+    let again = wait_for(&mut link, started);
+    assert_eq!(again, first, "said again, not done again");
+    std::fs::write(bench.sandbox.join("go"), "").expect("written");
+    assert_eq!(wait_for(&mut link, outcome), Outcome::Exited(7));
+    let ran = std::fs::read_to_string(bench.sandbox.join("ran")).expect("written");
+    assert_eq!(ran, "x\n");
+    end(link);
+}
+
+#[test]
+fn an_end_is_told_to_every_runner_until_it_is_forgotten() {
+    let bench = Bench::new(false);
+    let mut link = bench.begin();
+    send(&mut link, &bench.shell(0, "exit 3"));
+    wait_for(&mut link, outcome);
+    drop(link);
+    for _ in 0..2 {
+        let (_, greeting) = bench.connect();
+        let told = greeting.runs[0].ended.as_ref().map(|ended| ended.outcome);
+        assert_eq!(told, Some(Outcome::Exited(3)));
+    }
+    let (mut link, _) = bench.connect();
+    send(&mut link, &Request::Forget { run: run(0) });
+    // Requests are handled in order: the reply to a later one proves that this one was.
+    let stop = Request::Stop {
+        run: run(9),
+        signal: 15,
+        grace: Millis(0),
+        cause: KillCause::Requested,
+    };
+    send(&mut link, &stop);
+    wait_for(&mut link, |reply| {
+        matches!(reply, Reply::Unknown { .. }).then_some(())
+    });
+    drop(link);
+    let (link, greeting) = bench.connect();
+    assert_eq!(greeting.runs, []);
+    end(link);
+}
+
+#[test]
+fn a_later_runner_replaces_the_one_before() {
+    let bench = Bench::new(false);
+    let mut first = bench.begin();
+    let (second, _) = bench.connect();
+    until("the first one is not heard any more", || {
+        !first.receive().expect("makes sense").1
+    });
+    end(second);
+}
+
+#[test]
+fn a_coordinator_that_was_told_to_leave_makes_room_for_another() {
+    let bench = Bench::new(false);
+    end(bench.begin());
+    end(bench.begin_after_the_last());
+}
+
+#[test]
+fn nothing_is_launched_before_the_dead_man_timer_is_set() {
+    let bench = Bench::new(true);
+    let mut link = bench.begin();
+    let order = bench.shell(0, "touch ran");
+    send(&mut link, &order);
+    wait_for(&mut link, refused);
+    assert!(!bench.sandbox.join("ran").exists());
+    send(&mut link, &guard(far_future(), 1));
+    send(&mut link, &order);
+    assert_eq!(wait_for(&mut link, outcome), Outcome::Exited(0));
+    assert!(bench.sandbox.join("ran").exists());
+    end(link);
+}
+
+#[test]
+fn the_dead_man_timer_kills_with_and_without_a_connected_client() {
+    for connected in [true, false] {
+        let bench = Bench::new(true);
+        let mut link = bench.begin();
+        send(&mut link, &guard(far_future(), 1));
+        let deaf = "trap '' TERM; touch ready; while :; do sleep 0.05; done";
+        send(&mut link, &bench.shell(0, deaf));
+        let identity = wait_for(&mut link, started);
+        exists(&bench.sandbox.join("ready"));
+        send(&mut link, &guard(clock::now().mono + Millis(50), 2));
+        let boot = identity::boot_id().expect("a boot");
+        if connected {
+            let lapsed = Outcome::Killed(KillCause::LeaseLapsed);
+            assert_eq!(wait_for(&mut link, outcome), lapsed);
+        }
+        drop(link);
+        until("it dies with its lease", || {
+            !identity::is_alive(&identity, boot)
+        });
+        let (mut link, greeting) = bench.connect();
+        assert!(greeting.fired, "each client is told");
+        send(&mut link, &guard(far_future(), 3));
+        send(&mut link, &bench.shell(1, "touch again"));
+        wait_for(&mut link, refused);
+        assert!(!bench.sandbox.join("again").exists());
+        end(link);
+    }
+}

@@ -1,0 +1,9 @@
+//! A worker's host: the agent, its coordinator, and what they run.
+
+mod bench;
+mod rig;
+
+mod coordinator;
+mod coordinator_worker;
+mod takeover;
+mod worker;

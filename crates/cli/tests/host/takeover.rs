@@ -1,0 +1,219 @@
+//! Takeover after the death of an agent, of its coordinator, and of the scheduler.
+
+use baton_model::fact::Fact;
+use baton_model::ids::IncarnationNo;
+use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
+use rustix::process::Signal;
+
+use crate::rig::{GATED, Rig, is_alive, long_timeouts, script, send, short_timeouts, touch, until};
+
+fn begun(rig: &Rig, instance: u64) {
+    until("the attempt runs", || {
+        rig.work(instance).join("begun").exists()
+    });
+}
+
+fn confirmed(rig: &Rig, instance: u64) {
+    until("the scheduler knows that it runs", || {
+        let facts = rig.scheduler.facts();
+        let is_it = |fact: &Fact| matches!(fact, Fact::AttemptConfirmed { lease } if *lease == crate::rig::lease(instance));
+        facts.iter().any(is_it)
+    });
+}
+
+fn holds_one_incarnation(rig: &Rig, instance: u64) {
+    let holders = rig.holders(instance);
+    assert_eq!(holders.len(), 1, "one attempt: {holders:?}");
+    assert_eq!(holders[0].incarnation.number, IncarnationNo(1));
+    assert_eq!(rig.agent_log().matches("starting incarnation").count(), 1);
+}
+
+#[test]
+fn a_killed_agent_is_followed_by_one_of_the_same_life_and_the_exit_code_is_true() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    rig.submit(
+        2,
+        1,
+        script("touch begun; while [ ! -e go ]; do sleep 0.02; done; exit 5"),
+    );
+    begun(&rig, 1);
+    begun(&rig, 2);
+    worker.kill();
+    // One ends while no agent is running.
+    touch(&rig.work(2).join("go"));
+    let _next = rig.worker();
+    assert_eq!(rig.outcome(2), Outcome::Exited(5));
+    touch(&rig.work(1).join("go"));
+    assert_eq!(rig.outcome(1), Outcome::Exited(7));
+    holds_one_incarnation(&rig, 1);
+    assert!(rig.agent_log().contains("resuming incarnation"));
+}
+
+#[test]
+fn what_was_put_out_survives_an_agent_that_is_killed_before_it_could_tell() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    let gated = "touch begun; while [ ! -e go ]; do sleep 0.02; done; ";
+    rig.submit(1, 1, script(&format!("{gated} echo a=1 > $BATON_OUTPUT")));
+    rig.submit(2, 1, script(&format!("{gated} echo what > $BATON_OUTPUT")));
+    for instance in [1, 2] {
+        begun(&rig, instance);
+        confirmed(&rig, instance);
+    }
+    rig.scheduler.silent(true);
+    for instance in [1, 2] {
+        touch(&rig.work(instance).join("go"));
+    }
+    until("they are over", || rig.attempts().is_empty());
+    worker.kill();
+    let _next = rig.worker();
+    rig.scheduler.silent(false);
+    assert_eq!(rig.outputs(1).as_deref(), Some(r#"{"a":1}"#));
+    assert_eq!(rig.outcome(2), Outcome::BadOutput);
+    holds_one_incarnation(&rig, 1);
+}
+
+#[test]
+fn an_agent_that_is_told_to_leave_leaves_its_work_running() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    worker.signal(Signal::TERM);
+    assert_eq!(worker.wait().code(), Some(0));
+    assert!(!rig.attempts().is_empty(), "it goes on");
+    let _next = rig.worker();
+    touch(&rig.work(1).join("go"));
+    assert_eq!(rig.outcome(1), Outcome::Exited(7));
+    holds_one_incarnation(&rig, 1);
+}
+
+#[test]
+fn an_interrupt_ends_the_life_and_all_of_its_work() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    worker.signal(Signal::INT);
+    assert_eq!(worker.wait().code(), Some(0));
+    assert_eq!(rig.attempts(), Vec::<u32>::new());
+    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::Suicide));
+    // The next agent begins the next incarnation, which gets the work again.
+    let _next = rig.worker();
+    until("the next life gets the work", || {
+        let holders = rig.holders(1).into_iter();
+        holders.map(|holder| holder.incarnation.number).max() == Some(IncarnationNo(2))
+    });
+}
+
+#[test]
+fn a_killed_coordinator_is_succeeded_and_its_work_goes_on() {
+    let rig = Rig::new(long_timeouts());
+    let _worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    let first = rig.coordinator();
+    send(first, Signal::KILL);
+    until("another one is there", || {
+        !is_alive(first) && rig.agent_log().contains("the coordinator is gone")
+    });
+    touch(&rig.work(1).join("go"));
+    assert_eq!(rig.outcome(1), Outcome::Exited(7));
+    holds_one_incarnation(&rig, 1);
+    // The successor takes further work.
+    rig.submit(2, 1, script("exit 4"));
+    assert_eq!(rig.outcome(2), Outcome::Exited(4));
+}
+
+#[test]
+fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    let first = rig.coordinator();
+    send(first, Signal::KILL);
+    until("the agent has noticed", || {
+        rig.agent_log().contains("the coordinator is gone")
+    });
+    rig.submit(2, 1, script("exit 0"));
+    assert_eq!(rig.outcome(2), Outcome::Exited(0));
+    worker.kill();
+    let _next = rig.worker();
+    touch(&rig.work(1).join("go"));
+    let end = rig.end(1).0;
+    // Its parent is gone with the agent: where the kernel does not report how an orphan
+    // ended, that is lost.
+    let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
+    assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
+    assert_eq!(rig.holders(1)[0].incarnation.number, IncarnationNo(1));
+}
+
+#[test]
+fn when_both_are_killed_attempts_are_adopted_or_lost_and_no_process_is_left() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    let coordinator = rig.coordinator();
+    worker.signal(Signal::STOP);
+    send(coordinator, Signal::KILL);
+    worker.kill();
+    let before = rig.attempts();
+    let _next = rig.worker();
+    until("the next agent has taken over", || {
+        rig.agent_log().contains("resuming incarnation")
+    });
+    touch(&rig.work(1).join("go"));
+    let end = rig.end(1).0;
+    let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
+    assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
+    until("no process is left", || {
+        before.iter().all(|pid| !is_alive(*pid))
+    });
+}
+
+#[test]
+fn work_dies_with_its_lease_and_the_next_life_begins() {
+    let rig = Rig::new(short_timeouts());
+    let _worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    rig.scheduler.silent(true);
+    until("everything is dead", || rig.attempts().is_empty());
+    until("the next life begins", || {
+        rig.agent_log().contains("starting incarnation")
+    });
+    rig.scheduler.silent(false);
+    until("the next life gets the work", || {
+        let holders = rig.holders(1);
+        let first = holders[0].incarnation;
+        holders.iter().any(|it| it.incarnation.supersedes(first))
+    });
+}
+
+#[test]
+fn work_dies_with_its_lease_even_if_the_agent_is_stopped() {
+    let rig = Rig::new(short_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    let before = rig.attempts();
+    worker.signal(Signal::STOP);
+    until("everything is dead", || {
+        before.iter().all(|pid| !is_alive(*pid))
+    });
+    worker.signal(Signal::CONT);
+    let end = rig.end(1).0;
+    // As the worker observed it, unless the scheduler closed the lease first.
+    let synthetic = matches!(end, AttemptEnd::Synthetic(_));
+    let lapsed = AttemptEnd::Real(Outcome::Killed(KillCause::LeaseLapsed));
+    assert!(end == lapsed || synthetic, "{end:?}");
+}

@@ -1,4 +1,0 @@
-//! Input of hostile peers.
-
-pub(crate) mod messages;
-pub(crate) mod requests;
