@@ -2,6 +2,25 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`ca`] | a certificate authority that signs for tests |
+//! | `wait` | waiting for a condition, with a timeout for slow machines |
+//! | `rng` | random numbers from a seed |
+//! | [`ca`] | a certificate authority that signs for tests (feature `ca`) |
+//! | [`processes`] | processes of this host: inspection and signals (feature `cluster`) |
+//! | [`command`] | the built `baton`: commands to their end, servers until they are ready (likewise) |
+//! | [`cluster`] | a scheduler and workers of the built `baton` (likewise) |
+//!
+//! It depends on no crate of Baton, so that the tests of each of them may use it.
 
+#[cfg(feature = "ca")]
 pub mod ca;
+#[cfg(feature = "cluster")]
+pub mod cluster;
+#[cfg(feature = "cluster")]
+pub mod command;
+#[cfg(feature = "cluster")]
+pub mod processes;
+mod rng;
+mod wait;
+
+pub use rng::{Rng, seed, setting};
+pub use wait::{PATIENCE, until, until_some};

@@ -1,8 +1,8 @@
 //! `baton library`, `trigger` and `ticks`, against a real scheduler with a real worker.
 
+use baton_testing::cluster::Cluster;
+use baton_testing::until;
 use serde_json::{Value, json};
-
-use crate::support::{Cluster, until};
 
 const HELLO: &str = "task: hello\nowner: demo\nparams: { who: world, n: { type: int, default: 1, max: 9 } }\n\
                      run: echo \"hello, {{ params.who }} {{ params.n }}\"\n";
@@ -13,7 +13,7 @@ fn write(cluster: &Cluster, name: &str, text: &str) {
 
 #[test]
 fn a_task_is_put_looked_at_compared_and_removed() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     write(&cluster, "hello.yaml", HELLO);
     let dry = cluster.run(&["library", "put", "hello.yaml", "--dry-run"]);
     assert_eq!(dry.good(), "demo/hello: would be created, revision 1\n");
@@ -74,7 +74,7 @@ fn a_task_is_put_looked_at_compared_and_removed() {
 
 #[test]
 fn a_task_is_triggered_with_parameters_and_waited_for() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     write(&cluster, "hello.yaml", HELLO);
     cluster.run(&["library", "put", "hello.yaml"]).good();
     let ended = cluster.run(&[
@@ -110,7 +110,7 @@ fn a_task_is_triggered_with_parameters_and_waited_for() {
 
 #[test]
 fn a_scheduled_task_runs_by_itself_and_knows_when_it_was_due() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let text = "task: tick\nowner: demo\nrun: echo \"due $BATON_NOMINAL_TIME\"\n\
                 trigger: { schedule: every second }\n";
     write(&cluster, "tick.yaml", text);

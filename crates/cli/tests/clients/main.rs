@@ -1,7 +1,5 @@
 //! Commands and API clients against a real scheduler.
 
-mod support;
-
 mod library;
 mod readme;
 mod remote;

@@ -2,14 +2,15 @@
 
 use std::io::{BufRead, BufReader};
 
+use baton_testing::cluster::Cluster;
+use baton_testing::command::{Ended, baton, silent_port};
+use baton_testing::until;
 use serde_json::{Value, json};
-
-use crate::support::{Cluster, Ended, baton, until};
 
 #[test]
 fn an_unreachable_scheduler_is_reported_with_a_hint() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (_reserved, port) = crate::support::silent_port();
+    let (_reserved, port) = silent_port();
     let url = format!("http://127.0.0.1:{port}");
     for args in [&["bullpen"][..], &["show", "i1"], &["submit", "--", "true"]] {
         let ended: Ended = baton(dir.path(), args)
@@ -57,7 +58,7 @@ fn bad_input_is_reported_before_a_request_is_sent() {
 
 #[test]
 fn a_command_is_submitted_waited_for_and_looked_at() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let submitted = cluster.run(&["submit", "--wait", "--", "/bin/echo", "hello"]);
     assert_eq!(submitted.good(), "i1\n");
     assert_eq!(cluster.run(&["logs", "i1"]).good(), "hello\n");
@@ -80,7 +81,7 @@ fn a_command_is_submitted_waited_for_and_looked_at() {
 
 #[test]
 fn what_prints_nothing_leaves_nothing_and_its_log_is_empty() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let quiet = ["submit", "--array", "1-40", "--wait", "--", "/bin/true"];
     cluster.run(&quiet).good();
     cluster
@@ -92,15 +93,15 @@ fn what_prints_nothing_leaves_nothing_and_its_log_is_empty() {
         assert_eq!(cluster.run(&["logs", id, stream]).good(), "", "{id}");
     }
     // Four at once, and each has reused the empty files of another.
-    let logs = std::fs::read_dir(cluster.path("worker/logs")).expect("there");
-    let work = std::fs::read_dir(cluster.path("worker/work")).expect("there");
+    let logs = std::fs::read_dir(cluster.path("w1/logs")).expect("there");
+    let work = std::fs::read_dir(cluster.path("w1/work")).expect("there");
     let (logs, work) = (logs.count(), work.count());
     assert!(logs < 20 && work < 10, "{logs} files, {work} directories");
 }
 
 #[test]
 fn who_waits_ends_with_the_exit_code_of_the_command() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let ended = cluster.run(&["submit", "--wait", "--", "echo oops >&2; exit 7"]);
     assert_eq!(ended.code, Some(7), "{ended:?}");
     assert!(ended.err.contains("i1 FAILED: exit 7"), "{ended:?}");
@@ -114,7 +115,7 @@ fn who_waits_ends_with_the_exit_code_of_the_command() {
 
 #[test]
 fn an_array_is_one_submission_and_one_summary() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let args = [
         "submit",
         "--array",
@@ -141,7 +142,7 @@ fn an_array_is_one_submission_and_one_summary() {
 
 #[test]
 fn what_runs_is_cancelled_and_who_waits_for_it_hears() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let waiting = cluster.begin(&["submit", "--wait", "--", "/bin/sleep", "600"]);
     until("it is accepted", || {
         cluster.run(&["show", "i1"]).code == Some(0)
@@ -157,7 +158,7 @@ fn what_runs_is_cancelled_and_who_waits_for_it_hears() {
 
 #[test]
 fn what_cannot_run_is_explained_and_cancelled_at_once() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let submitted = cluster.run(&["submit", "--cpu", "1000", "--", "/bin/true"]);
     assert_eq!(submitted.good(), "i1\n");
     let why = cluster.run(&["explain", "i1", "--json"]).json();
@@ -180,7 +181,7 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
 
 #[test]
 fn a_failed_instance_is_retried_by_command() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let flag = cluster.path("flag");
     let test = ["/usr/bin/test", "-e", flag.to_str().expect("a plain path")];
     let args = [&["submit", "--wait", "--"][..], &test].concat();
@@ -194,7 +195,7 @@ fn a_failed_instance_is_retried_by_command() {
 
 #[test]
 fn a_drained_worker_gets_nothing_until_that_is_undone() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let drained = cluster.run(&["drain", "w1"]).good();
     assert_eq!(drained, "w1: drained, nothing more is placed on it\n");
     assert_eq!(
@@ -213,7 +214,7 @@ fn a_drained_worker_gets_nothing_until_that_is_undone() {
 
 #[test]
 fn a_worker_is_not_forgotten_without_a_confirmation() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let refused = cluster.run(&["forget", "w1"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.err.contains("--yes"), "{refused:?}");
@@ -222,7 +223,7 @@ fn a_worker_is_not_forgotten_without_a_confirmation() {
 
 #[test]
 fn a_log_is_followed_from_before_the_start_to_the_end() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let flag = cluster.path("flag");
     cluster.run(&["drain", "w1"]).good();
     let wait = format!(
@@ -248,7 +249,7 @@ fn a_log_is_followed_from_before_the_start_to_the_end() {
 
 #[test]
 fn a_process_that_is_started_again_is_followed_from_the_beginning_of_its_next_run() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::with_worker();
     let go = cluster.path("go");
     let script = format!(
         "if [ -e once ]; then echo short; else touch once; echo the first run says more; \

@@ -3,9 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use baton_testing::command::{Ended, baton};
+use baton_testing::processes::send;
+use baton_testing::until;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-
-use crate::support::{Ended, baton, send, until};
 
 /// A task file of one shell command, which may refer to its directory as DIR.
 fn task(dir: &Path, run: &str) {
@@ -194,10 +195,10 @@ fn a_second_interrupt_ends_a_run_without_waiting() {
     for lock in [AGENT, SCHEDULER] {
         signal(pid(dir.path(), lock), Signal::STOP);
     }
-    send(&running, Signal::INT);
+    send(running.id(), Signal::INT);
     let err = running.stderr.as_mut().expect("it is piped");
     read_until(&mut BufReader::new(err), "stopping");
-    send(&running, Signal::INT);
+    send(running.id(), Signal::INT);
     until("it ends", || !matches!(running.try_wait(), Ok(None)));
     assert_eq!(running.wait().expect("it has ended").code(), Some(130));
     go(dir.path());
@@ -221,9 +222,9 @@ fn a_second_interrupt_ends_up_without_waiting_for_its_worker() {
     read_until(&mut err, "connected to the scheduler");
     let worker = pid(dir.path(), AGENT);
     signal(worker, Signal::STOP);
-    send(&up, Signal::INT);
+    send(up.id(), Signal::INT);
     read_until(&mut err, "press ^C again");
-    send(&up, Signal::INT);
+    send(up.id(), Signal::INT);
     read_until(&mut err, "not waiting for the worker");
     until("it ends", || !matches!(up.try_wait(), Ok(None)));
     assert_eq!(up.wait().expect("it has ended").code(), Some(0));
@@ -274,7 +275,7 @@ fn a_run_that_was_killed_goes_on_with_the_same_instance() {
     until("the work has begun", || {
         dir.path().join("flag.started").exists()
     });
-    send(&killed, Signal::KILL);
+    send(killed.id(), Signal::KILL);
     killed.wait().expect("it ends");
     std::fs::write(&flag, "").expect("writable");
     let ended: Ended = baton(dir.path(), &["run", "t.yaml"])

@@ -1,24 +1,15 @@
 //! TLS with the real binary: servers, workers and commands, with certificates made here.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
 
 use baton_testing::ca::{Ca, CertRequest};
+use baton_testing::command::{Addresses, Ended, PORTS, baton, end, is_healthy, ready};
+use baton_testing::processes::send;
+use baton_testing::until;
 use rustix::process::Signal;
-use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::support::{Ended, baton, end, send, until};
-
-const PORTS: [&str; 5] = [
-    "--listen",
-    "127.0.0.1:0",
-    "--worker-listen",
-    "127.0.0.1:0",
-    "--json",
-];
 
 const TLS: [&str; 4] = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
 
@@ -74,18 +65,14 @@ impl CertificateDir {
             .stderr(log)
             .spawn()
             .expect("it starts");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("it is piped");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+        let Some(Addresses { url, workers }) = ready(&mut child) else {
             panic!("it does not start: {}", self.read("server.log"));
-        });
-        let text = |key: &str| ready[key].as_str().expect("a text").to_owned();
+        };
         Server {
             place: self,
             child,
-            url: text("url"),
-            workers: text("workers"),
+            url,
+            workers,
         }
     }
 
@@ -137,8 +124,7 @@ impl Server<'_> {
     fn healthy(&self, worker: &str) {
         until("the worker is healthy", || {
             let workers = self.trusted(&["workers", "--json"]).json();
-            let mut all = workers.as_array().expect("a list").iter();
-            all.any(|it| it["name"] == worker && it["state"] == "HEALTHY")
+            is_healthy(&workers, worker)
         });
     }
 
@@ -369,12 +355,12 @@ fn new_certificates_count_from_sighup_on_and_bad_ones_never() {
     next.write_own(&place.path().join("next.pem"));
     next.write(place.path(), SERVER);
     server.trusted(&["workers"]).good();
-    send(&server.child, Signal::HUP);
+    send(server.child.id(), Signal::HUP);
     let trusts = |ca| server.run(&["--ca", ca, "workers"]).code == Some(0);
     until("the new certificate is shown", || trusts("next.pem"));
     assert!(!trusts("ca.pem"));
     fs::write(place.path().join("server.key"), "").expect("written");
-    send(&server.child, Signal::HUP);
+    send(server.child.id(), Signal::HUP);
     server.log_has("server.log", "the old ones stay in force");
     assert!(trusts("next.pem"));
 }

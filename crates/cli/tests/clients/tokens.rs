@@ -1,24 +1,14 @@
 //! Tokens with the real binary: the first one, its rights, and that no secret is left on disk.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Child;
 
 use baton_model::token::Secret;
+use baton_testing::command::{Addresses, Ended, PORTS, baton, end, is_healthy, ready};
+use baton_testing::until;
 use rustix::process::Signal;
-use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::support::{Ended, baton, end, until};
-
-const PORTS: [&str; 5] = [
-    "--listen",
-    "127.0.0.1:0",
-    "--worker-listen",
-    "127.0.0.1:0",
-    "--json",
-];
 
 /// A server that requires tokens, and an admin's token.
 struct Server {
@@ -47,16 +37,17 @@ impl Server {
             .stderr(log)
             .spawn()
             .expect("it starts");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("it is piped");
-        BufReader::new(out).read_line(&mut line).expect("a line");
-        let ready: Value = serde_json::from_str(&line).expect("it says that it is ready");
-        let text = |key: &str| ready[key].as_str().expect("a text").to_owned();
+        let Some(Addresses { url, workers }) = ready(&mut child) else {
+            panic!(
+                "it does not start: {}",
+                read(&dir.path().join("server.log"))
+            );
+        };
         Self {
             dir,
             child,
-            url: text("url"),
-            workers: text("workers"),
+            url,
+            workers,
             admin,
         }
     }
@@ -78,8 +69,7 @@ impl Server {
     fn healthy(&self, worker: &str) {
         until("the worker is healthy", || {
             let workers = self.admin(&["workers", "--json"]).json();
-            let mut all = workers.as_array().expect("a list").iter();
-            all.any(|it| it["name"] == worker && it["state"] == "HEALTHY")
+            is_healthy(&workers, worker)
         });
     }
 }

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::processes::{is_alive, send};
+use baton_testing::{until, until_some};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::effects::Effects;
-use crate::support::mounts::SmallFilesystem;
-use crate::support::{Cluster, id, is_alive, is_root, lines, signal};
+use crate::api::{Api, id};
+use crate::effects::Effects;
+use crate::mounts::SmallFilesystem;
 
 const LEASE: Duration = Duration::from_secs(6);
 const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
@@ -18,8 +21,7 @@ const SUBMISSIONS_MAX: usize = 1_000;
 #[test]
 fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() {
     let mut cluster = Cluster::idle(&SHORT_LEASE);
-    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("data"), "8m"));
-    let Some(disk) = disk.flatten() else {
+    let Some(disk) = SmallFilesystem::mount(&cluster.path("data"), "8m") else {
         return;
     };
     cluster.start_scheduler();
@@ -27,7 +29,7 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
     cluster.healthy("w");
     let effects = Effects::new(&cluster, "effects");
     let running = cluster.submit(effects.task(""), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
 
     disk.fill();
     let mut accepted = Vec::new();
@@ -43,7 +45,7 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
     assert_eq!(problem.status, 503, "{problem:?}");
     assert!(problem.detail.contains("full"), "{problem:?}");
     let since = Instant::now();
-    cluster.until("two lease times pass", || {
+    until_some("two lease times pass", || {
         assert!(is_alive(shell), "the running goes on");
         (since.elapsed() > 2 * LEASE).then_some(())
     });
@@ -52,7 +54,7 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
     assert!(ready.reason.is_some_and(|it| it.contains("full")));
 
     disk.free();
-    let later = cluster.until("it accepts again by itself", || {
+    let later = until_some("it accepts again by itself", || {
         cluster.try_submit(padded()).ok()
     });
     accepted.push(id(&later.first));
@@ -80,8 +82,7 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     // Larger than the free part of the last page of a file.
     const COUNT: u64 = 200;
     let mut cluster = Cluster::idle(&[]);
-    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("w"), "32m"));
-    let Some(disk) = disk.flatten() else {
+    let Some(disk) = SmallFilesystem::mount(&cluster.path("w"), "32m") else {
         return;
     };
     cluster.start_scheduler();
@@ -95,7 +96,7 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
         "env": { "SAID": printed },
     });
     let over = |span| {
-        cluster.until("all are over", || {
+        until_some("all are over", || {
             let states = cluster.states(span);
             let done = states.get("DONE").copied().unwrap_or_default();
             let failed = states.get("FAILED").copied().unwrap_or_default();
@@ -126,21 +127,19 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
     );
     assert_eq!(lines(&printed).len() as u64, before + COUNT);
 
-    cluster.until("there is a log again", || {
+    until_some("there is a log again", || {
         told("writing a log again").then_some(())
     });
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     // Only the log knows of it now.
     let coordinator = cluster.coordinator_pid("w").expect("there is one");
     cluster.kill_worker("w");
-    signal(coordinator, Signal::KILL);
-    cluster.until("the coordinator is dead", || {
-        (!is_alive(coordinator)).then_some(())
-    });
+    send(coordinator, Signal::KILL);
+    until("the coordinator is dead", || !is_alive(coordinator));
     cluster.start_worker("w", &["--resources", "cpu=2"]);
-    cluster.until("the worker holds it again", || {
+    until_some("the worker holds it again", || {
         let worker = cluster.worker("w")?;
         (worker.state.word() == "HEALTHY" && worker.attempts == 1).then_some(())
     });
@@ -156,15 +155,14 @@ fn a_worker_without_room_never_reports_a_success_that_was_none() {
 #[test]
 fn a_worker_that_starts_without_room_says_so_and_works_once_there_is() {
     let mut cluster = Cluster::idle(&[]);
-    let disk = is_root().then(|| SmallFilesystem::mount(&cluster.path("w"), "8m"));
-    let Some(disk) = disk.flatten() else {
+    let Some(disk) = SmallFilesystem::mount(&cluster.path("w"), "8m") else {
         return;
     };
     cluster.start_scheduler();
     disk.fill();
     cluster.start_worker("w", &[]);
     let agent = cluster.worker_pid("w");
-    cluster.until("it gives up", || (!is_alive(agent)).then_some(()));
+    until("it gives up", || !is_alive(agent));
     cluster.kill_worker("w");
     let log = cluster.log("w").join("\n");
     assert!(log.contains("No space left"), "{log}");

@@ -1,27 +1,18 @@
 //! `baton events` and `baton usage`, against real processes that are killed meanwhile.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use baton_testing::cluster::Cluster;
+use baton_testing::processes::send;
+use baton_testing::{PATIENCE, until_some};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, PATIENCE, baton, signal};
-
-/// `baton` as a client of this cluster.
-fn client(cluster: &Cluster, args: &[&str]) -> Command {
-    let mut command = baton();
-    command
-        .args(["--url", &format!("http://{}", cluster.clients_at())])
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
+use crate::api::Api;
 
 /// A `baton events --json` that runs.
 struct Follower {
@@ -31,7 +22,7 @@ struct Follower {
 
 impl Follower {
     fn start(cluster: &Cluster, args: &[&str]) -> Self {
-        let mut command = client(cluster, &["events", "--json"]);
+        let mut command = cluster.command(&["events", "--json"]);
         let mut child = command.args(args).spawn().expect("baton starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
         Self { child, lines }
@@ -44,7 +35,7 @@ impl Follower {
 
     /// Ends it with a signal; returns its stderr.
     fn end(mut self, with: Signal) -> String {
-        signal(self.child.id(), with);
+        send(self.child.id(), with);
         let status = self.child.wait().expect("ours");
         assert!(status.success(), "{status}");
         let mut printed = String::new();
@@ -88,7 +79,7 @@ fn every_fact_is_told_once_and_in_order_while_the_scheduler_is_killed() {
     }
     let last = cluster.sh("last", "true");
     cluster.finish(last);
-    cluster.until("all have ended", || {
+    until_some("all have ended", || {
         let counts = cluster.ask(|client| async move {
             let span = baton_client::Span {
                 first: baton_model::ids::InstanceId(1),
@@ -102,14 +93,9 @@ fn every_fact_is_told_once_and_in_order_while_the_scheduler_is_killed() {
             .all(|it| it.is_terminal())
             .then_some(())
     });
-    let kept = client(
-        &cluster,
-        &["events", "--json", "--after", "0", "--no-follow"],
-    )
-    .output()
-    .expect("it ends");
-    let kept = String::from_utf8(kept.stdout).expect("text");
+    let kept = cluster.run(&["events", "--json", "--after", "0", "--no-follow"]);
     let kept: Vec<Value> = kept
+        .good()
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
         .collect();
@@ -131,9 +117,9 @@ fn it_exits_cleanly_on_an_interrupt_and_without_a_reader() {
     cluster.sh("a", "true");
     follower.next();
     assert_eq!(follower.end(Signal::INT), "");
-    let mut child = client(&cluster, &["events"]).spawn().expect("baton starts");
+    let mut child = cluster.command(&["events"]).spawn().expect("baton starts");
     drop(child.stdout.take());
-    let status = cluster.until("it ends", || {
+    let status = until_some("it ends", || {
         // Whatever happens next cannot be written.
         cluster.sh("b", "true");
         thread::sleep(Duration::from_millis(20));
@@ -149,7 +135,7 @@ fn filters_and_what_is_wrong_are_told() {
         cluster.submit(json!({ "task": "t", "owner": owner, "run": "true" }), 1);
     }
     let told = |args: &[&str]| {
-        let mut command = client(&cluster, &["events", "--no-follow", "--after", "0"]);
+        let mut command = cluster.command(&["events", "--no-follow", "--after", "0"]);
         let ended = command.args(args).output().expect("it ends");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (ended.status.code(), text(ended.stdout), text(ended.stderr))
@@ -174,7 +160,7 @@ fn what_was_used_is_shown_by_owner_and_survives_a_kill_of_the_scheduler() {
     for (owner, run, count) in [("red", "true", 5), ("blue", "exit 3", 2)] {
         let file = json!({ "task": "t", "owner": owner, "run": run, "resources": { "cpu": 1 } });
         let span = cluster.submit(file, count);
-        cluster.until("all have ended", || {
+        until_some("all have ended", || {
             let ended = cluster
                 .states(span)
                 .into_keys()
@@ -183,7 +169,9 @@ fn what_was_used_is_shown_by_owner_and_survives_a_kill_of_the_scheduler() {
         });
     }
     let used = |cluster: &Cluster| -> Value {
-        let ended = client(cluster, &["usage", "--by", "owner", "--json"]).output();
+        let ended = cluster
+            .command(&["usage", "--by", "owner", "--json"])
+            .output();
         let ended = ended.expect("it ends");
         assert!(ended.status.success(), "{ended:?}");
         serde_json::from_slice(&ended.stdout).expect("JSON")
@@ -203,7 +191,7 @@ fn what_was_used_is_shown_by_owner_and_survives_a_kill_of_the_scheduler() {
     cluster.kill_scheduler();
     cluster.start_scheduler();
     assert_eq!(used(&cluster), before);
-    let table = client(&cluster, &["usage", "--by", "owner"]).output();
+    let table = cluster.command(&["usage", "--by", "owner"]).output();
     let table = String::from_utf8(table.expect("it ends").stdout).expect("text");
     let first: Vec<&str> = table
         .lines()

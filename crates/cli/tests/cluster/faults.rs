@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use baton_model::ids::InstanceId;
 use baton_model::outcome::AttemptEnd;
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::processes::{is_alive, send};
+use baton_testing::{until, until_some};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::effects::{Effects, SUCCESS, recorded};
-use crate::support::{Cluster, is_alive, lines, signal};
+use crate::api::Api;
+use crate::effects::{Effects, SUCCESS, recorded};
 
 /// A short lease, so that tests can wait for its expiry.
 const LEASE: Duration = Duration::from_secs(6);
@@ -23,27 +26,25 @@ fn the_work_of_a_frozen_agent_is_dead_before_it_starts_elsewhere() {
     cluster.healthy("one");
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task(""), 1).first;
-    let (attempt, shell) = effects.started(&cluster, 1);
+    let (attempt, shell) = effects.started(1);
     assert_eq!(attempt, 1);
     cluster.start_worker("two", &["--resources", "cpu=1"]);
     cluster.healthy("two");
 
     let frozen = Instant::now();
-    signal(cluster.worker_pid("one"), Signal::STOP);
-    let (attempt, _) = effects.started(&cluster, 2);
+    send(cluster.worker_pid("one"), Signal::STOP);
+    let (attempt, _) = effects.started(2);
     assert!(!is_alive(shell), "the first is dead when the second starts");
     assert_eq!(attempt, 2);
-    cluster.until("three lease times pass", || {
-        (frozen.elapsed() > 3 * LEASE).then_some(())
-    });
+    until("three lease times pass", || frozen.elapsed() > 3 * LEASE);
     effects.go();
     let over = cluster.finish(id);
     assert_eq!(over.state.word(), "DONE");
     assert_eq!((over.attempts, over.losses), (2, 1));
     assert_eq!(over.worker.as_deref(), Some("two"));
 
-    signal(cluster.worker_pid("one"), Signal::CONT);
-    cluster.until("the first worker is back in its next life", || {
+    send(cluster.worker_pid("one"), Signal::CONT);
+    until_some("the first worker is back in its next life", || {
         let worker = cluster.worker("one")?;
         (worker.life == 2 && worker.state.word() == "HEALTHY").then_some(())
     });
@@ -71,12 +72,12 @@ fn a_shell_and_its_child_survive_their_agent_and_are_not_doubled() {
         children.display()
     );
     let id = cluster.submit(effects.task(&before), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     let child: u32 = lines(&children)[0].parse().expect("a number");
     cluster.kill_worker("w");
     assert!(is_alive(shell) && is_alive(child), "they go on alone");
     cluster.start_worker("w", &[]);
-    cluster.until("the next agent has told what it holds", || {
+    until_some("the next agent has told what it holds", || {
         let worker = cluster.worker("w")?;
         (worker.state.word() == "HEALTHY" && worker.attempts == 1).then_some(())
     });
@@ -97,13 +98,13 @@ fn an_orphan_that_ignores_sigterm_is_adopted_when_its_agent_is_started_again() {
     cluster.healthy("one");
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     cluster.start_worker("two", &[]);
     cluster.healthy("two");
     kill_both_guards(&mut cluster, "one");
     assert!(is_alive(shell), "an orphan");
     cluster.start_worker("one", &[]);
-    cluster.until("the worker holds it again", || {
+    until_some("the worker holds it again", || {
         let worker = cluster.worker("one")?;
         let healthy = worker.state.word() == "HEALTHY";
         (healthy && worker.attempts == 1).then_some(())
@@ -125,15 +126,13 @@ fn an_orphan_that_ignores_sigterm_is_killed_by_an_agent_that_comes_after_the_lea
     cluster.healthy("w");
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     kill_both_guards(&mut cluster, "w");
     let orphaned = Instant::now();
-    cluster.until("the lease runs out", || {
-        (orphaned.elapsed() > LEASE).then_some(())
-    });
+    until("the lease runs out", || orphaned.elapsed() > LEASE);
     assert!(is_alive(shell), "an orphan");
     cluster.start_worker("w", &[]);
-    let (attempt, _) = effects.started(&cluster, 2);
+    let (attempt, _) = effects.started(2);
     assert!(!is_alive(shell), "killed before anything else is started");
     assert_eq!(attempt, 2);
     effects.go();
@@ -150,7 +149,7 @@ fn a_task_that_kills_its_agent_goes_on_and_so_do_the_others() {
     cluster.healthy("w");
     let effects = Effects::new(&cluster, "bystander");
     let bystander = cluster.submit(effects.task(""), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     let lock = cluster.path("w").join("agent.lock");
     let killed = cluster.path("killed");
     let script = format!(
@@ -160,7 +159,7 @@ fn a_task_that_kills_its_agent_goes_on_and_so_do_the_others() {
     );
     let killer = cluster.sh("killer", &script);
     let agent = cluster.worker_pid("w");
-    cluster.until("the agent is dead", || (!is_alive(agent)).then_some(()));
+    until("the agent is dead", || !is_alive(agent));
     cluster.kill_worker("w");
     cluster.start_worker("w", &["--resources", "cpu=2"]);
     let over = cluster.finish(killer);
@@ -238,7 +237,7 @@ impl Killer {
         let mut file = effects.task("");
         file["constraints"] = json!({ "loud": false });
         let bystander = cluster.submit(file, 1).first;
-        let (_, shell) = effects.started(&cluster, 1);
+        let (_, shell) = effects.started(1);
 
         // The coordinator is its parent; the agent has written its number into its lock.
         let lock = cluster.path("loud").join("agent.lock");
@@ -264,21 +263,17 @@ impl Killer {
     /// Waits until it has killed its worker, which comes back too late, and that is counted.
     fn kills(&mut self, loss: u32) {
         let (cluster, id) = (&mut self.cluster, self.id);
-        cluster.until("the worker is killed", || {
+        until_some("the worker is killed", || {
             let gone = !is_alive(cluster.worker_pid("loud"));
             (gone && cluster.coordinator_pid("loud").is_none()).then_some(())
         });
         let killed = Instant::now();
         assert_eq!(lines(&cluster.path(EXECUTIONS)).len(), loss as usize);
-        cluster.until("the lease runs out", || {
-            (killed.elapsed() > LEASE).then_some(())
-        });
+        until("the lease runs out", || killed.elapsed() > LEASE);
         // As a service manager would, but too late.
         cluster.kill_worker("loud");
         cluster.start_worker("loud", &Self::LOUD);
-        cluster.until("it is counted", || {
-            (cluster.instance(id).losses == loss).then_some(())
-        });
+        until("it is counted", || cluster.instance(id).losses == loss);
     }
 
     fn executions(&self) -> u32 {
@@ -299,8 +294,6 @@ fn kill_both_guards(cluster: &mut Cluster, name: &str) {
     let coordinator = cluster.coordinator_pid(name).expect("there is one");
     // The agent first, or it would start another coordinator.
     cluster.kill_worker(name);
-    signal(coordinator, Signal::KILL);
-    cluster.until("the coordinator is dead", || {
-        (!is_alive(coordinator)).then_some(())
-    });
+    send(coordinator, Signal::KILL);
+    until("the coordinator is dead", || !is_alive(coordinator));
 }

@@ -14,10 +14,13 @@ use baton_client::Span;
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::processes::send;
+use baton_testing::{Rng, setting, until_some};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{Cluster, lines, signal};
+use crate::api::Api;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
@@ -47,11 +50,6 @@ fn nothing_is_lost_or_doubled_when_everything_is_killed_at_once() {
     run(Victim::Everything);
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(default, |text| text.parse().expect("a number"))
-}
-
 /// One instance: a lock that its children inherit, a line at its start and at its end.
 const SCRIPT: &str = r#"
 exec 9>"$DIR/$BATON_ARRAY_INDEX.lock"
@@ -63,9 +61,9 @@ echo "end $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
 "#;
 
 fn run(victim: Victim) {
-    let kills = number("BATON_KILLS", 8);
-    let count = number("BATON_INSTANCES", 400);
-    let mut rng = Rng(number("BATON_SEED", 1) ^ ((victim as u64) << 32));
+    let kills = setting("BATON_KILLS").unwrap_or(8);
+    let count = setting("BATON_INSTANCES").unwrap_or(400);
+    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1) ^ ((victim as u64) << 32));
     let mut cluster = Cluster::new(&[]);
     let dir = cluster.path("effects");
     std::fs::create_dir(&dir).expect("made");
@@ -82,7 +80,7 @@ fn run(victim: Victim) {
         std::thread::sleep(Duration::from_millis(rng.below(250)));
         kill_victim(&mut cluster, victim);
     }
-    let states = cluster.until("everything ends", || {
+    let states = until_some("everything ends", || {
         let states = cluster.states(span);
         let over = ["DONE", "FAILED"].iter().filter_map(|it| states.get(*it));
         (over.sum::<u64>() == count).then_some(states)
@@ -113,7 +111,7 @@ fn kill_victim(cluster: &mut Cluster, victim: Victim) {
         Victim::Everything => (true, true, true),
     };
     if parent && let Some(pid) = coordinator {
-        signal(pid, Signal::KILL);
+        send(pid, Signal::KILL);
     }
     if agent {
         cluster.kill_worker("w");
@@ -181,25 +179,12 @@ fn observed_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) 
 
 /// Stops the cluster with signals, and checks that no process is left.
 fn stop_without_leftovers(mut cluster: Cluster) {
-    signal(cluster.worker_pid("w"), Signal::INT);
-    cluster.until("the worker leaves no process", || {
+    send(cluster.worker_pid("w"), Signal::INT);
+    until_some("the worker leaves no process", || {
         let scheduler = cluster.scheduler_pid();
         let mut left = cluster.left();
         left.retain(|pid| *pid != scheduler);
         left.is_empty().then_some(())
     });
     cluster.kill_scheduler();
-}
-
-/// SmallFilesystem numbers that are the same for the same seed.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
 }

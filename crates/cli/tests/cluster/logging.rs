@@ -1,18 +1,18 @@
 //! Standard error that is closed, full, or a pipe that is not read: it costs log lines, and neither
 //! ends nor blocks a scheduler, an agent or a coordinator.
 
-use crate::support::{PATIENCE, baton};
-
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 
 use baton_client::Client;
 use baton_model::api::Submit;
 use baton_model::ids::InstanceId;
+use baton_testing::PATIENCE;
+use baton_testing::command::{Addresses, PORTS, baton, end, ready};
 use rustix::pipe::{fcntl_setpipe_size, pipe};
-use serde_json::{Value, json};
+use rustix::process::Signal;
+use serde_json::json;
 
 /// More log lines than the pipe holds.
 const LINES: usize = 100;
@@ -27,19 +27,13 @@ struct Server {
 impl Server {
     fn start(stderr: Stdio) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut child = baton()
-            .args(["up", "--json", "--listen", "127.0.0.1:0"])
-            .args(["--worker-listen", "127.0.0.1:0", "--data"])
-            .arg(dir.path())
-            .stdout(Stdio::piped())
+        let mut child = baton(dir.path(), &["up", "--data", "."])
+            .args(PORTS)
+            .env("BATON_LOG", "warn")
             .stderr(stderr)
             .spawn()
             .expect("baton starts");
-        let mut line = String::new();
-        let out = child.stdout.take().expect("piped");
-        BufReader::new(out).read_line(&mut line).expect("readable");
-        let ready: Value = serde_json::from_str(&line).expect("a ready line");
-        let url = ready["url"].as_str().expect("a URL").to_owned();
+        let Addresses { url, .. } = ready(&mut child).expect("it starts");
         Self {
             _dir: dir,
             child,
@@ -76,9 +70,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // It ends its worker by itself.
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
-        let _ = self.child.wait();
+        end(&mut self.child, Signal::INT);
     }
 }
 

@@ -1,6 +1,8 @@
 //! A real scheduler and real workers under faults.
 
-mod support;
+mod api;
+mod effects;
+mod mounts;
 
 mod disks;
 mod events;

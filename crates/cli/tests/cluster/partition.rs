@@ -10,10 +10,14 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use baton_model::outcome::AttemptEnd;
+use baton_testing::cluster::Cluster;
+use baton_testing::command::baton_path;
+use baton_testing::processes::{is_alive, lacks_root};
+use baton_testing::{until, until_some};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::support::effects::{Effects, SUCCESS, recorded};
-use crate::support::{BATON, Cluster, is_alive, is_root, quiet};
+use crate::api::Api;
+use crate::effects::{Effects, SUCCESS, recorded};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
@@ -60,11 +64,13 @@ fn an_end_that_could_not_be_told_is_told_when_the_network_is_back() {
     far_worker(&mut cluster, &cable);
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task(""), 1).first;
-    effects.started(&cluster, 1);
+    effects.started(1);
     cable.cut(Cut::Both);
     effects.go();
-    cluster.until("it ends unheard", || {
-        let unheard = cluster.worker("far")?.state.word() == "UNHEALTHY";
+    until_some("it ends unheard", || {
+        let unheard = cluster
+            .worker("far")
+            .is_some_and(|it| it.state.word() == "UNHEALTHY");
         (unheard && effects.ends() == ["1"]).then_some(())
     });
     assert!(!cluster.instance(id).state.is_terminal());
@@ -84,10 +90,12 @@ fn heals_in_time(cut: Cut) {
     far_worker(&mut cluster, &cable);
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task(""), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     cable.cut(cut);
-    cluster.until("one of them misses the other", || {
-        (cluster.worker("far")?.state.word() == "UNHEALTHY").then_some(())
+    until("one of them misses the other", || {
+        cluster
+            .worker("far")
+            .is_some_and(|it| it.state.word() == "UNHEALTHY")
     });
     cable.heal(cut);
     cluster.healthy("far");
@@ -108,15 +116,15 @@ fn heals_too_late(cut: Cut) {
     far_worker(&mut cluster, &cable);
     let effects = Effects::new(&cluster, "effects");
     let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
-    let (_, shell) = effects.started(&cluster, 1);
+    let (_, shell) = effects.started(1);
     cluster.start_worker("near", &[]);
     cluster.healthy("near");
     cable.cut(cut);
-    let (attempt, _) = effects.started(&cluster, 2);
+    let (attempt, _) = effects.started(2);
     assert!(!is_alive(shell), "the first is dead when the second starts");
     assert_eq!(attempt, 2);
     cable.heal(cut);
-    cluster.until("the far worker is back in its next life", || {
+    until_some("the far worker is back in its next life", || {
         let worker = cluster.worker("far")?;
         (worker.life == 2 && worker.state.word() == "HEALTHY").then_some(())
     });
@@ -144,7 +152,7 @@ fn heals_too_late(cut: Cut) {
 
 /// A cluster in one namespace, and the cable to the other; `None` where there are none.
 fn joined(lease: &str) -> Option<(Cable, Cluster)> {
-    if !is_root() {
+    if lacks_root("make network namespaces") {
         return None;
     }
     let cable = Cable::new()?;
@@ -159,8 +167,8 @@ fn joined(lease: &str) -> Option<(Cable, Cluster)> {
 /// Starts a worker at the other end of the cable.
 fn far_worker(cluster: &mut Cluster, cable: &Cable) {
     let mut by = Command::new("ip");
-    by.args(["netns", "exec", &cable.far, BATON]);
-    cluster.start_worker_by(quiet(by), "far", &[]);
+    by.args(["netns", "exec", &cable.far]).arg(baton_path());
+    cluster.start_worker_by(by, "far", &[]);
     cluster.healthy("far");
 }
 

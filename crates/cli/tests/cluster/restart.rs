@@ -4,9 +4,12 @@ use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
 use baton_client::{Filter, View};
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::processes::is_alive;
+use baton_testing::{until, until_some};
 use serde_json::json;
 
-use crate::support::{Cluster, is_alive, lines};
+use crate::api::Api;
 
 /// The default lease.
 const LEASE: Duration = Duration::from_secs(90);
@@ -30,7 +33,7 @@ fn a_thousand_running_are_kept_and_the_waiting_start_before_the_lease_is_over() 
     });
     let held = cluster.submit(file, COUNT);
     let started = |index: u64| lines(&dir.join(index.to_string()));
-    cluster.until("all run", || {
+    until_some("all run", || {
         (1..=COUNT).all(|it| !started(it).is_empty()).then_some(())
     });
     let before: Vec<_> = (1..=COUNT).map(started).collect();
@@ -60,8 +63,8 @@ fn a_thousand_running_are_kept_and_the_waiting_start_before_the_lease_is_over() 
     assert_eq!(dead.count(), 0, "all live");
     // Opened and closed: a process that waits for a writer reads the end.
     drop(OpenOptions::new().write(true).open(&fifo).expect("opened"));
-    cluster.until("all are done", || {
-        (cluster.states(held).get("DONE") == Some(&COUNT)).then_some(())
+    until("all are done", || {
+        cluster.states(held).get("DONE") == Some(&COUNT)
     });
     let over: Vec<_> = (1..=COUNT).map(started).collect();
     assert_eq!(before, over, "each ran once");
@@ -86,12 +89,12 @@ fn what_has_finished_stays_finished_and_is_still_listed() {
     let span = cluster.submit(file, COUNT);
     let ran = || std::fs::read_dir(&dir).expect("readable").count();
     for part in [50, 120, 190] {
-        cluster.until("some have run", || (ran() >= part).then_some(()));
+        until("some have run", || ran() >= part);
         cluster.kill_scheduler();
         cluster.start_scheduler();
     }
-    cluster.until("all are done", || {
-        (cluster.states(span).get("DONE") == Some(&COUNT)).then_some(())
+    until("all are done", || {
+        cluster.states(span).get("DONE") == Some(&COUNT)
     });
     for index in 1..=COUNT {
         let runs = lines(&dir.join(index.to_string()));

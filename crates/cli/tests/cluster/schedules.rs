@@ -24,9 +24,8 @@ use baton_model::time::{Millis, Mono, Now, Wall};
 use baton_sim::chronos::check::{ClockCheck, Entry, History, check};
 use baton_store::view::{self, Seq, TickQuery};
 use baton_store::{SqliteStore, Store, TakeOutcome};
-
-use crate::support::rng::Rng;
-use crate::support::{Cluster, lines};
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::{Rng, setting, until_some};
 
 /// A task of this test.
 struct TestTask {
@@ -265,15 +264,10 @@ fn ran(store: &dyn Store, effects: &Path) {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(default, |text| text.parse().expect("a number"))
-}
-
 #[test]
 fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again() {
-    let seconds = number("BATON_CHRONOS_SECONDS", 20);
-    let mut rng = Rng(number("BATON_SEED", 1));
+    let seconds = setting("BATON_CHRONOS_SECONDS").unwrap_or(20);
+    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
     let mut cluster = Cluster::idle(&[]);
     let (data, effects) = (cluster.path("data"), cluster.path("effects"));
     std::fs::create_dir(&data).expect("made");
@@ -295,7 +289,7 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
     }
     let until = now().wall;
     let store = SqliteStore::open(&path).expect("the store opens");
-    cluster.until("everything that was due is recorded", || {
+    until_some("everything that was due is recorded", || {
         let mut accounted: BTreeMap<u64, Wall> = BTreeMap::new();
         for tick in ticks(&store) {
             if let Fact::TickRecorded { task, last, .. } = tick.fact {
@@ -320,7 +314,7 @@ fn finish(cluster: &mut Cluster, path: &Path, effects: &Path) {
     drop(store);
     cluster.start_scheduler();
     let store = SqliteStore::open(path).expect("the store opens");
-    cluster.until("what was launched is done", || {
+    until_some("what was launched is done", || {
         let counts = store.counts().expect("readable");
         let all: u64 = counts.states.values().sum();
         (counts.terminal() == all).then_some(())

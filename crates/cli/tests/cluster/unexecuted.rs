@@ -7,11 +7,13 @@
 use std::process::{Child, Command, Stdio};
 
 use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::processes::{lacks_root, parent, processes, send};
+use baton_testing::until_some;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::processes::parent;
-use crate::support::{Cluster, is_root, lines, processes, signal};
+use crate::api::Api;
 
 const WORKER: &[&str] = &["--resources", "cpu=1"];
 
@@ -19,7 +21,7 @@ const WORKER: &[&str] = &["--resources", "cpu=1"];
 struct Tracer(Child);
 
 impl Tracer {
-    fn attach(cluster: &Cluster, coordinator: u32) -> Self {
+    fn attach(coordinator: u32) -> Self {
         let strace = Command::new("strace")
             .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=execve"])
             .args(["-e", "inject=execve:delay_enter=600s"])
@@ -28,7 +30,7 @@ impl Tracer {
             .spawn()
             .expect("strace is missing: `make tools` installs it");
         let status = format!("/proc/{coordinator}/status");
-        cluster.until("the tracer is attached", || {
+        until_some("the tracer is attached", || {
             let status = std::fs::read_to_string(&status).ok()?;
             let tracer = status
                 .lines()
@@ -50,16 +52,15 @@ impl Drop for Tracer {
 /// Launches an attempt, kills its process before exec, with its coordinator if asked, and checks
 /// that the instance, which may neither fail nor be lost, is done by a later attempt.
 fn kill_before_exec(and_coordinator: bool) {
-    if !is_root() {
-        eprintln!("skipped: only root may trace the coordinator");
+    if lacks_root("trace the coordinator") {
         return;
     }
     let mut cluster = Cluster::new(&[]);
     cluster.start_worker("w", WORKER);
     cluster.healthy("w");
     let ran = cluster.path("ran");
-    let coordinator = cluster.until("the coordinator is there", || cluster.coordinator_pid("w"));
-    let tracer = Tracer::attach(&cluster, coordinator);
+    let coordinator = until_some("the coordinator is there", || cluster.coordinator_pid("w"));
+    let tracer = Tracer::attach(coordinator);
     let file = json!({
         "task": "once",
         "run": "echo \"$BATON_ATTEMPT\" >> \"$RAN\"",
@@ -67,20 +68,20 @@ fn kill_before_exec(and_coordinator: bool) {
         "retry": { "attempts": 1, "losses": 0 },
     });
     let id = cluster.submit(file, 1).first;
-    let held = cluster.until("its process is held before exec", || {
+    let held = until_some("its process is held before exec", || {
         let similar = processes(|line| line.contains("__coordinator"));
         similar
             .into_iter()
             .find(|pid| parent(*pid) == Some(coordinator))
     });
     if and_coordinator {
-        signal(coordinator, Signal::KILL);
+        send(coordinator, Signal::KILL);
     }
-    signal(held, Signal::KILL);
+    send(held, Signal::KILL);
     drop(tracer);
 
     let instance = cluster.finish(id);
-    let ends = crate::support::effects::recorded(&cluster, id);
+    let ends = crate::effects::recorded(&cluster, id);
     assert_eq!(instance.state.word(), "DONE", "{ends:?}");
     assert_eq!(lines(&ran).len(), 1, "its program ran once: {ends:?}");
     let (_, before) = ends.split_last().expect("it has ended");

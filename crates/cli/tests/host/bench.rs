@@ -1,11 +1,8 @@
 //! A client of a coordinator, as a runner or an agent would be.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use baton_model::ids::Epoch;
 use baton_model::outcome::Outcome;
@@ -15,10 +12,8 @@ use baton_runner::coordinator::{CoordinatorSpec, Discovery, Greeting, Link};
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{clock, random};
 use baton_runner::wire::{Guard, Launch, Reply, Request, RunKey};
+use baton_testing::{PATIENCE, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-/// A timeout for slow machines.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bench {
     pub(crate) start: CoordinatorSpec,
@@ -130,14 +125,6 @@ pub(crate) fn wait_for<T>(link: &mut Link, mut wanted: impl FnMut(&Reply) -> Opt
         };
         let fd = link.as_fd();
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).expect("polled");
-    }
-}
-
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < until, "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -5,9 +5,10 @@ use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;
 use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Reply, Request};
+use baton_testing::until;
 
 use crate::bench::{
-    Bench, end, exists, far_future, guard, outcome, refused, run, send, started, until, wait_for,
+    Bench, end, exists, far_future, guard, outcome, refused, run, send, started, wait_for,
 };
 
 #[test]

@@ -14,9 +14,10 @@ use baton_runner::sys::{clock, proc};
 use baton_runner::wire::{
     Attempt, AttemptPaths, Guard, KnownRun, Launch, Reply, Request, RunEnd, Sink,
 };
+use baton_testing::until;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bench::{Bench, end, exists, far_future, guard, outcome, run, send, until, wait_for};
+use crate::bench::{Bench, end, exists, far_future, guard, outcome, run, send, wait_for};
 
 /// The file in the sandbox that an attempt waits for.
 const WAIT: &str = "until test -e $S/go; do sleep 0.01; done";

@@ -3,9 +3,11 @@
 use baton_model::fact::Fact;
 use baton_model::ids::IncarnationNo;
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
+use baton_testing::processes::{is_alive, send};
+use baton_testing::until;
 use rustix::process::Signal;
 
-use crate::rig::{GATED, Rig, is_alive, long_timeouts, script, send, short_timeouts, touch, until};
+use crate::rig::{GATED, Rig, long_timeouts, script, short_timeouts, touch};
 
 fn begun(rig: &Rig, instance: u64) {
     until("the attempt runs", || {

@@ -11,9 +11,11 @@ use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
 use baton_model::spec::{Array, InstanceSpec, Uri, Work};
 use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
+use baton_testing::processes::{lacks_root, send};
+use baton_testing::until;
 use rustix::process::Signal;
 
-use crate::rig::{GATED, Rig, command, long_timeouts, script, touch, until};
+use crate::rig::{GATED, Rig, command, long_timeouts, script, touch};
 
 #[test]
 fn work_runs_in_its_directory_with_its_environment_and_its_end_is_told() {
@@ -182,8 +184,7 @@ fn what_uses_too_much_memory_is_killed() {
 
 #[test]
 fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can run processes as another user");
+    if lacks_root("run processes as another user") {
         return;
     }
     let rig = Rig::new(long_timeouts());
@@ -293,7 +294,7 @@ fn a_task_whose_runner_dies_goes_on() {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).contains("\0__attempt\0")
     });
-    crate::rig::send(runner.expect("a runner"), Signal::KILL);
+    send(runner.expect("a runner"), Signal::KILL);
     until("another one has said so", || {
         rig.agent_log().contains("starting it again")
     });

@@ -9,6 +9,7 @@ use baton_model::state::AttemptState;
 use baton_runner::log::{Kind, read};
 use baton_runner::record::RunnerRecord;
 use baton_runner::root::{Entry, Phase, Root, TaskId, TaskView};
+use baton_testing::{PATIENCE, until};
 
 const TASK: &str = "\
 task: ticker
@@ -16,9 +17,6 @@ processes:
   - { name: tick, run: ['true'], daemon: true, ephemeral: true, min_duration: 0s }
   - { name: main, run: 'until test -e stop; do sleep 0.05; done' }
 ";
-
-/// A timeout for slow machines.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn start(root: &Root, arguments: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_baton"))
@@ -60,14 +58,6 @@ fn until_compacted(log: &Path) {
             (length, grown) = (now, Instant::now());
         }
         assert!(grown.elapsed() < PATIENCE, "the log grows no more");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -7,8 +7,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
+use baton_testing::{Rng, seed, setting};
+
 use crate::crash_support::processes::{self, LiveProcess, Role};
-use crate::crash_support::rng::{Rng, seed, setting};
 use crate::crash_support::verdict::{self, Tally};
 use crate::crash_support::{Rig, tasks};
 

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use baton_testing::cluster::lines;
+use baton_testing::command::run;
+use baton_testing::until;
 use serde_json::json;
 
-use crate::remote_support::until;
-use crate::workspace::{Workspace, lines, place_of, run_in, write};
+use crate::workspace::{Workspace, place_of, write};
 
 /// A chain of ten; the fifth does this.
 fn chain(fifth: &str) -> String {
@@ -41,20 +43,20 @@ tasks:
   e: { template: say, after: [b, c, d] }
 ";
     write(dir.path(), "fork.yaml", text);
-    let ended = run_in(dir.path(), &["run", "fork.yaml"]);
+    let ended = run(dir.path(), &["run", "fork.yaml"]);
     assert!(ended.err.contains("DONE fork r1"), "{ended:?}");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let ran = lines(&dir.path().join("ran"));
     assert_eq!(ran.len(), 5, "{ran:?}");
     assert_eq!((place_of(&ran, "a"), place_of(&ran, "e")), (0, 4));
-    let again = run_in(dir.path(), &["run", "fork.yaml"]);
+    let again = run(dir.path(), &["run", "fork.yaml"]);
     assert!(
         again.err.contains("r1 has ended in an earlier run"),
         "{again:?}"
     );
     assert_eq!(again.code, Some(0), "{again:?}");
     assert_eq!(lines(&dir.path().join("ran")).len(), 5, "not run again");
-    let afresh = run_in(dir.path(), &["run", "fork.yaml", "--again", "--quiet"]);
+    let afresh = run(dir.path(), &["run", "fork.yaml", "--again", "--quiet"]);
     assert!(afresh.err.starts_with("DONE fork r2"), "{afresh:?}");
     assert_eq!(afresh.err.lines().count(), 1, "only its end: {afresh:?}");
     assert_eq!(lines(&dir.path().join("ran")).len(), 10);

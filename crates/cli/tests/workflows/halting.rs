@@ -1,8 +1,11 @@
 //! Halting, resuming and retrying runs.
 
+use baton_testing::cluster::lines;
+use baton_testing::command::run;
+use baton_testing::until;
 use serde_json::{Value, json};
 
-use crate::workspace::{Workspace, finished, lines, run_in, write};
+use crate::workspace::{Workspace, finished, write};
 
 /// Two items wait for a file; then more items follow.
 const HELD: &str = "workflow: held
@@ -19,7 +22,7 @@ tasks:
 ";
 
 fn until_held(workspace: &Workspace, begun: usize) {
-    crate::remote_support::until("both have begun", || {
+    until("both have begun", || {
         workspace.lines("begun").len() == begun
     });
 }
@@ -243,7 +246,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
     let dir = dir.path();
     let ran = || lines(&dir.join("ran"));
     write(dir, "wf.yaml", &chains("exit 4", "echo end >> DIR/ran"));
-    let failed = run_in(dir, &["run", "wf.yaml"]);
+    let failed = run(dir, &["run", "wf.yaml"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert_eq!(ran().len(), 3, "{:?}", ran());
     write(
@@ -251,7 +254,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
         "wf.yaml",
         &chains("echo b2 >> DIR/ran", "echo end >> DIR/ran"),
     );
-    let done = run_in(dir, &["run", "wf.yaml"]);
+    let done = run(dir, &["run", "wf.yaml"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(
         done.err.contains("r1 was FAILED; resumed, generation 2"),
@@ -263,7 +266,7 @@ fn baton_run_goes_on_with_a_failed_run_and_with_a_changed_file() {
         "wf.yaml",
         &chains("echo new >> DIR/ran", "echo end >> DIR/ran"),
     );
-    let changed = run_in(dir, &["run", "wf.yaml"]);
+    let changed = run(dir, &["run", "wf.yaml"]);
     assert_eq!(changed.code, Some(2), "{changed:?}");
     assert!(changed.err.contains("--again"), "{changed:?}");
     assert_eq!(ran().len(), 6, "nothing ran");
@@ -279,17 +282,17 @@ fn baton_run_that_died_before_it_went_on_with_a_changed_file_goes_on_with_that_f
     };
     let end = "echo end >> DIR/ran";
     write(dir, "wf.yaml", &chains("exit 4", end));
-    let failed = run_in(dir, &["run", "wf.yaml", "--data", "one"]);
+    let failed = run(dir, &["run", "wf.yaml", "--data", "one"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     write(dir, "wf.yaml", &chains("echo b2 >> DIR/ran", end));
-    run_in(dir, &["run", "wf.yaml", "--data", "two", "--quiet"]).good();
+    run(dir, &["run", "wf.yaml", "--data", "two", "--quiet"]).good();
     // As if it had died with the new file noted and not sent.
     let mut half = noted("one");
     assert_ne!(half["hash"], noted("two")["hash"]);
     half["hash"] = noted("two")["hash"].take();
     std::fs::write(dir.join("one/run.json"), half.to_string()).expect("writable");
     std::fs::remove_file(dir.join("ran")).expect("written");
-    let done = run_in(dir, &["run", "wf.yaml", "--data", "one"]);
+    let done = run(dir, &["run", "wf.yaml", "--data", "one"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(lines(&dir.join("ran")), ["b2", "b3", "end"]);
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use baton_testing::command::Ended;
+use baton_testing::command::run;
 use serde_json::Value;
 
-use crate::remote_support::Ended;
-use crate::workspace::{Workspace, run_in, write};
+use crate::workspace::{Workspace, write};
 
 const MIXED: &str = "workflow: mixed
 params: { who: you }
@@ -121,7 +122,7 @@ fn the_one_item_of_a_run_needs_no_name() {
     let dir = tempfile::tempdir().expect("a directory");
     let text = "workflow: one\ntasks: { only: { run: 'echo it' } }\n";
     write(dir.path(), "wf.yaml", text);
-    let ran = run_in(dir.path(), &["run", "wf.yaml", "--quiet", "--json"]);
+    let ran = run(dir.path(), &["run", "wf.yaml", "--quiet", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.json()["items"]["done"], 1);
     let workspace = Workspace::start();
@@ -139,7 +140,7 @@ fn an_unreachable_scheduler_is_not_waited_for_before_its_first_response() {
         &["logs", "r1", "--task", "a", "-f"],
     ] {
         let url = ["--url", "http://127.0.0.1:1"];
-        let ended = run_in(dir.path(), &[args, &url].concat());
+        let ended = run(dir.path(), &[args, &url].concat());
         assert_eq!(ended.code, Some(3), "{args:?}: {ended:?}");
     }
 }
@@ -154,7 +155,7 @@ fn two_values_for_one_parameter_are_refused_before_anything_is_sent() {
         &["submit", "wf.yaml"],
         &["resume", "r1", "wf.yaml"],
     ] {
-        let refused = run_in(dir.path(), &[args, &twice].concat());
+        let refused = run(dir.path(), &[args, &twice].concat());
         is_wrong_usage(&refused, &["who is given twice"]);
     }
 }

@@ -8,18 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use baton_model::api::Event;
+use baton_model::fact::Fact;
+use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::command::{Ended, baton};
+use baton_testing::processes::{processes, send};
+use baton_testing::{PATIENCE, Rng, setting, until_some};
 use rustix::process::Signal;
 
-use crate::cluster_support::rng::Rng;
-use crate::cluster_support::{Cluster, PATIENCE, effects, id, lines, processes, signal};
 use crate::layers::{self, ITEMS, expected_result};
-use crate::remote_support::{Ended, baton, send};
 use crate::workspace::write;
-
-fn number(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(default, |text| text.parse().expect("a number"))
-}
 
 /// So long that the run is still there when the last one is killed.
 fn sleep_ms(kills: u64) -> u64 {
@@ -68,10 +67,7 @@ const WORKER: &[&str] = &["--resources", "cpu=4"];
 impl FaultyCluster {
     /// A command against the scheduler.
     fn run(&self, args: &[&str]) -> Ended {
-        let url = format!("http://{}", self.cluster.clients_at());
-        let mut command = baton(&self.cluster.path(""), args);
-        command.env("BATON_URL", url);
-        command.output().expect("it ends").into()
+        self.cluster.run(args)
     }
 
     fn choose(&mut self) -> &'static str {
@@ -90,7 +86,7 @@ impl FaultyCluster {
         if (all || what == "coordinator")
             && let Some(pid) = coordinator
         {
-            signal(pid, Signal::KILL);
+            send(pid, Signal::KILL);
         }
         if all || what == "agent" {
             self.cluster.kill_worker("w");
@@ -149,12 +145,12 @@ fn a_workflow_is_done_exactly_once_when_anything_is_killed_at_any_moment() {
     // If both the agent and the coordinator die, or work is killed as it ends, no process gets
     // the exit code of an attempt from the kernel: it is retried, and only its last
     // end is recorded.
-    cluster(ANYTHING, number("BATON_KILLS", 12));
+    cluster(ANYTHING, setting("BATON_KILLS").unwrap_or(12));
 }
 
 #[test]
 fn no_item_finishes_twice_while_a_parent_observes_its_end() {
-    let doubled = cluster(SEEN, number("BATON_KILLS", 8));
+    let doubled = cluster(SEEN, setting("BATON_KILLS").unwrap_or(8));
     assert_eq!(doubled, 0);
 }
 
@@ -185,7 +181,7 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
     write(&dir, "wf.yaml", MAPS);
     let mut it = FaultyCluster {
         cluster,
-        rng: Rng(1),
+        rng: Rng::new(1),
         faults: FaultCounts::default(),
         victims: SEEN,
     };
@@ -193,8 +189,7 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
     let run = submitted["id"].as_str().expect("an id").to_owned();
     let ended = dir.join("ended");
     let begun = || lines(&dir.join("begun")).len() == 2 && lines(&ended).len() == 1;
-    it.cluster
-        .until("one of the map runs", || begun().then_some(()));
+    until_some("one of the map runs", || begun().then_some(()));
     it.cluster.kill_scheduler();
     it.cluster.start_scheduler();
     std::fs::write(dir.join("go"), "").expect("a file");
@@ -217,13 +212,13 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
 /// A run in a cluster with so many kills; returns how many of its items finished more
 /// than once.
 fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
-    let seed = number("BATON_SEED", 1);
+    let seed = setting("BATON_SEED").unwrap_or(1);
     let mut cluster = Cluster::new(&[]);
     cluster.start_worker("w", WORKER);
     cluster.healthy("w");
     let mut it = FaultyCluster {
         cluster,
-        rng: Rng(seed ^ ((victims.len() as u64) << 32)),
+        rng: Rng::new(seed ^ ((victims.len() as u64) << 32)),
         faults: FaultCounts::default(),
         victims,
     };
@@ -261,11 +256,11 @@ fn report(it: &FaultyCluster, seed: u64, kills: u64, doubled: usize) {
 
 #[test]
 fn baton_run_ends_a_workflow_exactly_once_whatever_of_it_is_killed() {
-    let kills = number("BATON_KILLS", 6);
-    let seed = number("BATON_SEED", 1);
+    let kills = setting("BATON_KILLS").unwrap_or(6);
+    let seed = setting("BATON_SEED").unwrap_or(1);
     let mut it = FaultyCluster {
         cluster: Cluster::idle(&[]),
-        rng: Rng(seed ^ (1 << 32)),
+        rng: Rng::new(seed ^ (1 << 32)),
         faults: FaultCounts::default(),
         victims: OF_RUN,
     };
@@ -326,12 +321,12 @@ fn kill_part(it: &mut FaultyCluster, child: &Child) -> bool {
     let what = it.choose();
     let mut killed = true;
     match what {
-        "run" => send(child, Signal::KILL),
-        "interrupt" => send(child, Signal::INT),
+        "run" => killed = send(child.id(), Signal::KILL),
+        "interrupt" => killed = send(child.id(), Signal::INT),
         "everything" => {
-            send(child, Signal::KILL);
+            send(child.id(), Signal::KILL);
             for pid in is_of("baton") {
-                signal(pid, Signal::KILL);
+                send(pid, Signal::KILL);
             }
         }
         _ => {
@@ -342,7 +337,7 @@ fn kill_part(it: &mut FaultyCluster, child: &Child) -> bool {
             };
             killed = !found.is_empty();
             for pid in found {
-                signal(pid, Signal::KILL);
+                send(pid, Signal::KILL);
             }
         }
     }
@@ -389,16 +384,20 @@ fn check(it: &FaultyCluster, run: &str) -> usize {
     doubled
 }
 
+const SUCCESS: AttemptEnd = AttemptEnd::Real(Outcome::Exited(0));
+
 /// Whether the attempt of an instance that a line names is the one that is recorded as having
 /// succeeded; `None` if several are.
 fn recorded(it: &FaultyCluster, line: &str) -> Option<bool> {
     let (instance, attempt) = line.split_once(' ').expect("two words");
     let attempt: u32 = attempt.parse().expect("a number");
-    let ends = effects::recorded(&it.cluster, id(instance)).into_iter();
-    let good: Vec<u32> = ends
-        .filter(|(_, end)| *end == effects::SUCCESS)
-        .map(|(number, _)| number)
-        .collect();
+    let mut shown = it.run(&["show", instance, "--json"]).json();
+    let events: Vec<Event> = serde_json::from_value(shown["timeline"].take()).expect("events");
+    let good = events.into_iter().filter_map(|event| match event.fact {
+        Fact::AttemptEnded { lease, end, .. } if end == SUCCESS => Some(lease.attempt.number.0),
+        _ => None,
+    });
+    let good: Vec<u32> = good.collect();
     match &*good {
         [] => Some(false),
         [number] => Some(*number == attempt),
@@ -425,8 +424,8 @@ fn done(it: &FaultyCluster, run: &str) -> BTreeSet<String> {
 
 /// Stops the cluster with signals, and checks that no process is left.
 fn stop_without_leftovers(mut cluster: Cluster) {
-    signal(cluster.worker_pid("w"), Signal::INT);
-    cluster.until("the worker leaves no process", || {
+    send(cluster.worker_pid("w"), Signal::INT);
+    until_some("the worker leaves no process", || {
         let scheduler = cluster.scheduler_pid();
         let mut left = cluster.left();
         left.retain(|pid| *pid != scheduler);

@@ -15,11 +15,6 @@
 //! A task proves that it ran by a line in a file: see [`workspace`], and [`layers`] for the workflow
 //! that the kills are tried on.
 
-#[path = "../cluster/support/mod.rs"]
-mod cluster_support;
-#[path = "../clients/support/mod.rs"]
-mod remote_support;
-
 mod dependencies;
 mod halting;
 mod http;

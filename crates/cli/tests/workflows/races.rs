@@ -1,6 +1,7 @@
 //! Of two concurrent commands on a run one succeeds.
 
-use crate::remote_support::Ended;
+use baton_testing::command::Ended;
+
 use crate::workspace::Workspace;
 
 const FAILING: &str = "workflow: failing

@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use baton_testing::cluster::lines;
+use baton_testing::command::run;
+use baton_testing::command::{Ended, baton};
+use baton_testing::until;
 use serde_json::{Value, json};
 
-use crate::remote_support::{Ended, baton};
-use crate::workspace::{Workspace, lines, run_in, write};
+use crate::workspace::{Workspace, write};
 
 const SMALL: &str = "workflow: small
 tasks:
@@ -73,7 +76,7 @@ fn elsewhere_a_run_is_told_line_by_line() {
     let workspace = Workspace::start();
     workspace.write("wf.yaml", SMALL);
     let child = workspace.begin(&["submit", "wf.yaml", "--watch"]);
-    crate::remote_support::until("it runs", || {
+    until("it runs", || {
         let runs = workspace.run(&["runs", "--json"]).json();
         runs[0]["state"] == "RUNNING" || runs[0]["state"] == "LAUNCHED"
     });
@@ -126,7 +129,7 @@ fn well_formed(svg: &str) {
 fn while_it_waits_a_run_says_for_what() {
     let workspace = Workspace::start();
     let run = workspace.submit(SMALL);
-    crate::remote_support::until("the first one runs", || {
+    until("the first one runs", || {
         workspace.task(&run, "get") == "1 running"
     });
     let explained = workspace.run(&["explain", &run]).good();
@@ -182,7 +185,7 @@ fn a_bad_file_is_refused_with_its_place_and_its_hint_before_anything_runs() {
             &["submit", "bad.yaml", "--url", "http://127.0.0.1:1"],
             &["resume", "r1", "bad.yaml", "--url", "http://127.0.0.1:1"],
         ] {
-            let refused = run_in(dir, args);
+            let refused = run(dir, args);
             assert_eq!(refused.code, Some(2), "{tasks}: {refused:?}");
             assert!(refused.err.contains("bad.yaml:2:"), "{tasks}: {refused:?}");
             assert!(refused.err.contains(field), "{tasks}: {refused:?}");
@@ -253,7 +256,7 @@ fn a_failed_run_without_a_cluster_shows_an_error_and_the_command_that_goes_on() 
         "wf.yaml",
         &FAILING.replace("tasks:", "params: { who: 'a b' }\ntasks:"),
     );
-    let failed = run_in(dir, &["run", "wf.yaml", "-p", "who=you"]);
+    let failed = run(dir, &["run", "wf.yaml", "-p", "who=you"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     assert!(failed.err.contains("3× many: exit 7"), "{failed:?}");
     assert!(failed.err.contains("| no such luck"), "{failed:?}");
@@ -265,10 +268,10 @@ fn a_failed_run_without_a_cluster_shows_an_error_and_the_command_that_goes_on() 
     assert_eq!(told, [["run", "wf.yaml", "-p", "who=you"]]);
     std::fs::write(dir.join("fixed"), "").expect("writable");
     let args: Vec<&str> = told[0].iter().map(String::as_str).collect();
-    let done = run_in(dir, &args);
+    let done = run(dir, &args);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(lines(&dir.join("ran")), ["once", "next"]);
-    let quiet = run_in(dir, &["run", "wf.yaml", "-p", "who=you", "--quiet"]);
+    let quiet = run(dir, &["run", "wf.yaml", "-p", "who=you", "--quiet"]);
     assert!(
         quiet.err.contains("DONE failing r1"),
         "the end is shown: {quiet:?}"
@@ -309,10 +312,10 @@ fn a_recorded_workflow_is_imported_and_runs() {
         "-o",
         "wf.json",
     ];
-    run_in(dir, &args).good();
-    let ended = run_in(dir, &["run", "wf.json"]);
+    run(dir, &args).good();
+    let ended = run(dir, &["run", "wf.json"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.err.contains("4/4 items done"), "{ended:?}");
-    let bad = run_in(dir, &["import", "wfcommons", "wf.json"]);
+    let bad = run(dir, &["import", "wfcommons", "wf.json"]);
     assert_eq!(bad.code, Some(2), "{bad:?}");
 }

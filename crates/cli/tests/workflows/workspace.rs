@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::command::Ended;
 use serde_json::Value;
-
-use crate::remote_support::{Cluster, Ended, baton};
 
 /// A scheduler, a worker, and a directory.
 pub(crate) struct Workspace {
@@ -50,7 +50,7 @@ impl FinishedRun {
 impl Workspace {
     pub(crate) fn start() -> Self {
         Self {
-            cluster: Cluster::start(),
+            cluster: Cluster::with_worker(),
         }
     }
 
@@ -150,22 +150,11 @@ pub(crate) fn finished(ended: &Ended) -> FinishedRun {
     }
 }
 
-/// `baton` in a directory without a cluster, to its end.
-pub(crate) fn run_in(dir: &Path, args: &[&str]) -> Ended {
-    baton(dir, args).output().expect("it ends").into()
-}
-
 /// Writes a workflow whose tasks leave lines in the same directory.
 pub(crate) fn write(dir: &Path, name: &str, text: &str) {
     let workspace = dir.display().to_string();
     let text = text.replace("DIR", workspace.trim_end_matches('/'));
     std::fs::write(dir.join(name), text).expect("writable");
-}
-
-/// The lines of a file; none if it is not there.
-pub(crate) fn lines(path: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(ToOwned::to_owned).collect()
 }
 
 /// The counts that are not zero.

@@ -13,25 +13,8 @@ use baton_files::{
 };
 use baton_model::spec::Work;
 use baton_model::task::{Condition, ProcessName, TaskSpec};
+use baton_testing::Rng;
 use serde_json::json;
-
-/// splitmix64: a failing round is reproducible by its number.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        let bound = u64::try_from(bound.max(1)).expect("it fits");
-        usize::try_from(self.next() % bound).expect("it fits")
-    }
-}
 
 /// Fragments that break parsers more often than random bytes.
 const SPLINTERS: &[&str] = &[
@@ -84,25 +67,25 @@ const SPLINTERS: &[&str] = &[
 ];
 
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
-    let at = rng.below(bytes.len());
-    match rng.below(6) {
-        0 if !bytes.is_empty() => bytes[at] = u8::try_from(rng.below(256)).expect("a byte"),
+    let at = rng.index(bytes.len());
+    match rng.index(6) {
+        0 if !bytes.is_empty() => bytes[at] = rng.bytes(1)[0],
         1 if !bytes.is_empty() => {
             bytes.remove(at);
         }
         2 => {
-            let to = (at + rng.below(40)).min(bytes.len());
+            let to = (at + rng.index(40)).min(bytes.len());
             bytes.drain(at.min(to)..to);
         }
         3 => {
-            let to = (at + rng.below(60)).min(bytes.len());
+            let to = (at + rng.index(60)).min(bytes.len());
             let copy = bytes[at.min(to)..to].to_vec();
-            let into = rng.below(bytes.len());
+            let into = rng.index(bytes.len());
             bytes.splice(into..into, copy);
         }
-        4 if rng.below(4) == 0 => bytes.truncate(at),
+        4 if rng.index(4) == 0 => bytes.truncate(at),
         _ => {
-            let splinter = SPLINTERS[rng.below(SPLINTERS.len())].bytes();
+            let splinter = SPLINTERS[rng.index(SPLINTERS.len())].bytes();
             bytes.splice(at..at, splinter);
         }
     }
@@ -156,10 +139,10 @@ fn no_mutated_file_makes_the_reader_panic() {
     };
     let mut read = 0;
     for round in 0..20_000_u64 {
-        let mut rng = Rng(round);
-        let (format, original) = &corpus[rng.below(corpus.len())];
+        let mut rng = Rng::new(round);
+        let (format, original) = &corpus[rng.index(corpus.len())];
         let mut bytes = original.clone();
-        for _ in 0..=rng.below(4) {
+        for _ in 0..=rng.index(4) {
             mutate(&mut bytes, &mut rng);
         }
         let result = std::panic::catch_unwind(|| {
@@ -206,10 +189,10 @@ fn no_mutated_workflow_makes_the_reader_panic_or_becomes_an_invalid_plan() {
     }
     let mut read = 0;
     for round in 0..10_000_u64 {
-        let mut rng = Rng(round);
-        let (format, original) = &corpus[rng.below(corpus.len())];
+        let mut rng = Rng::new(round);
+        let (format, original) = &corpus[rng.index(corpus.len())];
         let mut bytes = original.clone();
-        for _ in 0..=rng.below(4) {
+        for _ in 0..=rng.index(4) {
             mutate(&mut bytes, &mut rng);
         }
         let text = String::from_utf8_lossy(&bytes);
@@ -482,8 +465,8 @@ fn the_reader_and_the_core_read_the_same_templates() {
     let fill = |text: &str| template::render(text, |_| Some("eu".into()));
     let (mut read, mut refused) = (0, 0);
     for round in 0..20_000_u64 {
-        let mut rng = Rng(round);
-        let parts = (0..1 + rng.below(6)).map(|_| PARTS[rng.below(PARTS.len())]);
+        let mut rng = Rng::new(round);
+        let parts = (0..1 + rng.index(6)).map(|_| PARTS[rng.index(PARTS.len())]);
         let text: String = parts.collect();
         let task = json!({ "run": [text], "for_each": ["eu"] });
         let file = workflow_from_json(&json!({ "workflow": "w", "tasks": { "a": task } }), "w");

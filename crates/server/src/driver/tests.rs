@@ -1,9 +1,9 @@
 //! A leader whose store fails, and its recovery.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use baton_model::ids::WorkerName;
+use baton_testing::until;
 
 use super::*;
 use crate::faulty::{Fault, Faulty};
@@ -28,14 +28,6 @@ fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     let drained = true;
     drop(handle.inbox.command(Command::Drain { worker, drained }));
     (handle, epoch)
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "in vain: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -12,27 +12,12 @@ use baton_model::message::{Heartbeat, ToScheduler};
 use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
 use baton_model::time::{Mono, Stamp};
+use baton_testing::Rng;
 use reqwest::{Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::rig::{Server, config, task, until};
-
-/// A deterministic pseudo-random sequence.
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next().to_le_bytes()[3]).collect()
-    }
-}
 
 fn heartbeat(stamp: u64) -> Vec<u8> {
     let message = ToScheduler::ProcessHeartbeat(Heartbeat {
@@ -96,7 +81,7 @@ async fn malformed_input_on_the_worker_port_is_cut_off_and_does_no_harm() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let address = server.ready.workers;
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut noise = Rng::new(1);
     assert!(cut_off(address, &[b"GET / HTTP/1.1\r\n\r\n"]).await);
     assert!(cut_off(address, &[&PREAMBLE, &u32::MAX.to_le_bytes()]).await);
     assert!(
@@ -163,7 +148,7 @@ async fn malformed_input_on_the_client_port_is_answered_or_cut_off() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let address = server.ready.clients;
-    let mut noise = Noise(0x2545_f491_4f6c_dd1d);
+    let mut noise = Rng::new(0x2545_f491_4f6c_dd1d);
     assert!(cut_off(address, &[b"\x16\x03\x01\x02\x00\x01"]).await);
     assert!(cut_off(address, &[&PREAMBLE]).await);
     let long = "x".repeat(1 << 20);

@@ -15,19 +15,6 @@ use baton_store::{Store, StoreError, TakeOutcome};
 
 pub(crate) const NOW: Wall = Wall(1_000_000);
 
-/// Random numbers from a seed (splitmix64), so that a failure can be reproduced.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 /// One term, with the ledger that this leader expects.
 pub(crate) struct Leader {
     pub(crate) epoch: Epoch,

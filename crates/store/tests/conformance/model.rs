@@ -17,8 +17,9 @@ use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::{Condition, HaltCause, HaltMode, Part, Plan};
 use baton_store::view::LastEnd;
+use baton_testing::Rng;
 
-use crate::leading::{Rng, condemned, halted, holder};
+use crate::leading::{condemned, halted, holder};
 use crate::library;
 use crate::running::{advanced, many, mapped, plan, registered, task};
 

@@ -9,15 +9,16 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::ItemEnd;
 use baton_store::Store;
 use baton_store::view::{Query, View};
+use baton_testing::Rng;
 
 use crate::Open;
-use crate::leading::{Leader, Rng, array, condemned, submitted};
+use crate::leading::{Leader, array, condemned, submitted};
 use crate::model::Model;
 
 pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
     let mut model = Model::default();
     for seed in 0..12 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let store = open();
         let mut leader = Leader::elect(&*store);
         for _ in 0..20 {

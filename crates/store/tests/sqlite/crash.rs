@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use baton_store::Store;
+use baton_testing::Rng;
 
 use crate::file::{open, place};
-use crate::leading::{Leader, NOW, Rng, submitted};
+use crate::leading::{Leader, NOW, submitted};
 
 /// Names the store to the child process; without it the child's test does nothing.
 const CHILD: &str = "BATON_STORE_CRASH_TEST";
@@ -41,7 +42,7 @@ fn child_commits_until_it_is_killed() {
 #[test]
 fn what_was_acknowledged_survives_kill_9_and_what_survives_is_a_prefix() {
     let (_dir, path) = place();
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     let mut stored = 0;
     for round in 0..ROUNDS {
         let acknowledged = kill_after(&path, 1 + rng.below(60));

@@ -2,25 +2,13 @@
 
 use baton_model::api::ItemCounts;
 use baton_model::state::UniversalState;
+use baton_testing::Rng;
 
 use super::build::{Case, error, item, task};
 
-/// Numbers that look random and are the same every time.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// Any run, with odd names, by its seed.
 pub(crate) fn case(seed: u64) -> Case {
-    let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
+    let mut rng = Rng::new(seed);
     let size = rng.below(if seed.is_multiple_of(4) { 60 } else { 14 }) as usize;
     let sparse = 2 + rng.below(6);
     let letters = [
@@ -44,7 +32,7 @@ pub(crate) fn case(seed: u64) -> Case {
         let length = rng.below(12);
         let mut name = format!("t{place}");
         for _ in 0..length {
-            name += letters[rng.below(letters.len() as u64) as usize];
+            name += rng.pick(&letters);
         }
         let mut items = ItemCounts::default();
         for number in [

@@ -15,8 +15,7 @@ use baton_model::outcome::Outcome;
 use baton_model::placement::{Capacity, Offer};
 use baton_model::state::WorkerState;
 use baton_model::time::{Mono, Stamp};
-
-use crate::support::rng::Rng;
+use baton_testing::Rng;
 
 fn heartbeat() -> Heartbeat {
     Heartbeat {

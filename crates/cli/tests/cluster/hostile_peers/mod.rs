@@ -3,19 +3,22 @@
 //!
 //! `BATON_SEED` and `BATON_ROUNDS` choose another or a longer run.
 
+mod messages;
+mod requests;
+
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use baton_core::protocol::frame::{PREAMBLE, encode_to_scheduler};
+use baton_testing::cluster::Cluster;
+use baton_testing::processes::is_alive;
+use baton_testing::{PATIENCE, Rng, setting};
 
-use self::messages::{absurd, nonsense_of_the_seated, stranger};
-use self::requests::{bad_requests, random_request};
-use crate::support::rng::Rng;
-use crate::support::{Cluster, PATIENCE, is_alive};
+use crate::api::Api;
 
-mod messages;
-mod requests;
+use messages::{absurd, nonsense_of_the_seated, stranger};
+use requests::{bad_requests, random_request};
 
 /// The most memory that the scheduler may ever have had.
 const MEMORY_KIB_MAX: u64 = 200 * 1_024;
@@ -25,11 +28,6 @@ const HALVES: usize = 200;
 
 /// A peer that has not answered by then will not.
 const ANSWER_WAIT: Duration = Duration::from_millis(300);
-
-fn number(name: &str, default: u64) -> u64 {
-    let given = std::env::var(name).ok();
-    given.map_or(default, |text| text.parse().expect("a number"))
-}
 
 #[test]
 fn absurd_heartbeats_do_not_end_the_scheduler() {
@@ -58,9 +56,9 @@ fn absurd_heartbeats_do_not_end_the_scheduler() {
 #[test]
 fn random_bytes_on_the_worker_port_do_not_end_the_scheduler() {
     let cluster = served();
-    let mut rng = Rng(number("BATON_SEED", 1));
+    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
     let mut halves = Vec::new();
-    for round in 0..number("BATON_ROUNDS", 400) {
+    for round in 0..setting("BATON_ROUNDS").unwrap_or(400) {
         let bytes = stranger(&mut rng, round);
         let mut stream = connect(&cluster.workers_at());
         // The server may have closed it before all was sent.
@@ -77,7 +75,7 @@ fn random_bytes_on_the_worker_port_do_not_end_the_scheduler() {
 #[test]
 fn random_requests_on_the_client_port_do_not_end_the_scheduler() {
     let cluster = served();
-    let mut rng = Rng(number("BATON_SEED", 1));
+    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
     let mut halves = Vec::new();
     for request in bad_requests() {
         let mut stream = connect(&cluster.clients_at());
@@ -85,7 +83,7 @@ fn random_requests_on_the_client_port_do_not_end_the_scheduler() {
         let _ = stream.write_all(&request);
         is_client_error(&request, &answer(stream));
     }
-    for round in 0..number("BATON_ROUNDS", 400) {
+    for round in 0..setting("BATON_ROUNDS").unwrap_or(400) {
         let request = random_request(&mut rng);
         let mut stream = connect(&cluster.clients_at());
         // The server may have closed it before all was sent.

@@ -1,6 +1,6 @@
 //! Hostile input on the client port.
 
-use crate::support::rng::Rng;
+use baton_testing::Rng;
 
 fn request(head: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{head}\r\nhost: 127.0.0.1\r\n").into_bytes();

@@ -2,13 +2,9 @@
 //!
 //! The scheduler is the real machine with a ledger in memory, driven by one thread behind a
 //! real socket. It can be made silent, as if it were gone. Workers are `baton worker` with a
-//! state directory of the rig. No test sleeps to synchronise: [`until`] polls
-//! a condition.
+//! state directory of the rig.
 //!
 //! Dropping a rig, also in a panic, kills all processes of its workers.
-
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
 
 mod scheduler;
 
@@ -16,8 +12,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use baton_core::scheduler::{Command as LeaderCommand, Input, Submission};
 use baton_model::fact::{Fact, Holder};
@@ -28,22 +22,12 @@ use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_runner::sys::proc;
-use rustix::process::{Pid, Signal, kill_process};
+use baton_testing::processes::send;
+use baton_testing::until;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use scheduler::Scheduler;
-
-/// A timeout for slow and busy machines.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits for a condition, and fails with its description.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "waited in vain for this: {what}");
-        sleep(Duration::from_millis(4));
-    }
-}
 
 /// Heartbeats that do not make a test wait, and a lease that nothing outlasts.
 pub(crate) fn long_timeouts() -> Timeouts {
@@ -345,16 +329,6 @@ pub(crate) const GATED: &str = "touch begun; while [ ! -e go ]; do sleep 0.02; d
 
 pub(crate) fn touch(path: &Path) {
     fs::write(path, b"").expect("writable");
-}
-
-pub(crate) fn send(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // A process that is gone is ignored.
-    let _ = kill_process(pid.expect("a pid"), signal);
-}
-
-pub(crate) fn is_alive(pid: u32) -> bool {
-    matches!(proc::stat(pid), Ok(Some(stat)) if !stat.is_over())
 }
 
 fn live() -> Vec<u32> {

@@ -8,14 +8,9 @@
 //! | `orphans` | subreaper of orphaned processes |
 //! | `verdict` | invariants at the end |
 //! | `strace` | failing a system call of a runner or its coordinator |
-//! | `rng` | random numbers with a seed |
-
-// Each file of tests uses its own part.
-#![allow(dead_code)]
 
 pub(crate) mod orphans;
 pub(crate) mod processes;
-pub(crate) mod rng;
 pub(crate) mod strace;
 pub(crate) mod tasks;
 pub(crate) mod verdict;
@@ -23,25 +18,15 @@ pub(crate) mod verdict;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use baton_runner::log::{self, Kind};
-use baton_runner::record::{Header, RunnerRecord};
+use baton_runner::record::RunnerRecord;
 use baton_runner::root::{Root, TaskId};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A timeout for slow machines.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits for a condition; fails with its description.
-pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !come() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+pub(crate) use baton_testing::until;
 
 /// One process of the runner.
 pub(crate) struct RunnerProcess {
@@ -269,15 +254,6 @@ impl Rig {
         read.expect("a log that is not damaged").records
     }
 
-    /// What the task began with, if it has.
-    pub(crate) fn header(&self) -> Option<Header> {
-        let read = log::salvage::<RunnerRecord>(&self.runner_log(), Kind::Runner).ok()?;
-        match read.0.records.into_iter().next()? {
-            RunnerRecord::Begun(header) => Some(*header),
-            _ => None,
-        }
-    }
-
     /// The lines of a file in the sandbox; none if there is no such file.
     pub(crate) fn recorded_lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.sandbox(name)).unwrap_or_default();
@@ -309,13 +285,4 @@ impl Drop for Rig {
             }
         }
     }
-}
-
-/// True if this process may mount; says why not.
-pub(crate) fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: only root can do this");
-    }
-    root
 }

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use baton_testing::processes::lacks_root;
+
 use crate::crash_support::processes::{self, Role};
-use crate::crash_support::{Rig, is_root, orphans, tasks, until, verdict};
+use crate::crash_support::{Rig, orphans, tasks, until, verdict};
 
 const PAGE: usize = 4096;
 
@@ -61,7 +63,7 @@ fn first_run_started(rig: &Rig) -> bool {
 
 #[test]
 fn a_full_disk_stops_the_runner_and_not_the_work() {
-    if !is_root() {
+    if lacks_root("mount") {
         return;
     }
     let work = tasks::wait_for("go");
@@ -104,7 +106,7 @@ fn a_full_disk_stops_the_runner_and_not_the_work() {
 
 #[test]
 fn a_disk_that_is_full_from_the_beginning_leaves_nothing_that_is_in_the_way() {
-    if !is_root() {
+    if lacks_root("mount") {
         return;
     }
     let mut refused = 0;

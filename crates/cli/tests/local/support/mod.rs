@@ -11,9 +11,6 @@
 //!
 //! Dropping a scenario, also in a panic, kills every process with its mark.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code, unused_imports)]
-
 mod processes;
 mod proof;
 mod runner;
@@ -25,8 +22,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use baton_runner::log::{self, Kind};
 use baton_runner::record::CoordinatorRecord;
@@ -34,7 +29,9 @@ use baton_runner::root::{Phase, Root, TaskId};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use processes::{ends_of_orphans_are_known, is_alive, is_root, marked, send};
+pub(crate) use baton_testing::processes::{is_alive, is_root, lacks_root, send};
+pub(crate) use baton_testing::until;
+pub(crate) use processes::{ends_of_orphans_are_known, marked};
 pub(crate) use runner::{Ended, Runner};
 pub(crate) use rustix::process::Signal;
 pub(crate) use server::{Server, reserved_port};
@@ -42,29 +39,8 @@ pub(crate) use task_log::{TaskLog, exited, signalled};
 
 use runner::RunnerOutput;
 
-/// A timeout for slow and busy machines.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The binary under test.
 pub(crate) const BATON: &str = env!("CARGO_BIN_EXE_baton");
-
-/// Waits for a condition, and fails with its description.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < deadline, "waited in vain for this: {what}");
-        sleep(Duration::from_millis(4));
-    }
-}
-
-/// True, with a note, if the test needs root and does not have it.
-pub(crate) fn lacks_root(what: &str) -> bool {
-    let lacks = !is_root();
-    if lacks {
-        println!("skipped: only root can {what}");
-    }
-    lacks
-}
 
 /// One task, in a root of its own.
 pub(crate) struct Scenario {

@@ -3,23 +3,6 @@
 use std::path::Path;
 
 use baton_runner::sys::proc;
-use rustix::process::{Pid, Signal, kill_process};
-
-/// True if we may do everything.
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// Sends a signal; false if there is no such process.
-pub(crate) fn send(pid: u32, signal: Signal) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
-}
-
-/// True if there is such a process, and it has not ended.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    matches!(proc::stat(pid), Ok(Some(stat)) if !stat.is_over())
-}
 
 /// Every live process that carries this mark.
 pub(crate) fn marked(mark: &str) -> Vec<u32> {

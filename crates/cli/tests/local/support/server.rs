@@ -1,12 +1,13 @@
 //! A port with scripted responses.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
+use baton_testing::command::silent_port;
+use rustix::net::listen;
 
 /// Answers every request with the status that was last set. It ends with the test.
 pub(crate) struct Server {
@@ -63,14 +64,8 @@ pub(crate) struct Reserved {
 
 /// Reserves a free port.
 pub(crate) fn reserved_port() -> Reserved {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = getsockname(&socket).expect("bound");
-    let address = SocketAddrV4::try_from(address).expect("of the same family");
-    Reserved {
-        port: address.port(),
-        socket,
-    }
+    let (socket, port) = silent_port();
+    Reserved { port, socket }
 }
 
 impl Reserved {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::time::{Millis, Wall};
+use baton_testing::Rng;
 
-use super::{Rng, schedule, utc};
+use super::{schedule, utc};
 use crate::clock::{
     CatchUp, Clock, Dst, Fold, Gap, Key, Policy, Schedule, SkipReason, Tick, TickVerdict,
 };
@@ -111,7 +112,7 @@ fn filled(accounts: &BTreeMap<Key, Account>) -> Clock {
 fn every_due_time_falls_into_exactly_one_record() {
     let (mut launched, mut skipped, mut ranges) = (0, 0, 0);
     for seed in 0..60 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let start = rng.pick(&["2026-03-28 20:00", "2026-10-24 20:00", "2026-01-31 20:00"]);
         let mut now = utc(start);
         let mut accounts: BTreeMap<Key, Account> = (0..6)

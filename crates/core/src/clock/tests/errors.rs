@@ -346,7 +346,7 @@ fn an_unknown_zone_gets_the_nearest_one() {
 
 #[test]
 fn a_text_of_any_length_and_kind_ends_in_an_answer() {
-    let mut rng = super::Rng(7);
+    let mut rng = baton_testing::Rng::new(7);
     let parts = [
         "every",
         "monday",

@@ -1,8 +1,9 @@
 //! Random operations against the model.
 
 use baton_model::ids::InstanceId;
+use baton_testing::Rng;
 
-use super::world::{OWNERS, Rng, World, requests};
+use super::world::{OWNERS, World, requests};
 use super::*;
 use crate::placement::limits::PASSED_OVER_MAX;
 
@@ -54,7 +55,7 @@ fn equal_calls_give_equal_decisions_also_after_a_copy() {
 fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
     let kinds = requests();
     for seed in 0..20 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let mut p = Placement::default();
         join(&mut p, "w", offer(1, 8, 0));
         let mut next = 0;
@@ -87,7 +88,7 @@ fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
 fn whatever_fits_when_empty_is_placed_among_any_endless_stream() {
     let kinds = requests();
     for seed in 0..40 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let mut p = Placement::default();
         for worker in 0..=rng.below(3) {
             let mut offer = offer(6 + rng.below(4), 8, 2);

@@ -4,27 +4,11 @@ use std::collections::BTreeMap;
 
 use baton_model::ids::InstanceId;
 use baton_model::time::Millis;
+use baton_testing::Rng;
 
 use super::naive::{Item, Naive};
 use super::*;
 use crate::placement::WaitReason;
-
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    pub(super) fn pick<T: Clone>(&mut self, list: &[T]) -> Option<T> {
-        let len = list.len() as u64;
-        (len > 0).then(|| list[self.below(len) as usize].clone())
-    }
-}
 
 pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
 
@@ -72,7 +56,7 @@ impl World {
             ..Naive::default()
         };
         Self {
-            rng: Rng(seed),
+            rng: Rng::new(seed),
             p: Placement::default(),
             naive,
             next_id: 1,
@@ -128,7 +112,7 @@ impl World {
                 sequence: self.sequence,
                 priority: 0,
                 owner: self.rng.below(2) as usize,
-                request: self.rng.pick(kinds).expect("some"),
+                request: self.rng.pick(kinds),
             };
             self.enter(self.next_id, self.next_id, item);
             self.sequence += 1;
@@ -143,7 +127,7 @@ impl World {
         let gpu = self.rng.below(6).saturating_sub(3) as u32;
         let mut offer = offer(1 + self.rng.below(8), 1 + self.rng.below(10), gpu);
         offer.open = self.rng.below(8) > 0;
-        let zone = self.rng.pick(&["a", "b"]).expect("two");
+        let zone = self.rng.pick(&["a", "b"]);
         offer.labels.insert("zone".to_owned(), zone.to_owned());
         let licences = self.rng.below(3);
         offer.capacity.named.insert("licence".to_owned(), licences);
@@ -240,7 +224,8 @@ impl World {
     fn adopts(&mut self) {
         let worker = format!("w{}", self.rng.below(6));
         let waiting: Vec<u64> = self.naive.waiting.keys().copied().collect();
-        if let Some(id) = self.rng.pick(&waiting) {
+        if !waiting.is_empty() {
+            let id = self.rng.pick(&waiting);
             let item = self.naive.waiting.remove(&id).expect("just seen");
             let wanted = &self.naive.requests[item.request];
             self.p
@@ -252,7 +237,8 @@ impl World {
 
     fn releases(&mut self) {
         let running: Vec<u64> = self.naive.placed.keys().copied().collect();
-        if let Some(id) = self.rng.pick(&running) {
+        if !running.is_empty() {
+            let id = self.rng.pick(&running);
             let (worker, _) = self.naive.placed.remove(&id).expect("just seen");
             release(&mut self.p, &worker, id);
             self.past.push((id, self.items[&id]));

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::world::{Rng, World};
+use super::world::World;
 use super::*;
 use baton_model::task::{Backoff, Disposition};
+use baton_testing::Rng;
 
 const SEEDS: u64 = 1_500;
 
@@ -75,9 +76,10 @@ fn random_action(world: &mut World) {
         180..=185 => world.recover(false),
         186..=193 => world.deliver_and_crash(),
         194 => world.recover(true),
-        195 => world.feed(Input::Kill {
-            grace: Some(Millis(world.rng.0 % 1_000)),
-        }),
+        195 => {
+            let grace = Some(Millis(world.rng.below(1_000)));
+            world.feed(Input::Kill { grace });
+        }
         196 => world.feed_and_crash(Input::Kill { grace: None }),
         197 if world.rng.chance(30) => world.feed_and_crash(Input::KillNow),
         198 if world.rng.chance(30) => world.feed(Input::KillNow),
@@ -105,7 +107,7 @@ fn calm_down(world: &mut World, rounds: usize) {
 fn random_tasks_under_faults_keep_every_invariant_and_come_to_an_end() {
     let mut endings = BTreeSet::new();
     for seed in 0..SEEDS {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let spec = random_task(&mut rng, false);
         let mut world = World::new(rng.next(), spec);
         world.feed(Input::Tick);
@@ -127,7 +129,7 @@ fn random_tasks_under_faults_keep_every_invariant_and_come_to_an_end() {
 #[test]
 fn random_tasks_that_always_succeed_end_in_success_each_process_once() {
     for seed in 0..SEEDS {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let spec = random_task(&mut rng, true);
         let mut world = World::new(rng.next(), spec);
         world.feed(Input::Tick);
@@ -152,7 +154,7 @@ fn random_tasks_that_always_succeed_end_in_success_each_process_once() {
 #[test]
 fn the_same_inputs_give_the_same_log() {
     let run = |seed: u64| {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let spec = random_task(&mut rng, false);
         let mut world = World::new(rng.next(), spec);
         for _ in 0..200 {

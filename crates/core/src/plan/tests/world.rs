@@ -10,27 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::*;
 use crate::step::Step;
 use baton_model::task::Disposition;
-
-/// splitmix64, so that a seed means the same for ever.
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    pub(super) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
+use baton_testing::Rng;
 
 #[derive(Clone, Copy, Debug)]
 struct Child {
@@ -63,7 +43,7 @@ impl World {
         let spec = Arc::new(spec);
         let plan = Plan::new(Arc::clone(&spec), now(1_000)).unwrap();
         Self {
-            rng: Rng(seed),
+            rng: Rng::new(seed),
             shadow: plan.clone(),
             plan,
             spec,

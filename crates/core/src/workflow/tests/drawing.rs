@@ -1,19 +1,8 @@
 //! Random plans, results and resumes: the invariants hold for all of them.
 
+use baton_testing::Rng;
+
 use super::*;
-
-/// A small deterministic random number generator.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % limit
-    }
-}
 
 fn drawn(rng: &mut Rng) -> Plan {
     let mut plan = Plan {
@@ -93,7 +82,7 @@ fn drawn(rng: &mut Rng) -> Plan {
 fn any_plan_comes_to_its_end_whatever_fails_and_whenever_its_leader_changes() {
     let (mut failed, mut good, mut undone) = (0, 0, 0);
     for seed in 0..3_000 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let mut run = Trial::new(drawn(&mut rng));
         let bad = rng.below(3) == 0;
         for _generation in 0..4 {

@@ -8,9 +8,8 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use baton_testing::until;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -286,11 +285,9 @@ fn the_helper_writes_below_descriptor_3_and_outlives_signals() {
         .expect("starts");
     let mut pipe = helper.stdin.take().expect("a pipe");
     pipe.write_all(b"hello, ").expect("writes");
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !fs::read(dir.path().join("stdout")).is_ok_and(|text| text == b"hello, ") {
-        assert!(Instant::now() < limit, "nothing was written");
-        thread::sleep(Duration::from_millis(5));
-    }
+    until("it is written", || {
+        fs::read(dir.path().join("stdout")).is_ok_and(|text| text == b"hello, ")
+    });
     let pid = Pid::from_child(&helper);
     for signal in IGNORED {
         let signal = Signal::from_named_raw(signal).expect("has a name");

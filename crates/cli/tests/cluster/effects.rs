@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_testing::cluster::{Cluster, lines};
+use baton_testing::until_some;
 use serde_json::{Value, json};
 
-use super::{Cluster, lines};
+use crate::api::Api;
 
 /// Runs until the file `go` is there.
 const SCRIPT: &str = r#"
@@ -56,8 +58,8 @@ impl Effects {
     }
 
     /// Waits for the n-th start; gives its attempt and its shell.
-    pub(crate) fn started(&self, cluster: &Cluster, nth: usize) -> (u32, u32) {
-        cluster.until("it starts", || self.starts().get(nth - 1).copied())
+    pub(crate) fn started(&self, nth: usize) -> (u32, u32) {
+        until_some("it starts", || self.starts().get(nth - 1).copied())
     }
 
     /// The attempts that have come to their end.

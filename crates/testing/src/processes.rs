@@ -1,17 +1,17 @@
-//! The processes of this machine.
+//! The processes of this host.
 
 use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 
-/// Sends a signal; a process that is gone is ignored.
-pub(crate) fn signal(pid: u32, signal: Signal) {
+/// Sends a signal; false if there is no such process.
+pub fn send(pid: u32, signal: Signal) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let _ = pid.map(|pid| kill_process(pid, signal));
+    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
-/// The processes whose command line and environment, as text, are wanted.
-pub(crate) fn processes(wanted: impl Fn(&str) -> bool) -> Vec<u32> {
+/// The live processes whose command line and environment, as text, are wanted.
+pub fn processes(wanted: impl Fn(&str) -> bool) -> Vec<u32> {
     let mut found = Vec::new();
     let me = std::process::id();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
@@ -38,12 +38,12 @@ pub(crate) fn processes(wanted: impl Fn(&str) -> bool) -> Vec<u32> {
 }
 
 /// True while a process is there, and has not ended.
-pub(crate) fn is_alive(pid: u32) -> bool {
+pub fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists() && !is_zombie(pid)
 }
 
 /// The parent of a process that is there.
-pub(crate) fn parent(pid: u32) -> Option<u32> {
+pub fn parent(pid: u32) -> Option<u32> {
     let state_and_more = stat(pid);
     state_and_more.split(' ').nth(1)?.parse().ok()
 }
@@ -52,8 +52,22 @@ fn is_zombie(pid: u32) -> bool {
     stat(pid).starts_with('Z')
 }
 
-/// What the kernel says of a process from its state on; nothing if it is gone.
+/// The kernel's line about a process from its state on; nothing if it is gone.
 fn stat(pid: u32) -> String {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().unwrap_or_default().to_owned()
+}
+
+/// True if this process may do everything.
+pub fn is_root() -> bool {
+    geteuid().is_root()
+}
+
+/// True, with a note, if the test needs root for this and does not have it.
+pub fn lacks_root(what: &str) -> bool {
+    let lacks = !is_root();
+    if lacks {
+        eprintln!("skipped: only root can {what}");
+    }
+    lacks
 }
