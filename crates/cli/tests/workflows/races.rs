@@ -61,7 +61,7 @@ tasks:
     );
     for (args, word) in [
         (&["resume", &run][..], "baton halt"),
-        (&["resume", &run, "--dry-run"], "HALTED or FAILED"),
+        (&["resume", &run, "--dry-run"], "baton halt"),
         (&["retry", &run], "baton halt"),
         (&["halt", &run, "--generation", "2"], "generation 1"),
     ] {

@@ -137,10 +137,12 @@ impl Rig {
         self.start(&["--resources", "cpu=2,memory=1GiB"])
     }
 
+    /// Submits instances; the scheduler numbers them from 1, and `first` is the next number.
     pub(crate) fn submit(&self, first: u64, count: u64, spec: InstanceSpec) {
+        let from = spec.array.map_or(0, |array| array.from);
         let submission = Submission {
             spec: Box::new(spec),
-            array: (count > 1).then_some((count, 0)),
+            array: (count > 1).then_some((count, from)),
             key: None,
         };
         let submit = LeaderCommand::Submit(submission);
