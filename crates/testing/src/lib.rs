@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `wait` | waiting for a condition, with a timeout for slow machines |
 //! | `rng` | random numbers from a seed |
-//! | [`ca`] | a certificate authority that signs for tests (feature `ca`) |
-//! | [`processes`] | processes of this host: inspection and signals (feature `cluster`) |
-//! | [`command`] | the built `baton`: commands to their end, servers until they are ready (likewise) |
-//! | [`cluster`] | a scheduler and workers of the built `baton` (likewise) |
+//! | `ca` | a certificate authority that signs for tests (feature `ca`) |
+//! | `processes` | processes of this host: inspection and signals (feature `cluster`) |
+//! | `command` | the built `baton`: commands to their end, servers until they are ready (likewise) |
+//! | `cluster` | a scheduler and workers of the built `baton` (likewise) |
 //!
 //! It depends on no crate of Baton, so that the tests of each of them may use it.
 
