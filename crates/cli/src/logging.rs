@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread;
 use std::time::Duration;
 
+use baton_runner::sys::signals;
 use baton_server::LOG_LINES_DROPPED;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -38,9 +39,10 @@ pub(crate) fn init() -> Logging {
     let filter = std::env::var("BATON_LOG").ok();
     let filter: Option<Targets> = filter.and_then(|text| text.parse().ok());
     let (sender, lines) = mpsc::sync_channel(LINES_MAX);
-    let spawned = thread::Builder::new()
-        .name("log".to_owned())
-        .spawn(move || write_lines(&lines));
+    let spawned = signals::with_all_blocked(|| {
+        let thread = thread::Builder::new().name("log".to_owned());
+        thread.spawn(move || write_lines(&lines))
+    });
     if spawned.is_err() {
         // Without a thread there are no lines; the process itself may still do its work.
         return Logging(None);

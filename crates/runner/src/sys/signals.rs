@@ -135,6 +135,23 @@ impl AsFd for Signals {
     }
 }
 
+/// Runs `start` with all signals blocked. A thread that it starts never takes a signal that is sent to
+/// the process: those are for [`Signals`].
+pub fn with_all_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both point to a set; the first is filled, and the call fills the second. It fails only
+    // for an invalid first argument.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let started = start();
+    // SAFETY: the set was filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    started
+}
+
 /// Ignores these signals from now on. Processes that are spawned do not inherit that.
 /// Numbers that are no signals, and those that cannot be ignored, change nothing.
 pub fn ignore(signals: &[i32]) {
