@@ -7,6 +7,7 @@
 //! | `connection` | one client connection, with TLS or without |
 //! | `peer` | properties of a connection that its requests carry |
 //! | `guard` | checks before every handler: host, origin, credentials, rate limit |
+//! | `schemas` | the JSON Schemas of files |
 //! | `routes` | the table of routes |
 //! | `roles` | authentication, and authorization by role |
 //! | `owners` | authorization of tokens that are limited to one owner |
@@ -55,6 +56,7 @@ mod response;
 mod roles;
 pub(crate) mod routes;
 mod runs;
+mod schemas;
 mod server;
 mod streams;
 #[cfg(test)]

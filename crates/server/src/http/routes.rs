@@ -15,7 +15,8 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    events, fleet, instances, library, lists, logs, metrics, openapi, runs, server, tokens, usage,
+    events, fleet, instances, library, lists, logs, metrics, openapi, runs, schemas, server,
+    tokens, usage,
 };
 
 /// A route.
@@ -73,6 +74,8 @@ routes! {
     GET    "/"                                VIEWER   Unowned     server::root;
     GET    "/openapi.json"                    VIEWER   Unowned     openapi::document;
     GET    "/docs"                            VIEWER   Unowned     openapi::docs;
+    GET    "/schemas/task.json"               PUBLIC   Unowned     schemas::task;
+    GET    "/schemas/workflow.json"           PUBLIC   Unowned     schemas::workflow;
     GET    "/metrics"                         VIEWER   Server      metrics::show;
     POST   "/instances/"                      OPERATOR Submission  instances::submit;
     GET    "/instances/{id}"                  VIEWER   Instance    instances::show;

@@ -40,6 +40,8 @@ pub(super) async fn root() -> Response {
         ("metrics", "/metrics"),
         ("openapi", "/openapi.json"),
         ("docs", "/docs"),
+        ("task-schema", "/schemas/task.json"),
+        ("workflow-schema", "/schemas/workflow.json"),
     ];
     let links: Links = links
         .into_iter()

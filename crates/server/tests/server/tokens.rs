@@ -22,6 +22,8 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/", "viewer"),
     ("GET", "/openapi.json", "viewer"),
     ("GET", "/docs", "viewer"),
+    ("GET", "/schemas/task.json", "public"),
+    ("GET", "/schemas/workflow.json", "public"),
     ("GET", "/metrics", "viewer"),
     ("POST", "/instances/", "operator"),
     ("GET", "/instances/{id}", "viewer"),
