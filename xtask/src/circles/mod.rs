@@ -17,12 +17,29 @@ use paths::{Module, Names};
 
 /// The crates that are checked.
 const CRATES: &[&str] = &[
-    "agent", "client", "model", "runner", "server", "sim", "store", "tls",
+    "agent", "client", "core", "model", "runner", "server", "sim", "store", "tls",
 ];
 
 /// Dependencies that are allowed although they close a circle, with the reason: the file, the file
 /// it depends on, and why.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    (
+        "crates/core/src/plan/turn/mod.rs",
+        "crates/core/src/plan/mod.rs",
+        "a turn is the body of `Plan::handle`, on the private fields of the plan",
+    ),
+    (
+        "crates/core/src/scheduler/command.rs",
+        "crates/core/src/scheduler/runs/commands.rs",
+        "a command is one line of the list and one arm that calls what carries it out, in one file; \
+         replies are in that list and are effects of every step",
+    ),
+    (
+        "crates/core/src/scheduler/command.rs",
+        "crates/core/src/scheduler/runs/deadlines.rs",
+        "the same arm passes the deadlines on",
+    ),
+];
 
 /// More exceptions would be a habit.
 const EXCEPTIONS_MAX: usize = 3;

@@ -12,7 +12,7 @@ use super::library::{
     self, DefineCommand, DefineReply, LibraryError, RemoveCommand, TriggerCommand, TriggerError,
     TriggerReply,
 };
-use super::runs::{self, Deadlines, RunCommand, RunError};
+use super::runs::{Deadlines, RunCommand, RunError, execute as execute_run};
 use super::timetable::Timetable;
 use crate::ledger::Instance;
 use crate::protocol::scheduler::Protocol;
@@ -99,7 +99,7 @@ pub(super) fn execute(
         Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
         Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
         Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
-        Command::Run(command) => Reply::Run(runs::execute(cx, deadlines, *command)),
+        Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command)),
         Command::Sync => Reply::Synced,
     })
 }
