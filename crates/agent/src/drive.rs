@@ -9,6 +9,7 @@
 //! All messages of one iteration leave in one write to each side.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 use baton_core::protocol::worker::Worker;
@@ -20,12 +21,13 @@ use baton_model::placement::Offer;
 use baton_model::task::Identity;
 use baton_model::time::{Millis, Mono};
 use baton_runner::coordinator::{CoordinatorSpec, Link};
+use baton_runner::sys::clock::Alarm;
 use baton_runner::sys::exits::Exits;
 use baton_runner::sys::signals::{self, Signals};
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{cgroup, clock, identity, reap};
 use baton_runner::wire::{Guard, Request, RunKey};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::attempts::Attempts;
 use crate::connection::Connection;
@@ -155,13 +157,14 @@ impl Agent {
         signals::restore(libc::SIGCHLD);
         let wanted = [libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT];
         let mut signals = Signals::listen(&wanted).map_err(Error::io("listen to signals"))?;
+        let alarm = Alarm::new().map_err(Error::io("create a timer"))?;
         loop {
             self.feed_machine();
             if let Some(ended) = self.finish_incarnation()? {
                 return Ok(ended);
             }
             self.flush()?;
-            let ready = self.wait(&signals)?;
+            let ready = self.wait(&signals, &alarm).map_err(Error::io("wait"))?;
             if ready.signals {
                 for signal in signals.take().map_err(Error::io("take signals"))? {
                     if let Some(ended) = self.handle_signal(signal) {
@@ -264,8 +267,7 @@ impl Agent {
         Ok(())
     }
 
-    fn wait(&self, signals: &Signals) -> Result<Ready, Error> {
-        let now = clock::now().mono;
+    fn wait(&self, signals: &Signals, alarm: &Alarm) -> io::Result<Ready> {
         let due = [
             self.worker.next_due(),
             Some(self.connection.next_due()),
@@ -274,8 +276,6 @@ impl Agent {
             self.kill_order.next_due(),
             Some(self.sweep.next_due()),
         ];
-        let due = due.into_iter().flatten().min();
-        let timeout = due.map(|due| clock::timeout(due.since(now)));
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if let Some(link) = &self.link {
             let mut flags = PollFlags::IN;
@@ -286,10 +286,7 @@ impl Agent {
         if let Some((fd, flags)) = self.connection.interest() {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         }
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Error::io("wait")(error.into())),
-        }
+        alarm.poll(&mut fds, due.into_iter().flatten().min())?;
         let any = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
         Ok(Ready {
             signals: any(0),

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::{Add, AddAssign};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -124,4 +125,18 @@ pub struct Now {
     pub mono: Mono,
     /// For records that people read.
     pub wall: Wall,
+}
+
+impl Now {
+    /// From a clock that counts since the boot, also while the host sleeps, and the wall clock. A
+    /// wall clock set before 1970 reads as 1970.
+    #[must_use]
+    pub fn from_clocks(boot: Duration, wall: SystemTime) -> Self {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let wall = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            mono: Mono(millis(boot)),
+            wall: Wall(millis(wall)),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::kill::KillAll;
 use super::launch::Launcher;
@@ -23,9 +23,10 @@ use crate::channel::Channel;
 use crate::log::{Kind, Log};
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
+use crate::sys::clock::{self, Alarm};
 use crate::sys::identity::{self, Handle};
 use crate::sys::signals::{self, Signals};
-use crate::sys::{clock, inherit, memory, reap};
+use crate::sys::{inherit, memory, reap};
 use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, VERSION};
 
 /// A coordinator without a runner and without runs exits after this time: everything it knows is in
@@ -146,8 +147,9 @@ pub(super) fn log_path(checkpoint: &Path) -> std::path::PathBuf {
 
 impl Coordinator {
     fn serve(&mut self, listener: &UnixListener, mut signals: Signals) -> io::Result<()> {
+        let alarm = Alarm::new()?;
         loop {
-            let ready = self.wait(listener, &signals)?;
+            let ready = self.wait(listener, &signals, &alarm)?;
             if ready.signals {
                 signals.take()?;
             }
@@ -175,7 +177,7 @@ impl Coordinator {
         }
     }
 
-    fn wait(&self, listener: &UnixListener, signals: &Signals) -> io::Result<Ready> {
+    fn wait(&self, listener: &UnixListener, signals: &Signals, alarm: &Alarm) -> io::Result<Ready> {
         let mut callers = PollFlags::empty();
         callers.set(PollFlags::IN, clock::now().mono >= self.accept_at);
         let mut fds = vec![
@@ -194,13 +196,7 @@ impl Coordinator {
         for (_, handle) in self.table.adopted() {
             fds.push(PollFd::new(handle, PollFlags::IN));
         }
-        let timeout = self
-            .next_due()
-            .map(|due| clock::timeout(due.since(clock::now().mono)));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        alarm.poll(&mut fds, self.next_due())?;
         let any = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
         let adopted = self.table.adopted().zip(others..);
         Ok(Ready {
@@ -241,14 +237,15 @@ impl Coordinator {
                 Timer::Probe(id) => self.kill_late_probe(id),
             }
         }
-        match self.guard.poll(now) {
-            Some(GuardAction::Terminate) => {
-                self.reply(Reply::GuardFired);
-                self.refuse_waiting();
-                self.terminate_for_guard();
+        while let Some(action) = self.guard.poll(now) {
+            match action {
+                GuardAction::Terminate => {
+                    self.reply(Reply::GuardFired);
+                    self.refuse_waiting();
+                    self.terminate_for_guard();
+                }
+                GuardAction::Kill => self.kill_for_guard(),
             }
-            Some(GuardAction::Kill) => self.kill_for_guard(),
-            None => {}
         }
         if self.killing.is_some() {
             self.continue_killing(now);

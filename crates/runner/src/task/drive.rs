@@ -1,14 +1,16 @@
 //! The event loop, and the commit of decisions.
 
+use std::io;
+
 use baton_core::plan::{Input, Plan};
 use baton_model::state::AttemptState;
 use baton_model::task::{PlanChange, PlanEvent};
 use baton_model::time::{Millis, Mono};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 
 use super::{Task, TaskError, Watcher, kill_input};
 use crate::record::RunnerRecord;
-use crate::sys::clock;
+use crate::sys::clock::{self, Alarm};
 use crate::sys::signals::{self, Signals};
 use crate::wire::{Request, RunKey};
 
@@ -40,6 +42,7 @@ impl Task {
             return Ok(state);
         }
         let mut signals = listen().map_err(TaskError::io("listen for signals"))?;
+        let alarm = Alarm::new().map_err(TaskError::io("create a timer"))?;
         let mut kills = 0_u32;
         loop {
             if self.link.is_none() {
@@ -51,7 +54,8 @@ impl Task {
                 watcher.finished(&self.plan);
                 return Ok(state);
             }
-            self.wait(&signals, watcher.refresh_every())?;
+            self.wait(&signals, &alarm, watcher.refresh_every())
+                .map_err(TaskError::io("wait"))?;
             for signal in signals.take().map_err(TaskError::io("read signals"))? {
                 if signal == libc::SIGCHLD {
                     self.exits.take(self.boot);
@@ -77,7 +81,7 @@ impl Task {
         }
     }
 
-    fn wait(&self, signals: &Signals, refresh: Option<Millis>) -> Result<(), TaskError> {
+    fn wait(&self, signals: &Signals, alarm: &Alarm, refresh: Option<Millis>) -> io::Result<()> {
         let now = clock::now().mono;
         let due = [
             self.plan.next_due(),
@@ -86,8 +90,6 @@ impl Task {
             self.has_samples_due().then_some(self.sample_at),
             self.killed_at.map(|at| at + REPORT_MAX),
         ];
-        let due = due.into_iter().flatten().min();
-        let timeout = due.map(|due| clock::timeout(due.since(now)));
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if let Some(link) = &self.link {
             let mut flags = PollFlags::IN;
@@ -95,10 +97,7 @@ impl Task {
             fds.push(PollFd::new(link, flags));
         }
         fds.extend(self.control.fds());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(TaskError::io("wait")(error.into())),
-        }
+        alarm.poll(&mut fds, due.into_iter().flatten().min())
     }
 
     /// Receives replies of the coordinator. If it is gone, the next turn connects again, or starts

@@ -50,9 +50,10 @@ impl DeadMan {
     }
 
     /// Begins the killing now, by order of the agent; at the latest after `grace`
-    /// everything is killed.
+    /// everything is killed, and never later than by the order in force.
     pub fn fire(&mut self, now: Mono, grace: Millis) {
-        let kill_at = now + grace;
+        let last = self.order.map(|order| order.deadline + order.grace);
+        let kill_at = last.map_or(now + grace, |last| last.min(now + grace));
         match &mut self.fired {
             None => {
                 self.fired = Some(Fired {
@@ -80,8 +81,9 @@ impl DeadMan {
         match &mut self.fired {
             None => {
                 let order = self.order.filter(|order| now >= order.deadline)?;
+                // A timer that is late, because the host slept, shortens the grace.
                 self.fired = Some(Fired {
-                    kill_at: now + order.grace,
+                    kill_at: order.deadline + order.grace,
                     killed: false,
                 });
                 Some(GuardAction::Terminate)
@@ -129,6 +131,18 @@ mod tests {
         assert_eq!(guard.poll(Mono(104)), None);
         assert_eq!(guard.poll(Mono(105)), Some(GuardAction::Kill));
         assert_eq!(guard.poll(Mono(999)), None);
+    }
+
+    #[test]
+    fn a_late_timer_leaves_no_grace() {
+        let mut guard = DeadMan::default();
+        guard.extend(order(100));
+        assert_eq!(guard.poll(Mono(900)), Some(GuardAction::Terminate));
+        assert_eq!(guard.poll(Mono(900)), Some(GuardAction::Kill));
+        let mut ordered = DeadMan::default();
+        ordered.extend(order(100));
+        ordered.fire(Mono(900), Millis(5));
+        assert_eq!(ordered.poll(Mono(900)), Some(GuardAction::Kill));
     }
 
     #[test]
