@@ -59,6 +59,8 @@ pub enum FaultKind {
     /// A host comes back after a long time while another is silent; then the scheduler crashes
     /// and hears the silent one first.
     Swizzle,
+    /// A host sleeps for a while: its processes stop, its clock goes on.
+    HostSuspend,
 }
 
 impl FaultKind {
@@ -82,6 +84,7 @@ impl FaultKind {
         Self::StoreHangs,
         Self::ChecksFail,
         Self::Swizzle,
+        Self::HostSuspend,
     ];
 
     /// The number of seeds in a thousand that enable the kind. Kinds that excuse an overlap or
@@ -90,7 +93,7 @@ impl FaultKind {
         match self {
             Self::CoordinatorPause => 150,
             Self::HostReplaced | Self::Impostor | Self::CrashLoop => 300,
-            Self::StoreOutage | Self::StoreHangs => 300,
+            Self::StoreOutage | Self::StoreHangs | Self::HostSuspend => 300,
             Self::ChecksFail | Self::HostReboot => 350,
             Self::Swizzle => 50,
             _ => 500,

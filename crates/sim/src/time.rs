@@ -74,6 +74,12 @@ impl Clock {
         Time(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
+    /// Makes the monotonic clock lag by a span in which it stood still.
+    pub const fn stand_still(&mut self, span: Micros) {
+        let ticks = span as u128 * self.rate_ppm as u128 / 1_000_000 / MILLI as u128;
+        self.origin_ms -= ticks as u64;
+    }
+
     /// Steps the wall clock; the monotonic clock is unaffected.
     pub const fn step_wall(&mut self, by_ms: i64) {
         self.wall_ms = self.wall_ms.saturating_add(by_ms);

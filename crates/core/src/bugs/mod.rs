@@ -1,7 +1,7 @@
 //! Seeded bugs: known mistakes that the simulator must be able to find.
 //!
 //! Each bug is a hook of one line in the real code path: a condition on [`Bugs::has`], or a call
-//! of a helper in this folder. Hooks that call a helper, and the helpers, exist only with the
+//! of a helper in this folder; that of a clock is in the simulator, which owns the clocks. Hooks that call a helper, and the helpers, exist only with the
 //! feature `seeded-bugs`. Without it [`Bugs`] has no content and [`Bugs::has`] is a constant
 //! `false`, so a shipped binary carries no bug.
 //!
@@ -117,6 +117,8 @@ bugs! {
         "what is tried again while its run is stopped is not stopped with it";
     KeyForgotten, "key-forgotten",
         "a submission that is sent again with its idempotency key creates something again";
+    ClockStandsStill, "clock-stands-still",
+        "the worker's clock stands still while its host sleeps";
 }
 
 /// The set of bugs that are switched on.

@@ -5,12 +5,12 @@
 //!
 //! | checker | invariant |
 //! |---|---|
-//! | `overlap` | no two live executions of one instance: strict never; timed unless the seed froze the host or drove a clock out of its bound |
+//! | `overlap` | no two live executions of one instance: strict never; timed unless the seed froze the host or drove a clock out of its bound, or one of the two sleeps with its host |
 //! | `unleased-start` | a process starts only under a lease that is open in the store |
 //! | `broken-promise` | an attempt that was closed as not running or never started has not run, and never will |
 //! | `false-result` | an accepted result is the true end of that very execution |
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
-//! | `released-alive` | a lease is not released while its process lives |
+//! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
 //! | `lost-acknowledged` | every acknowledged submission and status is in the store |
 //! | `submitted-twice` | with a store, a submission that is sent again with its key creates nothing again |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
@@ -156,10 +156,28 @@ impl Checkers {
             return;
         };
         let by_time = proof == LossProof::LeaseRanOut;
-        let excused = by_time && execution.exclusive == Exclusive::Timed && execution.excused;
+        let is_timed = execution.exclusive == Exclusive::Timed;
+        let excused = by_time && is_timed && self.truth.is_excused(execution);
         if !excused {
             let what = format!("{lease} was given up ({proof:?}) while its process lives");
             self.violate("released-alive", what);
+        }
+    }
+
+    /// A host has slept, and its timers have fired: what was given up or placed elsewhere
+    /// meanwhile must be dead.
+    pub fn host_resumed(&mut self, host: usize) {
+        let live = self.truth.resume_host(host).into_iter();
+        let unexcused = live.filter(|(_, execution)| !execution.excused);
+        for lease in unexcused.map(|(lease, _)| lease).collect::<Vec<_>>() {
+            if self.truth.is_recorded(lease) {
+                let what = format!("{lease} lives after the sleep in which it was given up");
+                self.violate("released-alive", what);
+            }
+            if self.truth.overlaps(lease) {
+                let what = format!("{lease} lives after the sleep in which another was started");
+                self.violate("overlap", what);
+            }
         }
     }
 

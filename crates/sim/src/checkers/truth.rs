@@ -25,6 +25,8 @@ pub struct Truth {
     executions: BTreeMap<LeaseId, Execution>,
     live: BTreeMap<InstanceId, Vec<LeaseId>>,
     unstarted: BTreeMap<LeaseId, AttemptEnd>,
+    /// Hosts that sleep. Their processes have no effects meanwhile.
+    asleep: BTreeSet<usize>,
     /// Leases with a recorded end.
     recorded: BTreeSet<LeaseId>,
     /// Condemned incarnations that sent a heartbeat and await an order to die, with the time.
@@ -59,11 +61,40 @@ impl Truth {
         }
     }
 
-    /// A live execution of an instance, and whether it is excused.
+    /// A host sleeps from now on.
+    pub fn suspend_host(&mut self, host: usize) {
+        self.asleep.insert(host);
+    }
+
+    /// A host is awake again. Returns its live executions.
+    pub(super) fn resume_host(&mut self, host: usize) -> Vec<(LeaseId, &Execution)> {
+        self.asleep.remove(&host);
+        let all = self.live.values().flatten();
+        all.map(|lease| (*lease, &self.executions[lease]))
+            .filter(|(_, execution)| execution.host == host)
+            .collect()
+    }
+
+    /// Whether an execution may overlap with another in timed mode.
+    #[must_use]
+    pub fn is_excused(&self, execution: &Execution) -> bool {
+        execution.excused || self.asleep.contains(&execution.host)
+    }
+
+    /// A live execution of an instance, and whether it is excused. One that is not excused is
+    /// preferred.
     #[must_use]
     pub fn live_of(&self, instance: InstanceId) -> Option<(LeaseId, bool)> {
-        let lease = *self.live.get(&instance)?.first()?;
-        Some((lease, self.executions[&lease].excused))
+        let live = self.live.get(&instance)?.iter();
+        live.map(|lease| (*lease, self.is_excused(&self.executions[lease])))
+            .min_by_key(|(_, excused)| *excused)
+    }
+
+    /// Whether another execution of the same instance lives and is not excused.
+    pub(super) fn overlaps(&self, lease: LeaseId) -> bool {
+        let live = self.live.get(&lease.attempt.instance);
+        let mut others = live.into_iter().flatten().filter(|it| **it != lease);
+        others.any(|other| !self.is_excused(&self.executions[other]))
     }
 
     /// The live execution of a lease.

@@ -236,28 +236,31 @@ impl World {
         self.rearm_guard(index);
     }
 
-    fn guard_poll(&mut self, index: usize) {
+    pub(super) fn guard_poll(&mut self, index: usize) {
         let now = self.hosts[index].clock.mono(self.now);
-        let Some(coordinator) = &mut self.hosts[index].coordinator else {
-            return;
-        };
-        if coordinator.paused {
-            return;
-        }
-        match coordinator.guard.poll(now) {
-            Some(GuardAction::Terminate) => {
-                self.note(&index, || format!("h{index} dead-man timer fires"));
-                self.terminate_all(index, KillCause::LeaseLapsed);
-                self.agent_input(index, Input::GuardFired);
-            }
-            Some(GuardAction::Kill) => {
-                let all: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
-                for lease in all {
-                    self.child_killed(index, lease);
+        while let Some(action) = self.next_guard_action(index, now) {
+            match action {
+                GuardAction::Terminate => {
+                    self.note(&index, || format!("h{index} dead-man timer fires"));
+                    self.terminate_all(index, KillCause::LeaseLapsed);
+                    self.agent_input(index, Input::GuardFired);
+                }
+                GuardAction::Kill => {
+                    let all: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
+                    for lease in all {
+                        self.child_killed(index, lease);
+                    }
                 }
             }
-            None => {}
         }
+    }
+
+    fn next_guard_action(&mut self, index: usize, now: Mono) -> Option<GuardAction> {
+        let coordinator = self.hosts[index].coordinator.as_mut()?;
+        if coordinator.paused {
+            return None;
+        }
+        coordinator.guard.poll(now)
     }
 
     pub(super) fn rearm_guard(&mut self, index: usize) {

@@ -32,7 +32,7 @@ impl World {
             FaultKind::StoreOutage => self.fail_store(),
             FaultKind::StoreHangs => self.hang_store(scheduler),
             FaultKind::WallStep => self.step_wall(host, scheduler),
-            _ if self.hosts[host].destroyed => {}
+            _ if self.hosts[host].destroyed || self.hosts[host].sleep.is_some() => {}
             FaultKind::AgentCrash => self.crash_agent(host),
             FaultKind::AgentPause => self.pause_agent(host),
             FaultKind::CoordinatorCrash => self.crash_coordinator(host),
@@ -43,6 +43,10 @@ impl World {
             FaultKind::CrashLoop => self.crash_again(host, 12),
             FaultKind::ChecksFail => self.fail_checks(host),
             FaultKind::Swizzle => self.swizzle(host, scheduler),
+            FaultKind::HostSuspend => {
+                let span = self.draw_span();
+                self.suspend(host, span);
+            }
         }
     }
 
@@ -204,7 +208,8 @@ impl World {
     fn swizzle(&mut self, host: usize, scheduler: usize) {
         let back = self.fault_rng.within(110, 150) * SECOND;
         for other in 0..self.hosts.len() {
-            if other != host && !self.hosts[other].destroyed {
+            let is_up = !self.hosts[other].destroyed && self.hosts[other].sleep.is_none();
+            if other != host && is_up {
                 self.host_reboot(other, false, back);
             }
         }
@@ -305,6 +310,7 @@ impl World {
         }
         for index in 0..self.hosts.len() {
             self.hosts[index].checks_fail = false;
+            self.host_resume(index);
             self.coordinator_resume(index);
             self.agent_resume(index);
             self.agent_start(index);

@@ -13,6 +13,7 @@ use baton_model::placement::{Capacity, Offer};
 use baton_model::state::WorkerState;
 
 use super::coordinators::{Child, Coordinator, DiskRecord};
+use super::suspend::Sleep;
 use super::{Event, World};
 use crate::time::{Clock, SECOND, Time};
 use baton_model::ids::LeaseId;
@@ -48,6 +49,8 @@ pub(super) struct Host {
     pub(super) agent_wake: Option<Time>,
     pub(super) guard_wake: Option<Time>,
     pub(super) checks_fail: bool,
+    /// `None` while it is awake.
+    pub(super) sleep: Option<Sleep>,
     /// Gone for good.
     pub(super) destroyed: bool,
     /// The coordinator was stopped at some time, or the clock is out of bounds.
@@ -92,6 +95,7 @@ impl World {
             agent_wake: None,
             guard_wake: None,
             checks_fail: false,
+            sleep: None,
             destroyed: false,
             excused,
         });

@@ -10,6 +10,7 @@
 //! | `client` | clients that submit and cancel, and the operator |
 //! | `workflows` | clients that submit, halt and resume workflows |
 //! | `recovery` | the ledger of a new leader, restored from rows |
+//! | `suspend` | hosts that sleep |
 //! | `faults` | fault injection and recovery |
 //!
 //! All decisions are made by the real core; this module only simulates its environment. One
@@ -23,6 +24,7 @@ mod network;
 mod recovery;
 mod schedulers;
 mod store;
+mod suspend;
 mod workflows;
 
 use std::cmp::Reverse;
@@ -102,6 +104,7 @@ enum Event {
         lease: LeaseId,
     },
     ChecksHeal(usize),
+    HostResume(usize),
     LinkHeals {
         host: usize,
         scheduler: usize,
@@ -307,6 +310,9 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        if let Some(at) = self.deferral(&event) {
+            return self.at_time(at, event);
+        }
         match event {
             Event::ToScheduler { scheduler, message } => {
                 self.deliver_to_scheduler(scheduler, message)
@@ -342,6 +348,7 @@ impl World {
                 self.child_killed(host, lease);
             }
             Event::ChecksHeal(host) => self.hosts[host].checks_fail = false,
+            Event::HostResume(host) => self.host_resume(host),
             Event::LinkHeals { host, scheduler } => self.links.heal(host, scheduler),
             Event::LinkFlaps {
                 host,

@@ -113,6 +113,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::DeadManInAgent
         | Bug::LeaseWaitSkipped
         | Bug::HeartbeatUnfenced
+        | Bug::ClockStandsStill
         | Bug::StrictByTime => &["released-alive", "overlap"],
         Bug::LeaseBeforeDurable
         | Bug::SequenceUnchecked
