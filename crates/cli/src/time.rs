@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use baton_core::clock::Zone;
 use baton_model::time::{Millis, Wall};
-use baton_runner::root::Utc;
 
 /// Reads the wall clock; 0 before 1970.
 pub(crate) fn now() -> Wall {
@@ -38,7 +38,7 @@ pub(crate) fn since(span: Millis) -> String {
 
 /// Formats a date and time: `2026-11-15 12:30:00Z`.
 pub(crate) fn stamp(wall: Wall) -> String {
-    format!("{}Z", Utc::from(wall))
+    Zone::UTC.format("%Y-%m-%d %H:%M:%SZ", wall)
 }
 
 /// Formats a size in binary units: `12B`, `1.5MiB`.
@@ -77,6 +77,18 @@ mod tests {
             assert_eq!(span(Millis(ms)), text);
         }
         assert_eq!(since(Millis(61_007)), "+61.007s");
+    }
+
+    #[test]
+    fn dates_are_in_utc() {
+        for (ms, text) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_399_999, "2000-02-28 23:59:59Z"),
+            (951_782_400_000, "2000-02-29 00:00:00Z"),
+            (4_107_542_400_000, "2100-03-01 00:00:00Z"),
+        ] {
+            assert_eq!(stamp(Wall(ms)), text);
+        }
     }
 
     #[test]

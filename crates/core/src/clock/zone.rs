@@ -73,8 +73,9 @@ impl Zone {
         Ok(Wall(second * 1_000))
     }
 
-    /// Formats an instant; empty beyond the calendar.
-    pub(super) fn format(&self, pattern: &str, at: Wall) -> String {
+    /// Formats an instant by a pattern of `strftime`; empty beyond the calendar.
+    #[must_use]
+    pub fn format(&self, pattern: &str, at: Wall) -> String {
         let second = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
         let shown = Timestamp::from_second(second)
             .and_then(|at| strtime::format(pattern, &at.to_zoned(self.0.clone())));

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use baton_core::clock::Zone;
 use baton_model::time::Wall;
 
-use super::{RootError, Utc};
+use super::RootError;
 
 /// The id of a task below one root.
 ///
@@ -36,11 +37,8 @@ impl TaskId {
     /// start in the same second.
     #[must_use]
     pub fn generate(name: &str, began: Wall, random: u16) -> Self {
-        let at = Utc::from(began);
-        let suffix = format!(
-            "-{:04}{:02}{:02}-{:02}{:02}{:02}-{random:04x}",
-            at.year, at.month, at.day, at.hour, at.minute, at.second
-        );
+        let at = Zone::UTC.format("%Y%m%d-%H%M%S", began);
+        let suffix = format!("-{at}-{random:04x}");
         // One byte for one character, so that the length is known.
         let fitting = name.chars().map(|c| if fits(c) { c } else { '-' });
         let room = BYTES_MAX.saturating_sub(suffix.len());

@@ -26,7 +26,6 @@
 //! | `logs` | removing the output of its processes |
 //! | `gc` | garbage collection of finished tasks |
 //! | `tree` | measuring and removing directory trees safely |
-//! | `utc` | dates |
 //!
 //! Elsewhere: the format of the log ([`crate::log`]), driving a task (`task`).
 
@@ -39,7 +38,6 @@ mod id;
 mod lock;
 mod logs;
 mod tree;
-mod utc;
 mod view;
 
 #[cfg(test)]
@@ -57,7 +55,6 @@ pub use gc::{
 pub use id::TaskId;
 pub use lock::RunnerLock;
 pub use logs::{LOGS_DIR, remove_run_logs};
-pub use utc::Utc;
 pub use view::{History, ReplayError, Step, TaskView, ViewError};
 
 /// A state directory with tasks. It need not exist before [`Root::prepare`].
