@@ -70,9 +70,14 @@ fn kill_before_exec(and_coordinator: bool) {
     let id = cluster.submit(file, 1).first;
     let held = until_some("its process is held before exec", || {
         let similar = processes(|line| line.contains("__coordinator"));
-        similar
+        let held = similar
             .into_iter()
-            .find(|pid| parent(*pid) == Some(coordinator))
+            .find(|pid| parent(*pid) == Some(coordinator))?;
+        // It has noted its number by then: without the note, and without its coordinator, whether it
+        // began is not known.
+        let call = std::fs::read_to_string(format!("/proc/{held}/syscall")).ok()?;
+        let number: i64 = call.split_whitespace().next()?.parse().ok()?;
+        (number == libc::SYS_execve).then_some(held)
     });
     if and_coordinator {
         send(coordinator, Signal::KILL);
