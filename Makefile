@@ -6,7 +6,7 @@ SHELL := bash
 # The steps share one target directory and its lock; running them side by side
 # would only mix their output.
 .NOTPARALLEL:
-.PHONY: help test tools fmt-check shipped beside lint unit unit-shipped unit-server unit-core doctest doc \
+.PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
         xtask-checks api python sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
@@ -40,7 +40,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check shipped beside unit-server unit-core doctest xtask-checks api python sim-smoke ## everything that CI checks
+test: tools fmt-check shipped lint unit doctest doc xtask-checks api python sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -65,14 +65,6 @@ shipped: tools ## the binary, as it ships
 lint: tools ## clippy, warnings denied, with the features of the tests
 	@echo "== lint"
 	@cargo clippy --quiet --locked --workspace --features $(TEST_FEATURES) --all-targets -- -D warnings
-
-# Half of the time these tests wait for processes and disks: what computes runs beside them, once
-# they have begun and no longer need the lock on the target directory.
-beside: shipped ## the tests of what ships, with lints and docs beside them
-	@log=$(TARGET)/tests.log; $(MAKE) --no-print-directory unit-shipped >$$log 2>&1 & tests=$$!; \
-	    until grep -qi ' starting \|^running ' $$log || ! kill -0 $$tests 2>/dev/null; do sleep 0.2; done; \
-	    failed=0; $(MAKE) --no-print-directory lint doc || failed=1; \
-	    wait $$tests || failed=1; cat $$log; exit $$failed
 
 unit: unit-shipped unit-server unit-core ## unit and integration tests
 

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
+use crate::until;
+
 /// Sends a signal; false if there is no such process.
 pub fn send(pid: u32, signal: Signal) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -22,19 +24,42 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Vec<u32> {
         let Some(pid) = pid.filter(|pid| *pid != me) else {
             continue;
         };
-        let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let mut text = read("cmdline");
-        if text.is_empty() {
-            continue;
-        }
-        text.push(0);
-        text.extend(read("environ"));
-        let text = String::from_utf8_lossy(&text).replace('\0', " ");
-        if wanted(&text) && !is_zombie(pid) {
+        if description(pid).is_some_and(|text| wanted(&text)) && !is_zombie(pid) {
             found.push(pid);
         }
     }
     found
+}
+
+/// Kills the processes that are wanted; returns how many. Each is stopped first and looked at again:
+/// one that was between clone and exec when it was found may be running another program by now.
+pub fn kill_all(wanted: impl Fn(&str) -> bool) -> usize {
+    let mut killed = 0;
+    for pid in processes(&wanted) {
+        send(pid, Signal::STOP);
+        // A parent in vfork sleeps, and cannot be stopped before its child has called exec.
+        until("a process is stopped", || {
+            matches!(stat(pid).chars().next(), None | Some('T' | 'D' | 'Z' | 'X'))
+        });
+        if description(pid).is_some_and(|text| wanted(&text)) {
+            killed += usize::from(send(pid, Signal::KILL));
+        } else {
+            send(pid, Signal::CONT);
+        }
+    }
+    killed
+}
+
+/// The command line and the environment of a process, as text.
+fn description(pid: u32) -> Option<String> {
+    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let mut text = read("cmdline");
+    if text.is_empty() {
+        return None;
+    }
+    text.push(0);
+    text.extend(read("environ"));
+    Some(String::from_utf8_lossy(&text).replace('\0', " "))
 }
 
 /// True while a process is there, and has not ended.

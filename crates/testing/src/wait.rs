@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// A timeout for slow and busy machines: it only ends a test that has failed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Waits until a condition holds, and fails with its description.
 pub fn until(what: &str, mut done: impl FnMut() -> bool) {

@@ -13,7 +13,7 @@ use baton_model::fact::Fact;
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_testing::cluster::{Cluster, lines};
 use baton_testing::command::{Ended, baton};
-use baton_testing::processes::{processes, send};
+use baton_testing::processes::{kill_all, send};
 use baton_testing::{PATIENCE, Rng, setting, until_some};
 use rustix::process::Signal;
 
@@ -314,9 +314,9 @@ fn kill_part(it: &mut FaultyCluster, child: &Child) -> bool {
     let pause = it.rng.below(600);
     std::thread::sleep(Duration::from_millis(pause));
     let data: PathBuf = it.cluster.path("data");
-    let is_of = |word: &'static str| {
+    let kill = |word: &'static str| {
         let data = data.display().to_string();
-        processes(move |line| line.contains(word) && line.contains(&data))
+        kill_all(move |line| line.contains(word) && line.contains(&data))
     };
     let what = it.choose();
     let mut killed = true;
@@ -325,20 +325,15 @@ fn kill_part(it: &mut FaultyCluster, child: &Child) -> bool {
         "interrupt" => killed = send(child.id(), Signal::INT),
         "everything" => {
             send(child.id(), Signal::KILL);
-            for pid in is_of("baton") {
-                send(pid, Signal::KILL);
-            }
+            kill("baton");
         }
         _ => {
             let found = match what {
-                "scheduler" => is_of("baton scheduler "),
-                "agent" => is_of("baton worker "),
-                _ => is_of("__coordinator"),
+                "scheduler" => kill("baton scheduler "),
+                "agent" => kill("baton worker "),
+                _ => kill("__coordinator"),
             };
-            killed = !found.is_empty();
-            for pid in found {
-                send(pid, Signal::KILL);
-            }
+            killed = found > 0;
         }
     }
     if killed {
