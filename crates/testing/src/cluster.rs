@@ -143,6 +143,16 @@ impl Cluster {
         self.scheduler.as_ref().expect("it runs").id()
     }
 
+    /// Ends the only worker and then the scheduler, and checks that no process is left.
+    pub fn stop_without_leftovers(mut self, worker: &str) {
+        send(self.worker_pid(worker), Signal::INT);
+        until("the worker leaves no process", || {
+            let scheduler = self.scheduler_pid();
+            self.left().iter().all(|pid| *pid == scheduler)
+        });
+        self.kill_scheduler();
+    }
+
     /// `kill -9` of the scheduler.
     pub fn kill_scheduler(&mut self) {
         if let Some(mut child) = self.scheduler.take() {

@@ -98,7 +98,7 @@ fn run(victim: Victim) {
     if !matches!(victim, Victim::Everything) {
         assert_eq!(doubled, 0, "a parent always observed the end");
     }
-    stop_without_leftovers(cluster);
+    cluster.stop_without_leftovers("w");
 }
 
 /// Kills, and starts again what was killed.
@@ -175,16 +175,4 @@ fn observed_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) 
     }
     assert_eq!(exits.len(), 1, "{id} has one recorded exit: {exits:?}");
     assert_eq!(exits.last(), finished.last(), "{id}: the last counts");
-}
-
-/// Stops the cluster with signals, and checks that no process is left.
-fn stop_without_leftovers(mut cluster: Cluster) {
-    send(cluster.worker_pid("w"), Signal::INT);
-    until_some("the worker leaves no process", || {
-        let scheduler = cluster.scheduler_pid();
-        let mut left = cluster.left();
-        left.retain(|pid| *pid != scheduler);
-        left.is_empty().then_some(())
-    });
-    cluster.kill_scheduler();
 }

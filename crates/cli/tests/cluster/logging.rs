@@ -2,6 +2,8 @@
 //! ends nor blocks a scheduler, an agent or a coordinator.
 
 use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 
@@ -29,7 +31,7 @@ impl Server {
         let dir = tempfile::tempdir().expect("a directory");
         let mut child = baton(dir.path(), &["up", "--data", "."])
             .args(PORTS)
-            .env("BATON_LOG", "warn")
+            .env("BATON_LOG", "info")
             .stderr(stderr)
             .spawn()
             .expect("baton starts");
@@ -65,6 +67,20 @@ impl Server {
             }
         });
     }
+
+    /// The log lines that could not be written, as the metrics report them.
+    fn dropped_lines(&self) -> u64 {
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let request =
+            format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("readable");
+        let name = "baton_log_lines_dropped_total ";
+        let count = answer.lines().find_map(|line| line.strip_prefix(name));
+        count.expect(name).parse().expect("a number")
+    }
 }
 
 impl Drop for Server {
@@ -78,7 +94,9 @@ impl Drop for Server {
 fn a_closed_stderr_ends_nothing() {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
-    Server::start(writer.into()).works();
+    let server = Server::start(writer.into());
+    server.works();
+    assert!(server.dropped_lines() > 0, "they are counted");
 }
 
 #[test]
@@ -88,7 +106,9 @@ fn a_full_stderr_ends_nothing() {
         .open("/dev/full")
         .expect("Linux")
         .into();
-    Server::start(full.into()).works();
+    let server = Server::start(full.into());
+    server.works();
+    assert!(server.dropped_lines() > 0, "they are counted");
 }
 
 #[test]

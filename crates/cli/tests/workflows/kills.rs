@@ -206,7 +206,7 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
     ended.sort();
     assert_eq!(ended, ["1", "2"]);
     assert_eq!(lines(&dir.join("begun")).len(), 2);
-    stop_without_leftovers(it.cluster);
+    it.cluster.stop_without_leftovers("w");
 }
 
 /// A run in a cluster with so many kills; returns how many of its items finished more
@@ -241,7 +241,7 @@ fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
     );
     let doubled = check(&it, &run);
     report(&it, seed, kills, doubled);
-    stop_without_leftovers(it.cluster);
+    it.cluster.stop_without_leftovers("w");
     doubled
 }
 
@@ -415,16 +415,4 @@ fn done(it: &FaultyCluster, run: &str) -> BTreeSet<String> {
     }
     assert_eq!(found.len(), ITEMS, "{found:?}");
     found.into_values().collect()
-}
-
-/// Stops the cluster with signals, and checks that no process is left.
-fn stop_without_leftovers(mut cluster: Cluster) {
-    send(cluster.worker_pid("w"), Signal::INT);
-    until_some("the worker leaves no process", || {
-        let scheduler = cluster.scheduler_pid();
-        let mut left = cluster.left();
-        left.retain(|pid| *pid != scheduler);
-        left.is_empty().then_some(())
-    });
-    cluster.kill_scheduler();
 }

@@ -1,5 +1,7 @@
 //! The context of one input: configuration, time, the leader's state, and the step in the making.
 
+use std::sync::Arc;
+
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{Epoch, InstanceId, LeaseId, RequestId, WorkerName};
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
@@ -114,7 +116,7 @@ impl Leader for Cx<'_> {
         attempts::close(self, lease, end, report);
     }
 
-    fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: std::sync::Arc<InstanceSpec>) {
+    fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: Arc<InstanceSpec>) {
         attempts::adopt(self, lease, holder, spec);
     }
 

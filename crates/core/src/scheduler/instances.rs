@@ -20,9 +20,6 @@ const IDS_PER_EPOCH: u64 = 1_000_000_000;
 /// Without a store, instances that were submitted with a key have ids from here on, to twice this.
 const KEYED_IDS: u64 = 1 << 58;
 
-/// More than an array has elements.
-const ARRAY_IDS: u64 = 1 << 24;
-
 /// The result of a cancellation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CancelCounts {
@@ -110,7 +107,8 @@ pub(super) fn submit(
         return Err(SubmitError::StrictNeedsStore);
     }
     let (count, from) = submission.array.unwrap_or((1, 0));
-    let last_of = |first: InstanceId| InstanceId(first.0 + (count.max(1) - 1));
+    let count = count.max(1);
+    let last_of = |first: InstanceId| InstanceId(first.0 + (count - 1));
     let array_at = |first| submission.array.map(|_| Array { first, from });
     let keyed = submission
         .key
@@ -152,12 +150,8 @@ pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
 /// means the same instances, which workers may still be running.
 const fn keyed_id(key: &IdempotencyKey, count: u64) -> InstanceId {
     let bits = key.key.0 % KEYED_IDS;
-    let bits = if count > 1 {
-        bits - bits % ARRAY_IDS
-    } else {
-        bits
-    };
-    InstanceId(KEYED_IDS + bits)
+    // Ranges of arrays of one size are equal or disjoint.
+    InstanceId(KEYED_IDS + bits - bits % count.next_power_of_two())
 }
 
 /// True if all known instances of a range have this spec: workers have reported them to a leader

@@ -233,7 +233,7 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
         TriggerError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
         TriggerError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
         TriggerError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
-        TriggerError::StrictNeedsStore => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        TriggerError::StrictNeedsStore => return Fault::strict_needs_store(error.to_string()),
     };
     Fault::new(status, kind, error.to_string())
 }
