@@ -120,9 +120,10 @@ fn heals_too_late(cut: Cut) {
     cluster.start_worker("near", &[]);
     cluster.healthy("near");
     cable.cut(cut);
+    // Not always the second attempt: on a slow machine a lease may run out before its program runs.
     let (attempt, _) = effects.started(2);
     assert!(!is_alive(shell), "the first is dead when the second starts");
-    assert_eq!(attempt, 2);
+    assert!(attempt > 1, "attempt {attempt}");
     cable.heal(cut);
     until_some("the far worker is back in its next life", || {
         let worker = cluster.worker("far")?;
@@ -135,18 +136,19 @@ fn heals_too_late(cut: Cut) {
     effects.go();
     let over = cluster.finish(id);
     assert_eq!(over.state.word(), "DONE");
-    assert_eq!(over.worker.as_deref(), Some("near"));
     let ends = recorded(&cluster, id);
-    assert_eq!(ends.len(), 2, "one end for each attempt: {ends:?}");
+    let numbers: Vec<u32> = ends.iter().map(|(number, _)| *number).collect();
+    let each: Vec<u32> = (1..=over.attempts).collect();
+    assert_eq!(numbers, each, "one end for each attempt: {ends:?}");
     // A worker whose messages arrive reports the kill itself.
-    let lost = match ends[0] {
-        (1, AttemptEnd::Real(outcome)) => cut == Cut::ToWorker && outcome.is_loss(),
-        (number, AttemptEnd::Synthetic(_)) => number == 1,
-        _ => false,
+    let lost = match ends[0].1 {
+        AttemptEnd::Real(outcome) => cut == Cut::ToWorker && outcome.is_loss(),
+        AttemptEnd::Synthetic(_) => true,
     };
     assert!(lost, "{ends:?}");
-    assert_eq!(ends[1], (2, SUCCESS));
-    assert_eq!(effects.ends(), ["2"]);
+    let successes = ends.iter().filter(|(_, end)| *end == SUCCESS);
+    assert_eq!(successes.count(), 1, "{ends:?}");
+    assert_eq!(ends.last(), Some(&(over.attempts, SUCCESS)));
     effects.never_overlapped();
 }
 
