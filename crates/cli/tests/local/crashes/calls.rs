@@ -161,9 +161,10 @@ fn a_run_that_was_ordered_and_never_heard_of_is_not_launched_by_a_later_life() {
 #[test]
 fn a_run_that_is_half_born_when_its_coordinator_dies_does_not_run_beside_the_next() {
     let mut rig = Rig::new(&tasks::task(&[tasks::process("one", 0, "sleep 1", &[])]));
-    // Every start of a shell takes this long. Until then it is a copy of its coordinator.
+    // Every start of a shell takes this long, so that even a busy machine sees it. Until then it is
+    // a copy of its coordinator.
     let shell = std::path::Path::new("/bin/bash");
-    let command = strace::command(&rig, shell, "execve:delay_enter=1s");
+    let command = strace::command(&rig, shell, "execve:delay_enter=5s");
     rig.start_with(command);
     let dir = rig.dir.path().to_owned();
     let coordinators = || processes::with_role(&dir, Role::Coordinator);
