@@ -19,6 +19,7 @@
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`scheduler`] | the leader: composes the above |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
+//! | [`framing`] | nothing: length-prefixed frames |
 //! | [`counts`] | nothing: counters of ignored events |
 //! | [`bugs`] | nothing: seeded bugs for the simulator |
 //!
@@ -28,6 +29,7 @@ pub mod bugs;
 pub mod clock;
 mod config;
 pub mod counts;
+pub mod framing;
 pub mod fsm;
 pub mod leader;
 pub mod lease_keeper;

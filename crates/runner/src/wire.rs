@@ -1,9 +1,9 @@
 //! The protocol between the runner and its coordinator.
 //!
-//! One unix stream socket, full duplex. A frame is a length of four bytes, little endian, and that
-//! many bytes of JSON. The coordinator speaks first: [`Reply::Hello`] with its full state. A later
-//! connection replaces the earlier one, whose sender is considered dead: its requests are carried
-//! out before the greeting or never, and its successor repeats what matters.
+//! One unix stream socket, full duplex; each [frame](baton_core::framing) is a message in JSON. The
+//! coordinator speaks first: [`Reply::Hello`] with its full state. A later connection replaces the
+//! earlier one, whose sender is considered dead: its requests are carried out before the greeting
+//! or never, and its successor repeats what matters.
 //!
 //! Every request about a run is idempotent: (process, run) identifies it. Replies may be lost with
 //! a connection; the next Hello repeats their contents until [`Request::Forget`].
@@ -11,6 +11,7 @@
 use std::fmt;
 use std::io;
 
+use baton_core::framing;
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_model::ids::Epoch;
 use baton_model::outcome::{KillCause, Outcome};
@@ -380,18 +381,9 @@ pub enum Reply {
 /// # Errors
 /// If it is longer than a frame may be.
 pub fn encode(message: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    serde_json::to_writer(&mut *out, message)?;
-    let length = out.len() - start - 4;
-    if length > FRAME_BYTES_MAX {
-        out.truncate(start);
-        let text = format!("a message has {length} bytes; the maximum is {FRAME_BYTES_MAX}");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    }
-    let prefix = u32::try_from(length).map_err(io::Error::other)?;
-    out[start..start + 4].copy_from_slice(&prefix.to_le_bytes());
-    Ok(())
+    framing::append(out, FRAME_BYTES_MAX, |out| {
+        serde_json::to_writer(out, message).map_err(io::Error::from)
+    })
 }
 
 /// Decodes the first complete frame of `read`; `None` if there is none yet.
@@ -399,50 +391,15 @@ pub fn encode(message: &impl Serialize, out: &mut Vec<u8>) -> io::Result<()> {
 /// # Errors
 /// If it is too long, or not a message.
 pub fn decode<T: DeserializeOwned>(read: &[u8]) -> io::Result<Option<(T, usize)>> {
-    let Some(prefix) = read.first_chunk::<4>() else {
+    let Some((body, taken)) = framing::first(read, FRAME_BYTES_MAX)? else {
         return Ok(None);
     };
-    let length = u32::from_le_bytes(*prefix) as usize;
-    if length > FRAME_BYTES_MAX {
-        let text = format!("a frame has {length} bytes; the maximum is {FRAME_BYTES_MAX}");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    }
-    let Some(body) = read.get(4..4 + length) else {
-        return Ok(None);
-    };
-    Ok(Some((serde_json::from_slice(body)?, 4 + length)))
+    Ok(Some((serde_json::from_slice(body)?, taken)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn forget(run: u64) -> Request {
-        Request::Forget {
-            run: RunKey {
-                process: ProcessNo(3),
-                run: RunNo(run),
-            },
-        }
-    }
-
-    #[test]
-    fn frames_come_out_as_they_went_in_however_they_are_cut() {
-        let mut bytes = Vec::new();
-        for run in 0..3 {
-            encode(&forget(run), &mut bytes).expect("short enough");
-        }
-        for cut in 0..=bytes.len() {
-            let (mut left, mut taken) = (&bytes[..cut], Vec::new());
-            while let Some((message, length)) = decode::<Request>(left).expect("well formed") {
-                taken.push(message);
-                left = &left[length..];
-            }
-            let whole: Vec<Request> = (0..taken.len() as u64).map(forget).collect();
-            assert_eq!(taken, whole);
-            assert!(cut < bytes.len() || taken.len() == 3);
-        }
-    }
 
     /// The messages of a standalone task's coordinator have not changed.
     #[test]

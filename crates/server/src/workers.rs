@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use baton_core::framing;
 use baton_core::protocol::frame::{
     FrameError, PREAMBLE, check_preamble, decode_to_scheduler, decode_token, encode_refusal,
 };
@@ -270,13 +271,10 @@ impl Input {
     }
 
     fn check_length(&self) -> Result<(), FrameError> {
-        let prefix = self.bytes[self.taken..].first_chunk::<4>();
-        let length = prefix.map_or(0, |prefix| u32::from_le_bytes(*prefix) as usize);
-        if !self.introduced && length > FIRST_FRAME_BYTES_MAX {
-            Err(FrameError::TooLong(length))
-        } else {
-            Ok(())
+        if !self.introduced {
+            framing::announced(&self.bytes[self.taken..], FIRST_FRAME_BYTES_MAX)?;
         }
+        Ok(())
     }
 
     /// Drops consumed bytes, and the memory of a large frame.

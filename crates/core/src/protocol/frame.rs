@@ -2,7 +2,7 @@
 //!
 //! A connection begins with a [`PREAMBLE`] from each side: a magic word and the protocol version,
 //! in a form that never changes, so that two different versions can report that they differ. Then
-//! frames follow: a length of four bytes, little endian, and that many bytes of one message.
+//! [frames](crate::framing) follow, one message each.
 //!
 //! Before its first message a worker may present a token, in a frame of its own. A scheduler that
 //! does not authorize it sends the reason in the last frame of the connection. Both concern the
@@ -23,6 +23,8 @@ use baton_model::token::Secret;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::framing::{self, FrameTooLong};
+
 /// The first bytes of each side: a magic word, and the version, little endian.
 pub const PREAMBLE: [u8; 6] = {
     let version = PROTOCOL_VERSION.to_le_bytes();
@@ -39,8 +41,8 @@ pub enum FrameError {
          run the same version of Baton on both"
     )]
     OtherVersion(u16),
-    #[error("a frame of {0} bytes; the most is {FRAME_BYTES_MAX}")]
-    TooLong(usize),
+    #[error(transparent)]
+    TooLong(#[from] FrameTooLong),
     #[error("a frame that is no message: {0}")]
     Malformed(String),
     /// The scheduler does not authorize this worker, for this reason.
@@ -118,21 +120,22 @@ pub fn encode_refusal(why: &str, out: &mut Vec<u8>) -> Result<(), FrameError> {
 /// # Errors
 /// If it begins with a frame that is meant to be a token, and is none.
 pub fn decode_token(read: &[u8]) -> Result<Option<(Option<Secret>, usize)>, FrameError> {
-    let Some((prefix, rest)) = read.split_first_chunk::<4>() else {
+    let Some(length) = framing::announced(read, FRAME_BYTES_MAX)? else {
         return Ok(None);
     };
-    let length = u32::from_le_bytes(*prefix) as usize;
-    match rest.first() {
-        Some(&TOKEN_TAG) if length > TOKEN_FRAME_BYTES_MAX => Err(FrameError::TooLong(length)),
-        Some(&TOKEN_TAG) => match decode::<IncomingFrame>(read)? {
-            Some((IncomingFrame::Token(text), taken)) => match Secret::parse(&text) {
-                Some(secret) => Ok(Some((Some(secret), taken))),
-                // It is not repeated: it may be a secret with a slip of the pen.
-                None => Err(FrameError::Malformed("that is no token".to_owned())),
-            },
-            Some(_) => Ok(Some((None, 0))),
-            None => Ok(None),
-        },
+    match read.get(framing::PREFIX_BYTES) {
+        Some(&TOKEN_TAG) => {
+            framing::announced(read, TOKEN_FRAME_BYTES_MAX)?;
+            match decode::<IncomingFrame>(read)? {
+                Some((IncomingFrame::Token(text), taken)) => match Secret::parse(&text) {
+                    Some(secret) => Ok(Some((Some(secret), taken))),
+                    // It is not repeated: it may be a secret with a slip of the pen.
+                    None => Err(FrameError::Malformed("that is no token".to_owned())),
+                },
+                Some(_) => Ok(Some((None, 0))),
+                None => Ok(None),
+            }
+        }
         Some(_) => Ok(Some((None, 0))),
         // An empty frame is no message either; its reader reports that.
         None if length == 0 => Ok(Some((None, 0))),
@@ -319,30 +322,15 @@ impl Shared {
 }
 
 fn encode(message: &impl Serialize, out: &mut Vec<u8>) -> Result<(), FrameError> {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    let body = std::mem::take(out);
-    *out = postcard::to_extend(message, body)
-        .map_err(|error| FrameError::Malformed(error.to_string()))?;
-    let length = out.len() - start - 4;
-    if length > FRAME_BYTES_MAX {
-        out.truncate(start);
-        return Err(FrameError::TooLong(length));
-    }
-    let prefix = u32::try_from(length).map_err(|_| FrameError::TooLong(length))?;
-    out[start..start + 4].copy_from_slice(&prefix.to_le_bytes());
-    Ok(())
+    framing::append(out, FRAME_BYTES_MAX, |out| {
+        *out = postcard::to_extend(message, std::mem::take(out))
+            .map_err(|error| FrameError::Malformed(error.to_string()))?;
+        Ok(())
+    })
 }
 
 fn decode<T: DeserializeOwned>(read: &[u8]) -> Result<Option<(T, usize)>, FrameError> {
-    let Some(prefix) = read.first_chunk::<4>() else {
-        return Ok(None);
-    };
-    let length = u32::from_le_bytes(*prefix) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(FrameError::TooLong(length));
-    }
-    let Some(body) = read.get(4..4 + length) else {
+    let Some((body, taken)) = framing::first(read, FRAME_BYTES_MAX)? else {
         return Ok(None);
     };
     let malformed = |error: postcard::Error| FrameError::Malformed(error.to_string());
@@ -351,7 +339,7 @@ fn decode<T: DeserializeOwned>(read: &[u8]) -> Result<Option<(T, usize)>, FrameE
         let left = format!("{} bytes are left over", rest.len());
         return Err(FrameError::Malformed(left));
     }
-    Ok(Some((message, 4 + length)))
+    Ok(Some((message, taken)))
 }
 
 #[cfg(test)]
