@@ -5,8 +5,7 @@
 //! constant-time comparison: an attacker who measures the timing learns about the hash of the
 //! secret they sent, which they cannot steer.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 
 use baton_model::token::{Secret, SecretHash};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 /// If the kernel provides no random bits.
 pub fn generate() -> io::Result<Secret> {
     let mut bits = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut bits)?;
+    getrandom::fill(&mut bits)?;
     Ok(Secret::from_bits(bits))
 }
 

@@ -1,13 +1,12 @@
 //! Random numbers from the kernel.
 
-use std::hash::{BuildHasher, Hasher};
-
-/// A random number, unique enough not to collide by accident. For marks, ids and jitter; not for
-/// secrets.
+/// A random number: for marks, ids and jitter.
+///
+/// # Panics
+/// If the kernel provides none, which Linux never does after its start.
 #[must_use]
 pub fn number() -> u64 {
-    // Its keys come from the kernel, and differ with every call.
-    std::hash::RandomState::new().build_hasher().finish()
+    getrandom::u64().expect("the kernel provides random numbers")
 }
 
 #[cfg(test)]
