@@ -39,6 +39,7 @@ use crate::outgoing::Outgoing;
 use crate::state::{self, StateDir};
 use crate::sweep::Sweep;
 use crate::tag::Tags;
+use crate::watchdog::{self, Watchdog};
 use crate::{AgentExit, Config};
 
 /// A launch that finds no room for this long is returned: another worker may have room.
@@ -158,13 +159,16 @@ impl Agent {
         let wanted = [libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT];
         let mut signals = Signals::listen(&wanted).map_err(Error::io("listen to signals"))?;
         let alarm = Alarm::new().map_err(Error::io("create a timer"))?;
+        let mut watchdog = Watchdog::start(clock::now().mono);
         loop {
+            watchdog.turn(clock::now().mono);
             self.feed_machine();
             if let Some(ended) = self.finish_incarnation()? {
                 return Ok(ended);
             }
             self.flush()?;
-            let ready = self.wait(&signals, &alarm).map_err(Error::io("wait"))?;
+            let ready = self.wait(&signals, &alarm, watchdog.next_due());
+            let ready = ready.map_err(Error::io("wait"))?;
             if ready.signals {
                 for signal in signals.take().map_err(Error::io("take signals"))? {
                     if let Some(ended) = self.handle_signal(signal) {
@@ -207,6 +211,7 @@ impl Agent {
             libc::SIGINT => {
                 tracing::info!("shutting down: killing everything; interrupt again to exit now");
                 self.shutting_down = true;
+                watchdog::stopping();
                 self.inputs.push_back(Input::GuardFired);
             }
             _ => {
@@ -219,6 +224,7 @@ impl Agent {
 
     /// Exits and leaves the attempts running.
     fn detach(&mut self) {
+        watchdog::stopping();
         if self.attempts.is_empty() && self.checks.is_empty() {
             // The coordinator is not needed; its log tells the next agent the state.
             self.requests.push(Request::Exit);
@@ -267,7 +273,7 @@ impl Agent {
         Ok(())
     }
 
-    fn wait(&self, signals: &Signals, alarm: &Alarm) -> io::Result<Ready> {
+    fn wait(&self, signals: &Signals, alarm: &Alarm, ping: Option<Mono>) -> io::Result<Ready> {
         let due = [
             self.worker.next_due(),
             Some(self.connection.next_due()),
@@ -275,6 +281,7 @@ impl Agent {
             self.memory_watch.next_due(&self.attempts),
             self.kill_order.next_due(),
             Some(self.sweep.next_due()),
+            ping,
         ];
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if let Some(link) = &self.link {

@@ -31,6 +31,7 @@
 //! | `memory` | killing attempts that exceed their memory limit |
 //! | `outputs` | reading an attempt's outputs |
 //! | `sweep` | removing old files |
+//! | `watchdog` | notifications to the service manager (systemd) |
 //! | [`resources`] | the capacity of this machine |
 //!
 //! May use model, core, runner and tls.
@@ -54,6 +55,7 @@ mod state;
 mod sweep;
 mod tag;
 mod takeover;
+mod watchdog;
 
 use std::path::PathBuf;
 

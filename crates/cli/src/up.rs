@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_model::token::Secret;
-use baton_server::serve;
+use baton_server::{serve, service};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -86,6 +86,7 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
         let mut interrupts = Interrupts::new()?;
         let shutdown = async move {
             interrupts.next().await;
+            service::stopping();
             stop(&end, supervising, interrupts).await;
         };
         let ready = |ready: baton_server::Ready| {
@@ -163,6 +164,9 @@ impl WorkerSupervisor {
             // A token in our environment is for other commands.
             None => worker.env_remove(TOKEN_VARIABLE),
         };
+        for variable in service::VARIABLES {
+            worker.env_remove(variable);
+        }
         let pin = self
             .pin
             .iter()

@@ -20,6 +20,7 @@
 //! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
 //! | `prune` | pruning of the history |
+//! | [`service`] | notifications to the service manager (systemd) |
 //! | `log_throttle` | rate limiting of repeated log messages |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -42,6 +43,7 @@ mod log_throttle;
 mod metrics;
 mod prune;
 mod rate_limit;
+pub mod service;
 mod shutdown;
 mod tls;
 mod workers;
@@ -255,6 +257,7 @@ pub async fn serve(
     background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
     background.extend(syncing);
     ready(started);
+    service::ready();
     let failure = tokio::select! {
         () = stop => None,
         end = &mut ended => Some(match end {
@@ -263,6 +266,7 @@ pub async fn serve(
         }),
     };
     tracing::info!("shutting down");
+    service::stopping();
     background.iter().for_each(JoinHandle::abort);
     shutdown_sender.send_replace(true);
     // Requests in flight are still answered, then the last commits finish.

@@ -16,6 +16,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use baton_client::Client;
+use baton_server::service;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -239,7 +240,11 @@ fn spawn(
     let stdout = if piped { Stdio::piped() } else { Stdio::null() };
     // This same binary, even if its file was replaced.
     let binary = Path::new("/proc/self/exe");
-    Command::new(binary)
+    let mut command = Command::new(binary);
+    for variable in service::VARIABLES {
+        command.env_remove(variable);
+    }
+    command
         .arg(TETHER)
         .arg(std::process::id().to_string())
         .arg(parent_death.as_raw().to_string())

@@ -13,4 +13,5 @@ mod logging;
 mod partition;
 mod restart;
 mod schedules;
+mod service;
 mod unexecuted;

@@ -57,6 +57,7 @@ use crate::limits::{
     SLEEP_MAX, STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
 use crate::metrics::{Kinds, Metrics};
+use crate::service::Watchdog;
 use event::{Event, Inbox, ReplyTo, StoreFailed};
 use links::Links;
 use recovery::Failed;
@@ -145,6 +146,7 @@ struct Driver {
     overtaken: Option<Epoch>,
     /// When the invariants of the leader are checked next.
     invariants_due: Mono,
+    watchdog: Watchdog,
     stop_by: Option<Mono>,
     /// Why the driver cannot continue.
     fatal: Option<String>,
@@ -174,6 +176,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         inbox_first_until: Mono(0),
         overtaken: None,
         invariants_due: Mono(0),
+        watchdog: Watchdog::from_env(),
         stop_by: None,
         fatal: None,
     };
@@ -221,6 +224,7 @@ impl Driver {
             self.commit();
             self.perform();
             self.finish_turn();
+            self.watchdog.turn(self.clock_read);
         }
         self.fatal
     }
