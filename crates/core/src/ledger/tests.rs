@@ -4,6 +4,7 @@ use baton_model::fact::Condemnation;
 use baton_model::ids::{BootId, HostId, WorkerName};
 use baton_model::outcome::AttemptEnd;
 use baton_model::outcome::{LossProof, Outcome, Synthetic};
+use baton_model::time::Wall;
 
 use super::*;
 
@@ -284,4 +285,20 @@ fn an_instance_is_admitted_once() {
     let mut ledger = submitted();
     let again = ledger.find(I1).expect("is there");
     assert_eq!(ledger.admit(again), Err(LedgerError::AlreadySubmitted(I1)));
+}
+
+#[test]
+fn ledgers_with_different_pending_work_are_equal_only_without_it() {
+    let live = of(&[Fact::RunRegistered {
+        run: RunId(1),
+        at: Wall(1),
+        plan: Arc::default(),
+        open: false,
+    }]);
+    let mut processed = live.clone();
+    assert_eq!(processed.runs_mut().next_dirty(), Some(RunId(1)));
+    assert_ne!(processed, live);
+    let mut restored = live.clone();
+    restored.runs_mut().forget_transient();
+    assert_eq!(processed, restored);
 }

@@ -77,7 +77,7 @@ impl Scheduler {
                 })
                 .and_then(|id| Some((id, self.explain(id, now)?))),
             waits_for: waits_for(&run.dag, progress, task),
-            mean: run.mean_duration(task),
+            mean: self.ledger.runs().mean_duration(id, task),
         });
         let problems = progress.problems();
         Some(RunView {

@@ -30,7 +30,7 @@ use crate::workflow::{Dag, ItemResult, Progress, compare, invalidate};
 pub use head::RunHead;
 pub use transient::Stops;
 
-use transient::{DirtyRuns, Durations};
+use transient::Transient;
 
 /// A run as a store has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,12 +52,8 @@ pub struct Run {
     /// Results of DONE items, if the run is being resumed: with all outputs, including those that
     /// only another plan refers to.
     done: Option<Vec<ItemResult>>,
-    /// Instances still to be stopped.
-    stops: Stops,
     /// Number of leased instances by task.
     leased: BTreeMap<u32, u32>,
-    /// Durations of DONE instances that ended under this leader.
-    durations: Durations,
 }
 
 /// All runs.
@@ -68,7 +64,7 @@ pub struct Runs {
     last: RunId,
     /// Restored results and instances, until the progress can be computed from them.
     pending: PendingRestore,
-    dirty: DirtyRuns,
+    transient: Transient,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -103,24 +99,22 @@ impl Runs {
 
     /// Removes and returns a run that changed since it was last processed.
     pub fn next_dirty(&mut self) -> Option<RunId> {
-        self.dirty.0.pop_first()
+        self.transient.dirty.pop_first()
     }
 
     /// Removes and returns the pending stops of a run.
     pub fn take_stops(&mut self, id: RunId) -> Stops {
-        let run = self.runs.get_mut(&id);
-        run.map(|run| std::mem::take(&mut run.stops))
-            .unwrap_or_default()
+        self.transient.stops.remove(&id).unwrap_or_default()
     }
 
     /// Records that a run was processed.
     pub fn mark_clean(&mut self, id: RunId) {
-        self.dirty.0.remove(&id);
+        self.transient.dirty.remove(&id);
     }
 
     /// Marks all runs for processing, under a new leader.
     pub fn mark_all_dirty(&mut self) {
-        self.dirty.0.extend(self.runs.keys());
+        self.transient.dirty.extend(self.runs.keys());
     }
 
     /// Drops a run that is over: the store has its record.
@@ -131,13 +125,27 @@ impl Runs {
             .is_some_and(|run| run.head.state.is_terminal())
         {
             self.runs.remove(&id);
-            self.dirty.0.remove(&id);
+            self.transient.forget(id);
         }
     }
 
     /// Drops all runs that are over.
     pub fn drop_all_ended(&mut self) {
-        self.runs.retain(|_, run| !run.head.state.is_terminal());
+        let ended = |run: &&Run| run.head.state.is_terminal();
+        let ended: Vec<_> = self.iter().filter(ended).map(|run| run.head.id).collect();
+        ended.into_iter().for_each(|id| self.drop_ended(id));
+    }
+
+    /// Drops the state of one leader, as its end does.
+    pub fn forget_transient(&mut self) {
+        self.transient = Transient::default();
+    }
+
+    /// Mean duration of a task's DONE instances that ended under this leader.
+    #[must_use]
+    pub fn mean_duration(&self, id: RunId, task: u32) -> Option<Millis> {
+        let (count, sum) = self.transient.durations.get(&id)?.get(&task)?;
+        sum.0.checked_div(*count).map(Millis)
     }
 
     /// Restores a run that is over, so that it can be resumed.
@@ -163,9 +171,7 @@ impl Runs {
             progress,
             has_begun: false,
             done,
-            stops: Stops::default(),
             leased: BTreeMap::new(),
-            durations: Durations::default(),
         };
         self.runs.insert(id, run);
         Ok(())
@@ -200,10 +206,8 @@ impl Runs {
                 progress: Progress::default(),
                 has_begun: false,
                 done: None,
-                stops: Stops::default(),
-                leased: BTreeMap::new(),
-                durations: Durations::default(),
-            };
+                    leased: BTreeMap::new(),
+                };
             self.runs.insert(id, run);
         }
         Ok(())
@@ -253,9 +257,10 @@ impl Runs {
     /// Records the duration of a DONE instance.
     pub(super) fn record_duration(&mut self, spec: &InstanceSpec, elapsed: Millis) {
         if let Some(part) = spec.part
-            && let Some(run) = self.runs.get_mut(&part.run)
+            && self.runs.contains_key(&part.run)
         {
-            let (count, sum) = run.durations.0.entry(part.task).or_default();
+            let durations = self.transient.durations.entry(part.run).or_default();
+            let (count, sum) = durations.entry(part.task).or_default();
             *count += 1;
             sum.0 = sum.0.saturating_add(elapsed.0);
         }
@@ -272,7 +277,7 @@ impl Runs {
         }
         if let Some(run) = self.runs.get_mut(&part.run).filter(|run| run.owns(part)) {
             run.progress.start_item(&run.dag, part.task, part.item, id);
-            self.dirty.0.insert(part.run);
+            self.transient.dirty.insert(part.run);
         }
     }
 
@@ -295,11 +300,12 @@ impl Runs {
         if state == UniversalState::Running && run.head.state == UniversalState::Launched {
             run.has_begun = true;
         } else if state == UniversalState::Queued && closed {
-            run.stops.retried.insert(id);
+            let stops = self.transient.stops.entry(part.run).or_default();
+            stops.retried.insert(id);
         } else {
             return;
         }
-        self.dirty.0.insert(part.run);
+        self.transient.dirty.insert(part.run);
     }
 
     /// Records an instance that is no longer in flight.
@@ -329,9 +335,10 @@ impl Runs {
         let failing = run.progress.is_failing_fast();
         run.progress.end_item(&run.dag, &ended);
         if run.progress.is_failing_fast() && !failing {
-            run.stops.sweep = Some(HaltMode::Drain);
+            let stops = self.transient.stops.entry(part.run).or_default();
+            stops.sweep = Some(HaltMode::Drain);
         }
-        self.dirty.0.insert(part.run);
+        self.transient.dirty.insert(part.run);
     }
 
     /// Applies one fact about a run.
@@ -357,7 +364,9 @@ impl Runs {
                 run.progress = Progress::new(&run.dag, [], []);
             }
             Fact::RunAdvanced { .. } => run.has_begun = false,
-            Fact::RunHalting { mode, .. } => run.stops.sweep = Some(*mode),
+            Fact::RunHalting { mode, .. } => {
+                self.transient.stops.entry(id).or_default().sweep = Some(*mode);
+            }
             Fact::RunEnded { .. } if !run.progress.is_idle() => {
                 return Err(LedgerError::Run(
                     id,
@@ -370,12 +379,15 @@ impl Runs {
                 carried,
                 rerun,
                 ..
-            } => run.resume(plan.as_ref(), carried, rerun),
+            } => {
+                run.resume(plan.as_ref(), carried, rerun);
+                self.transient.durations.remove(&id);
+            }
             _ => {}
         }
         run.head = head.clone();
         self.heads.insert(id, head);
-        self.dirty.0.insert(id);
+        self.transient.dirty.insert(id);
         Ok(())
     }
 
@@ -399,12 +411,10 @@ impl Runs {
             progress,
             has_begun: false,
             done: None,
-            stops: Stops::default(),
             leased: BTreeMap::new(),
-            durations: Durations::default(),
         };
         self.runs.insert(id, run);
-        self.dirty.0.insert(id);
+        self.transient.dirty.insert(id);
         Ok(())
     }
 }
@@ -420,13 +430,6 @@ impl Run {
     #[must_use]
     pub fn all_leased(&self) -> u32 {
         self.leased.values().sum()
-    }
-
-    /// Mean duration of a task's DONE instances that ended under this leader.
-    #[must_use]
-    pub fn mean_duration(&self, task: u32) -> Option<Millis> {
-        let (count, sum) = self.durations.0.get(&task)?;
-        sum.0.checked_div(*count).map(Millis)
     }
 
     /// Whether the part belongs to the current generation.
@@ -456,7 +459,6 @@ impl Run {
             }
         };
         self.progress = Progress::new(&self.dag, [], done);
-        self.durations = Durations::default();
         self.has_begun = false;
     }
 }

@@ -1,19 +1,16 @@
-//! Transient state of runs: pending work and statistics of one leader. It is not part of the
-//! durable state, so equality and hashing of ledgers ignore it.
+//! Transient state of runs: pending work and statistics of one leader. No store has it; a ledger
+//! that was restored, or is compared with one, has none ([`Runs::forget_transient`]).
+//!
+//! [`Runs::forget_transient`]: super::Runs::forget_transient
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Millis;
 use baton_model::workflow::HaltMode;
 
-/// Number of DONE instances and their total duration by task, for display.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Durations(pub(super) BTreeMap<u32, (u64, Millis)>);
-
 /// Instances of a run to stop, in the same step in which that was decided.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stops {
     /// With `Kill` every instance in flight, with `Drain` those without a lease.
     pub sweep: Option<HaltMode>,
@@ -21,24 +18,24 @@ pub struct Stops {
     pub retried: BTreeSet<InstanceId>,
 }
 
-/// Runs that changed since they were last processed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct DirtyRuns(pub(super) BTreeSet<RunId>);
+/// Number of DONE instances and their total duration by task, for display.
+pub(super) type Durations = BTreeMap<u32, (u64, Millis)>;
 
-macro_rules! ignored_in_equality {
-    ($($name:ident)*) => {$(
-        impl PartialEq for $name {
-            fn eq(&self, _: &Self) -> bool {
-                true
-            }
-        }
-
-        impl Eq for $name {}
-
-        impl Hash for $name {
-            fn hash<H: Hasher>(&self, _: &mut H) {}
-        }
-    )*};
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Transient {
+    /// Runs that changed since they were last processed.
+    pub(super) dirty: BTreeSet<RunId>,
+    /// Instances still to be stopped.
+    pub(super) stops: BTreeMap<RunId, Stops>,
+    /// Durations of DONE instances that ended under this leader.
+    pub(super) durations: BTreeMap<RunId, Durations>,
 }
 
-ignored_in_equality!(Durations Stops DirtyRuns);
+impl Transient {
+    /// Drops everything about a run.
+    pub(super) fn forget(&mut self, id: RunId) {
+        self.dirty.remove(&id);
+        self.stops.remove(&id);
+        self.durations.remove(&id);
+    }
+}
