@@ -109,7 +109,13 @@ mod tests {
     fn a_long_frame_is_neither_written_nor_waited_for() {
         let mut bytes = Vec::new();
         put(b"abc", &mut bytes).expect("short enough");
-        let (before, too_long) = (bytes.clone(), FrameTooLong { bytes: 4, bytes_max: 3 });
+        let (before, too_long) = (
+            bytes.clone(),
+            FrameTooLong {
+                bytes: 4,
+                bytes_max: 3,
+            },
+        );
         assert_eq!(put(b"abcd", &mut bytes), Err(too_long));
         assert_eq!(bytes, before);
         assert_eq!(first(&4_u32.to_le_bytes(), 3), Err(too_long));

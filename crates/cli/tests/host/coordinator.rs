@@ -1,15 +1,26 @@
 //! The coordinator alone, driven as a runner or an agent would: one launch for one
 //! order, one connection at a time, and the dead-man timer.
 
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;
 use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Reply, Request};
+use baton_testing::processes::processes;
 use baton_testing::until;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::bench::{
     Bench, end, exists, far_future, guard, outcome, refused, run, send, started, wait_for,
 };
+
+/// Files of a checkpoint.
+const STDERR: &str = "coordinator.err";
+const SOCKET: &str = "coordinator.sock";
 
 #[test]
 fn a_launch_that_is_ordered_twice_happens_once() {
@@ -127,4 +138,53 @@ fn the_dead_man_timer_kills_with_and_without_a_connected_client() {
         assert!(!bench.sandbox.join("again").exists());
         end(link);
     }
+}
+
+/// As on a full disk: neither its log nor its messages can be written.
+#[test]
+fn a_coordinator_that_can_write_no_file_goes_on() {
+    let bench = Bench::new(false);
+    let mut link = bench.begin();
+    let [pid] = processes(|text| text.contains(&bench.start.mark))[..] else {
+        panic!("one coordinator is running");
+    };
+    let messages = bench.start.checkpoint.join(STDERR);
+    let more = OpenOptions::new().append(true).open(&messages);
+    more.expect("there")
+        .write_all(&[b'.'; 99])
+        .expect("written");
+    let before = std::fs::read(&messages).expect("there");
+    // Only the note of a pid still fits, which is overwritten and not extended.
+    let little = Rlimit {
+        current: Some(64),
+        maximum: None,
+    };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    prlimit(pid, Resource::Fsize, little).expect("limited");
+    for number in 0..3 {
+        send(&mut link, &bench.shell(number, "exit 7"));
+        assert_eq!(wait_for(&mut link, outcome), Outcome::Exited(7));
+    }
+    let after = std::fs::read(&messages).expect("there");
+    assert_eq!(before, after, "the loss of its log could not be written");
+    end(link);
+}
+
+#[test]
+fn a_coordinator_whose_standard_error_is_closed_goes_on() {
+    let bench = Bench::new(false);
+    // A pipe in place of the file, whose reader is gone when there is something to read.
+    let messages = bench.start.checkpoint.join(STDERR);
+    mknodat(CWD, &messages, FileType::Fifo, Mode::RWXU, 0).expect("made");
+    let reader = open(&messages, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+    drop(bench.begin());
+    drop(reader.expect("opened"));
+    let socket = bench.start.checkpoint.join(SOCKET);
+    let mut wrong = UnixStream::connect(socket).expect("it listens");
+    wrong.write_all(b"\x05\0\0\0wrong").expect("sent");
+    wrong.read_to_end(&mut Vec::new()).expect("it hangs up");
+    let (mut link, _) = bench.connect();
+    send(&mut link, &bench.shell(0, "exit 7"));
+    assert_eq!(wait_for(&mut link, outcome), Outcome::Exited(7));
+    end(link);
 }

@@ -265,6 +265,11 @@ impl Scheduler {
     /// # Panics
     /// With the offending state, if one is violated.
     pub fn assert_invariants(&self) {
+        let runs = self.ledger.runs();
+        assert!(
+            runs.is_settled(),
+            "the progress of restored runs was not computed: {runs:?}"
+        );
         self.protocol.assert_invariants(&self.ledger);
     }
 }

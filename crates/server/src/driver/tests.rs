@@ -1,13 +1,26 @@
 //! A leader whose store fails, and its recovery.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 
-use baton_model::ids::WorkerName;
+use baton_core::ledger::{LedgerParts, RunHead, StoredRun};
+use baton_model::ids::{RunId, WorkerName};
+use baton_model::time::Wall;
 use baton_testing::until;
 
 use super::*;
 use crate::faulty::{Fault, Faulty};
 use crate::leadership;
+
+fn setup(store: Arc<Faulty>) -> Setup {
+    Setup {
+        store,
+        config: Config::default(),
+        limits: Vec::new(),
+        epochs: None,
+        metrics: Arc::default(),
+    }
+}
 
 /// A leader whose store has just failed to commit.
 fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
@@ -15,14 +28,7 @@ fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
     *store.commits.lock().expect("sound") = VecDeque::from([Fault::Closed]);
     *store.takes.lock().expect("sound") = takes.iter().copied().collect();
-    let setup = Setup {
-        store,
-        config: Config::default(),
-        limits: Vec::new(),
-        epochs: None,
-        metrics: Arc::default(),
-    };
-    let handle = start(setup, epoch, ledger).expect("a thread");
+    let handle = start(setup(store), epoch, ledger).expect("a thread");
     // A command that needs a commit.
     let worker = WorkerName::new("w");
     let drained = true;
@@ -53,4 +59,45 @@ fn a_store_that_has_died_ends_the_server_with_its_error() {
     let (handle, _) = failed(Faulty::default(), &[Fault::Closed]);
     let dead = handle.ended.blocking_recv().expect("no panic");
     assert_eq!(dead, Some(StoreError::Closed.to_string()));
+}
+
+/// The panic of the driver, as an operator reads it on standard error.
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+#[test]
+fn a_broken_invariant_ends_the_leader_with_its_state() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if thread::current().name() == Some("driver") {
+            *PANIC.lock().expect("sound") = Some(panic.to_string());
+        }
+        before(panic);
+    }));
+    let registered = Fact::RunRegistered {
+        run: RunId(7),
+        at: Wall(1),
+        plan: Arc::default(),
+        open: false,
+    };
+    let head = RunHead::registered(&registered).expect("a run");
+    let stored = StoredRun {
+        head: head.expect("allowed"),
+        plan: Arc::default(),
+        ended: Vec::new(),
+    };
+    // The progress of its run is never computed.
+    let broken = Ledger::restore(LedgerParts {
+        runs: vec![stored],
+        ..LedgerParts::default()
+    });
+    let store = Arc::new(Faulty::default());
+    let (epoch, _) = leadership::take(&*store, Epoch(0)).expect("free");
+    let handle = start(setup(store), epoch, broken.expect("restored")).expect("a thread");
+    handle.inbox.send(Event::Due);
+    let ended = handle.ended.blocking_recv();
+    assert!(ended.is_err(), "it goes on: {ended:?}");
+    let text = PANIC.lock().expect("sound").take();
+    let text = text.expect("it says why");
+    assert!(text.contains("progress of restored runs"), "{text}");
+    assert!(text.contains("RunHead { id: RunId(7)"), "{text}");
 }

@@ -248,6 +248,14 @@ async fn without_a_store_work_runs_and_strict_work_is_refused() {
     let refused = server.send(Method::POST, "/instances/", &strict).await;
     refused.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
     assert_eq!(refused.body["errors"][0]["field"], "exclusive");
+    let stored = server
+        .send(Method::POST, "/o/tasks/", &strict["file"])
+        .await;
+    stored.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
+    for refused in [refused, stored] {
+        let hint = &refused.body["errors"][0]["hint"];
+        assert_eq!(hint, "use --store sqlite, or exclusive: timed");
+    }
     let path = server.submit("hello").await;
     let why = server.get(&format!("{path}/explain")).await.body;
     assert_eq!(why["reason"], "initial-wait");

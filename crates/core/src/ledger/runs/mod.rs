@@ -136,6 +136,11 @@ impl Runs {
         ended.into_iter().for_each(|id| self.drop_ended(id));
     }
 
+    /// True if the progress of every restored run was computed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.pending == PendingRestore::default()
+    }
+
     /// Drops the state of one leader, as its end does.
     pub fn forget_transient(&mut self) {
         self.transient = Transient::default();
@@ -206,8 +211,8 @@ impl Runs {
                 progress: Progress::default(),
                 has_begun: false,
                 done: None,
-                    leased: BTreeMap::new(),
-                };
+                leased: BTreeMap::new(),
+            };
             self.runs.insert(id, run);
         }
         Ok(())
