@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from contextlib import suppress
 from typing import Any, Dict, Iterator, Mapping, Optional, Union
 
@@ -52,13 +53,14 @@ class Client:
         """Submits a workflow, or a mapping in the schema of workflow files.
 
         When it returns, the run is durable. A workflow too large for one request is sent in parts; the
-        run starts when all have arrived. Nothing is sent twice: if the connection breaks, the error
-        reports that the run may exist.
+        run starts when all have arrived. While the scheduler restarts or is busy, the request is
+        retried with the same `Idempotency-Key`, so that it makes one run at most. If no response
+        comes in time, the error reports that the run may exist.
         """
         file = file_of(workflow)
         first, rest = cut(file, values_of(params))
         path = self.transport.at("runs", end="/")
-        data = self.transport.change("POST", path, first)
+        data = self.transport.change("POST", path, first, key=uuid.uuid4().hex)
         with self.transport.decoding(path):
             run = Run(self, {"id": data["id"], "name": str(file.get("workflow", ""))})
         if rest:

@@ -135,6 +135,8 @@ class ConnectionFailed(BatonError):
         super().__init__(Problem(title=f"cannot reach the scheduler at {url}", detail=detail))
         self.url = url
         self.why = why
+        #: The request may have arrived.
+        self.may_have_happened = may_have_happened
         #: A retry may succeed.
         self.may_pass = may_pass
 

@@ -1,8 +1,9 @@
 """Requests and responses.
 
 Invariants:
-* Only GET is retried, while the scheduler may be starting, stopping, or busy. Every other request is
-  sent once: it may have happened although no response came, and the error reports that.
+* Only GET and requests with an idempotency key are retried, while the scheduler may be starting,
+  stopping, or busy. Every other request is sent once: it may have happened although no response
+  came, and the error reports that.
 * Every request has a connection of its own. The peer may close a kept connection just as a request
   leaves, and then it is unknown whether the request arrived.
 * A token is sent to its own scheduler only, and is in no error message and no pickle: a copy
@@ -42,7 +43,7 @@ _MIB_SECONDS = 2.0
 # The minimum for the last request before a deadline.
 _LAST_LOOK_SECONDS = 1.0
 
-# How long a GET is retried: a restart takes seconds. Without any earlier response most often no
+# How long a request is retried: a restart takes seconds. Without any earlier response most often no
 # scheduler is running, and a user waits for the error.
 _RETRY_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 3.0
@@ -113,20 +114,12 @@ class Transport:
         for as long as a restart takes.
         """
         target = self._target(path, query)
-        patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
-        over = self.now() + patience if until is None else until
-        pause = _PAUSE_SECONDS
-        while True:
+
+        def send() -> Response:
             left = math.inf if until is None else until - self.now()
-            try:
-                return self._send("GET", target, None, _RESPONSE_SECONDS + wait, media, left)
-            except BatonError as error:
-                rest = over - self.now()
-                if not may_pass(error) or rest <= 0:
-                    raise
-            # Jitter: the clients of one scheduler must not retry all at once.
-            self.sleep(min(pause * random.uniform(0.5, 1.0), rest))
-            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+            return self._send("GET", target, None, _RESPONSE_SECONDS + wait, media, left)
+
+        return self._retried(send, until)
 
     def get_json(
         self,
@@ -145,12 +138,45 @@ class Transport:
         path: str,
         body: Optional[bytes] = None,
         query: Optional[Mapping[str, Any]] = None,
+        *,
+        key: Optional[str] = None,
     ) -> Any:
-        """Sends a change once, and decodes the response."""
+        """Sends a change, and decodes the response.
+
+        With an idempotency key it is retried like a GET, since the scheduler carries it out once;
+        without one it is sent once.
+        """
         seconds = _RESPONSE_SECONDS + _MIB_SECONDS * len(body or b"") / (1 << 20)
-        return self._json(
-            path, self._send(method, self._target(path, query), body, seconds, MEDIA_TYPE)
-        )
+        target = self._target(path, query)
+
+        def send() -> Response:
+            return self._send(method, target, body, seconds, MEDIA_TYPE, key=key)
+
+        return self._json(path, send() if key is None else self._retried(send))
+
+    def _retried(self, send: Callable[[], Response], until: Optional[float] = None) -> Response:
+        """Sends until there is a response; until `until`, or for as long as a restart takes."""
+        patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
+        over = self.now() + patience if until is None else until
+        pause = _PAUSE_SECONDS
+        unknown = False
+        while True:
+            try:
+                return send()
+            except BatonError as error:
+                if isinstance(error, ConnectionFailed):
+                    unknown = unknown or error.may_have_happened
+                rest = over - self.now()
+                if not may_pass(error) or rest <= 0:
+                    if unknown and isinstance(error, ConnectionFailed):
+                        # An earlier attempt may have arrived, even if the last one did not.
+                        raise ConnectionFailed(
+                            error.url, error.why, may_have_happened=True
+                        ) from error
+                    raise
+            # Jitter: the clients of one scheduler must not retry all at once.
+            self.sleep(min(pause * random.uniform(0.5, 1.0), rest))
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
     @contextmanager
     def decoding(self, path: str) -> Iterator[None]:
@@ -192,11 +218,14 @@ class Transport:
         seconds: float,
         media: str,
         left: float = math.inf,
+        key: Optional[str] = None,
     ) -> Response:
         """Sends a request, and reads the response: each within `seconds`, and both within `left`."""
         headers = {"Accept": media, "Connection": "close"}
         if body is not None:
             headers["Content-Type"] = MEDIA_TYPE
+        if key is not None:
+            headers["Idempotency-Key"] = key
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         began = self.now()

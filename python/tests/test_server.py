@@ -42,6 +42,14 @@ def test_the_example_of_the_readme_runs_as_it_is_written(server: Server, tmp_pat
     assert script(example, BATON_URL=server.url) == ["800 rows: 800", ""]
 
 
+def test_a_submission_that_is_sent_again_makes_one_run(client: Client) -> None:
+    body = b'{"file": {"workflow": "once", "tasks": {"a": {"run": "true"}}}}'
+    sent = [client.transport.change("POST", "/runs/", body, key=key) for key in ["k1", "k1", "k2"]]
+    ids = [answer["id"] for answer in sent]
+    assert ids[0] == ids[1] != ids[2]
+    assert len([run for run in client.runs(name="once")]) == 2
+
+
 def test_a_fork_joins_after_a_failure_that_is_tried_again(client: Client) -> None:
     wf = Workflow("diamond")
     start = wf.task("start", run="echo begin")

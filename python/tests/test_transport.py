@@ -57,16 +57,43 @@ def test_retries_end_and_are_few_without_any_earlier_response(fake: FakeServer) 
     assert 20 < clock.at <= 30
 
 
+ACCEPTED = b'{"id":"r7","generation":1,"links":{}}'
+
+
+def client_of(fake: FakeServer) -> Client:
+    """A client without real pauses."""
+    client = Client(fake.url)
+    client.transport, _ = transport(fake.url)
+    return client
+
+
+@pytest.mark.parametrize("reply", [None, (503, b'{"title":"store failed"}'), (429, b"")])
+def test_a_submission_keeps_its_key_when_it_is_tried_again(fake: FakeServer, reply: Reply) -> None:
+    client = client_of(fake)
+    for _ in range(2):
+        fake.replies = [reply, reply, (201, ACCEPTED), (500, b"oops")]
+        assert Workflow("once").run(client).id == "r7"
+    posted = [headers for headers, seen in zip(fake.headers, fake.seen) if seen[0] == "POST"]
+    keys = [headers["Idempotency-Key"] for headers in posted]
+    assert len(keys) == 6 and len(set(keys[:3])) == len(set(keys[3:])) == 1
+    assert keys[0] != keys[3] and len(keys[0]) == 32
+
+
+def test_a_submission_without_a_response_may_have_happened(fake: FakeServer) -> None:
+    fake.replies = [None] * 100
+    with pytest.raises(ConnectionFailed) as caught:
+        Workflow("once").run(client_of(fake))
+    assert len(fake.seen) > 1
+    assert "may or may not have happened" in caught.value.detail
+
+
 @pytest.mark.parametrize("reply", [None, (503, b'{"title":"store failed"}')])
-def test_a_submission_is_sent_once_whatever_comes_of_it(fake: FakeServer, reply: Reply) -> None:
+def test_another_change_is_sent_once_whatever_comes_of_it(fake: FakeServer, reply: Reply) -> None:
     fake.replies = [reply]
-    wf = Workflow("once")
-    wf.task("a", run="true")
     with pytest.raises(BatonError) as caught:
-        wf.run(Client(fake.url))
-    assert [method for method, _, _ in fake.seen] == ["POST"]
+        client_of(fake).transport.change("POST", "/runs/r7/start")
+    assert len(fake.seen) == 1 and fake.headers[0]["Idempotency-Key"] is None
     if reply is None:
-        assert isinstance(caught.value, ConnectionFailed)
         assert "may or may not have happened" in caught.value.detail
 
 
@@ -80,8 +107,10 @@ def test_a_run_that_was_accepted_is_not_lost_where_it_cannot_be_looked_at(fake: 
 
 def test_a_submission_without_a_server_reports_that_it_did_not_happen() -> None:
     held, url = silent_port()
+    client = Client(url)
+    client.transport, _ = transport(url)
     with held, pytest.raises(ConnectionFailed) as caught:
-        Workflow("missing").run(Client(url))
+        Workflow("missing").run(client)
     assert "start it with" in caught.value.detail
 
 
