@@ -5,25 +5,27 @@
 //! then executes the work. Only these two need files, which are in the attempt's own directory.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, chown};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use baton_core::supervision::RUNNER_RESTARTS_MAX;
+use baton_core::supervision::attempts::{Assignment, Attempt};
+use baton_core::supervision::io::Ending;
+use baton_core::supervision::takeover::STOP_GRACE;
 use baton_model::ids::LeaseId;
+use baton_model::outcome::{AttemptStats, Report};
 use baton_model::placement::Capacity;
 use baton_model::spec::{InstanceSpec, Work};
-use baton_model::task::TaskSpec;
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::users::{self, User};
-use baton_runner::wire::{AttemptPaths, Credentials, Launch, Limit, Sink};
-use serde::{Deserialize, Serialize};
+use baton_runner::wire::{self, AttemptPaths, Credentials, Launch, Limit, RunEnd, Sink};
 
-use crate::attempts::AttemptRecord;
+use crate::Config;
+use crate::attempt_dir::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name, prepare_dir};
 use crate::outputs;
-use crate::replies::RUNNER_RESTARTS_MAX;
 use crate::state::{LOGS, WORK};
+use crate::tag::Tags;
 
 /// The hidden command that runs the task of an attempt. Its argument is the directory with the
 /// [`TaskFile`], below which the runner keeps its own files.
@@ -32,41 +34,17 @@ pub const ATTEMPT_COMMAND: &str = "__attempt";
 /// ARGV…`. The file is a list of [`Uri`](baton_model::spec::Uri).
 pub const FETCH_COMMAND: &str = "__fetch";
 
-/// The runner's directory, within the directory of its attempt.
-pub(crate) const RUNNER_DIR: &str = ".baton";
-/// The [`TaskFile`] in that directory.
-pub(crate) const TASK_FILE: &str = "task.json";
 const URIS_FILE: &str = ".baton-uris.json";
 const OUTPUT_FILE: &str = "baton-output";
 
-/// Time from SIGTERM to SIGKILL for an attempt that has timed out.
-pub(crate) const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
+/// A health check process that takes longer has failed.
+const CHECK_MAX: Millis = Millis::from_secs(10);
 /// How long a user lookup is cached.
 const USER_CACHE_TTL: Millis = Millis::from_secs(60);
 /// The PATH of attempts, if the agent has none.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Variables of the agent's environment that attempts inherit.
 const INHERITED_VARS: [&str; 4] = ["PATH", "HOME", "USER", "LANG"];
-
-/// The task of an attempt, as passed to its runner.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskFile {
-    /// The id of the task.
-    pub id: String,
-    pub spec: TaskSpec,
-    /// Added to the environment of every process.
-    pub env: Vec<(String, String)>,
-}
-
-impl TaskFile {
-    /// Loads the file from the runner's directory.
-    ///
-    /// # Errors
-    /// If it does not exist or is invalid.
-    pub fn load(dir: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_slice(&fs::read(dir.join(TASK_FILE))?)?)
-    }
-}
 
 /// State shared by all launches.
 #[derive(Debug)]
@@ -79,6 +57,7 @@ pub(crate) struct Launcher {
     /// The names of custom resources, in the order in which they are claimed.
     named: Vec<String>,
     users: HashMap<String, (Mono, User)>,
+    tags: Tags,
 }
 
 impl Launcher {
@@ -97,13 +76,15 @@ impl Launcher {
             env,
             named: capacity.named.keys().cloned().collect(),
             users: HashMap::new(),
+            tags: Tags::default(),
         }
     }
 
     /// The capacity of each claimed resource.
-    pub(crate) fn amounts(&self, slots: u32, capacity: &Capacity) -> Vec<u64> {
+    pub(crate) fn amounts(&self, config: &Config) -> Vec<u64> {
+        let capacity = &config.offer.capacity;
         let mut amounts = vec![
-            u64::from(slots),
+            u64::from(config.slots),
             capacity.cpu_milli,
             capacity.memory,
             capacity.disk,
@@ -115,13 +96,13 @@ impl Launcher {
 
     /// The amounts that an attempt claims, in the same order. It claims nothing of resources that
     /// this worker does not have: the scheduler counts those for all workers together.
-    pub(crate) fn claim(&self, attempt: &AttemptRecord) -> Vec<u64> {
-        let request = &attempt.spec.request.resources;
+    fn claim(&self, assignment: &Assignment) -> Vec<u64> {
+        let request = &assignment.spec.request.resources;
         let mut claim = vec![
             1,
             request.cpu_milli,
             // The memory it was placed with, which may have grown since the first attempt.
-            attempt.memory_min,
+            assignment.memory_min,
             request.disk,
             u64::from(request.gpu),
         ];
@@ -131,13 +112,11 @@ impl Launcher {
     }
 
     /// The launch of one run of an attempt, or why it cannot be launched.
-    pub(crate) fn launch(
-        &mut self,
-        attempt: &AttemptRecord,
-        tag: String,
-        now: Mono,
-    ) -> Result<Launch, String> {
-        let spec = &*attempt.spec;
+    pub(crate) fn launch(&mut self, attempt: &Attempt, now: Mono) -> Result<Launch, String> {
+        let assignment = &attempt.assignment;
+        let tag = self.tags.write(assignment);
+        let tag = tag.map_err(|error| format!("its spec cannot be encoded: {error}"))?;
+        let spec = &*assignment.spec;
         let user = spec
             .user
             .as_deref()
@@ -150,46 +129,100 @@ impl Launcher {
                 user.name
             ));
         }
-        let dir = dir_name(attempt.lease);
-        let env = self.env(spec, attempt.lease, &dir, user.as_ref());
+        let dir = dir_name(assignment.lease);
+        let env = self.env(spec, assignment.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
-        let argv = self.argv(spec, attempt.lease, &env, credentials.as_ref())?;
+        let argv = self.argv(spec, assignment.lease, &env, credentials.as_ref())?;
         Ok(Launch {
             argv,
             env,
             credentials,
-            limits: limits(attempt.memory_max),
+            limits: limits(assignment.memory_max),
             stdout: Sink::File,
             stderr: Sink::File,
             tag,
-            claim: self.claim(attempt),
-            timeout: attempt.time_left(now),
-            timeout_grace: TIMEOUT_GRACE,
+            claim: self.claim(assignment),
+            timeout: assignment.time_left(now),
+            timeout_grace: STOP_GRACE,
             paths: Some(AttemptPaths {
                 stdout: format!("{dir}.out"),
                 stderr: format!("{dir}.err"),
                 dir,
             }),
-            memory_max: attempt.memory_max,
-            resumes: attempt.is_task() && attempt.key.run.0 < RUNNER_RESTARTS_MAX,
+            memory_max: assignment.memory_max,
+            resumes: assignment.is_task() && attempt.run.run.0 < RUNNER_RESTARTS_MAX,
             ..Launch::default()
         })
     }
 
+    /// What a coordinator needs to know of an attempt that another one has started.
+    pub(crate) fn adoption(&mut self, assignment: &Assignment, started: Mono) -> wire::Attempt {
+        wire::Attempt {
+            // A spec that was encoded once can be encoded again; without a tag the handover file
+            // still identifies the attempt.
+            tag: self.tags.write(assignment).unwrap_or_default(),
+            claim: self.claim(assignment),
+            timeout: assignment.time_left(started),
+            timeout_grace: STOP_GRACE,
+        }
+    }
+
+    /// The attempt that a run was stored with.
+    pub(crate) fn read_tag(&mut self, tag: &str) -> Option<Assignment> {
+        self.tags.read(tag)
+    }
+
     /// The trivial process of a health check.
-    pub(crate) fn check(&self, timeout: Millis) -> Launch {
+    pub(crate) fn check(&self) -> Launch {
         Launch {
             argv: vec!["true".to_owned()],
             env: self.env.clone(),
             cwd: self.state.to_string_lossy().into_owned(),
-            timeout: Some(timeout),
+            timeout: Some(CHECK_MAX),
             ..Launch::default()
         }
     }
 
-    /// The outputs of an ended attempt, or why they cannot be read.
-    pub(crate) fn outputs(&self, lease: LeaseId) -> Result<Option<Arc<str>>, String> {
-        outputs::read(Path::new(&self.output(&dir_name(lease))))
+    /// The end of a run as the coordinator reports it, with the outputs of its attempt.
+    pub(crate) fn ending(&self, end: &RunEnd, lease: Option<LeaseId>) -> Ending {
+        let stats = end.started.map(|started| AttemptStats {
+            started: started.wall,
+            ended: end.at.wall,
+            elapsed: end.at.mono.since(started.mono),
+            cpu: end.usage.map_or(Millis(0), |usage| usage.cpu),
+            memory_peak: end.usage.map_or(0, |usage| usage.memory_peak),
+        });
+        let ending = Ending {
+            at: end.at.mono,
+            report: Report {
+                outcome: end.outcome,
+                stats,
+                outputs: None,
+            },
+            has_bad_outputs: false,
+        };
+        match lease {
+            Some(lease) => self.with_outputs(lease, ending),
+            None => ending,
+        }
+    }
+
+    /// Adds the outputs of an attempt to its end. A restarted agent reads them again: the directory
+    /// of an attempt is not removed before the scheduler knows its end.
+    pub(crate) fn with_outputs(&self, lease: LeaseId, mut ending: Ending) -> Ending {
+        if !ending.report.outcome.is_success() {
+            return ending;
+        }
+        match outputs::read(Path::new(&self.output(&dir_name(lease)))) {
+            Ok(outputs) => ending.report.outputs = outputs,
+            Err(why) => {
+                let reason = format!("the file named by $BATON_OUTPUT is invalid: {why}");
+                tracing::info!("{lease}: {reason}");
+                self.append_reason(lease, &reason);
+                ending.has_bad_outputs = true;
+            }
+        }
+        ending
     }
 
     /// The file for an attempt's outputs. Its directory is created for it alone, so there is none
@@ -320,12 +353,6 @@ impl Launcher {
     }
 }
 
-/// The unique name of an attempt's files.
-pub(crate) fn dir_name(lease: LeaseId) -> String {
-    let attempt = lease.attempt;
-    format!("{}.{}.{}", attempt.instance, attempt.number.0, lease.epoch)
-}
-
 /// A backstop for allocations between two samples of the memory in use.
 fn limits(memory_max: u64) -> Vec<Limit> {
     let twice = memory_max.saturating_mul(2);
@@ -337,56 +364,17 @@ fn limits(memory_max: u64) -> Vec<Limit> {
     (memory_max > 0).then_some(limit).into_iter().collect()
 }
 
-/// A file of an attempt: its subdirectory, if any, its name, and its content.
-type AttemptFile<'a> = (&'a str, &'a str, Vec<u8>);
-
-/// Creates an attempt's directory with these files, for its user. This happens once, before the
-/// first launch, and the directory itself changes its owner last: from then on everything in it may
-/// be a link, and this process may be root.
-fn prepare_dir(
-    dir: &Path,
-    owner: Option<&Credentials>,
-    files: &[AttemptFile<'_>],
-) -> io::Result<()> {
-    let there = |(below, name, _): &AttemptFile<'_>| dir.join(below).join(name).try_exists();
-    if files
-        .iter()
-        .try_fold(true, |all, file| Ok::<_, io::Error>(all && there(file)?))?
-    {
-        return Ok(());
-    }
-    let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path);
-    make(dir)?;
-    for (below, name, bytes) in files {
-        let within = dir.join(below);
-        if !below.is_empty() {
-            make(&within)?;
-            chown_to(&within, owner)?;
-        }
-        let path = within.join(name);
-        File::create_new(&path)?.write_all(bytes)?;
-        chown_to(&path, owner)?;
-    }
-    chown_to(dir, owner)
-}
-
-fn chown_to(path: &Path, owner: Option<&Credentials>) -> io::Result<()> {
-    match owner {
-        Some(owner) => chown(path, Some(owner.uid), Some(owner.gid)),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tag::Tag;
+    use std::fs;
+    use std::sync::Arc;
+
     use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId};
     use baton_model::spec::Array;
-    use baton_model::task::{ProcessNo, RunNo};
-    use baton_runner::wire::RunKey;
+    use baton_model::task::{ProcessNo, RunKey, RunNo};
 
-    fn attempt(spec: InstanceSpec) -> AttemptRecord {
+    fn attempt(spec: InstanceSpec) -> Attempt {
         let lease = LeaseId {
             attempt: AttemptId {
                 instance: InstanceId(12),
@@ -394,7 +382,7 @@ mod tests {
             },
             epoch: Epoch(4),
         };
-        let tag = Tag {
+        let assignment = Assignment {
             lease,
             spec: Arc::new(spec),
             timeout: Some(Millis(100)),
@@ -402,11 +390,11 @@ mod tests {
             memory_max: 1 << 20,
             began: Some(Mono(30)),
         };
-        let key = RunKey {
+        let run = RunKey {
             process: ProcessNo(1),
             run: RunNo(0),
         };
-        AttemptRecord::new(key, tag)
+        Attempt::new(run, assignment)
     }
 
     fn launcher(state: &Path) -> Launcher {
@@ -427,9 +415,7 @@ mod tests {
             ..InstanceSpec::default()
         };
         let mut launcher = launcher(Path::new("/s"));
-        let launch = launcher
-            .launch(&attempt(spec), "t".to_owned(), Mono(50))
-            .expect("fine");
+        let launch = launcher.launch(&attempt(spec), Mono(50)).expect("fine");
         assert_eq!(launch.argv, ["echo", "a b"]);
         let all = |name: &str| -> Vec<&str> {
             let named = launch.env.iter().filter(|(other, _)| other == name);
@@ -455,7 +441,7 @@ mod tests {
         spec.request.resources.cpu_milli = 500;
         spec.request.resources.memory_min = 1 << 10;
         let mut launcher = launcher(Path::new("/s"));
-        let launch = launcher.launch(&attempt(spec), String::new(), Mono(0));
+        let launch = launcher.launch(&attempt(spec), Mono(0));
         let claim = launch.expect("fine").claim;
         assert_eq!(
             claim,
@@ -467,7 +453,7 @@ mod tests {
     #[test]
     fn an_empty_command_and_an_unknown_user_are_reported() {
         let mut launcher = launcher(Path::new("/s"));
-        let mut launch = |spec| launcher.launch(&attempt(spec), String::new(), Mono(0));
+        let mut launch = |spec| launcher.launch(&attempt(spec), Mono(0));
         let error = launch(InstanceSpec::default()).expect_err("nothing to run");
         assert!(error.contains("empty"), "{error}");
         let error = launch(InstanceSpec {
@@ -492,7 +478,7 @@ mod tests {
             uris: vec![uri.clone()],
             ..InstanceSpec::default()
         };
-        let launch = launcher(place.path()).launch(&attempt(spec), String::new(), Mono(0));
+        let launch = launcher(place.path()).launch(&attempt(spec), Mono(0));
         let argv = launch.expect("fine").argv;
         assert_eq!(
             argv,
@@ -509,20 +495,5 @@ mod tests {
         let list: Vec<baton_model::spec::Uri> =
             serde_json::from_slice(&fs::read(file).expect("written")).expect("a list");
         assert_eq!(list, [uri]);
-    }
-
-    #[test]
-    fn a_directory_that_was_given_away_is_not_written_into_again() {
-        let outer = tempfile::tempdir().expect("a directory");
-        let dir = outer.path().join("work");
-        let files = [(RUNNER_DIR, TASK_FILE, b"{}".to_vec())];
-        prepare_dir(&dir, None, &files).expect("made");
-        prepare_dir(&dir, None, &files).expect("there already");
-        let elsewhere = outer.path().join("elsewhere");
-        fs::create_dir(&elsewhere).expect("made");
-        fs::remove_dir_all(dir.join(RUNNER_DIR)).expect("removed");
-        std::os::unix::fs::symlink(&elsewhere, dir.join(RUNNER_DIR)).expect("linked");
-        assert!(prepare_dir(&dir, None, &files).is_err());
-        assert!(!elsewhere.join(TASK_FILE).exists());
     }
 }

@@ -6,29 +6,31 @@
 //!                    state directory: lives, inherited      checkpoint: recorded events
 //! ```
 //!
-//! The agent decides nothing: `baton_core::protocol::worker` is the protocol's state machine, and
-//! the coordinator, which outlives the agent, launches, reaps and kills. The agent connects the
-//! two, in one thread around one `poll` that never blocks on anything else: slow work (resolving
-//! names, removing old files) is done by short-lived threads. It recovers from its own death, the
+//! The agent decides nothing: `baton_core::supervision` is the state machine of a worker, and the
+//! coordinator, which outlives the agent, launches, reaps and kills. The agent connects the two, in
+//! one thread around one `poll` that never blocks on anything else: slow work (resolving names,
+//! removing old files) is done by short-lived threads. It recovers from its own death, the
 //! coordinator's, or both.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `drive` | the event loop |
-//! | `incarnation` | starting, resuming and ending incarnations |
-//! | `takeover` | finding or starting a coordinator, and taking over its attempts |
-//! | `effects` | effects of the state machine |
-//! | `replies` | replies of the coordinator |
-//! | `attempts` | the attempts in the coordinator's record |
+//! | `incarnation` | beginning and ending incarnations |
+//! | `takeover` | evidence about the attempts of a coordinator that is found alive or dead |
+//! | `actions` | actions of the supervisor |
+//! | `events` | replies of the coordinator |
+//! | `coordinator` | the coordinator: its connection, start and end |
 //! | `tag` | what the coordinator stores with each attempt |
 //! | `launch` | launch parameters of an attempt |
+//! | `attempt_dir` | the directory of an attempt, and its files |
+//! | `scheduler` | the scheduler: its connection and the messages to it |
 //! | `connection` | the connection to the scheduler |
 //! | `lookup` | name resolution on another thread |
 //! | `outgoing` | coalescing of messages to the scheduler |
 //! | `state` | the state directory |
 //! | `logs` | reading a part of a log |
 //! | `log_follower` | following the logs of one instance on the worker's host |
-//! | `memory` | killing attempts that exceed their memory limit |
+//! | `memory` | sampling the memory of attempts with a limit |
 //! | `outputs` | reading an attempt's outputs |
 //! | `sweep` | removing old files |
 //! | `watchdog` | notifications to the service manager (systemd) |
@@ -36,11 +38,13 @@
 //!
 //! May use model, core, runner and tls.
 
-mod attempts;
+mod actions;
+mod attempt_dir;
 mod connection;
+mod coordinator;
 mod drive;
-mod effects;
 mod error;
+mod events;
 mod incarnation;
 mod launch;
 mod log_follower;
@@ -49,8 +53,8 @@ mod lookup;
 mod memory;
 mod outgoing;
 mod outputs;
-mod replies;
 pub mod resources;
+mod scheduler;
 mod state;
 mod sweep;
 mod tag;
@@ -58,6 +62,7 @@ mod takeover;
 mod watchdog;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use baton_model::ids::WorkerName;
 use baton_model::placement::Offer;
@@ -65,8 +70,9 @@ use baton_model::time::Millis;
 use baton_model::token::Secret;
 use baton_tls::ClientFiles;
 
+pub use attempt_dir::TaskFile;
 pub use error::Error;
-pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND, TaskFile};
+pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
 pub use log_follower::{FollowedChunk, LogFollower};
 
 /// Configuration of an agent.
@@ -86,7 +92,7 @@ pub struct Config {
     /// The binary with the hidden commands.
     pub binary: PathBuf,
     /// The worker's capacity and labels.
-    pub offer: Offer,
+    pub offer: Arc<Offer>,
     /// Maximum number of concurrent attempts.
     pub slots: u32,
     /// How long the files of ended attempts are kept.

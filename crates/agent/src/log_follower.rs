@@ -16,7 +16,7 @@ use baton_model::ids::{InstanceId, LeaseId};
 use baton_model::message::LogStream;
 use baton_runner::logs::{Follower, LogSource, ProcessLogs, STREAMS};
 
-use crate::launch::dir_name;
+use crate::attempt_dir::dir_name;
 use crate::logs::own_log;
 use crate::state::{LOGS, WORK};
 use crate::sweep::lease_of;

@@ -18,7 +18,7 @@ use baton_model::task::RunNo;
 use baton_runner::logs::{ProcessLogs, open_dir, open_file, read_at};
 use rustix::fs::CWD;
 
-use crate::launch::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name};
+use crate::attempt_dir::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name};
 use crate::state::{LOGS, WORK};
 
 /// A longer file is not one that the agent has written.

@@ -1,18 +1,16 @@
-//! Memory limits where no control group enforces them.
+//! The memory in use, where no control group enforces the limits.
 //!
-//! One pass over `/proc` samples all attempts, and there is none while no attempt has a limit. An
-//! attempt beyond its limit is killed at once; what it can allocate between two samples is bounded
-//! by a resource limit that its launch sets.
+//! One pass over `/proc` samples all attempts, and there is none while no attempt has a limit. The
+//! supervisor kills an attempt beyond its limit at once; what it can allocate between two samples
+//! is bounded by a resource limit that its launch sets.
 
 use std::path::PathBuf;
 
-use baton_model::outcome::KillCause;
+use baton_core::supervision::attempts::Attempts;
+use baton_model::task::RunKey;
 use baton_model::time::{Millis, Mono};
 use baton_runner::samples::Sampler;
 use baton_runner::sys::clock;
-
-use crate::attempts::Attempts;
-use crate::drive::Agent;
 
 /// The shortest interval between samples.
 const SAMPLE_EVERY: Millis = Millis(500);
@@ -49,42 +47,28 @@ impl MemoryWatch {
         let control = control.and_then(|path| std::fs::read_to_string(path).ok());
         control.is_some_and(|text| text.split_whitespace().any(|word| word == "memory"))
     }
-}
 
-impl Agent {
-    /// Kills attempts that use more memory than allowed.
-    pub(crate) fn watch_memory(&mut self, now: Mono) {
-        if self
-            .memory_watch
-            .next_due(&self.attempts)
-            .is_none_or(|due| now < due)
-        {
-            return;
+    /// The memory that running attempts with a limit use, if a sample is due.
+    pub(crate) fn sample(&mut self, now: Mono, attempts: &Attempts) -> Vec<(RunKey, u64)> {
+        if self.next_due(attempts).is_none_or(|due| now < due) {
+            return Vec::new();
         }
-        let begun = clock::now();
-        let roots = self.attempts.limited();
-        let enforced = self.memory_watch.is_enforced_by_kernel();
-        let Some(sampler) = self.memory_watch.sampler.as_mut().filter(|_| !enforced) else {
-            self.memory_watch.sample_at = now + SAMPLE_EVERY;
-            return;
+        let enforced = self.is_enforced_by_kernel();
+        let Some(sampler) = self.sampler.as_mut().filter(|_| !enforced) else {
+            self.sample_at = now + SAMPLE_EVERY;
+            return Vec::new();
         };
-        match sampler.sample(begun.wall, &roots) {
-            Ok(samples) => {
-                for sample in samples {
-                    let limit = self
-                        .attempts
-                        .get_mut(sample.run)
-                        .map(|attempt| attempt.memory_max);
-                    if limit.is_some_and(|limit| limit > 0 && sample.rss > limit) {
-                        let cause = KillCause::OutOfMemory;
-                        self.stop(sample.run, libc::SIGKILL, Millis(0), cause);
-                    }
-                }
-            }
-            Err(error) => tracing::warn!("the memory in use cannot be sampled: {error}"),
-        }
+        let begun = clock::now();
+        let limited = attempts.limited();
+        let roots: Vec<(RunKey, u32)> = limited.map(|(run, first)| (run, first.pid)).collect();
+        let samples = sampler.sample(begun.wall, &roots).unwrap_or_else(|error| {
+            tracing::warn!("the memory in use cannot be sampled: {error}");
+            Vec::new()
+        });
         let ended = clock::now().mono;
         let took = ended.since(begun.mono);
-        self.memory_watch.sample_at = ended + SAMPLE_EVERY.max(took.scaled(SAMPLE_COST_RATIO, 1));
+        self.sample_at = ended + SAMPLE_EVERY.max(took.scaled(SAMPLE_COST_RATIO, 1));
+        let samples = samples.into_iter();
+        samples.map(|sample| (sample.run, sample.rss)).collect()
     }
 }

@@ -16,13 +16,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use baton_core::supervision::takeover::KnownAttempt;
 use baton_model::ids::{BootId, Epoch, HostId, IncarnationNo, Lineage};
 use baton_runner::sys::{random, users};
 use baton_runner::wire::Guard;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::attempts::AttemptSnapshot;
 use crate::error::Error;
 
 const LOCK_FILE: &str = "agent.lock";
@@ -54,7 +54,7 @@ pub(crate) struct Handover {
     /// Its order of the dead-man timer.
     pub(crate) guard: Option<Guard>,
     #[serde(rename = "runs")]
-    pub(crate) attempts: Vec<AttemptSnapshot>,
+    pub(crate) attempts: Vec<KnownAttempt>,
 }
 
 /// The state directory, locked by its one agent.

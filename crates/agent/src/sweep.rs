@@ -178,7 +178,7 @@ impl Sweep {
 }
 
 fn clear(state: &Path, lease: LeaseId) {
-    let name = crate::launch::dir_name(lease);
+    let name = crate::attempt_dir::dir_name(lease);
     let logs = state.join(LOGS);
     let results = [
         fs::remove_file(logs.join(format!("{name}.out"))),
@@ -217,7 +217,7 @@ pub(crate) fn lease_of(name: &str) -> Option<LeaseId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::dir_name;
+    use crate::attempt_dir::dir_name;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;

@@ -7,22 +7,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use baton_core::supervision::attempts::Assignment;
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
 use baton_model::spec::{InstanceSpec, SparseSpec};
 use baton_model::time::{Millis, Mono};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tag {
-    pub(crate) lease: LeaseId,
-    pub(crate) spec: Arc<InstanceSpec>,
-    pub(crate) timeout: Option<Millis>,
-    /// Bytes of memory that it was placed with.
-    pub(crate) memory_min: u64,
-    /// Bytes of memory that it may use; 0 for no limit.
-    pub(crate) memory_max: u64,
-    /// The start of its first run, if this is a later one.
-    pub(crate) began: Option<Mono>,
-}
 
 /// Encodes and decodes tags. Attempts of one array follow each other, so only the last spec is
 /// cached.
@@ -32,7 +20,7 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    pub(crate) fn write(&mut self, tag: &Tag) -> Result<String, serde_json::Error> {
+    pub(crate) fn write(&mut self, tag: &Assignment) -> Result<String, serde_json::Error> {
         let json = match &mut self.last {
             Some((spec, json)) if Arc::ptr_eq(spec, &tag.spec) => json,
             last => {
@@ -61,7 +49,7 @@ impl Tags {
     }
 
     /// `None` if the text is not a tag.
-    pub(crate) fn read(&mut self, text: &str) -> Option<Tag> {
+    pub(crate) fn read(&mut self, text: &str) -> Option<Assignment> {
         let mut words = text.splitn(8, ' ');
         let mut word = || words.next();
         let instance = InstanceId(word()?.parse().ok()?);
@@ -81,7 +69,7 @@ impl Tags {
             }
         };
         let attempt = AttemptId { instance, number };
-        Some(Tag {
+        Some(Assignment {
             lease: LeaseId { attempt, epoch },
             spec,
             timeout,
@@ -104,8 +92,8 @@ mod tests {
     use super::*;
     use baton_model::spec::Work;
 
-    fn tag(spec: &Arc<InstanceSpec>, instance: u64) -> Tag {
-        Tag {
+    fn tag(spec: &Arc<InstanceSpec>, instance: u64) -> Assignment {
+        Assignment {
             lease: LeaseId {
                 attempt: AttemptId {
                     instance: InstanceId(instance),
@@ -133,8 +121,8 @@ mod tests {
             .map(|instance| tags.write(&tag(&spec, instance)).expect("JSON"))
             .collect();
         let mut tags = Tags::default();
-        let read: Vec<Tag> = texts.iter().filter_map(|text| tags.read(text)).collect();
-        let wanted: Vec<Tag> = (1..4).map(|instance| tag(&spec, instance)).collect();
+        let read: Vec<Assignment> = texts.iter().filter_map(|text| tags.read(text)).collect();
+        let wanted: Vec<Assignment> = (1..4).map(|instance| tag(&spec, instance)).collect();
         assert_eq!(read, wanted);
         assert!(Arc::ptr_eq(&read[0].spec, &read[2].spec));
     }

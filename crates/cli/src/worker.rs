@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use baton_agent::{Config, Error, resources};
 use baton_files::units;
@@ -98,7 +99,7 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         state: command.state.clone(),
         // This same binary, even if its file was replaced.
         binary: PathBuf::from("/proc/self/exe"),
-        offer,
+        offer: Arc::new(offer),
         slots: command.slots,
         keep: command.keep,
     });

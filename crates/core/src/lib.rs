@@ -17,6 +17,7 @@
 //! | [`workflow`] | which items of a run may start, and when the run ends |
 //! | [`leader`] | leader election |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
+//! | [`supervision`] | a worker: composes its half of the protocol with what becomes of its attempts |
 //! | [`scheduler`] | the leader: composes the above |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
 //! | [`framing`] | nothing: length-prefixed frames |
@@ -39,6 +40,7 @@ pub mod plan;
 pub mod protocol;
 pub mod scheduler;
 pub mod step;
+pub mod supervision;
 mod timers;
 pub mod triage;
 pub mod workflow;

@@ -8,14 +8,14 @@
 //! Every request about a run is idempotent: (process, run) identifies it. Replies may be lost with
 //! a connection; the next Hello repeats their contents until [`Request::Forget`].
 
-use std::fmt;
 use std::io;
 
 use baton_core::framing;
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_model::ids::Epoch;
 use baton_model::outcome::{KillCause, Outcome};
-use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
+pub use baton_model::task::RunKey;
+use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono, Stamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,19 +26,6 @@ pub const VERSION: u32 = 1;
 
 /// The longest frame. A command line and an environment may be about 2 MiB each.
 pub const FRAME_BYTES_MAX: usize = 16 << 20;
-
-/// One run of one process of the task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct RunKey {
-    pub process: ProcessNo,
-    pub run: RunNo,
-}
-
-impl fmt::Display for RunKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.process, self.run)
-    }
-}
 
 /// The destination of one output stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,8 +215,8 @@ pub enum Request {
     /// request. A waiting run ends at once, as by `Stop`.
     KillRun { run: RunKey },
     /// Kill every process that carries the mark of a run that is neither known here nor was
-    /// adopted: those that an earlier coordinator launched and did not record. Not answered, but
-    /// completed before any later request.
+    /// adopted: those that an earlier coordinator launched and did not record. Completed before any
+    /// later request, and answered by `StraysKilled`.
     KillStrays,
     /// Kill every process of the task: with a grace SIGTERM first, and SIGKILL after it. Answered
     /// by `Ended` for each run, then by `EverythingKilled`.
@@ -368,6 +355,8 @@ pub enum Reply {
         /// Stuck in the kernel, or owned by another user.
         left: u32,
     },
+    /// Every process of an unknown run is gone, except this many that could not be killed.
+    StraysKilled { left: u32 },
     /// The result of a check.
     Probed {
         id: u64,

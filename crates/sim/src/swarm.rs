@@ -36,6 +36,8 @@ pub enum FaultKind {
     AgentCrash,
     /// An agent is stopped for a while; its coordinator is not.
     AgentPause,
+    /// The runner of a task is killed.
+    RunnerCrash,
     /// A coordinator is killed.
     CoordinatorCrash,
     /// A coordinator is stopped for a while: the host counts as frozen.
@@ -73,6 +75,7 @@ impl FaultKind {
         Self::SchedulerPause,
         Self::AgentCrash,
         Self::AgentPause,
+        Self::RunnerCrash,
         Self::CoordinatorCrash,
         Self::CoordinatorPause,
         Self::HostReboot,
@@ -164,10 +167,14 @@ pub struct Mix {
     pub workers: u32,
     /// Attempts that a worker can run at once.
     pub slots: u32,
+    /// Attempts that find room at its coordinator; others wait there.
+    pub room: u32,
     pub instances: u32,
     pub runs: u32,
     /// Strict instances, of a thousand.
     pub strict: u64,
+    /// Instances that are tasks with a runner, of a thousand.
+    pub tasks: u64,
     /// Attempts that fail, of a thousand.
     pub failing: u64,
     /// Instances that a client cancels, of a thousand.
@@ -197,11 +204,17 @@ impl Mix {
         let workers = rng.pick(&[1, 2, 2, 3, 4, 6, 10]);
         let instances = rng.within(20, 120) as u32;
         let durable = store_mode == StoreMode::Durable;
+        let slots = rng.within(1, 6) as u32;
         Self {
             store_mode,
             schedulers: if durable { rng.within(1, 3) as u32 } else { 1 },
             workers: shape.workers.unwrap_or(workers),
-            slots: rng.within(1, 6) as u32,
+            slots,
+            room: if rng.chance(300) {
+                slots.div_ceil(2)
+            } else {
+                slots
+            },
             instances: shape.instances.unwrap_or(instances),
             runs: 0,
             strict: if durable {
@@ -209,6 +222,7 @@ impl Mix {
             } else {
                 0
             },
+            tasks: rng.pick(&[0, 300, 1_000]),
             failing: rng.pick(&[0, 50, 300]),
             cancelled: rng.pick(&[0, 0, 50]),
             work_max: rng.pick(&[5, 60, 180, 180]) * SECOND,
@@ -258,6 +272,7 @@ impl Mix {
                     self.workers = rng.within(2, 3) as u32;
                 }
                 self.slots = self.slots.max(3);
+                self.room = self.slots;
                 &[FaultKind::Swizzle]
             }
             // A deposed leader continues without noticing.

@@ -77,7 +77,7 @@ impl Clock {
     /// Makes the monotonic clock lag by a span in which it stood still.
     pub const fn stand_still(&mut self, span: Micros) {
         let ticks = span as u128 * self.rate_ppm as u128 / 1_000_000 / MILLI as u128;
-        self.origin_ms -= ticks as u64;
+        self.origin_ms = self.origin_ms.saturating_sub(ticks as u64);
     }
 
     /// Steps the wall clock; the monotonic clock is unaffected.

@@ -40,6 +40,12 @@ impl Effects {
         json!({ "task": "effects", "run": format!("{before}\n{SCRIPT}"), "env": { "DIR": self.dir } })
     }
 
+    /// The same as a task of processes, with a runner of its own.
+    pub(crate) fn task_of_processes(&self) -> Value {
+        let process = json!({ "name": "one", "run": SCRIPT, "env": { "DIR": self.dir } });
+        json!({ "task": "effects", "processes": [process] })
+    }
+
     /// Lets it end.
     pub(crate) fn go(&self) {
         std::fs::write(self.dir.join("go"), "").expect("written");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use baton_model::ids::InstanceId;
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_testing::cluster::{Cluster, lines};
-use baton_testing::processes::{is_alive, send};
+use baton_testing::processes::{is_alive, parent, send};
 use baton_testing::{until, until_some};
 use rustix::process::Signal;
 use serde_json::json;
@@ -296,6 +296,29 @@ impl Killer {
         };
         assert!(earlier.iter().all(|(_, end)| by_lease(end)), "{ends:?}");
     }
+}
+
+/// Nobody sees its runner end; the log of the task tells how.
+#[test]
+fn a_task_that_ends_without_its_guards_is_done_and_does_not_run_again() {
+    let mut cluster = Cluster::new(&["--lease", "10m"]);
+    cluster.start_worker("one", &[]);
+    cluster.healthy("one");
+    let effects = Effects::new(&cluster, "effects");
+    let id = cluster.submit(effects.task_of_processes(), 1).first;
+    let (_, shell) = effects.started(1);
+    let inner = parent(shell).expect("the task's own coordinator");
+    let runner = parent(inner).expect("the runner");
+
+    kill_both_guards(&mut cluster, "one");
+    effects.go();
+    until("the runner has ended", || !is_alive(runner));
+    cluster.start_worker("one", &[]);
+    let over = cluster.finish(id);
+    assert_eq!(over.state.word(), "DONE");
+    assert_eq!((over.attempts, over.losses), (1, 0));
+    assert_eq!(recorded(&cluster, id), [(1, SUCCESS)]);
+    assert_eq!(effects.starts(), [(1, shell)], "once");
 }
 
 /// `kill -9` of an agent and its coordinator: their processes run unguarded.

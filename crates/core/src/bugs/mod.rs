@@ -77,6 +77,10 @@ bugs! {
         "a new leader treats the leases it inherits as run out";
     ConsensusIgnoresUnhealthy, "consensus-ignores-unhealthy",
         "only HEALTHY workers must know a newcomer before it may work";
+    GivenBackUnasked, "given-back-unasked",
+        "a worker gives a waiting attempt back without asking its coordinator";
+    StraysUnawaited, "strays-unawaited",
+        "a worker reports what it found to have ended before its remaining processes are dead";
     SyntheticBeatsReal, "synthetic-beats-real",
         "the worker answers \"was not running\" for an attempt whose real end is not yet acknowledged";
     SuicideNotRepeated, "suicide-not-repeated",

@@ -30,7 +30,7 @@ pub use process::{
 };
 pub use progress::{Disposition, Ending, LastRun, LiveRun, PlanSnapshot, ProcessProgress};
 pub use record::{
-    Identity, Moment, NextStep, PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo, StopCause,
+    Identity, Moment, NextStep, PlanChange, PlanEvent, ProcessNo, RunEnd, RunKey, RunNo, StopCause,
 };
 
 /// The name of a process within its task, and of its log directory.

@@ -55,6 +55,19 @@ impl fmt::Display for RunNo {
     }
 }
 
+/// One run of one process of a task, or one run of an attempt of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RunKey {
+    pub process: ProcessNo,
+    pub run: RunNo,
+}
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.process, self.run)
+    }
+}
+
 /// A recorded time: monotonic for decisions, wall for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Moment {

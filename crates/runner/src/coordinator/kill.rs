@@ -211,11 +211,18 @@ impl Coordinator {
         self.kill_marked(|run| run == key);
     }
 
+    /// Kills strays, and answers.
+    pub(super) fn kill_strays_for_agent(&mut self) {
+        let left = self.kill_strays();
+        self.reply(Reply::StraysKilled { left });
+    }
+
     /// Kills processes that an earlier coordinator may have launched and did not record.
-    pub(super) fn kill_strays(&mut self) {
+    /// Returns how many are left.
+    pub(super) fn kill_strays(&mut self) -> u32 {
         self.strays_killed = true;
         let known: BTreeSet<ProcessNo> = self.table.live().map(|(key, _)| key.process).collect();
-        self.kill_marked(|run| !known.contains(&run.process));
+        self.kill_marked(|run| !known.contains(&run.process))
     }
 
     /// Kills what earlier runs of the same process have left behind, and processes that an earlier
@@ -259,15 +266,21 @@ impl Coordinator {
         Config::from_args(&args).is_some_and(|config| config.mark == self.config.mark)
     }
 
-    fn kill_marked(&mut self, wanted: impl Fn(RunKey) -> bool) {
+    /// Kills processes by their mark; returns how many are left, at least one if that is unknown.
+    fn kill_marked(&mut self, wanted: impl Fn(RunKey) -> bool) -> u32 {
         let mark = &self.config.mark;
         let sweep = Sweep {
             roots: &[],
             spare: &|_| false,
             mark: Some(&|text| parse_mark(mark, text).is_some_and(&wanted)),
         };
-        let result = sweep.kill(clock::now().mono + KILL_MAX);
-        self.log_failure(result);
+        match sweep.kill(clock::now().mono + KILL_MAX) {
+            Ok(left) => u32::try_from(left).unwrap_or(u32::MAX),
+            Err(error) => {
+                log_line!("coordinator: {error}");
+                1
+            }
+        }
     }
 
     /// Applies `act` to the processes of one run: those that carry its mark, and descendants of

@@ -68,7 +68,7 @@ mod termination;
 use std::path::PathBuf;
 
 pub use runs::run_mark;
-pub use start::{CoordinatorSpec, Discovery, Greeting, Link, StartPermit};
+pub use start::{CoordinatorSpec, Discovery, Greeting, Link, StartPermit, is_gone, outlive_deaths};
 
 /// The hidden command that a coordinator is started with.
 pub const COMMAND: &str = "__coordinator";

@@ -349,7 +349,7 @@ impl Coordinator {
                 cause,
             } => self.stop_run(run, signal, now + grace, cause),
             Request::KillRun { run } => self.kill_run(run),
-            Request::KillStrays => self.kill_strays(),
+            Request::KillStrays => self.kill_strays_for_agent(),
             Request::KillEverything { id, grace } => self.kill_everything(now, grace, id),
             Request::Probe {
                 id,

@@ -29,8 +29,40 @@ const LOCK: &str = "coordinator.lock";
 const SOCKET: &str = "coordinator.sock";
 const STDERR: &str = "coordinator.err";
 
+/// The maximum number of coordinators in a row that may die while they are taken over. One that is
+/// killed then is no reason to stop; one that never starts has a permanent cause.
+const DEATHS_MAX: u32 = 10;
+
 /// The time limit for the greeting. The coordinator may be busy killing.
 const GREETING_MAX: Duration = Duration::from_secs(15);
+
+/// Repeats a takeover for as long as it fails because its coordinator has died.
+///
+/// # Errors
+/// Any other failure, or that of the last coordinator.
+pub fn outlive_deaths<T, E>(
+    is_death: impl Fn(&E) -> bool,
+    mut take_over: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    for _ in 0..DEATHS_MAX {
+        match take_over() {
+            Err(error) if is_death(&error) => {}
+            other => return other,
+        }
+    }
+    take_over()
+}
+
+/// True if the peer has died.
+#[must_use]
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
 
 /// What a coordinator is started with.
 #[derive(Clone, Debug)]

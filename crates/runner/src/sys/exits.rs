@@ -7,10 +7,21 @@ use baton_model::ids::BootId;
 use baton_model::task::Identity;
 
 use super::identity::{self, ExitStatus};
-use super::reap;
+use super::{proc, reap};
 
 /// The maximum number kept. Those of orphans are never asked for.
 const EXITS_MAX: usize = 10_000;
+
+/// What is left of a process that no coordinator watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// It exists, if only as a zombie of another parent.
+    Present,
+    /// It ended as our child.
+    Ended(ExitStatus),
+    /// It is gone, and nothing tells how it ended.
+    Unknown,
+}
 
 /// Exit statuses by pid and start time, since a pid may be reused.
 #[derive(Debug, Default)]
@@ -41,10 +52,32 @@ impl Exits {
         self.seen.remove(&(identity.pid, identity.start_ticks))
     }
 
+    /// Looks for a process, and then for its exit status.
+    pub fn remains_of(&mut self, boot: BootId, identity: &Identity) -> Remains {
+        if identity.boot == boot && is_present(identity) {
+            return Remains::Present;
+        }
+        self.take(boot);
+        self.remove(identity)
+            .map_or(Remains::Unknown, Remains::Ended)
+    }
+
     /// The start time of the last child with this pid.
     #[must_use]
     pub fn start_of(&self, pid: u32) -> Option<u64> {
         let mut of = self.seen.range((pid, 0)..=(pid, u64::MAX));
         of.next_back().map(|((_, start_ticks), _)| *start_ticks)
+    }
+}
+
+/// True if the process exists, or if that cannot be found out: its coordinator will.
+fn is_present(identity: &Identity) -> bool {
+    match proc::stat(identity.pid) {
+        Ok(None) => false,
+        // A zombie that never called exec is nothing to watch.
+        Ok(Some(stat)) => {
+            stat.start_ticks == identity.start_ticks && (stat.has_executed || !stat.is_over())
+        }
+        Err(_) => true,
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use baton_model::ids::BootId;
+use baton_model::outcome::Outcome;
 use baton_model::task::Identity;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -34,6 +35,15 @@ impl ExitStatus {
         match self {
             Self::Code(_) => None,
             Self::Signal(signal) | Self::Unexecuted(signal) => Some(signal),
+        }
+    }
+}
+
+impl From<ExitStatus> for Outcome {
+    fn from(status: ExitStatus) -> Self {
+        match status {
+            ExitStatus::Code(code) => Self::Exited(code),
+            ExitStatus::Signal(signal) | ExitStatus::Unexecuted(signal) => Self::Signaled(signal),
         }
     }
 }

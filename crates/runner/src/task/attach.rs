@@ -16,30 +16,21 @@ use baton_model::task::{Identity, LiveRun, Moment, ProcessNo};
 
 use super::{Task, TaskError, Watcher};
 use crate::checks::Checks;
-use crate::coordinator::{Discovery, Greeting, Link, StartPermit};
+use crate::coordinator::{Discovery, Greeting, Link, StartPermit, is_gone, outlive_deaths};
 use crate::record::Evidence;
+use crate::sys::exits::Remains;
 use crate::sys::identity::ExitStatus;
-use crate::sys::{clock, identity, random};
+use crate::sys::{clock, random};
 use crate::wire::{KnownRun, Request, RunEnd, RunKey};
-
-/// The maximum number of coordinators in a row that may die while we connect. One that is killed
-/// then is no reason to stop; one that never starts has a permanent cause.
-const DEATHS_MAX: u32 = 10;
 
 impl Task {
     /// Connects to or starts the coordinator, takes over its runs, and lets the plan continue.
     pub(super) fn attach(&mut self, watcher: &mut dyn Watcher) -> Result<(), TaskError> {
         self.reset_coordinator_state()?;
-        let mut deaths = 0;
-        let link = loop {
-            match self.connect(watcher) {
-                // Its reports stay applied, and the next one gets the rest.
-                Err(TaskError::Io { error, .. }) if is_gone(&error) && deaths < DEATHS_MAX => {
-                    deaths += 1;
-                }
-                connected => break connected?,
-            }
-        };
+        let is_death =
+            |error: &TaskError| matches!(error, TaskError::Io { error, .. } if is_gone(error));
+        // The reports of one that dies stay applied, and the next one gets the rest.
+        let link = outlive_deaths(is_death, || self.connect(watcher))?;
         self.link = Some(link);
         self.successor = true;
         if self.plan.is_recovering() {
@@ -175,17 +166,18 @@ impl Task {
             }
             return Ok(());
         }
-        if identity::identify(self.boot, identity.pid)? == Some(*identity) {
-            let identity = *identity;
-            return link.send(&Request::Adopt {
+        match self.exits.remains_of(self.boot, identity) {
+            Remains::Present => link.send(&Request::Adopt {
                 run,
                 at,
-                identity,
+                identity: *identity,
                 attempt: None,
-            });
+            }),
+            remains => {
+                self.end_remains(run, remains);
+                Ok(())
+            }
         }
-        self.end_unwatched_run(run, Some(identity));
-        Ok(())
     }
 
     /// Ends a run that no coordinator watches: its status is known if it ended as our child.
@@ -193,9 +185,14 @@ impl Task {
         // Only collected: a coordinator that has adopted a run reports when all of it is over, and
         // this is used only where the kernel does not give it the status.
         self.exits.take(self.boot);
-        match identity.and_then(|identity| self.exits.remove(identity)) {
-            Some(status) if !matches!(status, ExitStatus::Unexecuted(_)) => {
-                self.report_exit(run, clock::now().into(), outcome(status));
+        let status = identity.and_then(|identity| self.exits.remove(identity));
+        self.end_remains(run, status.map_or(Remains::Unknown, Remains::Ended));
+    }
+
+    fn end_remains(&mut self, run: RunKey, remains: Remains) {
+        match remains {
+            Remains::Ended(status) if !matches!(status, ExitStatus::Unexecuted(_)) => {
+                self.report_exit(run, clock::now().into(), status.into());
             }
             // Not seen, or killed before its program began: either way it has not run.
             _ => self.feed(Input::Lost {
@@ -253,22 +250,5 @@ impl Task {
             outcome,
             random: random::number(),
         });
-    }
-}
-
-/// True if the peer has died.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-    )
-}
-
-fn outcome(status: ExitStatus) -> Outcome {
-    match status {
-        ExitStatus::Code(code) => Outcome::Exited(code),
-        ExitStatus::Signal(signal) | ExitStatus::Unexecuted(signal) => Outcome::Signaled(signal),
     }
 }

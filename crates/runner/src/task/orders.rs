@@ -141,6 +141,7 @@ impl Task {
             Reply::Accepted { .. }
             | Reply::Refused { .. }
             | Reply::GuardFired
+            | Reply::StraysKilled { .. }
             | Reply::Hello { .. } => {
                 watcher.note(&format!("unexpected reply from the coordinator: {reply:?}"));
             }

@@ -26,6 +26,7 @@ mod truth;
 
 use std::sync::Arc;
 
+use baton_core::supervision::attempts::LOST;
 use baton_model::fact::Fact;
 use baton_model::ids::{Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, LossProof, Outcome, Synthetic};
@@ -142,7 +143,18 @@ impl Checkers {
 
     fn result_accepted(&mut self, lease: LeaseId, outcome: Outcome) {
         let truth = self.truth.outcome(lease);
-        if truth != Some(outcome) {
+        let unseen = match outcome {
+            // It was killed while it waited for room, or lost before it could start.
+            Outcome::Killed(_) if !self.truth.has_started(lease) => {
+                let end = AttemptEnd::Real(outcome);
+                self.truth.close_unstarted(lease, end);
+                true
+            }
+            // Nobody saw how it ended; it is claimed only that nothing of it is left.
+            LOST => self.truth.live(lease).is_none(),
+            _ => false,
+        };
+        if truth != Some(outcome) && !unseen {
             let truth = truth.map_or("still running or never started".to_owned(), |it| {
                 it.to_string()
             });

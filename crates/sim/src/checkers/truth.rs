@@ -123,7 +123,9 @@ impl Truth {
         self.executions.contains_key(&lease)
     }
 
-    pub(super) fn outcome(&self, lease: LeaseId) -> Option<Outcome> {
+    /// How an execution ended.
+    #[must_use]
+    pub fn outcome(&self, lease: LeaseId) -> Option<Outcome> {
         self.executions.get(&lease)?.outcome
     }
 

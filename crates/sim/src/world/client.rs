@@ -8,8 +8,8 @@ use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId, WorkerName};
 use baton_model::library::IdempotencyKey;
 use baton_model::placement::ResourceRequest;
-use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale};
-use baton_model::task::Resources;
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
+use baton_model::task::{Resources, TaskSpec};
 use baton_model::time::Millis;
 
 use super::{Event, SAFETY_PHASE, World};
@@ -45,13 +45,34 @@ pub(super) struct Client {
     resubmitted_to: Option<Epoch>,
 }
 
+/// A task: for the simulation, work with a runner that can die alone.
+fn task() -> TaskSpec {
+    TaskSpec {
+        name: "task".to_owned(),
+        owner: None,
+        processes: Vec::new(),
+        max_failures: 1,
+        max_concurrency: 0,
+        finalization_wait: Millis(0),
+        user: None,
+        resources: Resources::default(),
+        ports: BTreeMap::new(),
+    }
+}
+
 impl Client {
     pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
         let planned = (1..=u64::from(mix.instances))
             .map(|number| {
                 let strict = rng.chance(mix.strict);
+                let work = if rng.chance(mix.tasks) {
+                    Work::Task(Box::new(task()))
+                } else {
+                    Work::default()
+                };
                 let spec = InstanceSpec {
                     name: number.to_string(),
+                    work,
                     owner: format!("owner{}", rng.below(3)),
                     request: resource_request(rng),
                     exclusive: if strict {
@@ -280,10 +301,10 @@ impl World {
                 .filter(|host| !host.destroyed)
                 .map(|host| {
                     let agent = host.agent.as_ref();
-                    let held = agent.map(|it| it.worker.held().collect::<Vec<_>>());
+                    let held = agent.map(|it| it.supervisor.worker().held().collect::<Vec<_>>());
                     (
                         host.name.to_string(),
-                        agent.map(|it| it.worker.state()),
+                        agent.map(|it| it.supervisor.worker().state()),
                         held,
                     )
                 })

@@ -1,30 +1,34 @@
 //! Coordinators and the processes they started.
 //!
-//! A coordinator records every start and end on disk before it informs the agent, holds the
-//! dead-man timer, and outlives the agent. If it is killed while its agent lives, the agent (the
-//! subreaper) adopts the children and starts another; if both are gone, the children run
-//! unguarded until the service manager restarts the agent.
+//! A coordinator records every start and end on disk before it informs the agent, queues launches
+//! that find no room, holds the dead-man timer, and outlives the agent. If it is killed while its
+//! agent lives, the agent (the subreaper) inherits the children and starts another; if both are
+//! gone, the children run unguarded until the service manager restarts the agent.
+//!
+//! The runner of a task may be killed: its work goes on, and the next runner takes it over.
 
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
 
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
-use baton_core::protocol::worker::io::{Effect, Input};
-use baton_model::ids::{AttemptNo, LeaseId};
+use baton_core::supervision::attempts::{Assignment, Attempt, LOST};
+use baton_core::supervision::io::{Action, Ending, Event as AgentEvent, Sighting};
+use baton_core::supervision::takeover::{KnownAttempt, ReportedRun};
+use baton_model::ids::{AttemptNo, BootId, LeaseId};
 use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
-use baton_model::spec::InstanceSpec;
+use baton_model::task::{Identity, Moment, RunKey, RunNo};
 use baton_model::time::{Millis, Mono, Wall};
 
 use super::{Event, World};
 use crate::checkers::{Execution, outputs_of};
-use crate::time::{MILLI, SECOND};
+use crate::time::{MILLI, SECOND, Time};
 
-/// An attempt in the coordinator's log.
+/// A run in the coordinator's log, or in the handover of an earlier one.
 #[derive(Clone, Debug)]
 pub(super) struct DiskRecord {
-    pub(super) spec: Arc<InstanceSpec>,
-    /// The start on the host's clock.
-    pub(super) began: Mono,
-    pub(super) ended: Option<Report>,
+    pub(super) assignment: Assignment,
+    /// `None` while it waits for room.
+    pub(super) started: Option<Mono>,
+    pub(super) ended: Option<Ending>,
 }
 
 /// A live process tree.
@@ -33,6 +37,9 @@ pub(super) struct Child {
     exit: i32,
     ignores_term: bool,
     killed_by: Option<KillCause>,
+    /// The run that watches it.
+    run: RunKey,
+    is_unwatched: bool,
 }
 
 /// A live coordinator.
@@ -40,48 +47,127 @@ pub(super) struct Child {
 pub(super) struct Coordinator {
     pub(super) guard: DeadMan,
     pub(super) paused: bool,
-    /// Commands that arrived while it was stopped.
-    orders: Vec<Effect>,
-    /// Children that ended while it was stopped.
-    zombies: Vec<(LeaseId, Outcome)>,
+    /// Launches that wait for room.
+    queue: VecDeque<(RunKey, Assignment)>,
+    /// The order to kill everything that is not answered yet.
+    killing: Option<u64>,
+    /// It kills strays until then, and does nothing else meanwhile.
+    busy_until: Option<Time>,
+    /// Orders that arrived while it was stopped or busy.
+    orders: Vec<(Action, Option<Assignment>)>,
+    /// Children that ended while it was stopped or busy.
+    zombies: Vec<(RunKey, Outcome)>,
+}
+
+impl Coordinator {
+    const fn is_blocked(&self) -> bool {
+        self.paused || self.busy_until.is_some()
+    }
+}
+
+impl DiskRecord {
+    pub(super) fn reported(&self, run: RunKey, boot: BootId) -> ReportedRun {
+        ReportedRun {
+            run,
+            assignment: Some(self.assignment.clone()),
+            started: self.started.map(|at| start_of(run, at, boot)),
+            waiting: self.started.is_none(),
+            ended: self.ended.clone(),
+        }
+    }
+}
+
+fn start_of(run: RunKey, at: Mono, boot: BootId) -> (Moment, Identity) {
+    let moment = Moment {
+        mono: at,
+        wall: Wall(0),
+    };
+    let identity = Identity {
+        boot,
+        pid: run.process.0,
+        start_ticks: run.run.0,
+    };
+    (moment, identity)
 }
 
 impl World {
-    pub(super) fn coordinator_command(&mut self, index: usize, command: Effect) {
+    /// Carries an order out, or queues it for a stopped coordinator. A launch comes with its
+    /// assignment.
+    pub(super) fn coordinator_order(
+        &mut self,
+        index: usize,
+        order: Action,
+        assignment: Option<Assignment>,
+    ) {
         match &mut self.hosts[index].coordinator {
-            Some(coordinator) if coordinator.paused => coordinator.orders.push(command),
-            Some(_) => self.coordinator_execute(index, command),
+            Some(coordinator) if coordinator.is_blocked() => {
+                coordinator.orders.push((order, assignment));
+            }
+            Some(_) => self.coordinator_execute(index, order, assignment),
             None => {}
         }
     }
 
-    fn coordinator_execute(&mut self, index: usize, command: Effect) {
-        match command {
-            Effect::Launch(launch) => self.launch(index, launch.lease, launch.spec),
-            Effect::Kill(lease, grace) => {
-                self.terminate(index, lease, KillCause::Requested);
-                self.kill_later(index, lease, grace);
+    fn coordinator_execute(&mut self, index: usize, order: Action, assignment: Option<Assignment>) {
+        match order {
+            Action::Launch(run) => {
+                if let Some(assignment) = assignment {
+                    self.launch(index, run, assignment);
+                }
             }
-            Effect::KillAll(cause, grace) => {
+            Action::Withdraw(run) => {
+                if self.unqueue(index, run) {
+                    self.hosts[index].records.remove(&run);
+                    self.agent_event(index, AgentEvent::Refused(run));
+                }
+            }
+            Action::Stop { run, grace, cause } => self.stop(index, run, grace, cause),
+            Action::KillEverything { id, grace } => {
                 let now = self.hosts[index].clock.mono(self.now);
                 if let Some(coordinator) = &mut self.hosts[index].coordinator {
                     coordinator.guard.fire(now, grace);
+                    coordinator.killing = Some(id);
                 }
-                self.terminate_all(index, cause);
+                self.terminate_all(index, KillCause::Suicide);
+                self.end_queue(index, KillCause::Suicide);
             }
-            Effect::Guard(order) => {
+            Action::Guard(order) => {
+                self.hosts[index].guard_on_disk = Some(order);
                 if let Some(coordinator) = &mut self.hosts[index].coordinator {
                     coordinator.guard.extend(order);
                 }
             }
-            Effect::Forget(lease) => {
-                self.hosts[index].records.remove(&lease);
-                let wanted = self.still_wanted(lease);
-                self.checkers.forgotten(lease, wanted);
+            Action::Forget(run) => self.forget(index, run),
+            Action::KillStrays => {
+                let until = self.now.after(self.fault_rng.within(MILLI, SECOND));
+                if let Some(coordinator) = &mut self.hosts[index].coordinator {
+                    coordinator.busy_until = Some(until);
+                }
+                self.at_time(until, Event::StraysDead(index));
             }
-            Effect::Send(_) | Effect::RunCheck(_) | Effect::ReadLogs(..) | Effect::EndLife => {}
+            // An adopted child has a record already, and a run of no attempt has no child.
+            Action::Adopt(_) | Action::KillRun(_) => {}
+            Action::Send(_)
+            | Action::ReadLogs(..)
+            | Action::Check(_)
+            | Action::GiveUp
+            | Action::EndLife => {}
         }
+        self.acknowledge_kill(index);
         self.rearm_guard(index);
+    }
+
+    fn forget(&mut self, index: usize, run: RunKey) {
+        let Some(record) = self.hosts[index].records.remove(&run) else {
+            return;
+        };
+        let lease = record.assignment.lease;
+        let mut records = self.hosts[index].records.values();
+        let is_replaced = records.any(|other| other.assignment.lease == lease);
+        if !is_replaced {
+            let wanted = self.still_wanted(lease);
+            self.checkers.forgotten(lease, wanted);
+        }
     }
 
     /// Whether the store (or, without one, the scheduler) still expects this attempt to run, or
@@ -101,16 +187,69 @@ impl World {
         }
     }
 
-    fn launch(&mut self, index: usize, lease: LeaseId, spec: Arc<InstanceSpec>) {
-        let now = self.hosts[index].clock.mono(self.now);
-        let admitted = self.hosts[index]
-            .coordinator
-            .as_ref()
-            .is_some_and(|it| it.guard.admits(now));
-        if !admitted {
-            self.agent_input(index, Input::LaunchRefused(lease));
-            return;
+    fn admits(&self, index: usize) -> bool {
+        let host = &self.hosts[index];
+        let now = host.clock.mono(self.now);
+        let coordinator = host.coordinator.as_ref();
+        coordinator.is_some_and(|it| it.guard.admits(now))
+    }
+
+    fn launch(&mut self, index: usize, run: RunKey, assignment: Assignment) {
+        if !self.admits(index) {
+            return self.agent_event(index, AgentEvent::Refused(run));
         }
+        let record = DiskRecord {
+            assignment: assignment.clone(),
+            started: None,
+            ended: None,
+        };
+        self.hosts[index].records.insert(run, record);
+        if run.run > RunNo(0) {
+            return self.resume_task(index, run, assignment.lease);
+        }
+        let room = self.mix.room as usize;
+        let host = &mut self.hosts[index];
+        let full = host.children.len() >= room;
+        if let Some(coordinator) = &mut host.coordinator
+            && (full || !coordinator.queue.is_empty())
+        {
+            coordinator.queue.push_back((run, assignment));
+            return self.agent_event(index, AgentEvent::Accepted(run));
+        }
+        self.start(index, run, &assignment);
+    }
+
+    /// The next runner of a task takes its work over, or finds it gone.
+    fn resume_task(&mut self, index: usize, run: RunKey, lease: LeaseId) {
+        self.note_start(index, run);
+        match self.hosts[index].children.get_mut(&lease) {
+            Some(child) => {
+                child.run = run;
+                child.is_unwatched = false;
+            }
+            None => {
+                let outcome = self.checkers.truth.outcome(lease).unwrap_or(LOST);
+                self.record_end(index, run, outcome);
+            }
+        }
+    }
+
+    fn note_start(&mut self, index: usize, run: RunKey) {
+        let host = &mut self.hosts[index];
+        let now = host.clock.mono(self.now);
+        if let Some(record) = host.records.get_mut(&run) {
+            record.started = Some(now);
+        }
+        let (at, identity) = start_of(run, now, host.boot);
+        self.agent_event(index, AgentEvent::Started { run, at, identity });
+    }
+
+    fn start(&mut self, index: usize, run: RunKey, assignment: &Assignment) {
+        self.spawn(index, run, assignment);
+        self.note_start(index, run);
+    }
+
+    fn spawn(&mut self, index: usize, run: RunKey, assignment: &Assignment) {
         let calm_work = if self.calm {
             3 * SECOND
         } else {
@@ -121,28 +260,86 @@ impl World {
             exit: i32::from(self.work_rng.chance(self.mix.failing)),
             ignores_term: self.work_rng.chance(300),
             killed_by: None,
+            run,
+            is_unwatched: false,
         };
+        let lease = assignment.lease;
         let leased = !self.is_durable() || self.store.ledger.open_lease(lease).is_some();
         let execution = Execution {
             host: index,
-            exclusive: spec.exclusive,
+            exclusive: assignment.spec.exclusive,
             excused: self.hosts[index].excused,
             outcome: None,
         };
         self.note(&lease, || format!("h{index} starts {lease}"));
         self.checkers.started(lease, execution, leased);
-        let host = &mut self.hosts[index];
-        host.records.insert(
-            lease,
-            DiskRecord {
-                spec,
-                began: now,
-                ended: None,
-            },
-        );
-        host.children.insert(lease, child);
+        self.hosts[index].children.insert(lease, child);
         self.at(work, Event::ChildEnds { host: index, lease });
-        self.agent_input(index, Input::Launched(lease));
+    }
+
+    /// Starts a child of which only its own mark tells.
+    fn start_unrecorded(&mut self, index: usize, run: RunKey, assignment: &Assignment) {
+        let now = self.hosts[index].clock.mono(self.now);
+        let order = self.hosts[index].guard_on_disk;
+        if order.is_some_and(|order| now < order.deadline) {
+            self.spawn(index, run, assignment);
+            if let Some(child) = self.hosts[index].children.get_mut(&assignment.lease) {
+                child.is_unwatched = true;
+            }
+        }
+    }
+
+    /// Starts what has waited, as far as there is room.
+    fn start_queue(&mut self, index: usize) {
+        let room = self.mix.room as usize;
+        while self.hosts[index].children.len() < room {
+            let coordinator = self.hosts[index].coordinator.as_mut();
+            let Some(coordinator) = coordinator.filter(|it| !it.is_blocked()) else {
+                return;
+            };
+            let Some((run, assignment)) = coordinator.queue.pop_front() else {
+                return;
+            };
+            if self.admits(index) {
+                self.start(index, run, &assignment);
+            } else {
+                self.hosts[index].records.remove(&run);
+                self.agent_event(index, AgentEvent::Refused(run));
+            }
+        }
+    }
+
+    fn unqueue(&mut self, index: usize, run: RunKey) -> bool {
+        let coordinator = self.hosts[index].coordinator.as_mut();
+        let Some(coordinator) = coordinator else {
+            return false;
+        };
+        let before = coordinator.queue.len();
+        coordinator.queue.retain(|(waiting, _)| *waiting != run);
+        coordinator.queue.len() < before
+    }
+
+    /// Ends everything that waits, without a start.
+    fn end_queue(&mut self, index: usize, cause: KillCause) {
+        let coordinator = self.hosts[index].coordinator.as_mut();
+        let queue = coordinator.map(|it| std::mem::take(&mut it.queue));
+        for (run, _) in queue.unwrap_or_default() {
+            self.record_end(index, run, Outcome::Killed(cause));
+        }
+    }
+
+    fn stop(&mut self, index: usize, run: RunKey, grace: Millis, cause: KillCause) {
+        let Some(record) = self.hosts[index].records.get(&run) else {
+            return;
+        };
+        let lease = record.assignment.lease;
+        if self.unqueue(index, run) {
+            return self.record_end(index, run, Outcome::Killed(cause));
+        }
+        self.terminate(index, lease, cause);
+        let clock = &self.hosts[index].clock;
+        let at = clock.when(clock.mono(self.now) + grace);
+        self.at_time(at, Event::ChildKilled { host: index, lease });
     }
 
     /// SIGTERM: most processes exit within two seconds, some never.
@@ -164,10 +361,27 @@ impl World {
         }
     }
 
-    fn kill_later(&mut self, index: usize, lease: LeaseId, grace: Millis) {
-        let clock = &self.hosts[index].clock;
-        let at = clock.when(clock.mono(self.now) + grace);
-        self.at_time(at, Event::ChildKilled { host: index, lease });
+    /// The runner of a task is killed; its work goes on. An attempt that is being stopped ends with
+    /// its last process, whatever becomes of the runner.
+    pub(super) fn runner_crash(&mut self, index: usize) {
+        let host = &self.hosts[index];
+        let tasks = host.children.iter().filter(|(_, child)| {
+            let record = host.records.get(&child.run);
+            let is_task = record.is_some_and(|it| it.assignment.is_task());
+            is_task && !child.is_unwatched && child.killed_by.is_none()
+        });
+        let tasks: Vec<(LeaseId, RunKey)> = tasks.map(|(lease, it)| (*lease, it.run)).collect();
+        if tasks.is_empty() {
+            return;
+        }
+        let (lease, run) = self.fault_rng.pick(&tasks);
+        self.note(&lease, || {
+            format!("h{index} the runner of {lease} is killed")
+        });
+        if let Some(child) = self.hosts[index].children.get_mut(&lease) {
+            child.is_unwatched = true;
+        }
+        self.run_over(index, run, Outcome::Signaled(9));
     }
 
     /// A process ends by itself.
@@ -196,34 +410,44 @@ impl World {
         self.note(&(lease, outcome), || {
             format!("h{index} {lease} ends: {outcome}")
         });
-        self.hosts[index].children.remove(&lease);
+        let child = self.hosts[index].children.remove(&lease);
         self.checkers.truth.end(lease, outcome);
+        // Without a runner, the next one finds out.
+        if let Some(child) = child.filter(|child| !child.is_unwatched) {
+            self.run_over(index, child.run, outcome);
+        }
+        self.start_queue(index);
+        self.acknowledge_kill(index);
+    }
+
+    /// The process of a run is over: its coordinator records it, now or when it continues.
+    fn run_over(&mut self, index: usize, run: RunKey, outcome: Outcome) {
         match &mut self.hosts[index].coordinator {
-            Some(coordinator) if coordinator.paused => coordinator.zombies.push((lease, outcome)),
-            Some(_) => self.record_end(index, lease, outcome),
+            Some(coordinator) if coordinator.is_blocked() => {
+                coordinator.zombies.push((run, outcome));
+            }
+            Some(_) => self.record_end(index, run, outcome),
             // Without a coordinator, the outcome is not recorded.
             None => {}
         }
     }
 
-    fn record_end(&mut self, index: usize, lease: LeaseId, outcome: Outcome) {
+    fn record_end(&mut self, index: usize, run: RunKey, outcome: Outcome) {
         let now = self.hosts[index].clock.mono(self.now);
-        if let Some(record) = self.hosts[index].records.get_mut(&lease) {
-            // Wall times are only displayed, so they are omitted here.
-            let ran = AttemptStats {
-                started: Wall(0),
-                ended: Wall(0),
-                elapsed: now.since(record.began),
-                cpu: Millis(0),
-                memory_peak: 0,
-            };
-            let report = Report {
-                outcome,
-                stats: Some(ran),
-                outputs: outputs_of(lease.attempt.instance, outcome),
-            };
-            record.ended = Some(report.clone());
-            self.agent_input(index, Input::Ended(lease, report));
+        if let Some(record) = self.hosts[index].records.get_mut(&run) {
+            let ending = ending(record.assignment.lease, record.started, now, outcome);
+            record.ended = Some(ending.clone());
+            self.agent_event(index, AgentEvent::Ended(run, ending));
+        }
+    }
+
+    /// Answers the order to kill everything once nothing is left.
+    fn acknowledge_kill(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        let none_left = host.children.is_empty();
+        let coordinator = host.coordinator.as_mut().filter(|it| !it.is_blocked());
+        if none_left && let Some(id) = coordinator.and_then(|it| it.killing.take()) {
+            self.agent_event(index, AgentEvent::EverythingKilled { id, left: 0 });
         }
     }
 
@@ -243,7 +467,8 @@ impl World {
                 GuardAction::Terminate => {
                     self.note(&index, || format!("h{index} dead-man timer fires"));
                     self.terminate_all(index, KillCause::LeaseLapsed);
-                    self.agent_input(index, Input::GuardFired);
+                    self.end_queue(index, KillCause::LeaseLapsed);
+                    self.agent_event(index, AgentEvent::GuardFired);
                 }
                 GuardAction::Kill => {
                     let all: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
@@ -302,17 +527,53 @@ impl World {
             return;
         }
         coordinator.paused = false;
+        self.note(&index, || format!("h{index} coordinator continues"));
+        // The timer first: a queued order must not overtake it.
+        self.guard_poll(index);
+        self.coordinator_unblocked(index);
+    }
+
+    /// Nothing is left of runs without a runner or a record.
+    pub(super) fn strays_dead(&mut self, index: usize) {
+        let now = self.now;
+        let coordinator = self.hosts[index].coordinator.as_mut();
+        let Some(coordinator) = coordinator.filter(|it| it.busy_until.is_some_and(|at| at <= now))
+        else {
+            return;
+        };
+        if coordinator.paused {
+            // It goes on when it continues.
+            let later = now.after(SECOND);
+            coordinator.busy_until = Some(later);
+            return self.at_time(later, Event::StraysDead(index));
+        }
+        coordinator.busy_until = None;
+        let children = self.hosts[index].children.iter();
+        let strays = children.filter(|(_, child)| child.is_unwatched);
+        let strays: Vec<LeaseId> = strays.map(|(lease, _)| *lease).collect();
+        for lease in strays {
+            self.child_dead(index, lease, LOST);
+        }
+        self.agent_event(index, AgentEvent::StraysKilled { left: 0 });
+        self.coordinator_unblocked(index);
+    }
+
+    /// Does what had to wait.
+    fn coordinator_unblocked(&mut self, index: usize) {
+        let coordinator = self.hosts[index].coordinator.as_mut();
+        let Some(coordinator) = coordinator.filter(|it| !it.is_blocked()) else {
+            return self.rearm_guard(index);
+        };
         let zombies = std::mem::take(&mut coordinator.zombies);
         let orders = std::mem::take(&mut coordinator.orders);
-        self.note(&index, || format!("h{index} coordinator continues"));
-        // The timer first: a queued command must not overtake it.
-        self.guard_poll(index);
-        for (lease, outcome) in zombies {
-            self.record_end(index, lease, outcome);
+        for (run, outcome) in zombies {
+            self.record_end(index, run, outcome);
         }
-        for order in orders {
-            self.coordinator_command(index, order);
+        for (order, assignment) in orders {
+            self.coordinator_order(index, order, assignment);
         }
+        self.start_queue(index);
+        self.acknowledge_kill(index);
         self.rearm_guard(index);
     }
 
@@ -322,6 +583,12 @@ impl World {
             return;
         };
         self.note(&index, || format!("h{index} coordinator is killed"));
+        // It may have launched the next one and not recorded it.
+        if let Some((run, assignment)) = old.queue.front()
+            && self.fault_rng.chance(500)
+        {
+            self.start_unrecorded(index, *run, assignment);
+        }
         if self.hosts[index].agent.is_none() {
             self.at(self.now.0 % (8 * SECOND), Event::AgentStart(index));
             return;
@@ -330,14 +597,110 @@ impl World {
             guard: old.guard,
             ..Default::default()
         });
-        for (lease, outcome) in old.zombies {
-            self.record_end(index, lease, outcome);
-        }
-        // The timer first, then the commands that the agent repeats.
+        // The timer first: the agent's orders must not overtake it.
         self.guard_poll(index);
-        for order in old.orders {
-            self.coordinator_command(index, order);
-        }
+        self.agent_takes_over(index, &old.zombies);
         self.rearm_guard(index);
+    }
+
+    /// The agent starts another coordinator and hands over what it knows.
+    fn agent_takes_over(&mut self, index: usize, zombies: &[(RunKey, Outcome)]) {
+        let reported = self.reported_runs(index);
+        let sightings = self.sightings(index, zombies);
+        let host = &mut self.hosts[index];
+        let now = host.clock.mono(self.now);
+        let Some(agent) = &mut host.agent else { return };
+        let inventory = agent.supervisor.inventory(reported);
+        for known in inventory.attempts() {
+            // The handover.
+            host.records.entry(known.run).or_insert_with(|| DiskRecord {
+                assignment: known.assignment.clone(),
+                started: known.started.map(|(at, _)| at.mono),
+                ended: None,
+            });
+        }
+        let sight = |attempt: &Attempt| sightings(attempt.run);
+        let actions = agent
+            .supervisor
+            .take_over(now, inventory, &BTreeSet::new(), sight);
+        self.agent_perform_all(index, actions);
+        self.settle_records(index);
+    }
+
+    pub(super) fn reported_runs(&self, index: usize) -> Vec<ReportedRun> {
+        let host = &self.hosts[index];
+        let records = host.records.iter();
+        records
+            .map(|(run, record)| record.reported(*run, host.boot))
+            .collect()
+    }
+
+    /// What an agent finds of the runs that a dead coordinator has started: its own children, and
+    /// what they left as zombies.
+    pub(super) fn sightings(
+        &self,
+        index: usize,
+        zombies: &[(RunKey, Outcome)],
+    ) -> impl Fn(RunKey) -> Sighting + use<> {
+        let host = &self.hosts[index];
+        let now = host.clock.mono(self.now);
+        let watched = host.children.values().filter(|it| !it.is_unwatched);
+        let present: BTreeSet<RunKey> = watched.map(|child| child.run).collect();
+        let ended: Vec<(RunKey, Ending)> = zombies
+            .iter()
+            .filter_map(|(run, outcome)| {
+                let record = host.records.get(run)?;
+                let lease = record.assignment.lease;
+                Some((*run, ending(lease, record.started, now, *outcome)))
+            })
+            .collect();
+        move |run| {
+            if present.contains(&run) {
+                return Sighting::Present;
+            }
+            let ended = ended.iter().find(|(ended, _)| *ended == run);
+            ended.map_or(Sighting::Unknown, |(_, ending)| {
+                Sighting::Ended(ending.clone())
+            })
+        }
+    }
+
+    /// After a takeover the handover says how attempts ended that no coordinator has on record.
+    pub(super) fn settle_records(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        let Some(agent) = &host.agent else { return };
+        for attempt in agent.supervisor.attempts().iter() {
+            let known = KnownAttempt::from(attempt);
+            if let Some(record) = host.records.get_mut(&known.run)
+                && record.ended.is_none()
+                && let Some(report) = known.ended
+            {
+                record.ended = Some(Ending {
+                    at: host.clock.mono(self.now),
+                    report,
+                    has_bad_outputs: false,
+                });
+            }
+        }
+    }
+}
+
+fn ending(lease: LeaseId, started: Option<Mono>, now: Mono, outcome: Outcome) -> Ending {
+    // Wall times are only displayed, so they are omitted here.
+    let stats = started.map(|started| AttemptStats {
+        started: Wall(0),
+        ended: Wall(0),
+        elapsed: now.since(started),
+        cpu: Millis(0),
+        memory_peak: 0,
+    });
+    Ending {
+        at: now,
+        report: Report {
+            outcome,
+            stats,
+            outputs: outputs_of(lease.attempt.instance, outcome),
+        },
+        has_bad_outputs: false,
     }
 }

@@ -35,6 +35,7 @@ impl World {
             _ if self.hosts[host].destroyed || self.hosts[host].sleep.is_some() => {}
             FaultKind::AgentCrash => self.crash_agent(host),
             FaultKind::AgentPause => self.pause_agent(host),
+            FaultKind::RunnerCrash => self.runner_crash(host),
             FaultKind::CoordinatorCrash => self.crash_coordinator(host),
             FaultKind::CoordinatorPause => self.pause_coordinator(host),
             FaultKind::HostReboot => self.reboot(host),

@@ -1,22 +1,26 @@
 //! Machines: boots, agents and their incarnations.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use baton_core::protocol::worker::Worker;
-use baton_core::protocol::worker::io::{Effect, Input, Record};
+use baton_core::protocol::worker::io::GuardOrder;
+use baton_core::supervision::attempts::{Assignment, Attempt};
+use baton_core::supervision::io::{Action, Ending, Event as AgentEvent};
+use baton_core::supervision::takeover::{Inventory, KnownAttempt};
+use baton_core::supervision::{Identity, Supervisor};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, Lineage, WorkerName};
+use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::state::WorkerState;
+use baton_model::task::RunKey;
+use baton_model::time::Mono;
 
 use super::coordinators::{Child, Coordinator, DiskRecord};
 use super::suspend::Sleep;
 use super::{Event, World};
 use crate::time::{Clock, SECOND, Time};
-use baton_model::ids::LeaseId;
 
 /// An agent looks for another scheduler after this long without a reply.
 const REPLY_TIMEOUT: u64 = 11 * SECOND;
@@ -24,9 +28,9 @@ const REPLY_TIMEOUT: u64 = 11 * SECOND;
 /// A running agent.
 #[derive(Debug)]
 pub(super) struct Agent {
-    pub(super) worker: Worker,
+    pub(super) supervisor: Supervisor,
     pub(super) paused: bool,
-    mailbox: VecDeque<Input>,
+    mailbox: VecDeque<AgentEvent>,
     /// The scheduler that it connects to.
     target: usize,
     answered: Time,
@@ -42,7 +46,11 @@ pub(super) struct Host {
     /// The state directory.
     pub(super) lineage: Lineage,
     pub(super) life: IncarnationNo,
-    pub(super) records: BTreeMap<LeaseId, DiskRecord>,
+    pub(super) records: BTreeMap<RunKey, DiskRecord>,
+    /// The last order of the dead-man timer, for an agent that finds the coordinator dead.
+    pub(super) guard_on_disk: Option<GuardOrder>,
+    /// The incarnation has not begun yet.
+    is_new_life: bool,
     pub(super) coordinator: Option<Coordinator>,
     pub(super) children: BTreeMap<LeaseId, Child>,
     pub(super) agent: Option<Agent>,
@@ -89,6 +97,8 @@ impl World {
             lineage,
             life: IncarnationNo(0),
             records: BTreeMap::new(),
+            guard_on_disk: None,
+            is_new_life: false,
             coordinator: None,
             children: BTreeMap::new(),
             agent: None,
@@ -107,28 +117,42 @@ impl World {
         Lineage(self.by_lineage.len() as u64 + 1)
     }
 
-    /// Starts an agent. If its coordinator is intact, it resumes the same incarnation; otherwise
-    /// it kills what is left of the old one and begins the next.
+    /// Starts an agent. If its coordinator is intact, or dead and the lease still runs, it resumes
+    /// the same incarnation; otherwise it kills what is left of the old one and begins the next.
     pub(super) fn agent_start(&mut self, index: usize) {
         let host = &self.hosts[index];
         if host.destroyed || host.agent.is_some() {
             return;
         }
-        let intact = host.coordinator.as_ref().is_some_and(|it| !it.paused);
-        if !intact {
-            self.begin_next_incarnation(index);
-        }
-        let host = &mut self.hosts[index];
         let now = host.clock.mono(self.now);
-        let records = host
-            .records
-            .iter()
-            .map(|(lease, disk)| Record {
-                lease: *lease,
-                spec: disk.spec.clone(),
-                ended: disk.ended.clone(),
-            })
-            .collect();
+        let dead_leased = host.coordinator.is_none()
+            && host.guard_on_disk.is_some_and(|order| now < order.deadline);
+        let intact = host.coordinator.as_ref().is_some_and(|it| !it.paused);
+        if host.is_new_life {
+            self.begin_life(index);
+        } else if intact || dead_leased {
+            self.resume_life(index, now);
+        } else {
+            self.kill_leftovers(index);
+            self.begin_life(index);
+        }
+        let incarnation = self.hosts[index].me().incarnation;
+        self.note(&incarnation, || {
+            format!("h{index} agent starts as {incarnation}")
+        });
+        let fired = self.hosts[index]
+            .coordinator
+            .as_ref()
+            .is_some_and(|it| it.guard.has_fired());
+        let first = if fired {
+            AgentEvent::GuardFired
+        } else {
+            AgentEvent::Tick
+        };
+        self.agent_handle(index, first);
+    }
+
+    fn identity(&self, index: usize) -> Identity {
         let slots = self.mix.slots;
         let offer = Offer {
             capacity: Capacity {
@@ -138,50 +162,97 @@ impl World {
             open: true,
             ..Offer::default()
         };
-        let bugs = self.config.bugs;
-        let mut worker = Worker::begin(host.me(), slots, Arc::new(offer), bugs, records, now);
-        if let Some(order) = host.coordinator.as_ref().and_then(|it| it.guard.order()) {
-            worker.resume(order);
+        Identity {
+            me: self.hosts[index].me(),
+            slots,
+            offer: Arc::new(offer),
+            bugs: self.config.bugs,
         }
-        let incarnation = host.me().incarnation;
-        host.agent = Some(Agent {
-            worker,
+    }
+
+    fn install(&mut self, index: usize, supervisor: Supervisor) {
+        self.hosts[index].agent = Some(Agent {
+            supervisor,
             paused: false,
             mailbox: VecDeque::new(),
             target: index % self.schedulers.len(),
             answered: self.now,
         });
-        self.note(&incarnation, || {
-            format!("h{index} agent starts as {incarnation}")
-        });
-        let fired = self.hosts[index]
-            .coordinator
-            .as_ref()
-            .is_some_and(|it| it.guard.has_fired());
-        let first = if fired {
-            Input::GuardFired
-        } else {
-            Input::Tick
-        };
-        self.agent_handle(index, first);
     }
 
-    /// Kills the leftovers of earlier incarnations by identity, then increments the counter.
-    fn begin_next_incarnation(&mut self, index: usize) {
-        let left: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
-        for lease in left {
-            let outcome = Outcome::Killed(KillCause::Suicide);
-            self.hosts[index].children.remove(&lease);
-            self.checkers.truth.end(lease, outcome);
-            if let Some(record) = self.hosts[index].records.get_mut(&lease) {
-                record.ended = Some(outcome.into());
-            }
-        }
+    /// Resumes the incarnation with what its coordinator reports or has left on disk.
+    fn resume_life(&mut self, index: usize, now: Mono) {
+        let reported = self.reported_runs(index);
         let host = &mut self.hosts[index];
+        let mut owned = BTreeSet::new();
+        if host.coordinator.is_some() {
+            owned = reported.iter().map(|run| run.run).collect();
+        } else {
+            let mut successor = Coordinator::default();
+            if let Some(order) = host.guard_on_disk {
+                successor.guard.extend(order);
+            }
+            host.coordinator = Some(successor);
+        }
+        let order = host.coordinator.as_ref().and_then(|it| it.guard.order());
+        let sightings = self.sightings(index, &[]);
+        let inventory = Inventory::new(Vec::new(), reported, None);
+        let sight = |attempt: &Attempt| sightings(attempt.run);
+        let identity = self.identity(index);
+        let (mut supervisor, actions) =
+            Supervisor::resume(&identity, inventory, &owned, None, sight, now);
+        if let Some(order) = order {
+            supervisor.worker_mut().resume(order);
+        }
+        self.install(index, supervisor);
+        self.settle_records(index);
+        self.agent_perform_all(index, actions);
+        self.rearm_guard(index);
+    }
+
+    /// Begins the next incarnation, with the ends of the one before.
+    fn begin_life(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        host.is_new_life = false;
+        host.guard_on_disk = None;
         // Recorded as running but not found: the outcome is unknown.
         host.records.retain(|_, record| record.ended.is_some());
         host.life = host.life.next();
         host.coordinator = Some(Coordinator::default());
+        let now = host.clock.mono(self.now);
+        let reported = self.reported_runs(index);
+        let carried = Inventory::new(Vec::<KnownAttempt>::new(), reported, None).into_ended();
+        let host = &mut self.hosts[index];
+        for known in &carried {
+            let record = host.records.get_mut(&known.run);
+            let ending = record.and_then(|record| record.ended.as_mut());
+            if let (Some(ending), Some(report)) = (ending, &known.ended) {
+                ending.report = report.clone();
+            }
+        }
+        let supervisor = Supervisor::begin(&self.identity(index), carried, now);
+        self.install(index, supervisor);
+    }
+
+    /// Kills the leftovers of earlier incarnations by identity.
+    fn kill_leftovers(&mut self, index: usize) {
+        let outcome = Outcome::Killed(KillCause::Suicide);
+        let left: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
+        for lease in left {
+            let host = &mut self.hosts[index];
+            host.children.remove(&lease);
+            self.checkers.truth.end(lease, outcome);
+            let now = host.clock.mono(self.now);
+            for record in host.records.values_mut() {
+                if record.assignment.lease == lease {
+                    record.ended = Some(Ending {
+                        at: now,
+                        report: outcome.into(),
+                        has_bad_outputs: false,
+                    });
+                }
+            }
+        }
     }
 
     pub(super) fn agent_crash(&mut self, index: usize, downtime: u64) {
@@ -211,19 +282,19 @@ impl World {
             return;
         }
         agent.paused = false;
-        let inputs: Vec<Input> = agent.mailbox.drain(..).collect();
+        let events: Vec<AgentEvent> = agent.mailbox.drain(..).collect();
         self.note(&index, || format!("h{index} agent continues"));
-        for input in inputs {
-            self.agent_input(index, input);
+        for event in events {
+            self.agent_event(index, event);
         }
-        self.agent_input(index, Input::Tick);
+        self.agent_event(index, AgentEvent::Tick);
     }
 
     pub(super) fn deliver_to_host(&mut self, index: usize, to: &WorkerAddress, message: ToWorker) {
         let Some(agent) = &mut self.hosts[index].agent else {
             return;
         };
-        if agent.worker.me().incarnation != to.incarnation {
+        if agent.supervisor.worker().me().incarnation != to.incarnation {
             return;
         }
         if matches!(
@@ -233,7 +304,7 @@ impl World {
             agent.answered = self.now;
         }
         self.note(&message, || format!("h{index} <- {message}"));
-        self.agent_input(index, Input::Message(message));
+        self.agent_event(index, AgentEvent::Message(message));
     }
 
     pub(super) fn agent_wake(&mut self, index: usize) {
@@ -243,39 +314,62 @@ impl World {
         }
         host.agent_wake = None;
         if host.agent_is_awake() {
-            self.agent_handle(index, Input::Tick);
+            self.agent_handle(index, AgentEvent::Tick);
         }
     }
 
-    /// Passes an input to an agent, queues it for a stopped one, or drops it.
-    pub(super) fn agent_input(&mut self, index: usize, input: Input) {
+    /// Passes an event to an agent, queues it for a stopped one, or drops it.
+    pub(super) fn agent_event(&mut self, index: usize, event: AgentEvent) {
         match &mut self.hosts[index].agent {
-            Some(agent) if agent.paused => agent.mailbox.push_back(input),
-            Some(_) => self.agent_handle(index, input),
+            Some(agent) if agent.paused => agent.mailbox.push_back(event),
+            Some(_) => self.agent_handle(index, event),
             None => {}
         }
     }
 
-    fn agent_handle(&mut self, index: usize, input: Input) {
+    fn agent_handle(&mut self, index: usize, event: AgentEvent) {
         let host = &mut self.hosts[index];
         let now = host.clock.mono(self.now);
         let Some(agent) = &mut host.agent else { return };
-        for effect in agent.worker.handle(now, input) {
-            self.agent_perform(index, effect);
-        }
+        let actions = agent.supervisor.handle(now, event);
+        self.agent_perform_all(index, actions);
         self.rearm_agent(index);
     }
 
-    fn agent_perform(&mut self, index: usize, effect: Effect) {
-        match effect {
-            Effect::Send(message) => self.agent_send(index, message),
-            Effect::RunCheck(check) => {
-                let ok = !self.hosts[index].checks_fail;
-                self.agent_input(index, Input::CheckDone(check, ok));
+    pub(super) fn agent_perform_all(&mut self, index: usize, actions: Vec<Action>) {
+        // All of one decision are in the agent's hands before the first has an effect.
+        let agent = self.hosts[index].agent.as_ref();
+        let assignments: Vec<Option<Assignment>> = actions
+            .iter()
+            .map(|action| match action {
+                Action::Launch(run) => {
+                    let attempt = agent?.supervisor.attempts().get(*run)?;
+                    Some(attempt.assignment.clone())
+                }
+                _ => None,
+            })
+            .collect();
+        for (action, assignment) in actions.into_iter().zip(assignments) {
+            self.agent_perform(index, action, assignment);
+        }
+    }
+
+    fn agent_perform(&mut self, index: usize, action: Action, assignment: Option<Assignment>) {
+        match action {
+            Action::Send(message) => self.agent_send(index, message),
+            Action::Check(run) => {
+                let code = i32::from(self.hosts[index].checks_fail);
+                let now = self.hosts[index].clock.mono(self.now);
+                let ending = Ending {
+                    at: now,
+                    report: Outcome::Exited(code).into(),
+                    has_bad_outputs: false,
+                };
+                self.agent_event(index, AgentEvent::Ended(run, ending));
             }
-            Effect::ReadLogs(..) => {}
-            Effect::EndLife => self.incarnation_ends(index),
-            command => self.coordinator_command(index, command),
+            Action::ReadLogs(..) | Action::GiveUp => {}
+            Action::EndLife => self.incarnation_ends(index),
+            order => self.coordinator_order(index, order, assignment),
         }
     }
 
@@ -301,8 +395,7 @@ impl World {
         self.checkers.incarnation_ended(incarnation, alive);
         let host = &mut self.hosts[index];
         host.agent = None;
-        host.life = host.life.next();
-        host.coordinator = Some(Coordinator::default());
+        host.is_new_life = true;
         if self.has_namesake(index) {
             // Two machines with one name: the operator switches off the condemned one.
             self.hosts[index].destroyed = true;
@@ -332,6 +425,7 @@ impl World {
         let lineage = self.new_lineage();
         let host = &mut self.hosts[index];
         host.boot = host.boot.next();
+        host.guard_on_disk = None;
         host.records.retain(|_, record| record.ended.is_some());
         if wipe {
             host.lineage = lineage;
@@ -358,7 +452,7 @@ impl World {
         let Some(due) = host
             .agent
             .as_ref()
-            .and_then(|agent| agent.worker.next_due())
+            .and_then(|agent| agent.supervisor.next_due())
         else {
             return;
         };
@@ -380,7 +474,7 @@ impl World {
                     && host
                         .agent
                         .as_ref()
-                        .is_some_and(|it| it.worker.held().next().is_none())
+                        .is_some_and(|it| it.supervisor.attempts().is_empty())
             };
             host.children.is_empty() && (host.destroyed || self.links.is_severed(index) || idle())
         })
@@ -394,7 +488,7 @@ impl World {
                 || host
                     .agent
                     .as_ref()
-                    .is_some_and(|agent| agent.worker.state() == WorkerState::Healthy)
+                    .is_some_and(|agent| agent.supervisor.worker().state() == WorkerState::Healthy)
         })
     }
 }

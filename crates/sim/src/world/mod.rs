@@ -91,6 +91,7 @@ enum Event {
     AgentResume(usize),
     GuardWake(usize),
     CoordinatorResume(usize),
+    StraysDead(usize),
     ChildEnds {
         host: usize,
         lease: LeaseId,
@@ -343,6 +344,7 @@ impl World {
             Event::AgentResume(host) => self.agent_resume(host),
             Event::GuardWake(host) => self.guard_wake(host),
             Event::CoordinatorResume(host) => self.coordinator_resume(host),
+            Event::StraysDead(host) => self.strays_dead(host),
             Event::ChildEnds { host, lease } => self.child_ends(host, lease),
             Event::ChildTerminated { host, lease } | Event::ChildKilled { host, lease } => {
                 self.child_killed(host, lease);

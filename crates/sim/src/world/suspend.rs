@@ -5,7 +5,7 @@
 //! host reports or starts anything.
 
 use baton_core::bugs::Bug;
-use baton_core::protocol::worker::io::Input;
+use baton_core::supervision::io::Event as AgentEvent;
 
 use super::{Event, World};
 use crate::time::{Micros, Time};
@@ -46,6 +46,7 @@ impl World {
             | Event::AgentResume(host)
             | Event::GuardWake(host)
             | Event::CoordinatorResume(host)
+            | Event::StraysDead(host)
             | Event::ChildKilled { host, .. }
             | Event::CrashAgain { host, .. } => (*host, false),
             _ => return None,
@@ -71,12 +72,12 @@ impl World {
         }
         let agent_first = self.fault_rng.chance(500);
         if agent_first {
-            self.agent_input(index, Input::Tick);
+            self.agent_event(index, AgentEvent::Tick);
         }
         self.guard_poll(index);
         self.rearm_guard(index);
         if !agent_first {
-            self.agent_input(index, Input::Tick);
+            self.agent_event(index, AgentEvent::Tick);
         }
         self.checkers.host_resumed(index);
     }

@@ -122,8 +122,10 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::OlderEpochObeyed
         | Bug::RunningListToSuccessor
         | Bug::SyntheticBeatsReal
+        | Bug::GivenBackUnasked
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
         Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
+        Bug::StraysUnawaited => &["false-result", "overlap"],
         Bug::RunEndsEarly => &["generation"],
         Bug::ResumeKeepsNothing => &["resume-unasked"],
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],

@@ -1,0 +1,132 @@
+//! Actions of the supervisor.
+
+use baton_core::protocol::worker::io::GuardOrder;
+use baton_core::supervision::io::{Action, Event};
+use baton_model::task::RunKey;
+use baton_model::time::Millis;
+use baton_runner::sys::clock;
+use baton_runner::wire::Request;
+
+use crate::drive::Agent;
+use crate::logs;
+use crate::state::WorkerState;
+
+impl Agent {
+    /// Passes an event to the supervisor, and carries its actions out.
+    pub(crate) fn handle(&mut self, event: Event) {
+        let actions = self.supervisor.handle(clock::now().mono, event);
+        self.carry_out(actions);
+    }
+
+    pub(crate) fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            self.apply(action);
+        }
+    }
+
+    fn apply(&mut self, action: Action) {
+        let request = match action {
+            Action::Send(message) => return self.scheduler.push(message),
+            Action::ReadLogs(request, query) => {
+                let answer = logs::read(self.dir.path(), &query);
+                return self.handle(Event::LogsRead(request, answer));
+            }
+            Action::Launch(run) => return self.launch(run),
+            Action::Check(run) => Request::Launch {
+                run,
+                launch: Box::new(self.launcher.check()),
+            },
+            Action::Adopt(run) => return self.adopt(run),
+            Action::Withdraw(run) => Request::Withdraw { run },
+            Action::Stop { run, grace, cause } => {
+                if let Some(attempt) = self.supervisor.attempts().get(run) {
+                    tracing::info!("killing {}: {}", attempt.assignment.lease, cause.word());
+                }
+                let signal = if grace == Millis(0) {
+                    libc::SIGKILL
+                } else {
+                    libc::SIGTERM
+                };
+                Request::Stop {
+                    run,
+                    signal,
+                    grace,
+                    cause,
+                }
+            }
+            Action::KillRun(run) => Request::KillRun { run },
+            Action::KillStrays => Request::KillStrays,
+            Action::KillEverything { id, grace } => Request::KillEverything { id, grace },
+            Action::Forget(run) => Request::Forget { run },
+            Action::Guard(order) => self.extend_guard(order),
+            Action::GiveUp => return self.give_up(),
+            Action::EndLife => {
+                self.life_ended = true;
+                return;
+            }
+        };
+        self.coordinator.push(request);
+    }
+
+    fn launch(&mut self, run: RunKey) {
+        let Some(attempt) = self.supervisor.attempts().get(run) else {
+            return;
+        };
+        let lease = attempt.assignment.lease;
+        if run.run.0 > 0 {
+            tracing::warn!("the runner of {lease} has died; starting it again");
+        }
+        match self.launcher.launch(attempt, clock::now().mono) {
+            Ok(launch) => self.coordinator.push(Request::Launch {
+                run,
+                launch: Box::new(launch),
+            }),
+            Err(reason) => {
+                self.launcher.append_reason(lease, &reason);
+                self.handle(Event::LaunchImpossible(run));
+            }
+        }
+    }
+
+    fn adopt(&mut self, run: RunKey) {
+        let Some(attempt) = self.supervisor.attempts().get(run) else {
+            return;
+        };
+        if let Some((at, identity)) = attempt.started {
+            let attempt = Box::new(self.launcher.adoption(&attempt.assignment, at.mono));
+            self.coordinator.push(Request::Adopt {
+                run,
+                at,
+                identity,
+                attempt: Some(attempt),
+            });
+        }
+    }
+
+    /// The next agent must end this incarnation, too.
+    fn give_up(&mut self) {
+        tracing::warn!("giving up the incarnation: killing everything");
+        let worker_state = WorkerState {
+            dying: true,
+            ..self.dir.worker_state
+        };
+        // If this cannot be written, the killing still matters most.
+        if let Err(error) = self.dir.set_worker_state(worker_state) {
+            tracing::error!("{error}");
+        }
+    }
+
+    fn extend_guard(&mut self, order: GuardOrder) -> Request {
+        if order.epoch > self.dir.worker_state.epoch {
+            let worker_state = WorkerState {
+                epoch: order.epoch,
+                ..self.dir.worker_state
+            };
+            if let Err(error) = self.dir.set_worker_state(worker_state) {
+                tracing::error!("{error}");
+            }
+        }
+        self.coordinator.set_guard(Some(order.into()));
+        Request::Guard(order.into())
+    }
+}

@@ -1,0 +1,301 @@
+//! The coordinator of this worker: connection, requests, and what it leaves behind when it dies.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use baton_core::supervision::io::{Ending, Sighting};
+use baton_model::ids::BootId;
+use baton_model::outcome::{AttemptStats, Outcome, Report};
+use baton_model::task::{Identity, Moment, RunKey};
+use baton_model::time::{Millis, Mono};
+use baton_runner::coordinator::{CoordinatorSpec, Discovery, Link, StartPermit};
+use baton_runner::record::Evidence;
+use baton_runner::sys::exits::{Exits, Remains};
+use baton_runner::sys::identity::ExitStatus;
+use baton_runner::sys::spawn::Spawner;
+use baton_runner::sys::{clock, identity};
+use baton_runner::wire::{Guard, KnownRun, Reply, Request};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::error::Error;
+
+/// How often a coordinator is told to exit.
+const EXIT_TRIES_MAX: u32 = 10;
+/// How long it gets each time.
+const EXIT_WAIT: Millis = Millis::from_secs(1);
+/// Delay before killing again what could not be killed.
+const KILL_RETRY: Millis = Millis::from_secs(1);
+
+/// The coordinator, and the agent's ways to it.
+pub(crate) struct Coordinator {
+    spec: CoordinatorSpec,
+    boot: BootId,
+    spawner: Spawner,
+    /// Children that this process had before it became an agent: not the worker's.
+    foreign_children: Vec<Identity>,
+    /// Exit statuses of children inherited from a dead coordinator.
+    exits: Exits,
+    link: Option<Link>,
+    /// Requests that are not sent yet.
+    requests: Vec<Request>,
+    /// The order of the dead-man timer that is in force.
+    guard: Option<Guard>,
+}
+
+/// What is known when a coordinator has been found.
+pub(crate) struct Found {
+    pub(crate) runs: Vec<KnownRun>,
+    pub(crate) guard: Option<Guard>,
+    pub(crate) state: FoundState,
+}
+
+pub(crate) enum FoundState {
+    /// It runs, and reports its runs itself; its dead-man timer may have fired.
+    Running { fired: bool },
+    /// It is dead. `readable` is false if there was none, or its log cannot be read.
+    Dead { permit: StartPermit, readable: bool },
+}
+
+impl Coordinator {
+    pub(crate) fn new(spec: CoordinatorSpec, boot: BootId) -> Result<Self, Error> {
+        Ok(Self {
+            spec,
+            boot,
+            spawner: Spawner::new().map_err(Error::io("prepare to start a coordinator"))?,
+            foreign_children: identity::children(boot),
+            exits: Exits::default(),
+            link: None,
+            requests: Vec::new(),
+            guard: None,
+        })
+    }
+
+    pub(crate) const fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    pub(crate) const fn guard(&self) -> Option<Guard> {
+        self.guard
+    }
+
+    pub(crate) const fn set_guard(&mut self, guard: Option<Guard>) {
+        self.guard = guard;
+    }
+
+    pub(crate) fn push(&mut self, request: Request) {
+        self.requests.push(request);
+    }
+
+    pub(crate) fn collect_exits(&mut self) {
+        self.exits.take(self.boot);
+    }
+
+    /// Sends all requests with one write.
+    ///
+    /// # Errors
+    /// If the coordinator is gone.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let requests = std::mem::take(&mut self.requests);
+        if requests.is_empty() {
+            return Ok(());
+        }
+        match &mut self.link {
+            Some(link) => link.send_all(&requests),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Receives replies. The flag is false once the coordinator is gone.
+    pub(crate) fn receive(&mut self) -> (Vec<Reply>, bool) {
+        let Some(link) = &mut self.link else {
+            return (Vec::new(), false);
+        };
+        link.receive().unwrap_or_else(|error| {
+            tracing::error!("the coordinator sent an invalid message: {error}");
+            (Vec::new(), false)
+        })
+    }
+
+    /// Finds the coordinator, alive or dead. Drops the connection and all requests.
+    pub(crate) fn find(&mut self) -> Result<Found, Error> {
+        self.link = None;
+        self.requests.clear();
+        self.collect_exits();
+        match self.discover()? {
+            Discovery::Running(link, greeting) => {
+                self.link = Some(link);
+                Ok(Found {
+                    runs: greeting.runs,
+                    guard: greeting.guard,
+                    state: FoundState::Running {
+                        fired: greeting.fired,
+                    },
+                })
+            }
+            Discovery::Absent(permit) => {
+                let evidence = match permit.evidence(&self.spec, &self.exits) {
+                    Ok(records) => records.map(Evidence::from_iter),
+                    Err(error) => {
+                        tracing::error!("the log of the dead coordinator cannot be read: {error}");
+                        None
+                    }
+                };
+                let readable = evidence.is_some();
+                let Evidence { runs, guard } = evidence.unwrap_or_default();
+                Ok(Found {
+                    runs,
+                    guard,
+                    state: FoundState::Dead { permit, readable },
+                })
+            }
+        }
+    }
+
+    fn discover(&self) -> Result<Discovery, Error> {
+        let found = self.spec.discover();
+        found.map_err(Error::io("reach the coordinator"))
+    }
+
+    /// Starts a coordinator. Its first record replaces the log of the one before.
+    pub(crate) fn start(&mut self, permit: StartPermit, successor: bool) -> Result<(), Error> {
+        let begun = permit.start(&self.spec, &mut self.spawner, successor);
+        let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Queues the first requests to a coordinator.
+    pub(crate) fn attach(&mut self, amounts: Vec<u64>) {
+        let spared = self.foreign_children.clone();
+        self.push(Request::Attach { spared });
+        self.push(Request::Capacity { amounts });
+        self.requests.extend(self.guard.map(Request::Guard));
+    }
+
+    /// Tells the coordinator to exit.
+    pub(crate) fn dismiss(&mut self) {
+        self.push(Request::Exit);
+        // Fails only if it is already gone.
+        let _ = self.flush();
+    }
+
+    /// Replaces a coordinator that was told to exit: one whose timer has fired launches nothing any
+    /// more.
+    pub(crate) fn restart(&mut self) -> Result<(), Error> {
+        if let Some(link) = self.link.take() {
+            await_exit(link);
+        }
+        self.collect_exits();
+        for _ in 0..EXIT_TRIES_MAX {
+            match self.discover()? {
+                Discovery::Running(mut link, _) => {
+                    // It exits, or is gone: the next iteration finds out.
+                    let _ = link.send(&Request::Exit);
+                    await_exit(link);
+                }
+                Discovery::Absent(permit) => return self.start(permit, false),
+            }
+        }
+        let error = io::Error::other("it does not exit");
+        Err(Error::io("replace the coordinator")(error))
+    }
+
+    /// Kills all processes with the worker's mark, and waits until they are dead.
+    pub(crate) fn kill_leftovers(&mut self) -> Result<(), Error> {
+        let what = "kill the processes of an earlier incarnation";
+        for id in 1.. {
+            let left = self.kill_once(id).map_err(Error::io(what))?;
+            if left == 0 {
+                break;
+            }
+            tracing::error!(
+                "{left} processes of an earlier incarnation cannot be killed; retrying"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(KILL_RETRY.0));
+        }
+        Ok(())
+    }
+
+    fn kill_once(&mut self, id: u64) -> io::Result<u32> {
+        let Some(link) = &mut self.link else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let spared = self.foreign_children.clone();
+        let grace = Millis(0);
+        link.send_all(&[
+            Request::Attach { spared },
+            Request::KillEverything { id, grace },
+        ])?;
+        loop {
+            poll(&mut [PollFd::new(&*link, PollFlags::IN)], None)?;
+            let (replies, alive) = link.receive()?;
+            for reply in replies {
+                if let Reply::EverythingKilled { left, .. } = reply {
+                    return Ok(left);
+                }
+            }
+            if !alive {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+        }
+    }
+
+    /// What is known of a run that no coordinator watches.
+    pub(crate) fn sight(&mut self, started: Option<(Moment, Identity)>) -> Sighting {
+        let Some((at, identity)) = started else {
+            self.collect_exits();
+            return Sighting::Unknown;
+        };
+        let outcome = match self.exits.remains_of(self.boot, &identity) {
+            Remains::Present => return Sighting::Present,
+            Remains::Unknown => return Sighting::Unknown,
+            Remains::Ended(ExitStatus::Unexecuted(signal)) => return Sighting::Unexecuted(signal),
+            Remains::Ended(status) => Outcome::from(status),
+        };
+        let now = clock::now();
+        let stats = AttemptStats {
+            started: at.wall,
+            ended: now.wall,
+            elapsed: now.mono.since(at.mono),
+            cpu: Millis(0),
+            memory_peak: 0,
+        };
+        Sighting::Ended(Ending {
+            at: now.mono,
+            report: Report {
+                outcome,
+                stats: Some(stats),
+                outputs: None,
+            },
+            has_bad_outputs: false,
+        })
+    }
+}
+
+impl Found {
+    /// The runs that the coordinator reports itself.
+    pub(crate) fn owned(&self) -> BTreeSet<RunKey> {
+        match self.state {
+            FoundState::Running { .. } => self.runs.iter().map(|known| known.run).collect(),
+            FoundState::Dead { .. } => BTreeSet::new(),
+        }
+    }
+}
+
+/// Waits a bounded time until a coordinator that was told to exit is gone. It serves one connection
+/// at a time: connecting again now would replace the connection that carries the order.
+fn await_exit(mut link: Link) {
+    let until: Mono = clock::now().mono + EXIT_WAIT;
+    loop {
+        let left = until.since(clock::now().mono);
+        if left == Millis(0) {
+            return;
+        }
+        let timeout = clock::timeout(left);
+        // An error or an interruption only shortens the wait.
+        let _ = poll(&mut [PollFd::new(&link, PollFlags::IN)], Some(&timeout));
+        if !matches!(link.receive(), Ok((_, true))) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The attempts of a worker, and their runs at the coordinator.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use baton_model::ids::LeaseId;
+use baton_model::message::Launch;
+use baton_model::outcome::{KillCause, Outcome, Report};
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::task::{Identity, Moment, ProcessNo, RunKey, RunNo};
+use baton_model::time::{Millis, Mono};
+use serde::{Deserialize, Serialize};
+
+use super::backoff::RUNNER_RESTARTS_MAX;
+use super::io::Ending;
+use super::takeover::KnownAttempt;
+use crate::protocol::worker::io::Record;
+
+/// The exit status of a runner whose task was killed.
+const TASK_KILLED: i32 = 3;
+/// The exit status of a runner that cannot determine the outcome of its task.
+const TASK_LOST: i32 = 4;
+
+/// An unobserved end: no process of the attempt is left, and its outcome is unknown.
+pub const LOST: Outcome = Outcome::Killed(KillCause::Suicide);
+
+/// An attempt as the scheduler assigned it to this worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    pub lease: LeaseId,
+    pub spec: Arc<InstanceSpec>,
+    pub timeout: Option<Millis>,
+    /// Bytes of memory that it was placed with.
+    pub memory_min: u64,
+    /// Bytes of memory that it may use; 0 for no limit.
+    pub memory_max: u64,
+    /// The start of its first run, if this is a later one.
+    pub began: Option<Mono>,
+}
+
+impl From<Launch> for Assignment {
+    fn from(launch: Launch) -> Self {
+        let allowance = launch.allowance.map(|allowance| *allowance);
+        let allowance = allowance.unwrap_or_else(|| launch.spec.allowance());
+        Self {
+            lease: launch.lease,
+            spec: launch.spec,
+            timeout: allowance.timeout,
+            memory_min: allowance.memory_min,
+            memory_max: allowance.memory_max,
+            began: None,
+        }
+    }
+}
+
+impl Assignment {
+    /// True for a task of processes, which a runner runs.
+    #[must_use]
+    pub fn is_task(&self) -> bool {
+        matches!(self.spec.work, Work::Task(_))
+    }
+
+    /// The remaining timeout, if a run starts now.
+    #[must_use]
+    pub fn time_left(&self, now: Mono) -> Option<Millis> {
+        let spent = self.began.map_or(Millis(0), |began| now.since(began));
+        self.timeout.map(|timeout| timeout.saturating_sub(spent))
+    }
+
+    /// Converts an observed end of a run to a report about the attempt. `killed` is why the worker
+    /// killed it, if it did; `started` is the start of this run.
+    pub(super) fn report(
+        &self,
+        ending: Ending,
+        started: Option<Mono>,
+        killed: Option<KillCause>,
+    ) -> Report {
+        let outcome = match ending.report.outcome {
+            // An order to kill everything has no cause of its own.
+            Outcome::Killed(KillCause::Requested) => {
+                Outcome::Killed(killed.unwrap_or(KillCause::Requested))
+            }
+            Outcome::Exited(TASK_KILLED) if self.is_task() => {
+                let ran = self.began.or(started).map(|began| ending.at.since(began));
+                let late = self.timeout.is_some() && ran >= self.timeout;
+                let late = late.then_some(KillCause::TimedOut);
+                Outcome::Killed(killed.or(late).unwrap_or(KillCause::Requested))
+            }
+            Outcome::Exited(TASK_LOST) if self.is_task() => LOST,
+            // The death of a runner says nothing about its task, which was being killed.
+            Outcome::Signaled(_) if self.is_task() && killed.is_some() => {
+                killed.map_or(LOST, Outcome::Killed)
+            }
+            // Downstream tasks would run without the outputs.
+            success if success.is_success() && ending.has_bad_outputs => Outcome::BadOutput,
+            other => other,
+        };
+        Report {
+            outcome,
+            ..ending.report
+        }
+    }
+}
+
+/// True if an attempt goes on although this run has ended so: the runner of its task has died by a
+/// signal, and the task's log allows the next one to resume.
+pub(super) fn is_resumable(run: RunKey, assignment: &Assignment, outcome: Outcome) -> bool {
+    let died = matches!(outcome, Outcome::Signaled(_));
+    died && assignment.is_task() && run.run.0 < RUNNER_RESTARTS_MAX
+}
+
+/// Where an attempt is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The launch was requested from the coordinator.
+    Requested,
+    /// The launch waits at the coordinator for room.
+    Waiting,
+    /// Its process is running.
+    Running,
+    /// Its runner has died like this, and will be started again.
+    Restarting(Report),
+    /// It was found to have ended, and what may be left of it is being killed.
+    Concluded(Report),
+    /// It has ended, and the scheduler has not acknowledged it.
+    Ended(Report),
+}
+
+/// One attempt.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Its last run.
+    pub run: RunKey,
+    pub assignment: Assignment,
+    pub started: Option<(Moment, Identity)>,
+    pub phase: Phase,
+    /// The run before it, which stays on record until the coordinator has this one on record.
+    pub(super) replaced: Option<RunKey>,
+    /// The protocol was told that it is on record.
+    pub(super) reported: bool,
+    /// The coordinator was asked to return it.
+    pub(super) withdrawn: bool,
+    /// Why its end was requested.
+    pub(super) cause: Option<KillCause>,
+    /// The handover has it on record.
+    pub(super) inherited: bool,
+}
+
+impl Attempt {
+    /// An attempt whose launch is about to be requested.
+    #[must_use]
+    pub const fn new(run: RunKey, assignment: Assignment) -> Self {
+        Self {
+            run,
+            assignment,
+            started: None,
+            phase: Phase::Requested,
+            replaced: None,
+            reported: false,
+            withdrawn: false,
+            cause: None,
+            inherited: false,
+        }
+    }
+
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// True if the handover has it on record.
+    #[must_use]
+    pub const fn is_inherited(&self) -> bool {
+        self.inherited
+    }
+
+    /// The record for the protocol.
+    pub(super) fn record(&self) -> Record {
+        Record {
+            lease: self.assignment.lease,
+            spec: Arc::clone(&self.assignment.spec),
+            ended: match &self.phase {
+                Phase::Ended(report) => Some(report.clone()),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// All attempts.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    by_number: BTreeMap<ProcessNo, Attempt>,
+    by_lease: BTreeMap<LeaseId, ProcessNo>,
+    /// Running attempts with a memory limit.
+    limited: BTreeSet<ProcessNo>,
+    next: u32,
+    /// An attempt that the handover has on record was settled.
+    handover_changed: bool,
+}
+
+impl Attempts {
+    /// The attempt, if it is in exactly this run.
+    #[must_use]
+    pub fn get(&self, run: RunKey) -> Option<&Attempt> {
+        let attempt = self.by_number.get(&run.process)?;
+        (attempt.run == run).then_some(attempt)
+    }
+
+    #[must_use]
+    pub fn contains(&self, lease: LeaseId) -> bool {
+        self.by_lease.contains_key(&lease)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Attempt> {
+        self.by_number.values()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_number.is_empty()
+    }
+
+    /// The first processes of running attempts with a memory limit.
+    pub fn limited(&self) -> impl Iterator<Item = (RunKey, Identity)> {
+        let attempts = self.limited.iter();
+        let attempts = attempts.filter_map(|number| self.by_number.get(number));
+        attempts.filter_map(|attempt| Some((attempt.run, attempt.started?.1)))
+    }
+
+    #[must_use]
+    pub fn has_limited(&self) -> bool {
+        !self.limited.is_empty()
+    }
+
+    /// A run of a process that was not used before.
+    pub(super) fn new_run(&mut self) -> RunKey {
+        let process = ProcessNo(self.next);
+        self.next = self.next.wrapping_add(1);
+        RunKey {
+            process,
+            run: RunNo(0),
+        }
+    }
+
+    /// Marks a number as used.
+    pub(super) fn reserve(&mut self, run: RunKey) {
+        self.next = self.next.max(run.process.0.wrapping_add(1));
+    }
+
+    pub(super) fn insert(&mut self, attempt: Attempt) {
+        self.reserve(attempt.run);
+        let (run, phase) = (attempt.run, attempt.phase.clone());
+        self.by_lease.insert(attempt.assignment.lease, run.process);
+        self.by_number.insert(run.process, attempt);
+        self.set_phase(run, phase);
+    }
+
+    /// Access to what no index depends on.
+    pub(super) fn get_mut(&mut self, run: RunKey) -> Option<&mut Attempt> {
+        let attempt = self.by_number.get_mut(&run.process)?;
+        (attempt.run == run).then_some(attempt)
+    }
+
+    pub(super) fn set_phase(&mut self, run: RunKey, phase: Phase) {
+        let Some(attempt) = self.get_mut(run) else {
+            return;
+        };
+        let limited = phase == Phase::Running && attempt.assignment.memory_max > 0;
+        attempt.phase = phase;
+        if limited {
+            self.limited.insert(run.process);
+        } else {
+            self.limited.remove(&run.process);
+        }
+    }
+
+    pub(super) fn run_of(&self, lease: LeaseId) -> Option<RunKey> {
+        let attempt = self.by_number.get(self.by_lease.get(&lease)?)?;
+        Some(attempt.run)
+    }
+
+    pub(super) fn remove(&mut self, lease: LeaseId) -> Option<Attempt> {
+        let number = self.by_lease.remove(&lease)?;
+        let attempt = self.by_number.remove(&number)?;
+        self.limited.remove(&number);
+        self.handover_changed |= attempt.inherited;
+        Some(attempt)
+    }
+
+    /// Removes all attempts; numbering continues.
+    pub(super) fn drain(&mut self) -> BTreeMap<LeaseId, Attempt> {
+        self.by_lease.clear();
+        self.limited.clear();
+        let attempts = std::mem::take(&mut self.by_number).into_values();
+        attempts
+            .map(|attempt| (attempt.assignment.lease, attempt))
+            .collect()
+    }
+
+    pub(super) const fn note_handover_changed(&mut self) {
+        self.handover_changed = true;
+    }
+
+    pub(super) const fn take_handover_changed(&mut self) -> bool {
+        std::mem::replace(&mut self.handover_changed, false)
+    }
+}
+
+impl From<KnownAttempt> for Attempt {
+    fn from(known: KnownAttempt) -> Self {
+        let phase = match (known.ended, known.waiting, known.started) {
+            (Some(report), _, _) => Phase::Ended(report),
+            (None, true, _) => Phase::Waiting,
+            (None, false, Some(_)) => Phase::Running,
+            (None, false, None) => Phase::Requested,
+        };
+        Self {
+            started: known.started,
+            phase,
+            reported: true,
+            ..Self::new(known.run, known.assignment)
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Events and actions of the supervisor.
+
+use baton_model::ids::RequestId;
+use baton_model::message::{LogAnswer, LogQuery, ToScheduler, ToWorker};
+use baton_model::outcome::{KillCause, Report};
+use baton_model::task::{Identity, Moment, RunKey};
+use baton_model::time::{Millis, Mono};
+
+use crate::protocol::worker::io::GuardOrder;
+
+/// The end of a run, as it was observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub at: Mono,
+    /// With the outputs, if it was a success and they can be read.
+    pub report: Report,
+    /// It was a success, and its outputs cannot be read.
+    pub has_bad_outputs: bool,
+}
+
+/// What is known of a run that no coordinator watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// Its process exists, if only as a zombie.
+    Present,
+    /// It ended as a child of the agent.
+    Ended(Ending),
+    /// It was killed by this signal before its program began.
+    Unexecuted(i32),
+    /// It is gone, or may never have started.
+    Unknown,
+}
+
+/// An event of the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// A message from the scheduler.
+    Message(ToWorker),
+    /// The coordinator's dead-man timer has fired.
+    GuardFired,
+    /// A part of a log was read.
+    LogsRead(RequestId, LogAnswer),
+    /// A run waits at the coordinator for room.
+    Accepted(RunKey),
+    /// The process of a run was started.
+    Started {
+        run: RunKey,
+        at: Moment,
+        identity: Identity,
+    },
+    /// A run is over.
+    Ended(RunKey, Ending),
+    /// An adopted run is gone, and the coordinator cannot know how it ended.
+    Unknown(RunKey, Sighting),
+    /// The coordinator will not start a run.
+    Refused(RunKey),
+    /// An order to kill everything was carried out; so many processes are left.
+    EverythingKilled { id: u64, left: u32 },
+    /// The processes of unknown runs were killed; so many are left.
+    StraysKilled { left: u32 },
+    /// A run cannot be launched, whatever the coordinator says.
+    LaunchImpossible(RunKey),
+    /// All processes of a run use so many bytes of memory.
+    MemoryUsed(RunKey, u64),
+}
+
+/// An action for the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this to the scheduler.
+    Send(ToScheduler),
+    /// Read a part of a log and report [`Event::LogsRead`].
+    ReadLogs(RequestId, LogQuery),
+    /// Coordinator: start this run of an attempt. If that is impossible: [`Event::LaunchImpossible`].
+    Launch(RunKey),
+    /// Coordinator: run a trivial process as this run.
+    Check(RunKey),
+    /// Coordinator: watch this run, which another coordinator has started.
+    Adopt(RunKey),
+    /// Coordinator: give this run back if it still waits.
+    Withdraw(RunKey),
+    /// Coordinator: stop this run, at once if there is no grace.
+    Stop {
+        run: RunKey,
+        grace: Millis,
+        cause: KillCause,
+    },
+    /// Coordinator: kill what is left of a run that belongs to no attempt.
+    KillRun(RunKey),
+    /// Coordinator: kill processes of runs that it does not know, and report
+    /// [`Event::StraysKilled`].
+    KillStrays,
+    /// Coordinator: kill everything and launch nothing more.
+    KillEverything { id: u64, grace: Millis },
+    /// Coordinator: drop the record of this run.
+    Forget(RunKey),
+    /// Coordinator: kill everything at this time unless told otherwise before.
+    Guard(GuardOrder),
+    /// Make durable that this incarnation can only end: the next agent must end it, too.
+    GiveUp,
+    /// This incarnation has ended, and so have all its processes.
+    EndLife,
+}

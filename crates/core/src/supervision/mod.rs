@@ -1,0 +1,263 @@
+//! A worker, whole: its half of the protocol, and what it decides about its attempts at their
+//! coordinator.
+//!
+//! ```text
+//!   scheduler ◀── messages ──▶ protocol::worker ◀── inputs, effects ──▶ Supervisor
+//!                                                                          │
+//!                                      coordinator ◀── actions, events ────┘
+//! ```
+//!
+//! The protocol knows attempts by their lease. The coordinator knows runs: the runner of a task that
+//! dies is started again as the next run of the same attempt. What is decided here:
+//!
+//! * A launch that finds no room at the coordinator is given back after [`WAIT_MAX`].
+//! * A dead runner is restarted, with a growing delay, [`RUNNER_RESTARTS_MAX`] times at most.
+//! * A success whose outputs cannot be read is a failure.
+//! * An attempt that uses more memory than it may is killed.
+//! * What cannot be killed is killed again, and the incarnation ends only when nothing is left.
+//! * After the death of a coordinator or an agent, which evidence about an attempt counts.
+//!
+//! | file | concern |
+//! |---|---|
+//! | [`io`] | what goes in and comes out |
+//! | [`attempts`] | the attempts, and their runs at the coordinator |
+//! | `runs` | what the coordinator and the host report |
+//! | `orders` | what the protocol wants done |
+//! | [`takeover`] | taking attempts over from a dead agent or coordinator |
+//! | [`backoff`] | delays before runners and incarnations start again |
+//! | `kill` | the order to kill everything |
+//!
+//! # Calling contract
+//!
+//! 1. [`Supervisor::begin`] for a new incarnation, [`Supervisor::resume`] for one that goes on.
+//! 2. [`Supervisor::handle`] for every event, with times of one boot's monotonic clock that never
+//!    go back. Its actions are carried out in their order.
+//! 3. [`Supervisor::next_due`] is the next time for [`io::Event::Tick`].
+//! 4. [`Supervisor::take_over`] when the coordinator was replaced.
+
+pub mod attempts;
+pub mod backoff;
+pub mod io;
+mod kill;
+mod orders;
+mod runs;
+pub mod takeover;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use baton_model::fact::Holder;
+use baton_model::ids::CheckId;
+use baton_model::outcome::{KillCause, Report};
+use baton_model::placement::Offer;
+use baton_model::task::RunKey;
+use baton_model::time::{Millis, Mono};
+
+use crate::bugs::Bugs;
+use crate::protocol::worker::Worker;
+use crate::protocol::worker::io::{Input, Record};
+
+use attempts::{Attempt, Attempts, Phase};
+use io::{Action, Event};
+use kill::KillOrder;
+use takeover::KnownAttempt;
+
+pub use backoff::RUNNER_RESTARTS_MAX;
+
+/// A launch that finds no room for this long is given back: another worker may have room.
+pub const WAIT_MAX: Millis = Millis::from_secs(1);
+
+/// What a worker is, for as long as its agent runs.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    pub me: Holder,
+    /// Maximum number of concurrent attempts.
+    pub slots: u32,
+    pub offer: Arc<Offer>,
+    pub bugs: Bugs,
+}
+
+impl Identity {
+    fn machine(&self, records: Vec<Record>, now: Mono) -> Worker {
+        let (me, offer) = (self.me.clone(), Arc::clone(&self.offer));
+        Worker::begin(me, self.slots, offer, self.bugs, records, now)
+    }
+}
+
+/// One incarnation of a worker, with its attempts.
+#[derive(Debug)]
+pub struct Supervisor {
+    worker: Worker,
+    attempts: Attempts,
+    bugs: Bugs,
+    /// Inputs for the protocol, in this order.
+    inputs: VecDeque<Input>,
+    /// Runs that wait for room, and until when.
+    waiting: VecDeque<(Mono, RunKey)>,
+    /// Runs whose runner is started again, and when.
+    restarts: BTreeSet<(Mono, RunKey)>,
+    checks: BTreeMap<RunKey, CheckId>,
+    /// Why everything was or is being killed.
+    dying: Option<KillCause>,
+    kill_order: KillOrder,
+    /// When processes of unknown runs that could not be killed are killed again.
+    strays_retry_at: Option<Mono>,
+    /// The protocol has ended this incarnation.
+    life_over: bool,
+    /// The driver was told.
+    ended: bool,
+}
+
+impl Supervisor {
+    /// Begins an incarnation. All processes of the previous one are dead; its unacknowledged ends
+    /// are carried over.
+    #[must_use]
+    pub fn begin(identity: &Identity, carried: Vec<KnownAttempt>, now: Mono) -> Self {
+        let mut attempts = Attempts::default();
+        for known in carried.into_iter().filter(|known| known.ended.is_some()) {
+            attempts.insert(Attempt {
+                inherited: true,
+                ..known.into()
+            });
+        }
+        Self::new(identity, attempts, None, now)
+    }
+
+    fn new(identity: &Identity, attempts: Attempts, dying: Option<KillCause>, now: Mono) -> Self {
+        let records = attempts.iter().map(Attempt::record).collect();
+        Self {
+            worker: identity.machine(records, now),
+            attempts,
+            bugs: identity.bugs,
+            inputs: VecDeque::new(),
+            waiting: VecDeque::new(),
+            restarts: BTreeSet::new(),
+            checks: BTreeMap::new(),
+            dying,
+            kill_order: KillOrder::default(),
+            strays_retry_at: None,
+            life_over: false,
+            ended: false,
+        }
+    }
+
+    /// Decides about one event.
+    pub fn handle(&mut self, now: Mono, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        self.observe(now, event, &mut out);
+        self.feed_worker(now, &mut out);
+        out
+    }
+
+    /// The next time for [`Event::Tick`].
+    #[must_use]
+    pub fn next_due(&self) -> Option<Mono> {
+        let due = [
+            self.worker.next_due(),
+            self.waiting.front().map(|(at, _)| *at),
+            self.restarts.first().map(|(at, _)| *at),
+            self.kill_order.next_due(),
+            self.strays_retry_at,
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// The protocol's half.
+    #[must_use]
+    pub const fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// The same, for what concerns the protocol alone.
+    pub const fn worker_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+
+    #[must_use]
+    pub const fn attempts(&self) -> &Attempts {
+        &self.attempts
+    }
+
+    /// True if there is nothing that the coordinator runs or has on record.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.attempts.is_empty() && self.checks.is_empty()
+    }
+
+    #[must_use]
+    pub const fn dying(&self) -> Option<KillCause> {
+        self.dying
+    }
+
+    /// True once after an attempt was settled that only the handover had on record.
+    pub fn take_handover_changed(&mut self) -> bool {
+        self.attempts.take_handover_changed()
+    }
+
+    /// Passes all inputs to the protocol, and carries its effects out.
+    fn feed_worker(&mut self, now: Mono, out: &mut Vec<Action>) {
+        while let Some(input) = self.inputs.pop_front() {
+            for effect in self.worker.handle(now, input) {
+                self.apply(effect, out);
+            }
+        }
+        if self.life_over && self.kill_order.is_done() && !self.ended {
+            self.ended = true;
+            out.push(Action::EndLife);
+        }
+    }
+
+    fn observe(&mut self, now: Mono, event: Event, out: &mut Vec<Action>) {
+        match event {
+            Event::Tick => self.tick(now, out),
+            Event::Message(message) => self.inputs.push_back(Input::Message(message)),
+            Event::GuardFired => self.inputs.push_back(Input::GuardFired),
+            Event::LogsRead(request, answer) => {
+                self.inputs.push_back(Input::LogsRead(request, answer));
+            }
+            Event::Accepted(run) => self.accepted(now, run, out),
+            Event::Started { run, at, identity } => self.started(run, at, identity, out),
+            Event::Ended(run, ending) => self.ended(now, run, ending, out),
+            Event::Unknown(run, sighting) => self.unknown(now, run, sighting, out),
+            Event::Refused(run) => self.refused(run),
+            Event::EverythingKilled { id, left } => {
+                self.kill_order.acknowledge(id, left, now);
+                if self.kill_order.is_done() {
+                    self.end_concluded();
+                }
+            }
+            Event::StraysKilled { left } => self.strays_killed(now, left),
+            Event::LaunchImpossible(run) => self.launch_impossible(run),
+            Event::MemoryUsed(run, bytes) => self.memory_used(run, bytes, out),
+        }
+    }
+
+    fn tick(&mut self, now: Mono, out: &mut Vec<Action>) {
+        if self.worker.next_due().is_some_and(|due| due <= now) {
+            self.inputs.push_back(Input::Tick);
+        }
+        self.withdraw_overdue(now, out);
+        while let Some((at, run)) = self.restarts.first().copied().filter(|(at, _)| *at <= now) {
+            self.restarts.remove(&(at, run));
+            self.start_next_run(run, out);
+        }
+        if let Some((id, grace)) = self.kill_order.take_retry(now) {
+            out.push(Action::KillEverything { id, grace });
+        }
+        if self.strays_retry_at.take_if(|at| *at <= now).is_some() {
+            out.push(Action::KillStrays);
+        }
+    }
+
+    /// Ends an attempt, and reports it.
+    fn end(&mut self, run: RunKey, report: Report) {
+        if let Some(attempt) = self.attempts.get(run) {
+            let lease = attempt.assignment.lease;
+            self.attempts.set_phase(run, Phase::Ended(report.clone()));
+            self.inputs.push_back(Input::Ended(lease, report));
+        }
+    }
+}

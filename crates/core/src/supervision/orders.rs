@@ -1,0 +1,118 @@
+//! What the protocol wants done.
+
+use baton_model::ids::{CheckId, LeaseId};
+use baton_model::message::Launch;
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::task::{RunKey, RunNo};
+use baton_model::time::{Millis, Mono};
+
+use super::Supervisor;
+use super::attempts::{Attempt, Phase};
+use super::io::Action;
+use crate::bugs::Bug;
+use crate::protocol::worker::io::Effect;
+
+impl Supervisor {
+    pub(super) fn apply(&mut self, effect: Effect, out: &mut Vec<Action>) {
+        match effect {
+            Effect::Send(message) => out.push(Action::Send(message)),
+            Effect::Launch(launch) => self.launch(launch, out),
+            Effect::Kill(lease, grace) => self.kill(lease, grace, out),
+            Effect::KillAll(cause, grace) => self.kill_all(cause, grace, out),
+            Effect::Guard(order) => out.push(Action::Guard(order)),
+            Effect::Forget(lease) => self.forget(lease, out),
+            Effect::RunCheck(check) => self.check(check, out),
+            Effect::ReadLogs(request, query) => out.push(Action::ReadLogs(request, query)),
+            Effect::EndLife => self.life_over = true,
+        }
+    }
+
+    fn launch(&mut self, launch: Launch, out: &mut Vec<Action>) {
+        let run = self.attempts.new_run();
+        self.attempts.insert(Attempt::new(run, launch.into()));
+        out.push(Action::Launch(run));
+    }
+
+    fn kill(&mut self, lease: LeaseId, grace: Millis, out: &mut Vec<Action>) {
+        let Some(mut run) = self.attempts.run_of(lease) else {
+            return;
+        };
+        let Some(attempt) = self.attempts.get_mut(run).filter(|it| !it.is_over()) else {
+            return;
+        };
+        attempt.cause.get_or_insert(KillCause::Requested);
+        // Only a runner can end a task as the task wants it to end.
+        if let Some(next) = self.start_next_run(run, out) {
+            run = next;
+        }
+        let cause = KillCause::Requested;
+        out.push(Action::Stop { run, grace, cause });
+    }
+
+    fn kill_all(&mut self, cause: KillCause, grace: Millis, out: &mut Vec<Action>) {
+        self.dying = Some(cause);
+        self.restarts.clear();
+        let attempts = self.attempts.iter();
+        let restarting = attempts.filter(|it| matches!(it.phase, Phase::Restarting(_)));
+        for run in restarting.map(|attempt| attempt.run).collect::<Vec<_>>() {
+            let killed = Outcome::Killed(cause).into();
+            self.attempts.set_phase(run, Phase::Concluded(killed));
+        }
+        out.push(Action::GiveUp);
+        let id = self.kill_order.issue();
+        out.push(Action::KillEverything { id, grace });
+    }
+
+    fn forget(&mut self, lease: LeaseId, out: &mut Vec<Action>) {
+        if let Some(attempt) = self.attempts.remove(lease) {
+            out.extend(attempt.replaced.map(Action::Forget));
+            out.push(Action::Forget(attempt.run));
+        }
+    }
+
+    /// Runs a health check: an ordinary launch, so that it exercises what attempts need.
+    pub(super) fn check(&mut self, check: CheckId, out: &mut Vec<Action>) {
+        let run = self.attempts.new_run();
+        self.checks.insert(run, check);
+        out.push(Action::Check(run));
+    }
+
+    /// Asks for launches back that have waited for room too long.
+    pub(super) fn withdraw_overdue(&mut self, now: Mono, out: &mut Vec<Action>) {
+        while let Some((_, run)) = self.waiting.pop_front_if(|(at, _)| *at <= now) {
+            // An attempt that has run before is not given back: no other worker could resume it.
+            let fresh = run.run == RunNo(0);
+            if let Some(attempt) = self.attempts.get_mut(run)
+                && fresh
+                && attempt.phase == Phase::Waiting
+                && !std::mem::replace(&mut attempt.withdrawn, true)
+            {
+                if self.bugs.has(Bug::GivenBackUnasked) {
+                    self.withdraw(run);
+                } else {
+                    out.push(Action::Withdraw(run));
+                }
+            }
+        }
+    }
+
+    /// Starts the next run of an attempt whose runner has died; it resumes from the task's log.
+    pub(super) fn start_next_run(&mut self, run: RunKey, out: &mut Vec<Action>) -> Option<RunKey> {
+        let attempt = self.attempts.get_mut(run)?;
+        if !matches!(attempt.phase, Phase::Restarting(_)) {
+            return None;
+        }
+        let next = RunKey {
+            run: RunNo(run.run.0 + 1),
+            ..run
+        };
+        let started = attempt.started.take().map(|(at, _)| at.mono);
+        attempt.assignment.began = attempt.assignment.began.or(started);
+        attempt.run = next;
+        attempt.replaced = Some(run);
+        self.restarts.retain(|(_, pending)| *pending != run);
+        self.attempts.set_phase(next, Phase::Requested);
+        out.push(Action::Launch(next));
+        Some(next)
+    }
+}

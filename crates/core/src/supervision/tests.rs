@@ -1,0 +1,412 @@
+//! Single rules of supervision, without a scheduler: the worker resumes what is on record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use baton_model::fact::Holder;
+use baton_model::ids::{
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
+    Lineage, WorkerName,
+};
+use baton_model::outcome::{KillCause, Outcome, Report};
+use baton_model::spec::{InstanceSpec, Work};
+use baton_model::task::{
+    Identity as ProcessIdentity, Moment, ProcessNo, Resources, RunKey, RunNo, TaskSpec,
+};
+use baton_model::time::{Millis, Mono, Wall};
+
+use super::attempts::{Assignment, Attempt, LOST, Phase};
+use super::io::{Action, Ending, Event, Sighting};
+use super::takeover::{Inventory, KnownAttempt, ReportedRun};
+use super::{Identity, RUNNER_RESTARTS_MAX, Supervisor, WAIT_MAX};
+use crate::bugs::Bugs;
+use crate::protocol::worker::io::Effect;
+
+const KILLED: Outcome = Outcome::Signaled(9);
+
+fn lease(instance: u32) -> LeaseId {
+    LeaseId {
+        attempt: AttemptId {
+            instance: InstanceId(instance.into()),
+            number: AttemptNo(1),
+        },
+        epoch: Epoch(1),
+    }
+}
+
+fn run(process: u32, run: u64) -> RunKey {
+    RunKey {
+        process: ProcessNo(process),
+        run: RunNo(run),
+    }
+}
+
+fn start_of(process: u32) -> (Moment, ProcessIdentity) {
+    let moment = Moment {
+        mono: Mono(10),
+        wall: Wall(10),
+    };
+    let identity = ProcessIdentity {
+        boot: BootId(1),
+        pid: process,
+        start_ticks: 1,
+    };
+    (moment, identity)
+}
+
+/// A running attempt of the instance with the number of its process.
+fn running(process: u32, work: Work) -> KnownAttempt {
+    let spec = InstanceSpec {
+        work,
+        ..InstanceSpec::default()
+    };
+    KnownAttempt {
+        run: run(process, 0),
+        assignment: Assignment {
+            lease: lease(process),
+            spec: Arc::new(spec),
+            timeout: None,
+            memory_min: 0,
+            memory_max: 1_000,
+            began: None,
+        },
+        started: Some(start_of(process)),
+        waiting: false,
+        ended: None,
+    }
+}
+
+fn command(process: u32) -> KnownAttempt {
+    running(process, Work::Command(vec!["true".to_owned()]))
+}
+
+fn task(process: u32) -> KnownAttempt {
+    let task = TaskSpec {
+        name: "t".to_owned(),
+        owner: None,
+        processes: Vec::new(),
+        max_failures: 1,
+        max_concurrency: 0,
+        finalization_wait: Millis(0),
+        user: None,
+        resources: Resources::default(),
+        ports: BTreeMap::new(),
+    };
+    running(process, Work::Task(Box::new(task)))
+}
+
+fn identity() -> Identity {
+    Identity {
+        me: Holder {
+            worker: WorkerName::new("w"),
+            incarnation: Incarnation {
+                lineage: Lineage(7),
+                number: IncarnationNo(1),
+            },
+            host: HostId(1),
+            boot: BootId(1),
+        },
+        slots: 4,
+        offer: Arc::default(),
+        bugs: Bugs::NONE,
+    }
+}
+
+/// A worker whose coordinator has these on its own record.
+fn supervisor(known: Vec<KnownAttempt>) -> Supervisor {
+    let owned: BTreeSet<RunKey> = known.iter().map(|known| known.run).collect();
+    let inventory = Inventory::new(known, Vec::new(), None);
+    let unasked = |_: &Attempt| -> Sighting { panic!("the coordinator reports its own runs") };
+    Supervisor::resume(&identity(), inventory, &owned, None, unasked, Mono(100)).0
+}
+
+fn ending(outcome: Outcome) -> Ending {
+    Ending {
+        at: Mono(200),
+        report: outcome.into(),
+        has_bad_outputs: false,
+    }
+}
+
+fn ended(run: RunKey, outcome: Outcome) -> Event {
+    Event::Ended(run, ending(outcome))
+}
+
+fn started(run: RunKey) -> Event {
+    let (at, identity) = start_of(run.process.0);
+    Event::Started { run, at, identity }
+}
+
+/// What the coordinator is told, without the worker's messages.
+fn orders(actions: Vec<Action>) -> Vec<Action> {
+    let orders = actions.into_iter();
+    orders
+        .filter(|action| !matches!(action, Action::Send(_)))
+        .collect()
+}
+
+fn outcome_of(supervisor: &Supervisor, process: u32) -> Option<Outcome> {
+    let mut attempts = supervisor.attempts().iter();
+    let attempt = attempts.find(|it| it.run.process == ProcessNo(process))?;
+    match &attempt.phase {
+        Phase::Ended(report) => Some(report.outcome),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_runner_that_dies_is_started_again_and_its_record_is_kept_until_then() {
+    let mut worker = supervisor(vec![task(1)]);
+    let actions = worker.handle(Mono(200), ended(run(1, 0), KILLED));
+    assert_eq!(orders(actions), [Action::Launch(run(1, 1))]);
+    let actions = worker.handle(Mono(201), started(run(1, 1)));
+    assert_eq!(orders(actions), [Action::Forget(run(1, 0))]);
+    worker.handle(Mono(202), ended(run(1, 1), Outcome::Exited(0)));
+    assert_eq!(outcome_of(&worker, 1), Some(Outcome::Exited(0)));
+}
+
+#[test]
+fn a_runner_that_dies_again_and_again_waits_ever_longer_and_not_for_ever() {
+    let mut worker = supervisor(vec![task(1)]);
+    let mut now = Mono(200);
+    let mut delays = Vec::new();
+    for number in 0..RUNNER_RESTARTS_MAX {
+        let died = now;
+        let actions = worker.handle(now, ended(run(1, number), KILLED));
+        let mut launched = orders(actions).contains(&Action::Launch(run(1, number + 1)));
+        while !launched {
+            now = worker.next_due().expect("a restart is pending");
+            let actions = worker.handle(now, Event::Tick);
+            launched = orders(actions).contains(&Action::Launch(run(1, number + 1)));
+        }
+        delays.push(now.since(died).0);
+        worker.handle(now, started(run(1, number + 1)));
+    }
+    assert_eq!(delays[..4], [0, 250, 500, 1_000]);
+    assert!(delays.is_sorted(), "{delays:?}");
+    worker.handle(now, ended(run(1, RUNNER_RESTARTS_MAX), KILLED));
+    assert_eq!(outcome_of(&worker, 1), Some(KILLED));
+}
+
+#[test]
+fn a_command_that_dies_is_not_started_again() {
+    let mut worker = supervisor(vec![command(1)]);
+    let actions = worker.handle(Mono(200), ended(run(1, 0), KILLED));
+    assert_eq!(orders(actions), []);
+    assert_eq!(outcome_of(&worker, 1), Some(KILLED));
+}
+
+/// A worker whose task waits for the third start of its runner.
+fn restarting() -> Supervisor {
+    let mut worker = supervisor(vec![task(1)]);
+    worker.handle(Mono(200), ended(run(1, 0), KILLED));
+    worker.handle(Mono(200), started(run(1, 1)));
+    let actions = worker.handle(Mono(200), ended(run(1, 1), KILLED));
+    assert_eq!(orders(actions), []);
+    worker
+}
+
+#[test]
+fn a_kill_starts_the_runner_that_was_to_be_started_later_and_stops_it() {
+    let mut worker = restarting();
+    let mut out = Vec::new();
+    worker.apply(Effect::Kill(lease(1), Millis(5)), &mut out);
+    let cause = KillCause::Requested;
+    let stop = Action::Stop {
+        run: run(1, 2),
+        grace: Millis(5),
+        cause,
+    };
+    assert_eq!(out, [Action::Launch(run(1, 2)), stop]);
+    assert!(orders(worker.handle(Mono(9_000), Event::Tick)).is_empty());
+    worker.handle(Mono(9_001), ended(run(1, 2), KILLED));
+    assert_eq!(outcome_of(&worker, 1), Some(KILLED), "not started again");
+}
+
+#[test]
+fn giving_up_ends_what_was_to_be_started_later() {
+    let mut worker = restarting();
+    let actions = orders(worker.handle(Mono(300), Event::GuardFired));
+    let killing = actions.iter().find_map(|action| match action {
+        Action::KillEverything { id, .. } => Some(*id),
+        _ => None,
+    });
+    let id = killing.expect("it gives up");
+    assert_eq!(outcome_of(&worker, 1), None, "its processes may live");
+    let actions = worker.handle(Mono(301), Event::EverythingKilled { id, left: 1 });
+    assert!(!actions.contains(&Action::EndLife), "one is left");
+    let due = Mono(100_000);
+    let again = orders(worker.handle(due, Event::Tick));
+    let Some(Action::KillEverything { id, .. }) = again.first() else {
+        panic!("{again:?}");
+    };
+    let actions = worker.handle(due, Event::EverythingKilled { id: *id, left: 0 });
+    assert!(actions.contains(&Action::EndLife));
+    let killed = Outcome::Killed(KillCause::Suicide);
+    assert_eq!(outcome_of(&worker, 1), Some(killed));
+}
+
+#[test]
+fn a_later_run_that_cannot_be_launched_leaves_its_attempt_lost() {
+    let mut worker = supervisor(vec![task(1)]);
+    worker.handle(Mono(200), ended(run(1, 0), KILLED));
+    worker.handle(Mono(200), Event::LaunchImpossible(run(1, 1)));
+    assert_eq!(outcome_of(&worker, 1), Some(LOST));
+    assert!(worker.attempts().get(run(1, 0)).is_some(), "as on record");
+}
+
+#[test]
+fn what_waits_too_long_for_room_is_given_back_when_the_coordinator_agrees() {
+    let mut worker = supervisor(vec![KnownAttempt {
+        started: None,
+        waiting: true,
+        ..command(1)
+    }]);
+    let due = Mono(100) + WAIT_MAX;
+    assert_eq!(orders(worker.handle(Mono(101), Event::Tick)), []);
+    let actions = orders(worker.handle(due, Event::Tick));
+    assert_eq!(actions, [Action::Withdraw(run(1, 0))]);
+    assert_eq!(worker.worker().held().count(), 1, "it may start yet");
+    assert_eq!(orders(worker.handle(due, Event::Tick)), [], "once");
+    worker.handle(due, Event::Refused(run(1, 0)));
+    assert_eq!(worker.worker().held().count(), 0);
+    assert!(worker.attempts().is_empty());
+}
+
+#[test]
+fn a_success_with_bad_outputs_is_a_failure() {
+    let mut worker = supervisor(vec![command(1)]);
+    let bad = Ending {
+        has_bad_outputs: true,
+        ..ending(Outcome::Exited(0))
+    };
+    worker.handle(Mono(200), Event::Ended(run(1, 0), bad));
+    assert_eq!(outcome_of(&worker, 1), Some(Outcome::BadOutput));
+}
+
+#[test]
+fn an_attempt_beyond_its_memory_is_killed_once() {
+    let mut worker = supervisor(vec![command(1)]);
+    let allowed = worker.handle(Mono(200), Event::MemoryUsed(run(1, 0), 1_000));
+    assert_eq!(orders(allowed), []);
+    let stop = Action::Stop {
+        run: run(1, 0),
+        grace: Millis(0),
+        cause: KillCause::OutOfMemory,
+    };
+    let beyond = || Event::MemoryUsed(run(1, 0), 1_001);
+    assert_eq!(orders(worker.handle(Mono(201), beyond())), [stop]);
+    assert_eq!(orders(worker.handle(Mono(202), beyond())), []);
+    let requested = Outcome::Killed(KillCause::Requested);
+    worker.handle(Mono(203), ended(run(1, 0), requested));
+    let cause = Outcome::Killed(KillCause::OutOfMemory);
+    assert_eq!(outcome_of(&worker, 1), Some(cause));
+}
+
+#[test]
+fn of_several_runs_the_last_counts_and_what_belongs_to_nothing_is_discarded() {
+    let later = KnownAttempt {
+        run: run(1, 1),
+        ..task(1)
+    };
+    let reported = |run, assignment, ended| ReportedRun {
+        run,
+        assignment,
+        started: None,
+        waiting: false,
+        ended,
+    };
+    let reports = vec![
+        reported(run(1, 0), Some(task(1).assignment), Some(ending(KILLED))),
+        reported(run(2, 0), None, None),
+        reported(run(3, 0), Some(command(3).assignment), None),
+    ];
+    let inventory = Inventory::new(vec![later], reports, None);
+    let runs: Vec<RunKey> = inventory.attempts().map(|known| known.run).collect();
+    assert_eq!(runs, [run(1, 1), run(3, 0)]);
+    let owned = runs.into_iter().collect();
+    let unasked = |_: &Attempt| -> Sighting { panic!("the coordinator reports its own runs") };
+    let (_, actions) = Supervisor::resume(&identity(), inventory, &owned, None, unasked, Mono(100));
+    let expected = [
+        Action::Forget(run(1, 0)),
+        Action::KillRun(run(2, 0)),
+        Action::Forget(run(2, 0)),
+    ];
+    assert_eq!(actions, expected);
+}
+
+#[test]
+fn a_successor_adopts_what_exists_and_the_rest_has_ended_or_never_began() {
+    let known = vec![command(1), command(2), command(3), command(4), task(5)];
+    let mut worker = supervisor(known);
+    let inventory = worker.inventory(Vec::new());
+    let sight = |attempt: &Attempt| match attempt.run.process.0 {
+        1 => Sighting::Present,
+        2 => Sighting::Ended(ending(Outcome::Exited(3))),
+        3 => Sighting::Unknown,
+        _ => Sighting::Unexecuted(9),
+    };
+    let actions = worker.take_over(Mono(200), inventory, &BTreeSet::new(), sight);
+    let expected = [
+        Action::Adopt(run(1, 0)),
+        Action::KillStrays,
+        Action::Launch(run(5, 1)),
+    ];
+    assert_eq!(orders(actions), expected);
+    assert_eq!(outcome_of(&worker, 2), None, "its descendants may live");
+    let actions = worker.handle(Mono(300), Event::StraysKilled { left: 1 });
+    assert_eq!((orders(actions), outcome_of(&worker, 2)), (vec![], None));
+    let due = worker.next_due().expect("again");
+    let actions = worker.handle(due.max(Mono(1_300)), Event::Tick);
+    assert!(orders(actions).contains(&Action::KillStrays));
+    worker.handle(Mono(1_400), Event::StraysKilled { left: 0 });
+    assert_eq!(outcome_of(&worker, 1), None);
+    assert_eq!(outcome_of(&worker, 2), Some(Outcome::Exited(3)));
+    assert_eq!(outcome_of(&worker, 3), Some(LOST));
+    assert!(!worker.attempts().contains(lease(4)), "it costs nothing");
+    assert_eq!(worker.worker().held().count(), 4);
+}
+
+#[test]
+fn a_successor_is_told_again_what_to_stop_and_ends_are_kept() {
+    let mut worker = supervisor(vec![command(1), command(2)]);
+    worker.handle(Mono(150), Event::MemoryUsed(run(1, 0), 2_000));
+    worker.handle(Mono(160), ended(run(2, 0), Outcome::Exited(0)));
+    let inventory = worker.inventory(Vec::new());
+    let present = |_: &Attempt| Sighting::Present;
+    let actions = orders(worker.take_over(Mono(200), inventory, &BTreeSet::new(), present));
+    let stops = actions
+        .iter()
+        .filter(|it| matches!(it, Action::Stop { .. }));
+    assert_eq!(stops.count(), 1, "{actions:?}");
+    assert_eq!(outcome_of(&worker, 2), Some(Outcome::Exited(0)));
+}
+
+#[test]
+fn the_next_agent_decides_again_about_a_runner_that_was_to_be_started_later() {
+    let worker = restarting();
+    let known: Vec<KnownAttempt> = worker.attempts().iter().map(KnownAttempt::from).collect();
+    assert_eq!(known[0].ended.as_ref().map(|it| it.outcome), Some(KILLED));
+    let owned = [run(1, 1)].into();
+    let inventory = Inventory::new(known, Vec::new(), None);
+    let unasked = |_: &Attempt| -> Sighting { panic!("it has ended") };
+    let (mut next, actions) =
+        Supervisor::resume(&identity(), inventory, &owned, None, unasked, Mono(300));
+    assert_eq!(actions, []);
+    let actions = next.handle(Mono(300) + Millis(250), Event::Tick);
+    assert!(orders(actions).contains(&Action::Launch(run(1, 2))));
+}
+
+#[test]
+fn a_new_incarnation_carries_ends_and_starts_nothing() {
+    let over = KnownAttempt {
+        ended: Some(Report::from(KILLED)),
+        ..task(1)
+    };
+    let ended = Inventory::new(vec![over, task(2)], Vec::new(), None).into_ended();
+    let mut worker = Supervisor::begin(&identity(), ended, Mono(100));
+    assert_eq!(worker.worker().held().count(), 1);
+    assert_eq!(outcome_of(&worker, 1), Some(LOST), "not the task's own end");
+    let actions = orders(worker.handle(Mono(90_000), Event::Tick));
+    assert_eq!(actions, []);
+}
