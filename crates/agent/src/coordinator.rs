@@ -43,13 +43,13 @@ pub(crate) struct Coordinator {
 }
 
 /// What is known when a coordinator has been found.
-pub(crate) struct Found {
+pub(crate) struct Discovered {
     pub(crate) runs: Vec<KnownRun>,
     pub(crate) guard: Option<Guard>,
-    pub(crate) state: FoundState,
+    pub(crate) state: DiscoveredState,
 }
 
-pub(crate) enum FoundState {
+pub(crate) enum DiscoveredState {
     /// It runs, and reports its runs itself; its dead-man timer may have fired.
     Running { fired: bool },
     /// It is dead. `readable` is false if there was none, or its log cannot be read.
@@ -117,17 +117,17 @@ impl Coordinator {
     }
 
     /// Finds the coordinator, alive or dead. Drops the connection and all requests.
-    pub(crate) fn find(&mut self) -> Result<Found, Error> {
+    pub(crate) fn find(&mut self) -> Result<Discovered, Error> {
         self.link = None;
         self.requests.clear();
         self.collect_exits();
         match self.discover()? {
             Discovery::Running(link, greeting) => {
                 self.link = Some(link);
-                Ok(Found {
+                Ok(Discovered {
                     runs: greeting.runs,
                     guard: greeting.guard,
-                    state: FoundState::Running {
+                    state: DiscoveredState::Running {
                         fired: greeting.fired,
                     },
                 })
@@ -142,10 +142,10 @@ impl Coordinator {
                 };
                 let readable = evidence.is_some();
                 let Evidence { runs, guard } = evidence.unwrap_or_default();
-                Ok(Found {
+                Ok(Discovered {
                     runs,
                     guard,
-                    state: FoundState::Dead { permit, readable },
+                    state: DiscoveredState::Dead { permit, readable },
                 })
             }
         }
@@ -272,12 +272,12 @@ impl Coordinator {
     }
 }
 
-impl Found {
+impl Discovered {
     /// The runs that the coordinator reports itself.
     pub(crate) fn owned(&self) -> BTreeSet<RunKey> {
         match self.state {
-            FoundState::Running { .. } => self.runs.iter().map(|known| known.run).collect(),
-            FoundState::Dead { .. } => BTreeSet::new(),
+            DiscoveredState::Running { .. } => self.runs.iter().map(|known| known.run).collect(),
+            DiscoveredState::Dead { .. } => BTreeSet::new(),
         }
     }
 }

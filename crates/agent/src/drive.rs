@@ -38,7 +38,6 @@ pub(crate) struct Agent {
     pub(crate) config: Config,
     pub(crate) host: Host,
     pub(crate) dir: StateDir,
-    /// What decides.
     pub(crate) supervisor: Supervisor,
     pub(crate) coordinator: Coordinator,
     pub(crate) scheduler: Scheduler,

@@ -14,7 +14,7 @@ use baton_runner::coordinator::{is_gone, outlive_deaths};
 use baton_runner::sys::clock;
 use baton_runner::wire::{Guard, KnownRun};
 
-use crate::coordinator::{Coordinator, Found, FoundState};
+use crate::coordinator::{Coordinator, Discovered, DiscoveredState};
 use crate::drive::Agent;
 use crate::error::Error;
 use crate::launch::Launcher;
@@ -35,8 +35,8 @@ impl Agent {
         let runs = self.reported(found.runs, &known);
         let inventory = Inventory::new(known, runs, dying);
         let (resumes, leftovers, fired) = match found.state {
-            FoundState::Running { fired } => (same_boot, true, fired),
-            FoundState::Dead { permit, readable } => {
+            DiscoveredState::Running { fired } => (same_boot, true, fired),
+            DiscoveredState::Dead { permit, readable } => {
                 let leased = guard.is_some_and(|guard| clock::now().mono < guard.deadline);
                 self.save_handover_of(&inventory, guard)?;
                 self.coordinator.start(permit, existed || readable)?;
@@ -104,7 +104,7 @@ impl Agent {
     fn try_replace_coordinator(&mut self, collected: &mut Option<Inventory>) -> Result<(), Error> {
         let found = self.coordinator.find()?;
         let owned = found.owned();
-        let Found { runs, state, .. } = found;
+        let Discovered { runs, state, .. } = found;
         let inventory = match collected.take() {
             Some(before) => {
                 let known: Vec<KnownAttempt> = before.attempts().cloned().collect();
@@ -117,9 +117,9 @@ impl Agent {
             }
         };
         match state {
-            FoundState::Running { fired: true } => self.handle(Event::GuardFired),
-            FoundState::Running { fired: false } => {}
-            FoundState::Dead { permit, .. } => {
+            DiscoveredState::Running { fired: true } => self.handle(Event::GuardFired),
+            DiscoveredState::Running { fired: false } => {}
+            DiscoveredState::Dead { permit, .. } => {
                 *collected = Some(inventory.clone());
                 self.save_handover_of(&inventory, self.coordinator.guard())?;
                 self.coordinator.start(permit, true)?;

@@ -298,7 +298,7 @@ impl Killer {
     }
 }
 
-/// Nobody sees its runner end; the log of the task tells how.
+/// No process sees its runner end; the log of the task tells how.
 #[test]
 fn a_task_that_ends_without_its_guards_is_done_and_does_not_run_again() {
     let mut cluster = Cluster::new(&["--lease", "10m"]);

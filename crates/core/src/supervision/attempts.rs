@@ -109,7 +109,7 @@ pub(super) fn is_resumable(run: RunKey, assignment: &Assignment, outcome: Outcom
     died && assignment.is_task() && run.run.0 < RUNNER_RESTARTS_MAX
 }
 
-/// Where an attempt is.
+/// The state of an attempt at its coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The launch was requested from the coordinator.

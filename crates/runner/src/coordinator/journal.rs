@@ -1,9 +1,12 @@
 //! The coordinator's log: writing, syncing, compacting, and recreating it after a failed write.
 
-use baton_model::time::Millis;
+use std::path::PathBuf;
+
+use baton_model::time::{Millis, Mono};
 
 use super::runs::RootProcess;
-use super::serve::{Coordinator, log_path};
+use super::serve::Coordinator;
+use super::{Config, log_path};
 use crate::log::{Kind, Log, LogError};
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
@@ -19,83 +22,127 @@ const WORKER_LOG_RECORDS_MAX: u64 = 32_768;
 /// The interval between two attempts to recreate the log.
 const LOG_RETRY: Millis = Millis::from_secs(5);
 
-impl Coordinator {
-    /// Queues a record. It is written before any later reply is sent.
-    pub(super) fn record(&mut self, record: CoordinatorRecord) {
+/// The log, and the records that are not in it yet.
+///
+/// A log that cannot be written is evidence lost, not work lost: a live coordinator reports
+/// everything to the runner, and the runner finds unreported processes by their mark. So the
+/// coordinator continues, and creates another log with the full state as soon as one can be written.
+pub(super) struct Journal {
+    path: PathBuf,
+    /// `None` while it cannot be written; then records are kept in memory only.
+    log: Option<Log>,
+    /// The time of the next attempt to recreate it.
+    retry_at: Mono,
+    /// To be written before the next replies.
+    records: Vec<CoordinatorRecord>,
+    records_max: u64,
+}
+
+impl Journal {
+    pub(super) fn create(config: &Config, begun: CoordinatorRecord) -> Result<Self, LogError> {
+        let path = log_path(&config.checkpoint);
+        let log = Log::create(&path, Kind::Coordinator, &[begun])?;
+        Ok(Self {
+            path,
+            log: Some(log),
+            retry_at: Mono(0),
+            records: Vec::new(),
+            records_max: if config.guarded {
+                WORKER_LOG_RECORDS_MAX
+            } else {
+                LOG_RECORDS_MAX
+            },
+        })
+    }
+
+    pub(super) fn push(&mut self, record: CoordinatorRecord) {
         self.records.push(record);
     }
 
-    /// Writes the queued records. A log that cannot be written is evidence lost, not work lost: a
-    /// live coordinator reports everything to the runner, and the runner finds unreported processes
-    /// by their mark. So we continue, and create another log with the full state as soon as one can
-    /// be written.
-    pub(super) fn write_records(&mut self) {
-        if self.log.is_none() && clock::now().mono >= self.log_at {
-            self.recreate_log();
-        }
-        if self.records.is_empty() {
-            return;
-        }
-        let records = std::mem::take(&mut self.records);
-        let Some(log) = &mut self.log else {
-            return;
-        };
-        if let Err(error) = log.append(&records) {
-            return self.abandon_log(&error);
-        }
-        let least = if self.config.guarded {
-            WORKER_LOG_RECORDS_MAX
-        } else {
-            LOG_RECORDS_MAX
-        };
-        // A known run takes two records at most (a few lingering ones a third), so at least half of
-        // a log is dropped whenever it is replaced: each record is rewritten at most once, on
-        // average.
-        let known = self.table.runs.len() + self.queue.len();
-        if log.records() > least.max(4 * known as u64) {
-            self.compact();
-        }
-        if self.client().is_none() {
-            self.sync();
-        }
+    pub(super) const fn is_writable(&self) -> bool {
+        self.log.is_some()
     }
 
-    pub(super) fn sync(&mut self) {
-        if let Some(Err(error)) = self.log.as_mut().map(Log::sync) {
-            self.abandon_log(&error);
-        }
+    /// When the log is to be recreated.
+    pub(super) fn next_due(&self) -> Option<Mono> {
+        self.log.is_none().then_some(self.retry_at)
     }
 
-    fn compact(&mut self) {
-        let first = self.summary();
-        if let Some(Err(error)) = self.log.as_mut().map(|log| log.replace(&first)) {
-            self.abandon_log(&error);
-        }
+    fn must_recreate(&self) -> bool {
+        self.next_due().is_some_and(|due| clock::now().mono >= due)
     }
 
     /// Creates a new log file. The one before is not reused: after a failed sync it is unknown what
     /// of it is on the disk.
-    fn recreate_log(&mut self) {
-        // Queued records are included, too; a repeated record changes nothing.
-        let first = self.summary();
-        let path = log_path(&self.config.checkpoint);
-        match Log::create(&path, Kind::Coordinator, &first) {
+    fn recreate(&mut self, first: &[CoordinatorRecord]) {
+        match Log::create(&self.path, Kind::Coordinator, first) {
             Ok(log) => {
                 log_line!("coordinator: writing a log again");
                 self.log = Some(log);
             }
             // The cause was logged when the log before was abandoned.
-            Err(_) => self.log_at = clock::now().mono + LOG_RETRY,
+            Err(_) => self.retry_at = clock::now().mono + LOG_RETRY,
         }
+    }
+
+    /// Writes the queued records. True if the log should then be compacted, with so many known
+    /// runs.
+    fn write(&mut self, known: usize) -> bool {
+        let records = std::mem::take(&mut self.records);
+        self.attempt(|log| log.append(&records).map(drop));
+        // A known run takes two records at most (a few lingering ones a third), so at least half of
+        // a log is dropped whenever it is replaced: each record is rewritten at most once, on
+        // average.
+        let least = self.records_max.max(4 * known as u64);
+        self.log.as_ref().is_some_and(|log| log.records() > least)
+    }
+
+    fn sync(&mut self) {
+        self.attempt(Log::sync);
+    }
+
+    /// Uses the log, and abandons it if that fails.
+    fn attempt(&mut self, write: impl FnOnce(&mut Log) -> Result<(), LogError>) {
+        if let Some(Err(error)) = self.log.as_mut().map(write) {
+            log_line!("coordinator: continuing without its log: {error}");
+            self.log = None;
+            self.retry_at = clock::now().mono + LOG_RETRY;
+        }
+    }
+}
+
+impl Coordinator {
+    /// Queues a record. It is written before any later reply is sent.
+    pub(super) fn record(&mut self, record: CoordinatorRecord) {
+        self.journal.push(record);
+    }
+
+    /// Writes the queued records.
+    pub(super) fn write_records(&mut self) {
+        if self.journal.must_recreate() {
+            // Queued records are included, too; a repeated record changes nothing.
+            let first = self.summary();
+            self.journal.recreate(&first);
+        }
+        if self.journal.records.is_empty() {
+            return;
+        }
+        let known = self.table.runs.len() + self.queue.len();
+        if self.journal.write(known) {
+            let first = self.summary();
+            self.journal.attempt(|log| log.replace(&first));
+        }
+        if self.client().is_none() {
+            self.sync_records();
+        }
+    }
+
+    pub(super) fn sync_records(&mut self) {
+        self.journal.sync();
     }
 
     /// The full state, as the first records of a log.
     fn summary(&self) -> Vec<CoordinatorRecord> {
-        let begun = CoordinatorRecord::Begun {
-            mark: self.config.mark.clone(),
-            boot: self.boot,
-            pid: std::process::id(),
-        };
         let guard = self.guard.order().map(Guard::from);
         let guard = guard.map(CoordinatorRecord::Guard);
         let known = self.table.known().chain(self.queue.known());
@@ -107,17 +154,11 @@ impl Coordinator {
                 RootProcess::Child | RootProcess::Adopted(_) | RootProcess::Ending(..) => None,
             }
         });
-        std::iter::once(begun)
+        std::iter::once(self.config.begun(self.boot))
             .chain(guard)
             .chain(known.flat_map(known_records))
             .chain(exited)
             .collect()
-    }
-
-    fn abandon_log(&mut self, error: &LogError) {
-        log_line!("coordinator: continuing without its log: {error}");
-        self.log = None;
-        self.log_at = clock::now().mono + LOG_RETRY;
     }
 }
 

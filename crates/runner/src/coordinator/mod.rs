@@ -38,6 +38,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `serve` | the loop: connection, requests, replies, records |
+//! | `connection` | the connection to the runner |
 //! | `runs` | the state of each run |
 //! | `queue` | launches that wait for capacity |
 //! | `reply_buffer` | replies that are not sent yet, and when to send them |
@@ -53,6 +54,7 @@
 //! [`Request::KillStrays`]: crate::wire::Request::KillStrays
 
 mod attempt_dirs;
+mod connection;
 mod journal;
 mod kill;
 mod launch;
@@ -65,7 +67,11 @@ mod serve;
 mod start;
 mod termination;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use baton_model::ids::BootId;
+
+use crate::record::CoordinatorRecord;
 
 pub use runs::run_mark;
 pub use start::{CoordinatorSpec, Discovery, Greeting, Link, StartPermit, is_gone, outlive_deaths};
@@ -94,6 +100,15 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// The first record of its log.
+    fn begun(&self, boot: BootId) -> CoordinatorRecord {
+        CoordinatorRecord::Begun {
+            mark: self.mark.clone(),
+            boot,
+            pid: std::process::id(),
+        }
+    }
+
     fn to_args(&self) -> Vec<String> {
         let flag = |set: bool, name: &str| if set { name } else { "-" }.to_owned();
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
@@ -120,6 +135,11 @@ impl Config {
             cgroup: Some(cgroup).filter(|path| *path != "-").map(PathBuf::from),
         })
     }
+}
+
+/// The coordinator's log of a task.
+fn log_path(checkpoint: &Path) -> PathBuf {
+    checkpoint.join("coordinator")
 }
 
 /// Entry point of `baton __coordinator …`. Returns the exit status.

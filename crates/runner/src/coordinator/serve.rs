@@ -2,9 +2,7 @@
 //! before replies.
 
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::UnixListener;
 
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_model::ids::BootId;
@@ -12,15 +10,14 @@ use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono};
 use rustix::event::{PollFd, PollFlags};
 
+use super::connection::Connection;
+use super::journal::Journal;
 use super::kill::KillAll;
 use super::launch::Launcher;
 use super::leftovers::Orphans;
 use super::queue::Queue;
-use super::reply_buffer::ReplyBuffer;
 use super::runs::{ProcessRun, Role, RootProcess, RunTable, Timer};
 use super::{Config, LISTENER_FD, LOCK_FD};
-use crate::channel::Channel;
-use crate::log::{Kind, Log};
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
 use crate::sys::clock::{self, Alarm};
@@ -32,18 +29,6 @@ use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, 
 /// A coordinator without a runner and without runs exits after this time: everything it knows is in
 /// the log.
 const IDLE_MAX: Millis = Millis::from_secs(60);
-
-/// The pause after a connection could not be accepted.
-const ACCEPT_RETRY: Millis = Millis::from_secs(1);
-
-/// The connected runner.
-struct Client {
-    channel: Channel,
-    /// Its pid: its children belong to the task too, where we succeed another coordinator.
-    pid: u32,
-    /// Except these.
-    spared: Vec<Identity>,
-}
 
 /// The state of a running coordinator.
 pub(super) struct Coordinator {
@@ -57,20 +42,12 @@ pub(super) struct Coordinator {
     pub(super) recyclable: Vec<AttemptPaths>,
     pub(super) killing: Option<KillAll>,
     pub(super) guard: DeadMan,
-    /// `None` while it cannot be written; then records are kept in memory only.
-    pub(super) log: Option<Log>,
-    /// The time of the next attempt to recreate it.
-    pub(super) log_at: Mono,
-    /// To be written before the next replies.
-    pub(super) records: Vec<CoordinatorRecord>,
+    pub(super) journal: Journal,
+    connection: Connection,
     /// Processes that an earlier coordinator may have launched without recording are gone.
     pub(super) strays_killed: bool,
-    replies: ReplyBuffer,
-    client: Option<Client>,
     exit_requested: bool,
     idle_since: Mono,
-    /// Connections are accepted from this time on.
-    accept_at: Mono,
 }
 
 /// Runs until a runner requests the exit, or the coordinator has been idle for [`IDLE_MAX`]. Errors
@@ -103,13 +80,7 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
     ]);
     reap::become_subreaper()?;
     let boot = identity::boot_id()?;
-    let begun = CoordinatorRecord::Begun {
-        mark: config.mark.clone(),
-        boot,
-        pid: std::process::id(),
-    };
-    let log = Log::create(&log_path(&config.checkpoint), Kind::Coordinator, &[begun])
-        .map_err(io::Error::other)?;
+    let journal = Journal::create(&config, config.begun(boot)).map_err(io::Error::other)?;
     let launcher = Launcher::new(&config)?;
     let mut coordinator = Coordinator {
         config,
@@ -121,15 +92,11 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
         recyclable: Vec::new(),
         killing: None,
         guard: DeadMan::default(),
-        log: Some(log),
-        log_at: Mono(0),
-        records: Vec::new(),
+        journal,
+        connection: Connection::default(),
         strays_killed: false,
-        replies: ReplyBuffer::default(),
-        client: None,
         exit_requested: false,
         idle_since: clock::now().mono,
-        accept_at: Mono(0),
     };
     if coordinator.config.successor {
         coordinator.kill_unstarted_children()?;
@@ -138,11 +105,6 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
     }
     memory::release_startup_pages()?;
     coordinator.serve(listener, signals)
-}
-
-/// The coordinator's log of a task.
-pub(super) fn log_path(checkpoint: &Path) -> std::path::PathBuf {
-    checkpoint.join("coordinator")
 }
 
 impl Coordinator {
@@ -179,17 +141,14 @@ impl Coordinator {
 
     fn wait(&self, listener: &UnixListener, signals: &Signals, alarm: &Alarm) -> io::Result<Ready> {
         let mut callers = PollFlags::empty();
-        callers.set(PollFlags::IN, clock::now().mono >= self.accept_at);
+        callers.set(PollFlags::IN, self.connection.accepts());
         let mut fds = vec![
             PollFd::new(signals, PollFlags::IN),
             PollFd::new(listener, callers),
         ];
-        if let Some(client) = &self.client {
-            let mut flags = PollFlags::empty();
-            // While everything is being killed, no further request is handled.
-            flags.set(PollFlags::IN, self.killing.is_none());
-            flags.set(PollFlags::OUT, client.channel.wants_write());
-            fds.push(PollFd::new(&client.channel, flags));
+        // While everything is being killed, no further request is handled.
+        if let Some((channel, flags)) = self.connection.interest(self.killing.is_none()) {
+            fds.push(PollFd::new(channel, flags));
         }
         let others = fds.len();
         // The pidfd of an adopted process reports its end.
@@ -206,23 +165,21 @@ impl Coordinator {
                 .collect(),
             signals: any(0),
             listener: any(1),
-            client: self.client.is_some() && any(2),
+            client: self.connection.is_up() && any(2),
         })
     }
 
     fn next_due(&self) -> Option<Mono> {
         let idle = self.is_idle().then(|| self.idle_since + IDLE_MAX);
         let killing = self.killing.as_ref().map(KillAll::next_poll_at);
-        let accept = Some(self.accept_at).filter(|at| *at > clock::now().mono);
-        let log = self.log.is_none().then_some(self.log_at);
         let all = [
-            log,
-            self.replies.due(self.has_waiting()),
+            self.journal.next_due(),
+            self.connection.next_due(),
+            self.connection.replies_due(self.has_waiting()),
             self.table.next_due(),
             self.guard.next_due(),
             idle,
             killing,
-            accept,
         ];
         all.into_iter().flatten().min()
     }
@@ -255,58 +212,31 @@ impl Coordinator {
     /// Accepts a new runner: the one before is considered dead. Its requests are done by now, or
     /// waited for a kill and are dropped; its successor repeats them.
     fn accept(&mut self, listener: &UnixListener) {
-        loop {
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The client went away before we accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    // Most likely no descriptors are left. The client waits; we continue, and
-                    // accept again when something may have changed.
-                    log_line!("coordinator: cannot accept a connection: {error}");
-                    self.accept_at = clock::now().mono + ACCEPT_RETRY;
-                    return;
-                }
-            };
-            if let Err(error) = self.greet(stream) {
+        while let Some(caller) = self.connection.accept(listener) {
+            self.write_records();
+            if let Some(killing) = &mut self.killing {
+                killing.drop_requester();
+            }
+            let hello = self.hello();
+            if let Err(error) = self.connection.greet(caller, &hello) {
                 log_line!("coordinator: cannot send the greeting: {error}");
             }
         }
     }
 
-    fn greet(&mut self, stream: UnixStream) -> io::Result<()> {
-        let Some(pid) = inherit::trusted_peer(stream.as_fd())? else {
-            return Ok(());
-        };
-        self.write_records();
-        self.replies.clear();
-        if let Some(killing) = &mut self.killing {
-            killing.drop_requester();
-        }
-        let mut channel = Channel::new(stream)?;
-        channel.send(&Reply::Hello {
+    fn hello(&self) -> Reply {
+        Reply::Hello {
             version: VERSION,
             mark: self.config.mark.clone(),
             pid: std::process::id(),
             fired: self.guard.has_fired(),
             runs: self.table.known().chain(self.queue.known()).collect(),
             guard: self.guard.order().map(Guard::from),
-        })?;
-        self.client = Some(Client {
-            channel,
-            pid,
-            spared: Vec::new(),
-        });
-        Ok(())
+        }
     }
 
     fn read_requests(&mut self) {
-        let Some(client) = &mut self.client else {
-            return;
-        };
-        let alive = client.channel.flush().and_then(|()| client.channel.fill());
-        if !matches!(alive, Ok(true)) {
+        if !self.connection.fill() {
             // Requests received before the disconnect count: a runner that ends sends Exit and
             // disconnects.
             self.handle_requests();
@@ -317,10 +247,7 @@ impl Coordinator {
     /// Handles requests, up to one that blocks the others.
     fn handle_requests(&mut self) {
         while self.killing.is_none() {
-            let Some(client) = &mut self.client else {
-                return;
-            };
-            match client.channel.next::<Request>() {
+            match self.connection.next() {
                 Ok(Some(request)) => self.handle_request(request),
                 Ok(None) => return,
                 Err(error) => {
@@ -334,11 +261,7 @@ impl Coordinator {
     fn handle_request(&mut self, request: Request) {
         let now = clock::now().mono;
         match request {
-            Request::Attach { spared } => {
-                if let Some(client) = &mut self.client {
-                    client.spared = spared;
-                }
-            }
+            Request::Attach { spared } => self.connection.spare(spared),
             Request::Capacity { amounts } => self.queue.set_capacity(amounts),
             Request::Launch { run, launch } => self.launch(run, launch),
             Request::Withdraw { run } => self.withdraw(run),
@@ -437,32 +360,23 @@ impl Coordinator {
 
     /// Queues a reply to the runner; it is sent once all records are written.
     pub(super) fn reply(&mut self, reply: Reply) {
-        self.replies.push(reply);
+        self.connection.push(reply);
     }
 
     /// The pid of the connected runner, and its children that do not belong to the task.
     pub(super) fn client(&self) -> Option<(u32, &[Identity])> {
-        let client = self.client.as_ref()?;
-        Some((client.pid, &client.spared))
+        self.connection.client()
     }
 
     fn flush_replies(&mut self) {
         let now = clock::now().mono;
-        let due = self.replies.due(self.has_waiting());
-        if self.client.is_some() && due.is_some_and(|due| now < due) {
+        let due = self.connection.replies_due(self.has_waiting());
+        if self.connection.is_up() && due.is_some_and(|due| now < due) {
             // Records made since then can wait with the replies.
             return;
         }
         self.write_records();
-        let replies = self.replies.take(now);
-        let Some(client) = &mut self.client else {
-            return;
-        };
-        let sent = replies
-            .iter()
-            .try_for_each(|reply| client.channel.put(reply))
-            .and_then(|()| client.channel.flush());
-        if sent.is_err() {
+        if !self.connection.flush(now) {
             self.drop_client();
         }
     }
@@ -473,16 +387,16 @@ impl Coordinator {
     }
 
     fn drop_client(&mut self) {
-        self.client = None;
+        self.connection.drop_client();
         self.idle_since = clock::now().mono;
         self.write_records();
-        self.sync();
+        self.sync_records();
     }
 
     fn is_idle(&self) -> bool {
         // A remaining child has daemonised, and only we can find it.
         let childless = || !reap::has_children().unwrap_or(true);
-        let quiet = self.client.is_none() && self.killing.is_none();
+        let quiet = !self.connection.is_up() && self.killing.is_none();
         quiet && !self.table.has_live() && self.queue.len() == 0 && childless()
     }
 
@@ -490,7 +404,7 @@ impl Coordinator {
         let requested = self.exit_requested && self.killing.is_none();
         let idle = self.is_idle() && clock::now().mono >= self.idle_since + IDLE_MAX;
         // Without a log, its state is nowhere else.
-        requested || (idle && self.log.is_some())
+        requested || (idle && self.journal.is_writable())
     }
 
     /// True for a process that rotates a log; it does not belong to the task.

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::pid_note;
-use super::serve::log_path;
-use super::{COMMAND, Config, LISTENER_FD, LOCK_FD};
+use super::{COMMAND, Config, LISTENER_FD, LOCK_FD, log_path};
 use crate::channel::Channel;
 use crate::log::{self, Kind, LogError};
 use crate::record::CoordinatorRecord;

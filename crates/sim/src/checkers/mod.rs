@@ -150,7 +150,7 @@ impl Checkers {
                 self.truth.close_unstarted(lease, end);
                 true
             }
-            // Nobody saw how it ended; it is claimed only that nothing of it is left.
+            // Its end was not observed; the report claims only that nothing of it is left.
             LOST => self.truth.live(lease).is_none(),
             _ => false,
         };

@@ -123,7 +123,6 @@ impl Truth {
         self.executions.contains_key(&lease)
     }
 
-    /// How an execution ended.
     #[must_use]
     pub fn outcome(&self, lease: LeaseId) -> Option<Outcome> {
         self.executions.get(&lease)?.outcome
