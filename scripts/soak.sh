@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A long test: SEEDS seeds of the real system, all of which must pass, and
-# BUG_SEEDS seeds of each seeded bug, every one of which must be caught. Then real processes: the
+# BUG_SEEDS seeds of each seeded bug, every one of which must be caught; the largest state spaces of
+# the model checker. Then real processes: the
 # local runner with KILLS random kill -9, three times, and a log torn at every byte; a cluster with
 # CLUSTER_KILLS of each of its parts, and WORKFLOW_KILLS of any process while a workflow runs.
 #
@@ -53,6 +54,8 @@ if ((${#missed[@]} > 0)); then
     echo "soak: not caught within $bug_seeds seeds: ${missed[*]}" >&2
     exit 1
 fi
+echo "== the largest state spaces of the model checker"
+cargo test --quiet --profile sim --package baton-sim --features seeded-bugs --test model_check -- --ignored
 kills=${KILLS:-300}
 for seed in 1 2 3; do
     echo "== $kills kills on real processes, seed $seed"

@@ -122,6 +122,7 @@ fn a_leader_is_lost_and_a_life_ends() {
 }
 
 #[test]
+#[ignore = "takes a minute of two cores: `make soak` runs it"]
 fn an_agent_is_killed_a_life_ends_and_a_connection_breaks() {
     let bound = Bound {
         agent_restarts: 1,
@@ -201,6 +202,7 @@ fn strict_a_host_is_frozen_and_the_leader_changes() {
 }
 
 #[test]
+#[ignore = "takes a minute of two cores: `make soak` runs it"]
 fn strict_a_host_is_frozen_and_its_agent_is_killed() {
     let bound = Bound {
         exclusive: STRICT,
