@@ -10,13 +10,17 @@ use serde_json::Value;
 
 use super::{Scenario, Signal, is_alive, send, until};
 
+/// The exit status of a runner that failed itself.
+const OWN_ERROR: i32 = 5;
+
 /// The output of one runner process.
 #[derive(Clone, Debug)]
 pub(super) struct RunnerOutput {
     /// The number of the runner.
     pub(super) pid: u32,
     pub(super) lines: Vec<Value>,
-    /// It was killed, so its last changes may not have been printed.
+    /// It was killed, or a write to its log failed halfway: its last changes may not have been
+    /// printed.
     pub(super) killed: bool,
 }
 
@@ -148,13 +152,14 @@ impl<'a> Runner<'a> {
         }
         let stderr = self.stderr.take().map(JoinHandle::join);
         let lines = self.lines();
+        let code = status.and_then(|status| status.code()).unwrap_or(-1);
         self.scenario.printed.borrow_mut().push(RunnerOutput {
             pid: self.pid(),
             lines: lines.clone(),
-            killed,
+            killed: killed || code == OWN_ERROR,
         });
         Ended {
-            code: status.and_then(|status| status.code()).unwrap_or(-1),
+            code,
             lines,
             stderr: stderr.and_then(Result::ok).unwrap_or_default(),
         }
