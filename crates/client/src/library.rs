@@ -1,4 +1,4 @@
-//! The library: tasks, revisions and due times; triggers.
+//! The library: tasks and workflows, revisions and due times; triggers.
 
 use baton_model::api::{
     DefineReply, DueTimes, LibraryPage, List, Task, Tick, TriggerReply, TriggerTask,
@@ -21,7 +21,7 @@ pub enum Condition {
     Revision(u32),
 }
 
-/// A trigger of a library task.
+/// A trigger of a task or a workflow.
 #[derive(Clone, Debug, Default)]
 pub struct TriggerRequest {
     /// Values of its parameters.
@@ -30,7 +30,7 @@ pub struct TriggerRequest {
     pub remote: bool,
     /// Idempotency key: the request is carried out once, however often it is sent.
     pub key: Option<String>,
-    /// The secret of the task.
+    /// The secret of the entry.
     pub secret: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl Client {
         Ok(())
     }
 
-    /// Triggers a task. When it returns, the instance is durable.
+    /// Triggers a task or a workflow. When it returns, the instance or run is durable.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -1,18 +1,21 @@
-//! From a task file to a revision in the library.
+//! From a task or workflow file to a revision in the library.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_model::library::{Definition, TaskName};
+use baton_model::library::{Definition, EntryKind, TaskName};
 
-use crate::error::{Errors, Kind, Problem, quote};
+use crate::error::{Errors, Kind, Location, Problem, quote};
 use crate::file::{Binding, TaskFile};
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::TASK_LIMITS;
+use crate::param::Param;
 use crate::source;
 use crate::template::{Reference, Text};
+use crate::workflow::WorkflowFile;
+use crate::{AnyFile, Trigger};
 
-/// Names that no owner may have: an owner is the first path segment of its tasks' URLs, and
+/// Names that no owner may have: an owner is the first path segment of its entries' URLs, and
 /// the HTTP API uses these segments itself.
 const RESERVED_OWNERS: &[&str] = &[
     "arena",
@@ -36,96 +39,200 @@ const RESERVED_OWNERS: &[&str] = &[
 /// Placeholder value of a required string parameter.
 const PLACEHOLDER: &str = "x";
 
-impl TaskFile {
-    /// Returns the task as a library revision. `file` is its file in the library directory.
+impl AnyFile {
+    /// Returns the entry as a library revision. `file` is its file in the library directory.
     /// Equal values make an equal source, regardless of the order of fields.
+    ///
+    /// # Errors
+    /// A reserved owner, and every problem that a launch would report for all parameter values.
+    pub fn definition(&self, file: Option<String>) -> Result<(TaskName, Definition), Errors> {
+        match self {
+            Self::Task(task) => task.definition(file),
+            Self::Workflow(workflow) => workflow.definition(file),
+        }
+    }
+
+    /// The name of the task or workflow.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Task(task) => task.name(),
+            Self::Workflow(workflow) => workflow.name(),
+        }
+    }
+
+    /// The parsed file with unbound templates. [`crate::any_from_json`] reads it back.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Task(task) => task.to_json(),
+            Self::Workflow(workflow) => workflow.to_json(),
+        }
+    }
+}
+
+impl TaskFile {
+    /// As [`AnyFile::definition`].
     ///
     /// # Errors
     /// A reserved owner, and every problem that [`TaskFile::instance`] would report for all
     /// parameter values.
     pub fn definition(&self, file: Option<String>) -> Result<(TaskName, Definition), Errors> {
         let fail = |problems| Errors::new(&self.file, problems);
-        self.check_owner().map_err(|problem| fail(vec![problem]))?;
-        // Aliases may expand a file beyond the JSON limits; report that now rather than when
-        // the first instance is created.
-        source::from_json(&self.source, &TASK_LIMITS).map_err(fail)?;
-        let is_closed = self.params.values().all(|param| param.default.is_some());
-        let spec = if is_closed {
+        self.entry().check().map_err(fail)?;
+        let spec = if is_closed(&self.params) {
             Some(Arc::new(self.instance(&Binding::default())?))
         } else {
-            self.check_unbound().map_err(fail)?;
+            let bind = |params| {
+                let binding = Binding {
+                    params,
+                    ..Binding::default()
+                };
+                self.bound(&binding).map(drop)
+            };
+            check_unbound(&self.params, self.body.texts(), bind).map_err(fail)?;
             None
         };
-        let mut source = self.to_json();
+        Ok(self.entry().definition(Definition {
+            kind: EntryKind::Task,
+            spec,
+            file,
+            ..Definition::default()
+        }))
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            name: self.name(),
+            owner: self.owner(),
+            owner_location: &self.owner_location,
+            source: &self.source,
+            trigger: &self.policy.trigger,
+        }
+    }
+}
+
+impl WorkflowFile {
+    /// As [`AnyFile::definition`].
+    ///
+    /// # Errors
+    /// A reserved owner, and every problem that [`WorkflowFile::plan`] would report for all
+    /// parameter values.
+    pub fn definition(&self, file: Option<String>) -> Result<(TaskName, Definition), Errors> {
+        let fail = |problems| Errors::new(&self.file, problems);
+        self.entry().check().map_err(fail)?;
+        let plan = if is_closed(&self.params) {
+            Some(Arc::new(self.plan(&BTreeMap::new())?))
+        } else {
+            let bind = |params| self.bound(&params).map(drop);
+            let texts = self.tasks.iter().flat_map(|task| task.body.texts());
+            check_unbound(&self.params, texts, bind).map_err(fail)?;
+            None
+        };
+        Ok(self.entry().definition(Definition {
+            kind: EntryKind::Workflow,
+            plan,
+            file,
+            ..Definition::default()
+        }))
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            name: self.name(),
+            owner: self.owner(),
+            owner_location: &self.owner_location,
+            source: &self.source,
+            trigger: &self.trigger,
+        }
+    }
+}
+
+/// What tasks and workflows have in common.
+struct Entry<'a> {
+    name: &'a str,
+    owner: Option<&'a str>,
+    owner_location: &'a Location,
+    source: &'a serde_json::Value,
+    trigger: &'a Trigger,
+}
+
+impl Entry<'_> {
+    /// Reports a reserved owner, or a file that is too large for the library.
+    fn check(&self) -> Result<(), Vec<Problem>> {
+        if let Some(owner) = self.owner.filter(|owner| RESERVED_OWNERS.contains(owner)) {
+            return Err(vec![self.owner_location.problem(
+                Kind::BadName,
+                format!(
+                    "{} cannot be an owner: the HTTP API reserves this name",
+                    quote(owner)
+                ),
+                format!("use another name, such as `{owner}-team`"),
+            )]);
+        }
+        // Aliases may expand a file beyond the JSON limits; report that now rather than when
+        // it is launched. A workflow may be larger than an entry of the library, which is written
+        // to the store with each revision and with each run.
+        source::from_json(self.source, &TASK_LIMITS).map(drop)
+    }
+
+    fn definition(&self, definition: Definition) -> (TaskName, Definition) {
+        let mut source = self.source.clone();
         source.sort_all_objects();
         let name = TaskName {
-            owner: self.owner().unwrap_or(DEFAULT_OWNER).to_owned(),
-            name: self.name().to_owned(),
+            owner: self.owner.unwrap_or(DEFAULT_OWNER).to_owned(),
+            name: self.name.to_owned(),
         };
         let definition = Definition {
             source: source.to_string().into(),
-            spec,
-            trigger: self.policy.trigger.clone(),
-            file,
+            trigger: self.trigger.clone(),
+            ..definition
         };
-        Ok((name, definition))
+        (name, definition)
     }
+}
 
-    fn check_owner(&self) -> Result<(), Problem> {
-        let Some(owner) = self.owner().filter(|owner| RESERVED_OWNERS.contains(owner)) else {
-            return Ok(());
-        };
-        Err(self.owner_location.problem(
-            Kind::BadName,
-            format!(
-                "{} cannot be an owner: the HTTP API reserves this name",
-                quote(owner)
-            ),
-            format!("use another name, such as `{owner}-team`"),
-        ))
-    }
+/// True if every parameter has a default.
+fn is_closed(params: &BTreeMap<String, Param>) -> bool {
+    params.values().all(|param| param.default.is_some())
+}
 
-    /// Reports problems that do not depend on the values of required parameters.
-    fn check_unbound(&self) -> Result<(), Vec<Problem>> {
-        let open = |name: &str| {
-            let param = self.params.get(name);
-            param.is_some_and(|param| param.default.is_none())
-        };
-        let placeholders = self.params.iter().filter(|(name, _)| open(name));
-        let binding = Binding {
-            params: placeholders
-                .map(|(name, param)| {
-                    let example = param.kind.example();
-                    (
-                        name.clone(),
-                        example.unwrap_or_else(|| PLACEHOLDER.to_owned()),
-                    )
-                })
-                .collect(),
-            ..Binding::default()
-        };
-        let Err(mut problems) = self.bound(&binding) else {
-            return Ok(());
-        };
-        // A problem of a value that contains a placeholder may not exist with a real argument.
-        let is_open = |text: &&Text| {
-            let mut references = text.references();
-            references.any(|reference| matches!(reference, Reference::Param(name) if open(name)))
-        };
-        let unsure: BTreeSet<&str> = self
-            .body
-            .texts()
-            .filter(is_open)
-            .map(|text| &*text.location.path)
-            .collect();
-        problems.retain(|problem| {
-            let is_reference = matches!(problem.kind, Kind::Unbound | Kind::UnknownReference);
-            is_reference || !unsure.contains(&*problem.path)
-        });
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems)
-        }
+/// Reports problems that do not depend on the values of required parameters. `bind` renders the
+/// templates with placeholders for these values.
+fn check_unbound<'a>(
+    params: &BTreeMap<String, Param>,
+    texts: impl Iterator<Item = &'a Text>,
+    bind: impl FnOnce(BTreeMap<String, String>) -> Result<(), Vec<Problem>>,
+) -> Result<(), Vec<Problem>> {
+    let open = |name: &str| {
+        let param = params.get(name);
+        param.is_some_and(|param| param.default.is_none())
+    };
+    let placeholders = params.iter().filter(|(name, _)| open(name));
+    let placeholders = placeholders.map(|(name, param)| {
+        let example = param.kind.example();
+        let example = example.unwrap_or_else(|| PLACEHOLDER.to_owned());
+        (name.clone(), example)
+    });
+    let Err(mut problems) = bind(placeholders.collect()) else {
+        return Ok(());
+    };
+    // A problem of a value that contains a placeholder may not exist with a real argument.
+    let is_open = |text: &&Text| {
+        let mut references = text.references();
+        references.any(|reference| matches!(reference, Reference::Param(name) if open(name)))
+    };
+    let unsure: BTreeSet<&str> = texts
+        .filter(is_open)
+        .map(|text| &*text.location.path)
+        .collect();
+    problems.retain(|problem| {
+        let is_reference = matches!(problem.kind, Kind::Unbound | Kind::UnknownReference);
+        is_reference || !unsure.contains(&*problem.path)
+    });
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems)
     }
 }

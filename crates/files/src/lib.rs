@@ -201,6 +201,25 @@ pub fn workflow_from_json(value: &serde_json::Value, name: &str) -> Result<Workf
         .map_err(|problems| Errors::new(name, problems))
 }
 
+/// Checks a task or a workflow in JSON: one with `workflow` or `tasks` at its top level is a
+/// workflow. `name` is the file name shown in errors, which have fields but no lines.
+///
+/// # Errors
+/// Every problem of the file.
+pub fn any_from_json(value: &serde_json::Value, name: &str) -> Result<AnyFile, Errors> {
+    if is_workflow(value) {
+        workflow_from_json(value, name).map(AnyFile::from)
+    } else {
+        from_json(value, name).map(AnyFile::from)
+    }
+}
+
+/// True if a file in JSON is a workflow, valid or not.
+#[must_use]
+pub fn is_workflow(value: &serde_json::Value) -> bool {
+    value.get("workflow").is_some() || value.get("tasks").is_some()
+}
+
 /// Like [`parse`], for bytes that may not be UTF-8.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::ids::{
     BootId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
     WorkerName,
 };
-use crate::library::{Created, Definition, IdempotencyKey, TaskName, TriggerSource};
+use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
@@ -163,7 +163,7 @@ pub enum Fact {
         #[serde(rename = "why")]
         reason: Condemnation,
     },
-    /// A task of the library has a new revision.
+    /// A task or a workflow of the library has a new revision.
     TaskDefined {
         task: TaskNo,
         name: TaskName,
@@ -172,14 +172,14 @@ pub enum Fact {
         from: Wall,
         definition: Arc<Definition>,
     },
-    /// A task was removed from the library.
+    /// A task or a workflow was removed from the library.
     TaskRemoved {
         task: TaskNo,
         /// Its last revision.
         revision: Revision,
     },
     /// The verdict on a due time, or on many that were skipped for the same reason; or on the end
-    /// of an instance of an upstream task.
+    /// of an instance or a run of an upstream entry.
     TickRecorded {
         task: TaskNo,
         revision: Revision,
@@ -192,8 +192,14 @@ pub enum Fact {
         verdict: schedule::TickVerdict,
         /// The instance that was launched.
         instance: Option<InstanceId>,
+        /// The run that was launched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
         /// The upstream instance whose end it is about, if it is not about a due time.
         after: Option<InstanceId>,
+        /// The upstream run whose end it is about, if it is not about a due time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after_run: Option<RunId>,
     },
     /// A task was triggered by hand or over HTTP.
     InstanceTriggered {
@@ -218,6 +224,9 @@ pub enum Fact {
         plan: Arc<Plan>,
         /// True if more parts of the plan follow.
         open: bool,
+        /// The library workflow of which it is a run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<RunOrigin>,
     },
     /// A further part of a plan was accepted: its tasks are appended.
     RunExtended {
@@ -264,6 +273,16 @@ pub enum Fact {
         #[serde(rename = "again")]
         rerun: Vec<ItemSpan>,
     },
+    /// A workflow was triggered by hand or over HTTP.
+    RunTriggered {
+        /// The run that was launched.
+        run: RunId,
+        task: TaskNo,
+        #[serde(rename = "by")]
+        source: TriggerSource,
+        /// The idempotency key of the request.
+        key: Option<IdempotencyKey>,
+    },
 }
 
 impl FactKind {
@@ -294,12 +313,13 @@ impl Fact {
             | Self::RunAdvanced { run, .. }
             | Self::RunHalting { run, .. }
             | Self::RunEnded { run, .. }
-            | Self::RunResumed { run, .. } => Some(*run),
+            | Self::RunResumed { run, .. }
+            | Self::RunTriggered { run, .. } => Some(*run),
             _ => None,
         }
     }
 
-    /// The library task of a fact about a task; none for facts about its instances.
+    /// The library entry of a fact about an entry; none for facts about its instances and runs.
     #[must_use]
     pub const fn task(&self) -> Option<TaskNo> {
         match self {
@@ -338,7 +358,8 @@ impl Fact {
             | Self::RunAdvanced { .. }
             | Self::RunHalting { .. }
             | Self::RunEnded { .. }
-            | Self::RunResumed { .. } => None,
+            | Self::RunResumed { .. }
+            | Self::RunTriggered { .. } => None,
         }
     }
 }

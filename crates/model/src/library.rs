@@ -1,4 +1,4 @@
-//! The library: tasks by owner and name, each with immutable revisions.
+//! The library: tasks and workflows by owner and name, each with immutable revisions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{InstanceId, RunId};
+use crate::ids::{InstanceId, Revision, RunId, TaskNo};
 use crate::schedule::{CatchUp, Dst};
-use crate::spec::InstanceSpec;
+use crate::spec::{Due, InstanceSpec};
 use crate::time::Millis;
+use crate::workflow::Plan;
 
-/// The name of a task of the library: `analytics/nightly-report`.
+/// The name of an entry of the library: `analytics/nightly-report`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskName {
     pub owner: String,
-    /// Unique among the tasks of its owner.
+    /// Unique among the tasks and workflows of its owner.
     pub name: String,
 }
 
@@ -42,27 +43,154 @@ impl FromStr for TaskName {
     }
 }
 
-/// One revision of a task; immutable.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// One revision of an entry; immutable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Definition {
-    /// The task file, as JSON, with its templates unresolved.
+    /// The file, as JSON, with its templates unresolved.
     pub source: Arc<str>,
-    /// The specification of an instance with the default of every parameter; none if a parameter
-    /// has no default.
+    #[serde(default)]
+    pub kind: EntryKind,
+    /// Of a task: the specification of an instance with the default of every parameter; none if a
+    /// parameter has no default.
     pub spec: Option<Arc<InstanceSpec>>,
+    /// Of a workflow: the plan of a run with the default of every parameter; none if a parameter
+    /// has no default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub plan: Option<Arc<Plan>>,
     pub trigger: Trigger,
     /// The file of the library directory that defines it.
     pub file: Option<String>,
 }
 
-/// The automatic and remote triggers of a task, and their limits.
+impl Definition {
+    /// True if every parameter has a default, so that it can be launched without arguments.
+    #[must_use]
+    pub const fn is_bound(&self) -> bool {
+        match self.kind {
+            EntryKind::Task => self.spec.is_some(),
+            EntryKind::Workflow => self.plan.is_some(),
+        }
+    }
+}
+
+/// The kind of an entry, which decides what a launch starts.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum EntryKind {
+    /// A launch starts an instance.
+    #[default]
+    Task,
+    /// A launch starts a run.
+    Workflow,
+}
+
+impl EntryKind {
+    /// The spelling in texts and in the API.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        self.into_str()
+    }
+}
+
+impl fmt::Display for EntryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What a launch has started: an instance of a task, or a run of a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Execution {
+    Instance(InstanceId),
+    Run(RunId),
+}
+
+impl Execution {
+    /// The instance, if it is one.
+    #[must_use]
+    pub const fn instance(self) -> Option<InstanceId> {
+        match self {
+            Self::Instance(instance) => Some(instance),
+            Self::Run(_) => None,
+        }
+    }
+
+    /// The run, if it is one.
+    #[must_use]
+    pub const fn run(self) -> Option<RunId> {
+        match self {
+            Self::Instance(_) => None,
+            Self::Run(run) => Some(run),
+        }
+    }
+
+    /// The one of the two that is given.
+    #[must_use]
+    pub fn either(instance: Option<InstanceId>, run: Option<RunId>) -> Option<Self> {
+        let instance = instance.map(Self::Instance);
+        instance.or_else(|| run.map(Self::Run))
+    }
+}
+
+impl fmt::Display for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instance(instance) => instance.fmt(f),
+            Self::Run(run) => run.fmt(f),
+        }
+    }
+}
+
+impl From<Execution> for Created {
+    fn from(execution: Execution) -> Self {
+        match execution {
+            Execution::Instance(instance) => Self::Instances {
+                first: instance,
+                last: instance,
+            },
+            Execution::Run(run) => Self::Run(run),
+        }
+    }
+}
+
+/// The library workflow of a run, its revision, and the cause of the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RunOrigin {
+    pub task: TaskNo,
+    pub revision: Revision,
+    /// The due time, if a schedule launched it.
+    pub due: Option<Due>,
+    /// The upstream instance or run, if `after` launched it.
+    pub after: Option<Execution>,
+}
+
+/// The automatic and remote triggers of an entry, and their limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Trigger {
     pub schedule: Option<Schedule>,
-    /// Instances that may be in flight at once, QUEUED ones included.
+    /// Instances or runs that may be in flight at once, QUEUED ones included.
     pub max_instances: Option<u32>,
     /// The rate limit of launches.
     pub launch_rate: Option<Rate>,
@@ -70,11 +198,11 @@ pub struct Trigger {
     pub remote: bool,
     /// SHA-256 of the secret that a remote trigger must present, in hexadecimal.
     pub secret_sha256: Option<String>,
-    /// Upstream tasks: it is launched whenever an instance of one of them is DONE.
+    /// Upstream entries: it is launched whenever an instance or a run of one of them is DONE.
     pub after: Vec<TaskName>,
 }
 
-/// The schedule of a task, and its policies for missed due times.
+/// The schedule of an entry, and its policies for missed due times.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedule {
@@ -108,7 +236,7 @@ pub enum TriggerSource {
     /// An authenticated client (`baton run`).
     #[serde(rename = "hand")]
     Manual,
-    /// The task's trigger URL.
+    /// The entry's trigger URL.
     Remote,
 }
 

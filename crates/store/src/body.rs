@@ -37,11 +37,13 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             at,
             plan,
             open,
+            origin,
         } => serde_json::to_string(&Fact::RunRegistered {
             run: *run,
             at: *at,
             plan: without_tasks(plan),
             open: *open,
+            origin: *origin,
         }),
         Fact::RunExtended { run, at, plan } => serde_json::to_string(&Fact::RunExtended {
             run: *run,

@@ -15,7 +15,7 @@ use crate::time::stamp;
 /// List due times of schedules with their outcome, latest first
 ///
 /// Every due time is launched, launched late, or skipped with a reason. The same holds for tasks
-/// that are triggered by the end of another task's instance.
+/// and workflows that the end of another's instance or run triggers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
   baton ticks analytics/report -n 5
   baton ticks analytics/report --json")]
 pub(crate) struct Ticks {
-    /// Only due times of this task
+    /// Only due times of this task or workflow
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: Option<TaskName>,
     /// Maximum number of rows
@@ -43,7 +43,7 @@ pub(super) async fn run(command: &Ticks, client: &Client) -> CommandResult {
     } else if ticks.is_empty() {
         note("no due times yet");
     } else {
-        let mut table = Table::headed(&["DUE", "TASK", "REV", "WHAT", "INSTANCE", "WHY"]);
+        let mut table = Table::headed(&["DUE", "NAME", "REV", "WHAT", "LAUNCHED", "WHY"]);
         for tick in &ticks {
             table.row(row(tick));
         }
@@ -64,12 +64,13 @@ fn row(tick: &Tick) -> [Cell; 6] {
         (None, 1) => due,
         (None, count) => format!("{due} +{}", count - 1),
     };
+    let launched = tick.instance.as_ref().or(tick.run.as_ref());
     [
         clean(&due).into(),
         clean(&format!("{}/{}", tick.owner, tick.name)).into(),
         tick.revision.to_string().into(),
         Cell::new(clean(&tick.verdict), style),
-        clean(tick.instance.as_deref().unwrap_or("-")).into(),
+        clean(launched.map_or("-", String::as_str)).into(),
         clean(&tick.text).into(),
     ]
 }

@@ -1,24 +1,25 @@
-//! `baton trigger`: manual trigger of a library task.
+//! `baton trigger`: manual trigger of a task or workflow of the library.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use baton_client::{Client, Span, TriggerRequest};
+use baton_client::{Client, TriggerRequest};
 use baton_model::api::TriggerTask;
 use baton_model::library::TaskName;
 use clap::Args;
 
+use super::ids::{self, Target};
 use super::library::task_name;
-use super::{ids, refused, submit};
+use super::{refused, runs, submit};
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
-/// Environment variable with the trigger secret of a task.
+/// Environment variable with the trigger secret of an entry.
 const SECRET_VARIABLE: &str = "BATON_TRIGGER_SECRET";
 
-/// Trigger a task of the library
+/// Trigger a task or workflow of the library
 ///
-/// Prints the id of the instance once it is durable. The scheduler refuses it if the task's
+/// Prints the id of the instance (i12) or run (r12) once it is durable. The scheduler refuses it if
 /// max_instances or launch_rate is reached.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -28,11 +29,11 @@ Examples:
   baton trigger analytics/report --idempotency-key order-4711   repeated, it launches once
   curl -X POST -H 'Baton-Trigger-Secret: …' http://127.0.0.1:8080/analytics/tasks/report/trigger
 
-Exit status with --wait: 0 DONE; the exit code of the command, if it exited with one; 130 cancelled;
-1 failed otherwise. Always: 1 no such task; 2 wrong usage or parameters; 3 the scheduler cannot be
-reached, or refuses.")]
+Exit status with --wait: 0 DONE; the exit code of the command of a task, if it exited with one;
+130 cancelled; 1 failed otherwise. Always: 1 no such entry; 2 wrong usage or parameters; 3 the
+scheduler cannot be reached, or refuses.")]
 pub(crate) struct Trigger {
-    /// Name of the task
+    /// Name of the task or workflow
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: TaskName,
     /// Value of a parameter; may be repeated
@@ -41,17 +42,17 @@ pub(crate) struct Trigger {
     /// Idempotency key: a repeated request with the same key launches nothing
     #[arg(long = "idempotency-key", value_name = "TEXT")]
     request_key: Option<String>,
-    /// Use the task's trigger URL, as another system would, with the secret in --secret-file or
-    /// $BATON_TRIGGER_SECRET if the task has one
+    /// Use its trigger URL, as another system would, with the secret in --secret-file or
+    /// $BATON_TRIGGER_SECRET if it has one
     #[arg(long)]
     remote: bool,
-    /// File with the trigger secret of the task
+    /// File with the trigger secret
     #[arg(long, value_name = "FILE", requires = "remote")]
     secret_file: Option<PathBuf>,
     /// Wait until it has ended, and exit with its status
     #[arg(long)]
     wait: bool,
-    /// Print JSON; with --wait, also the ended instance, one object per line
+    /// Print JSON; with --wait, also the ended instance or run, one object per line
     #[arg(long)]
     json: bool,
 }
@@ -67,7 +68,7 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     };
     let triggered = client.trigger(&command.task, &request).await;
     let triggered = triggered.map_err(refused)?;
-    let id = ids::instance(&triggered.id).map_err(|_| {
+    let target = ids::instance_or_run(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);
         Failure::Message(
             super::REFUSED,
@@ -78,25 +79,16 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     if command.json {
         submit::line(&mut out, &triggered)?
     } else {
-        writeln!(out, "{id}")?
+        writeln!(out, "{}", clean(&triggered.id))?
     }
     out.flush()?;
     if triggered.again && !command.json {
         note("an earlier request with this key launched it");
     }
-    if command.wait {
-        submit::wait(
-            client,
-            Span {
-                first: id,
-                last: id,
-            },
-            command.json,
-            out,
-        )
-        .await
-    } else {
-        out.done()
+    match target {
+        _ if !command.wait => out.done(),
+        Target::Instances(span) => submit::wait(client, span, command.json, out).await,
+        Target::Run(run) => runs::submit::wait(client, run, command.json, out).await,
     }
 }
 

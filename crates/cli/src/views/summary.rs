@@ -9,7 +9,7 @@ use super::task_state::{self, TaskState};
 use crate::output::{Style, clean};
 use crate::remote::{ids, rows};
 use crate::text::{Line, count, display_width, fit, shell};
-use crate::time::{between, span};
+use crate::time::{between, span, stamp};
 
 const NAME_WIDTH_MAX: usize = 32;
 /// Maximum number of rows of each kind: a summary must stay short.
@@ -37,6 +37,11 @@ pub(crate) struct Summary<'a> {
 /// Renders lines of at most `width` columns; commands to copy are never truncated.
 pub(crate) fn render(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     let mut lines = headline(summary).wrap(width, 4);
+    lines.extend(origin(summary.run).into_iter().flat_map(|text| {
+        let mut line = Line::new();
+        line.add(Style::Faint, format!("  {text}"));
+        line.wrap(width, 4)
+    }));
     lines.extend(
         task_state::halting(summary.run)
             .into_iter()
@@ -86,6 +91,19 @@ fn headline(summary: &Summary<'_>) -> Line {
         line.add(Style::Odd, ", timed out");
     }
     line
+}
+
+/// `revision 3 of analytics/etl, due 2026-11-16 02:30:00`, for a run of a library workflow.
+fn origin(run: &Run) -> Option<String> {
+    let revision = run.revision?;
+    let entry = clean(&format!("{}/{}", run.owner, run.name));
+    let due = run
+        .nominal_at
+        .map(|at| format!(", due {}", stamp(Wall(at))));
+    let after = run.after.as_deref();
+    let after = after.map(|after| format!(", after {}", clean(after)));
+    let cause = due.or(after).unwrap_or_default();
+    Some(format!("revision {revision} of {entry}{cause}"))
 }
 
 /// A row for each task with items that are not DONE.

@@ -1,6 +1,7 @@
 //! Commands and API clients against a real scheduler.
 
 mod library;
+mod library_workflows;
 mod readme;
 mod remote;
 mod run;

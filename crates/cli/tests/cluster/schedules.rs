@@ -116,7 +116,7 @@ fn definition(given: &TestTask, dir: &Path) -> Definition {
             max_instances: given.max_instances,
             ..Trigger::default()
         },
-        file: None,
+        ..Definition::default()
     }
 }
 

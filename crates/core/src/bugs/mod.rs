@@ -121,6 +121,10 @@ bugs! {
         "what is tried again while its run is stopped is not stopped with it";
     KeyForgotten, "key-forgotten",
         "a submission that is sent again with its idempotency key creates something again";
+    RunsUncounted, "runs-uncounted",
+        "max_instances counts the instances of an entry, but not its runs";
+    FailedRunFollowed, "failed-run-followed",
+        "what comes after a workflow is launched when a run of it has ended, whether DONE or not";
     ClockStandsStill, "clock-stands-still",
         "the worker's clock stands still while its host sleeps";
 }

@@ -1,21 +1,31 @@
-//! The tasks of the library: their triggers, how far their schedules are accounted for, their
-//! numbers of active instances.
+//! The tasks and workflows of the library: their triggers, how far their schedules are accounted
+//! for, their active instances and runs.
 //!
-//! A removed task stays, without a definition, so that its number and revisions are never reused.
+//! A removed entry stays, without a definition, so that its number and revisions are never reused.
 //! Specs are stored packed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_model::ids::{Revision, TaskNo};
-use baton_model::library::{Definition, TaskName, Trigger};
+use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
+use baton_model::library::{Definition, EntryKind, TaskName, Trigger};
 use baton_model::limits::TASKS_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
+use baton_model::workflow::Plan;
 
 use super::LedgerError;
 
-/// A task of the library.
+/// What a launch of an entry executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The spec of an instance.
+    Spec(Box<InstanceSpec>),
+    /// The plan of a run.
+    Plan(Arc<Plan>),
+}
+
+/// A task or a workflow of the library.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Task {
     pub number: TaskNo,
@@ -33,7 +43,9 @@ pub struct Task {
 struct PackedDefinition {
     trigger: Box<Trigger>,
     file: Option<Box<str>>,
+    kind: EntryKind,
     spec: Option<Box<[u8]>>,
+    plan: Option<Arc<Plan>>,
     source: Arc<str>,
 }
 
@@ -47,7 +59,9 @@ impl PackedDefinition {
             source: Arc::clone(&definition.source),
             trigger: Box::new(definition.trigger.clone()),
             file: definition.file.as_deref().map(Box::from),
+            kind: definition.kind,
             spec: definition.spec.as_ref().map(pack),
+            plan: definition.plan.clone(),
         }
     }
 }
@@ -87,12 +101,25 @@ impl Task {
         self.definition.as_ref()?.file.as_deref()
     }
 
-    /// The spec of an instance with default parameters; none if a parameter has no default.
+    /// The kind of its current definition.
     #[must_use]
-    pub fn spec(&self) -> Option<InstanceSpec> {
-        let packed = self.definition.as_ref()?.spec.as_deref()?;
-        let spec = postcard::from_bytes(packed);
-        Some(spec.expect("only `PackedDefinition::new` packs, and what it packs can be read"))
+    pub fn kind(&self) -> Option<EntryKind> {
+        Some(self.definition.as_ref()?.kind)
+    }
+
+    /// What a launch with default parameters executes; none if a parameter has no default.
+    #[must_use]
+    pub fn payload(&self) -> Option<Payload> {
+        let definition = self.definition.as_ref()?;
+        match definition.kind {
+            EntryKind::Workflow => definition.plan.clone().map(Payload::Plan),
+            EntryKind::Task => {
+                let spec = postcard::from_bytes(definition.spec.as_deref()?);
+                let spec = spec
+                    .expect("only `PackedDefinition::new` packs, and what it packs can be read");
+                Some(Payload::Spec(Box::new(spec)))
+            }
+        }
     }
 
     /// Whether a definition equals the current one.
@@ -102,59 +129,109 @@ impl Task {
     }
 }
 
-/// All tasks of the library.
+/// Instances and runs of an entry that are QUEUED or later, and not terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Active {
+    pub instances: BTreeSet<InstanceId>,
+    pub runs: BTreeSet<RunId>,
+}
+
+impl Active {
+    /// Their number.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let count = self.instances.len().saturating_add(self.runs.len());
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+}
+
+/// All entries of the library.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Library {
     tasks: BTreeMap<TaskNo, Task>,
     names: BTreeMap<TaskName, TaskNo>,
-    /// Number of instances that are QUEUED or later, and not terminal.
-    active: BTreeMap<TaskNo, u64>,
+    /// Only entries with something in flight.
+    active: BTreeMap<TaskNo, Active>,
 }
 
 impl Library {
-    /// The task of that number, including removed ones.
+    /// The entry of that number, including removed ones.
     #[must_use]
     pub fn task(&self, number: TaskNo) -> Option<&Task> {
         self.tasks.get(&number)
     }
 
-    /// The task of that name, including removed ones.
+    /// The entry of that name, including removed ones.
     #[must_use]
     pub fn find(&self, name: &TaskName) -> Option<&Task> {
         self.tasks.get(self.names.get(name)?)
     }
 
-    /// Every task, including removed ones.
+    /// Every entry, including removed ones.
     pub fn tasks(&self) -> impl Iterator<Item = &Task> + '_ {
         self.tasks.values()
     }
 
-    /// The number of the next new task; none if the library is full.
+    /// The number of the next new entry; none if the library is full.
     #[must_use]
     pub fn next_number(&self) -> Option<TaskNo> {
         let last = self.tasks.last_key_value().map(|(number, _)| *number);
         (self.tasks.len() < TASKS_MAX).then(|| last.unwrap_or_default().next())
     }
 
-    /// Number of its instances in flight.
+    /// Its instances and runs in flight, if there are any.
     #[must_use]
-    pub fn active(&self, task: TaskNo) -> u64 {
-        self.active.get(&task).copied().unwrap_or(0)
+    pub fn active(&self, task: TaskNo) -> Option<&Active> {
+        self.active.get(&task)
     }
 
-    /// Adds or replaces a task.
+    /// Number of its instances and runs in flight.
+    #[must_use]
+    pub fn active_count(&self, task: TaskNo) -> u64 {
+        self.active(task).map_or(0, Active::count)
+    }
+
+    /// Adds or replaces an entry.
     pub fn admit(&mut self, task: Task) {
         self.names.insert(task.name.clone(), task.number);
         self.tasks.insert(task.number, task);
     }
 
-    /// Adds `by` to the number of active instances of a spec's task.
-    pub(super) fn count_active(&mut self, spec: &InstanceSpec, by: i64) {
+    /// Adds instances of a spec's task to those in flight, or removes them.
+    pub(super) fn set_active(
+        &mut self,
+        spec: &InstanceSpec,
+        (first, last): (InstanceId, InstanceId),
+        active: bool,
+    ) {
         let Some(origin) = spec.origin else { return };
-        let active = self.active.entry(origin.task).or_default();
-        *active = active.saturating_add_signed(by);
-        if *active == 0 {
-            self.active.remove(&origin.task);
+        self.change_active(origin.task, |set| {
+            for id in first.0..=last.0 {
+                if active {
+                    set.instances.insert(InstanceId(id));
+                } else {
+                    set.instances.remove(&InstanceId(id));
+                }
+            }
+        });
+    }
+
+    /// Adds a run of an entry to those in flight, or removes it.
+    pub(super) fn set_active_run(&mut self, task: TaskNo, run: RunId, active: bool) {
+        self.change_active(task, |set| {
+            if active {
+                set.runs.insert(run);
+            } else {
+                set.runs.remove(&run);
+            }
+        });
+    }
+
+    fn change_active(&mut self, task: TaskNo, change: impl FnOnce(&mut Active)) {
+        let active = self.active.entry(task).or_default();
+        change(active);
+        if active.count() == 0 {
+            self.active.remove(&task);
         }
     }
 

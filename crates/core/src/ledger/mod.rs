@@ -2,7 +2,7 @@
 //!
 //! [`Ledger::apply`] is the only way to change it, live and in replay, so a restarted leader
 //! arrives at exactly the state of the one before it. It holds instances, their single lease, the
-//! tasks of the library, runs, and condemned incarnations of workers. Sessions, health, sequence
+//! entries of the library, runs, and condemned incarnations of workers. Sessions, health, sequence
 //! numbers and timers are *not* here: they belong to one leader, and the next one rebuilds them
 //! from messages of the workers.
 //!
@@ -40,7 +40,7 @@ use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
 pub use keys::Keys;
-pub use library::{Library, Task};
+pub use library::{Active, Library, Payload, Task};
 pub use restore::LedgerParts;
 pub use runs::{Run, RunHead, Runs, Stops, StoredRun};
 pub use waiting::Range;
@@ -166,8 +166,31 @@ impl Ledger {
             | Fact::RunAdvanced { .. }
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
-            | Fact::RunResumed { .. } => self.runs.apply(fact),
+            | Fact::RunResumed { .. } => self.apply_run(fact),
+            Fact::RunTriggered { run, task, key, .. } => {
+                self.runs.apply(fact)?;
+                if let Some(key) = key {
+                    self.keys.record(Some(*task), key, Created::Run(*run));
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// Applies one fact about a run, which may begin or end to be in flight.
+    fn apply_run(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+        let Some(run) = fact.run() else {
+            return Ok(());
+        };
+        let before = self.runs.active_entry(run);
+        self.runs.apply(fact)?;
+        let after = self.runs.active_entry(run);
+        if before != after
+            && let Some(task) = after.or(before)
+        {
+            self.library.set_active_run(task, run, after.is_some());
+        }
+        Ok(())
     }
 
     /// Applies one fact about the library.
@@ -188,6 +211,7 @@ impl Ledger {
                 first,
                 last,
                 after: None,
+                after_run: None,
                 ..
             } => self.library.record_tick(*task, *first, *last),
             Fact::InstanceTriggered {
@@ -418,7 +442,8 @@ impl Ledger {
             self.change(id, Instance::halt)?;
         }
         while let Some(range) = self.waiting.take(first, last) {
-            self.library.count_active(&range.spec, -range_len(&range));
+            let ids = (range.first, range.last);
+            self.library.set_active(&range.spec, ids, false);
             self.runs
                 .end_item(&range.spec, UniversalState::Halted, None);
         }
@@ -427,7 +452,8 @@ impl Ledger {
 
     /// Adds waiting instances.
     fn enqueue(&mut self, range: Range) {
-        self.library.count_active(&range.spec, range_len(&range));
+        let ids = (range.first, range.last);
+        self.library.set_active(&range.spec, ids, true);
         self.runs.start_item(&range.spec, range.first);
         self.waiting.insert(range);
     }
@@ -456,9 +482,8 @@ impl Ledger {
             self.runs.count_lease(&instance.spec, !leased);
         }
         let lives = !instance.state.is_terminal();
-        let by = i64::from(lives) - i64::from(lived);
-        if by != 0 {
-            self.library.count_active(&instance.spec, by);
+        if lives != lived {
+            self.library.set_active(&instance.spec, (id, id), lives);
         }
         match (lived, lives) {
             (true, false) => self.runs.end_item(&instance.spec, instance.state, outputs),
@@ -492,11 +517,6 @@ impl Ledger {
             self.condemned.pop_first();
         }
     }
-}
-
-fn range_len(range: &Range) -> i64 {
-    let distance = range.last.0 - range.first.0;
-    i64::try_from(distance).map_or(i64::MAX, |it| it.saturating_add(1))
 }
 
 /// The event of the universal machine for an instance's verdict.

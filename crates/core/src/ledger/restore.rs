@@ -55,6 +55,13 @@ impl Ledger {
         ledger
             .runs
             .restore(parts.runs, parts.ended_runs, parts.last_run)?;
+        for run in ledger.runs.iter() {
+            if let Some(origin) = run.head.origin {
+                ledger
+                    .library
+                    .set_active_run(origin.task, run.head.id, true);
+            }
+        }
         for range in parts.waiting {
             ledger.admit_range(range)?;
         }
@@ -114,7 +121,8 @@ impl Ledger {
             None => {
                 self.known.insert(instance.id, instance.id);
                 if !instance.state.is_terminal() {
-                    self.library.count_active(&instance.spec, 1);
+                    let id = instance.id;
+                    self.library.set_active(&instance.spec, (id, id), true);
                     self.runs.start_item(&instance.spec, instance.id);
                 }
                 if instance.lease.is_some() {

@@ -294,6 +294,7 @@ fn ledgers_with_different_pending_work_are_equal_only_without_it() {
         at: Wall(1),
         plan: Arc::default(),
         open: false,
+        origin: None,
     }]);
     let mut processed = live.clone();
     assert_eq!(processed.runs_mut().next_dirty(), Some(RunId(1)));

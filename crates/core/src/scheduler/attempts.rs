@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::LeaseId;
+use baton_model::library::Execution;
 use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_model::outcome::{AttemptEnd, Outcome, Report};
 use baton_model::spec::InstanceSpec;
@@ -23,7 +24,8 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
     };
     let verdict = instance.verdict(end);
     let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
-    cx.done.extend(origin.map(|origin| (id, origin)));
+    let done = origin.map(|origin| (Execution::Instance(id), origin.task));
+    cx.done.extend(done);
     let next = match verdict {
         Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
         Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder};
-use baton_model::ids::{Epoch, InstanceId, LeaseId, RequestId, WorkerName};
+use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
+use baton_model::library::Execution;
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
-use baton_model::spec::{InstanceSpec, Origin};
+use baton_model::spec::InstanceSpec;
 use baton_model::time::Now;
 
 use super::attempts;
@@ -43,8 +44,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) bullpen: &'a mut Bullpen,
     pub(crate) step: &'a mut Step<Fact, Effect>,
     pub(crate) counts: &'a mut Counts,
-    /// Instances of library tasks that this input has made DONE.
-    pub(crate) done: &'a mut Vec<(InstanceId, Origin)>,
+    /// Instances and runs of library entries that this input has made DONE.
+    pub(crate) done: &'a mut Vec<(Execution, TaskNo)>,
 }
 
 impl Cx<'_> {

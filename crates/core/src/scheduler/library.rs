@@ -1,21 +1,25 @@
-//! Commands about the library: define, remove and trigger tasks.
+//! Commands about the library: define, remove and trigger tasks and workflows.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, TriggerSource};
+use baton_model::ids::{Revision, TaskNo};
+use baton_model::library::{
+    Created, Definition, Execution, IdempotencyKey, TaskName, TriggerSource,
+};
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Exclusive, InstanceSpec};
 
-use super::instances::{self, SubmitError};
+use super::instances::SubmitError;
+use super::launch;
+use super::runs::{RunError, check_plan};
 use super::timetable::{self, Timetable};
 use crate::bugs::Bug;
 use crate::config::StoreMode;
-use crate::ledger::{Library, Task};
+use crate::ledger::{Library, Payload, Task};
 use crate::scheduler::context::Cx;
 
 /// Precondition of a definition.
@@ -72,6 +76,8 @@ pub enum LibraryError {
     Schedule(String),
     /// It has a schedule or `after`, but a parameter without a default.
     NeedsDefaults,
+    /// The plan of a workflow is invalid.
+    Plan(String),
     /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
     Full,
@@ -80,10 +86,13 @@ pub enum LibraryError {
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("there is no such task in the library"),
-            Self::Exists(revision) => write!(f, "the task already exists, at revision {}", revision.0),
-            Self::Revised(revision) => write!(f, "the task is at revision {} now", revision.0),
-            Self::FromFile(file) => write!(f, "the task is defined by {file} in the directory of the library; change it there"),
+            Self::Unknown => f.write_str("there is no such entry in the library"),
+            Self::Exists(revision) => write!(f, "it already exists, at revision {}", revision.0),
+            Self::Revised(revision) => write!(f, "it is at revision {} now", revision.0),
+            Self::FromFile(file) => write!(
+                f,
+                "it is defined by {file} in the directory of the library; change it there"
+            ),
             Self::Cycle(path) => {
                 f.write_str("`after` would form a cycle: ")?;
                 for (at, name) in path.iter().enumerate() {
@@ -91,25 +100,26 @@ impl fmt::Display for LibraryError {
                 }
                 Ok(())
             }
-            Self::TooManyAfter => write!(f, "a task may come after at most {AFTER_MAX} others"),
-            Self::Schedule(message) => f.write_str(message),
+            Self::TooManyAfter => write!(f, "an entry may come after at most {AFTER_MAX} others"),
+            Self::Schedule(message) | Self::Plan(message) => f.write_str(message),
             Self::NeedsDefaults => f.write_str(
-                "a task with a schedule or `after` needs a default for every parameter; set them in `params`",
+                "with a schedule or `after`, every parameter needs a default; set them in `params`",
             ),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
-            Self::Full => write!(f, "the library is full: it has at most {TASKS_MAX} tasks"),
+            Self::Full => write!(f, "the library is full: it has at most {TASKS_MAX} entries"),
         }
     }
 }
 
 impl std::error::Error for LibraryError {}
 
-/// A command to launch a task of the library.
+/// A command to launch an entry of the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerCommand {
     pub name: TaskName,
-    /// The spec with bound parameters, and the revision it was bound to; none for the defaults.
-    pub bound: Option<(Revision, Box<InstanceSpec>)>,
+    /// What to launch with bound parameters, and the revision they were bound to; none for the
+    /// defaults.
+    pub bound: Option<(Revision, Payload)>,
     pub by: TriggerSource,
     /// How far the caller is authenticated.
     pub trust: Trust,
@@ -131,12 +141,12 @@ pub enum Trust {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TriggerReply {
-    pub instance: InstanceId,
+    pub execution: Execution,
     /// An earlier request with the same idempotency key launched it.
     pub repeated: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TriggerError {
     Unknown,
     /// Its trigger does not allow HTTP.
@@ -147,32 +157,32 @@ pub enum TriggerError {
     NeedsParameters,
     /// The parameters were bound to an older revision.
     Revised(Revision),
-    /// This many instances are in flight.
+    /// This many instances or runs are in flight.
     MaxInstances(u32),
     LaunchRate,
     /// The idempotency key belongs to another request.
     KeyUsed(Created),
     /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
+    /// The plan of a workflow is invalid.
+    Plan(String),
 }
 
 impl fmt::Display for TriggerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown => f.write_str("there is no such task in the library"),
-            Self::NotRemote => f.write_str(
-                "the task cannot be triggered over HTTP; set `remote: true` in its trigger",
-            ),
-            Self::Secret => f.write_str("the secret of the task is missing or wrong"),
-            Self::NeedsParameters => f.write_str("a parameter without a default has no value"),
-            Self::Revised(revision) => write!(f, "the task is at revision {} now", revision.0),
-            Self::MaxInstances(limit) => write!(
-                f,
-                "max_instances of the task is reached ({limit} instances are in flight)"
-            ),
-            Self::LaunchRate => {
-                f.write_str("the launch_rate of the task is used up; try again later")
+            Self::Unknown => f.write_str("there is no such entry in the library"),
+            Self::NotRemote => {
+                f.write_str("it cannot be triggered over HTTP; set `remote: true` in its trigger")
             }
+            Self::Secret => f.write_str("its secret is missing or wrong"),
+            Self::NeedsParameters => f.write_str("a parameter without a default has no value"),
+            Self::Revised(revision) => write!(f, "it is at revision {} now", revision.0),
+            Self::MaxInstances(limit) => {
+                write!(f, "max_instances is reached ({limit} are in flight)")
+            }
+            Self::LaunchRate => f.write_str("its launch_rate is used up; try again later"),
+            Self::Plan(why) => f.write_str(why),
             Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
         }
@@ -252,8 +262,14 @@ fn check(cx: &Cx<'_>, command: &DefineCommand) -> Result<(), LibraryError> {
         ))
     })?;
     let by_itself = trigger.schedule.is_some() || !trigger.after.is_empty();
-    if by_itself && definition.spec.is_none() {
+    if by_itself && !definition.is_bound() {
         return Err(LibraryError::NeedsDefaults);
+    }
+    if let Some(plan) = &definition.plan {
+        check_plan(cx, plan).map_err(|error| match error {
+            RunError::StrictNeedsStore => LibraryError::StrictNeedsStore,
+            other => LibraryError::Plan(other.to_string()),
+        })?;
     }
     let strict = |spec: &Arc<InstanceSpec>| spec.exclusive == Exclusive::Strict;
     if cx.config.store == StoreMode::Memory && definition.spec.as_ref().is_some_and(strict) {
@@ -389,24 +405,25 @@ fn try_trigger(
     let keys = cx.ledger.keys();
     let earlier = keys.earlier(Some(number), command.key.as_ref());
     match earlier.map_err(TriggerError::KeyUsed)? {
-        Some(Created::Instances { first, .. }) => {
+        Some(created) => {
+            let execution = match created {
+                Created::Instances { first, .. } => Execution::Instance(first),
+                Created::Run(run) => Execution::Run(run),
+            };
             return Ok(TriggerReply {
-                instance: first,
+                execution,
                 repeated: true,
             });
         }
-        Some(created) => return Err(TriggerError::KeyUsed(created)),
         None => {}
     }
-    let mut spec = match command.bound {
+    let payload = match command.bound {
         Some((bound, _)) if bound != revision => return Err(TriggerError::Revised(revision)),
-        Some((_, spec)) => *spec,
-        None => task.spec().ok_or(TriggerError::NeedsParameters)?,
+        Some((_, payload)) => payload,
+        None => task.payload().ok_or(TriggerError::NeedsParameters)?,
     };
     // A definition with unbound parameters could not be checked.
-    if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
-        return Err(TriggerError::StrictNeedsStore);
-    }
+    check_payload(cx, &payload)?;
     match table.admit(cx, number, trigger, TickVerdict::Launch) {
         TickVerdict::Skip(SkipReason::MaxInstances { limit }) => {
             return Err(TriggerError::MaxInstances(limit));
@@ -414,17 +431,35 @@ fn try_trigger(
         TickVerdict::Skip(_) => return Err(TriggerError::LaunchRate),
         TickVerdict::Launch | TickVerdict::Late { .. } => {}
     }
-    spec.origin = Some(timetable::origin_of(number, revision));
-    let instance = instances::unused_id(cx);
-    instances::accept(cx, instance, instance, &Arc::new(spec));
-    cx.commit(Fact::InstanceTriggered {
-        instance,
-        task: number,
-        source: command.by,
-        key: command.key,
+    let execution = launch::unused_id(cx, &payload);
+    launch::start(cx, execution, payload, timetable::origin_of(&task));
+    let (task, source, key) = (number, command.by, command.key);
+    cx.commit(match execution {
+        Execution::Instance(instance) => Fact::InstanceTriggered {
+            instance,
+            task,
+            source,
+            key,
+        },
+        Execution::Run(run) => Fact::RunTriggered {
+            run,
+            task,
+            source,
+            key,
+        },
     });
     Ok(TriggerReply {
-        instance,
+        execution,
         repeated: false,
     })
+}
+
+fn check_payload(cx: &Cx<'_>, payload: &Payload) -> Result<(), TriggerError> {
+    match payload {
+        _ if launch::lacks_store(cx, payload) => Err(TriggerError::StrictNeedsStore),
+        Payload::Spec(_) => Ok(()),
+        Payload::Plan(plan) => {
+            check_plan(cx, plan).map_err(|error| TriggerError::Plan(error.to_string()))
+        }
+    }
 }

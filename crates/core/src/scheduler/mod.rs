@@ -20,6 +20,7 @@ pub(crate) mod command;
 pub(crate) mod context;
 mod explain;
 mod instances;
+pub(crate) mod launch;
 mod library;
 mod run_view;
 mod runs;
@@ -176,10 +177,15 @@ impl Scheduler {
                 }
             }
         }
-        for (instance, origin) in std::mem::take(cx.done) {
-            table.launch_followers(&mut cx, instance, origin);
-        }
-        while let Some(run) = cx.ledger.runs_mut().next_dirty() {
+        loop {
+            for (execution, task) in std::mem::take(cx.done) {
+                table.launch_followers(&mut cx, execution, task);
+            }
+            // A run without an item to start is DONE at once, and may have followers itself.
+            // This ends, because `after` has no cycles.
+            let Some(run) = cx.ledger.runs_mut().next_dirty() else {
+                break;
+            };
             runs::reconcile(&mut cx, protocol, deadlines, run);
         }
         protocol.end_initial_wait_if_safe(&cx.protocol());

@@ -1,33 +1,26 @@
-//! Automatic launches: schedules, and tasks that come after others.
+//! Automatic launches: schedules, and entries that come after others.
 //!
 //! The timetable is rebuilt from the ledger's library; only the state of launch rates starts
-//! afresh with each leader. A due time becomes a record and, if it is launched, an instance, in one
-//! step: both are durable, or neither. The record also tells up to when a schedule is accounted
+//! afresh with each leader. A due time becomes a record and, if it is launched, an instance or a
+//! run, in one step: both are durable, or neither. The record also tells up to when a schedule is accounted
 //! for, so a restart repeats nothing and forgets nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, Revision, TaskNo};
-use baton_model::library::{self, Definition, TaskName, Trigger};
+use baton_model::ids::TaskNo;
+use baton_model::library::{self, Definition, Execution, RunOrigin, TaskName, Trigger};
 use baton_model::schedule::TickVerdict;
-use baton_model::spec::{Due, Origin};
+use baton_model::spec::Due;
 use baton_model::time::{Now, Wall};
 
-use super::instances;
+use super::launch;
 use crate::bugs::{Bug, Bugs};
 use crate::clock::{
     Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
 use crate::ledger::{Ledger, Task};
 use crate::scheduler::context::Cx;
-
-/// Environment variable with the due time, for tasks launched by a schedule.
-const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";
-
-/// Environment variable with the upstream instance, for tasks launched by `after`.
-const AFTER: &str = "BATON_AFTER";
 
 /// Schedules, launch rates and `after` edges of the library.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +61,7 @@ impl Timetable {
         self.clock.next_of(Key(task.0))
     }
 
-    /// Records due times, and launches instances.
+    /// Records due times, and launches instances and runs.
     pub(crate) fn due(&mut self, cx: &mut Cx<'_>) {
         #[cfg(feature = "seeded-bugs")]
         crate::bugs::scheduler::follow_wall_clock(self, cx);
@@ -147,24 +140,13 @@ impl Timetable {
             return;
         };
         let verdict = self.admit(cx, number, trigger, tick.verdict);
-        let spec = task
-            .spec()
+        let payload = task
+            .payload()
             .filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
+        let id = payload
+            .as_ref()
+            .map(|payload| launch::unused_id(cx, payload));
         let slack = trigger.schedule.as_ref().map(|it| it.slack);
-        let spec = spec.map(|mut spec| {
-            spec.origin = Some(Origin {
-                task: number,
-                revision: task.revision,
-                due: Some(Due {
-                    nominal: tick.first,
-                    latest: Wall(tick.planned.0.saturating_add(slack.unwrap_or_default().0)),
-                }),
-            });
-            let nominal = Zone::UTC.rfc3339(tick.first);
-            spec.env.entry(NOMINAL_TIME.to_owned()).or_insert(nominal);
-            spec
-        });
-        let instance = spec.is_some().then(|| instances::unused_id(cx));
         let bugs = cx.config.bugs;
         cx.commit(Fact::TickRecorded {
             task: number,
@@ -177,20 +159,29 @@ impl Timetable {
             },
             count: tick.count,
             verdict,
-            instance,
+            instance: id.and_then(Execution::instance),
+            run: id.and_then(Execution::run),
             after: None,
+            after_run: None,
         });
         let late = matches!(verdict, TickVerdict::Late { .. });
-        if let Some((id, spec)) = instance.zip(spec)
+        if let Some((id, payload)) = id.zip(payload)
             && !(late && bugs.has(Bug::TickWithoutInstance))
         {
-            instances::accept(cx, id, id, &Arc::new(spec));
+            let origin = RunOrigin {
+                due: Some(Due {
+                    nominal: tick.first,
+                    latest: Wall(tick.planned.0.saturating_add(slack.unwrap_or_default().0)),
+                }),
+                ..origin_of(&task)
+            };
+            launch::start(cx, id, payload, origin);
         }
     }
 
-    /// Launches the followers of a task of which an instance is DONE.
-    pub(crate) fn launch_followers(&mut self, cx: &mut Cx<'_>, done: InstanceId, origin: Origin) {
-        let Some(task) = cx.ledger.library().task(origin.task) else {
+    /// Launches the followers of an entry of which an instance or a run is DONE.
+    pub(crate) fn launch_followers(&mut self, cx: &mut Cx<'_>, done: Execution, upstream: TaskNo) {
+        let Some(task) = cx.ledger.library().task(upstream) else {
             return;
         };
         let Some(followers) = self.followers.get(&task.name).cloned() else {
@@ -204,9 +195,11 @@ impl Timetable {
                 continue;
             };
             let verdict = self.admit(cx, number, trigger, TickVerdict::Launch);
-            let spec = follower.spec();
-            let spec = spec.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
-            let instance = spec.is_some().then(|| instances::unused_id(cx));
+            let payload = follower.payload();
+            let payload = payload.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
+            let id = payload
+                .as_ref()
+                .map(|payload| launch::unused_id(cx, payload));
             cx.commit(Fact::TickRecorded {
                 task: number,
                 revision: follower.revision,
@@ -214,13 +207,17 @@ impl Timetable {
                 last: cx.now.wall,
                 count: 1,
                 verdict,
-                instance,
-                after: Some(done),
+                instance: id.and_then(Execution::instance),
+                run: id.and_then(Execution::run),
+                after: done.instance(),
+                after_run: done.run(),
             });
-            if let Some((id, mut spec)) = instance.zip(spec) {
-                spec.origin = Some(origin_of(number, follower.revision));
-                spec.env.insert(AFTER.to_owned(), done.to_string());
-                instances::accept(cx, id, id, &Arc::new(spec));
+            if let Some((id, payload)) = id.zip(payload) {
+                let origin = RunOrigin {
+                    after: Some(done),
+                    ..origin_of(&follower)
+                };
+                launch::start(cx, id, payload, origin);
             }
         }
     }
@@ -234,17 +231,25 @@ impl Timetable {
         verdict: TickVerdict,
     ) -> TickVerdict {
         let active = cx.ledger.library().active(task);
+        let active = active.map_or(0, |active| {
+            if cx.config.bugs.has(Bug::RunsUncounted) {
+                active.instances.len() as u64
+            } else {
+                active.count()
+            }
+        });
         let rate = self.rates.get_mut(&task);
         admit(verdict, active, trigger.max_instances, rate, cx.now.mono)
     }
 }
 
-/// An origin without a due time.
-pub(super) const fn origin_of(task: TaskNo, revision: Revision) -> Origin {
-    Origin {
-        task,
-        revision,
+/// The origin of a launch without a due time.
+pub(super) const fn origin_of(task: &Task) -> RunOrigin {
+    RunOrigin {
+        task: task.number,
+        revision: task.revision,
         due: None,
+        after: None,
     }
 }
 
@@ -278,13 +283,14 @@ pub(super) fn accounted_from(before: Option<&Task>, definition: &Definition, now
 
 #[cfg(test)]
 mod tests {
+    use baton_model::ids::Revision;
+
     use super::*;
 
     #[test]
     fn a_schedule_that_stays_goes_on_and_another_begins_now() {
         let definition = |text: &str| Definition {
             source: "{}".into(),
-            spec: None,
             trigger: Trigger {
                 schedule: Some(library::Schedule {
                     text: text.to_owned(),
@@ -296,7 +302,7 @@ mod tests {
                 }),
                 ..Trigger::default()
             },
-            file: None,
+            ..Definition::default()
         };
         let daily = definition("@daily");
         let name = TaskName::default();

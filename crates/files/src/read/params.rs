@@ -76,7 +76,7 @@ impl Reader {
             Trigger {
                 schedule: Some(_), ..
             } => "its schedule",
-            Trigger { after, .. } if !after.is_empty() => "another task",
+            Trigger { after, .. } if !after.is_empty() => "`after`",
             _ => return,
         };
         // `params` may not be a map, which is already reported.
@@ -89,7 +89,7 @@ impl Reader {
                 let mut problem = value.problem(
                     Kind::MissingField,
                     format!(
-                        "the parameter {} has no default, but {starter} starts the task and passes no \
+                        "the parameter {} has no default, but {starter} starts it and passes no \
                          parameters",
                         quote(name)
                     ),

@@ -24,10 +24,11 @@ const SECRET_HINT: &str = "a file never contains the secret itself: write `secre
                            `printf %s \"$SECRET\" | sha256sum`";
 const HASH_HINT: &str = "write the 64 hexadecimal digits that `printf %s \"$SECRET\" | \
                          sha256sum` prints, in quotes";
-const AFTER_HINT: &str = "write NAME for a task of the same owner, OWNER/NAME, or a list of them";
+const AFTER_HINT: &str =
+    "write NAME for a task or workflow of the same owner, OWNER/NAME, or a list of them";
 
 impl Reader {
-    /// `owner` and `name` are those of the task itself.
+    /// `owner` and `name` are those of the task or workflow itself.
     pub(super) fn trigger(
         &mut self,
         item: &Item<'_>,
@@ -57,7 +58,7 @@ impl Reader {
             self.problems.push(fields.key_problem(
                 "secret_sha256",
                 Kind::Conflict,
-                "`secret_sha256` has no effect: the task cannot be triggered over HTTP".to_owned(),
+                "`secret_sha256` has no effect: it cannot be triggered over HTTP".to_owned(),
                 "add `remote: true`, or remove it",
             ));
         }
@@ -187,7 +188,7 @@ impl Reader {
                 continue;
             };
             if task.owner == owner && name == Some(&*task.name) {
-                let message = "the task would trigger itself in an endless loop".to_owned();
+                let message = "it would trigger itself in an endless loop".to_owned();
                 let hint = "use another task, or a schedule such as \"every 5 minutes\"";
                 self.note(item, Kind::Cycle, message, hint);
             } else if !known.insert(task.clone()) {

@@ -1,7 +1,9 @@
 //! The top level of a workflow file, and parts that extend a workflow.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use baton_model::library::Trigger;
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::workflow::Plan;
 
@@ -9,8 +11,11 @@ use super::layers::{self, Layer, Layers};
 use super::task::Completeness;
 use super::{Fields, Item, Reader, bad_name};
 use crate::error::{Kind, Position, Problem, quote};
+use crate::instance::DEFAULT_OWNER;
 use crate::limits::WORKFLOW_INHERITED_BYTES_MAX;
+use crate::param::Param;
 use crate::schema::process::PROCESS;
+use crate::schema::task::TRIGGER;
 use crate::schema::workflow::{DEFAULTS, PART, PART_TASK, WORKFLOW, WORKFLOW_TASK};
 use crate::source;
 use crate::template::Scope;
@@ -65,11 +70,6 @@ pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<UnboundTask>, Vec<P
 fn misplaced_workflow_field(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `workflow`?".to_owned())
-    } else if key == "trigger" {
-        Some(
-            "remove it: only library tasks have triggers; a triggered task can submit this workflow"
-                .to_owned(),
-        )
     } else if DEFAULTS.has(key) {
         Some(format!(
             "`{key}` is a field of a task: move it into `defaults` to set it for all tasks"
@@ -77,6 +77,10 @@ fn misplaced_workflow_field(key: &str) -> Option<String> {
     } else if WORKFLOW_TASK.has(key) {
         Some(format!(
             "`{key}` is a field of a task: tasks: {{ NAME: {{ {key}: … }} }}"
+        ))
+    } else if TRIGGER.has(key) || key == "cron" {
+        Some(format!(
+            "`{key}` is a field of the trigger: trigger: {{ {key}: … }}"
         ))
     } else {
         None
@@ -132,9 +136,12 @@ impl Reader {
             params: &params.keys().map(String::as_str).collect(),
         };
         let tasks = resolve(tasks, &context, &mut self.problems);
+        let trigger = self.workflow_trigger(&fields, owner.as_deref(), name.as_deref(), &params);
         Some(WorkflowFile {
             name: name?,
             owner,
+            owner_location: get("owner").unwrap_or_else(|| item.clone()).location(),
+            trigger,
             params,
             max_concurrent,
             fail_fast: fail_fast.unwrap_or_default(),
@@ -163,6 +170,23 @@ impl Reader {
             params: &before.params.keys().map(String::as_str).collect(),
         };
         Some(resolve(tasks, &context, &mut self.problems))
+    }
+
+    fn workflow_trigger(
+        &mut self,
+        fields: &Fields<'_>,
+        owner: Option<&str>,
+        name: Option<&str>,
+        params: &BTreeMap<String, Param>,
+    ) -> Trigger {
+        let owner = owner.unwrap_or(DEFAULT_OWNER);
+        let trigger = fields.get("trigger");
+        let trigger = trigger.and_then(|item| self.trigger(&item, owner, name));
+        let trigger = trigger.unwrap_or_default();
+        if let Some(item) = fields.get("params") {
+            self.check_unattended_params(&item, params, &trigger);
+        }
+        trigger
     }
 
     /// Reports early that the file is empty or a task.

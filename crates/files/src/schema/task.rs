@@ -115,11 +115,11 @@ pub(crate) static TRIGGER: Object = Object::new(
         field("jitter", Duration(Allowed), "The maximum delay of a launch.").or("0s"),
         field("gap", Word(&["skip", "early", "late"]), "What happens to a due time that a change of clocks skips.").or("late"),
         field("fold", Word(&["once", "twice"]), "How often a due time launches that a change of clocks repeats.").or("once"),
-        field("max_instances", POSITIVE, "Instances in flight at once, QUEUED ones included."),
+        field("max_instances", POSITIVE, "Instances or runs in flight at once, QUEUED ones included."),
         field("launch_rate", Type::Pattern("count per duration", "^[^/]+/[^/]+$"), "Launches per period: `1/s`, `10/m`, `5/30s`."),
         field("remote", Bool, "Allows triggering over HTTP.").or("false"),
         field("secret_sha256", HASH, "The hash of the secret that a client must present to trigger it over HTTP; only with `remote: true`."),
-        field("after", AnyOf(&[Text, List(&Text, 1, AFTER_MAX)]), "Upstream tasks: it is launched whenever an instance of one of them is DONE. `NAME` of the same owner, or `OWNER/NAME`."),
+        field("after", AnyOf(&[Text, List(&Text, 1, AFTER_MAX)]), "Upstream tasks and workflows: it is launched whenever an instance or a run of one of them is DONE. `NAME` of the same owner, or `OWNER/NAME`."),
     ],
 );
 

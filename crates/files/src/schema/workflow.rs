@@ -4,7 +4,7 @@ use super::Type::{Any, AnyOf, Bool, Duration, Integer, List, Map, Name, Text, Wo
 use super::Zero::Refused;
 use super::task::{
     CONSTRAINTS_FIELD, EXCLUSIVE, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, PRIORITY, PROCESSES,
-    RESOURCE_REQUEST, RETRY_FIELD, TASK_ENV, TASK_RUN, TIMEOUT, URIS, USER,
+    RESOURCE_REQUEST, RETRY_FIELD, TASK_ENV, TASK_RUN, TIMEOUT, TRIGGER, URIS, USER,
 };
 use super::{Field, Object, POSITIVE, Type, field};
 
@@ -20,6 +20,7 @@ pub(crate) static WORKFLOW: Object = Object::new(
         field("timeout", Duration(Refused), "The longest time of the whole run: then instances in flight are killed, and no task starts."),
         field("defaults", Type::Object(&DEFAULTS), "Fields for all tasks, which a task overrides."),
         field("templates", Map(&Type::Object(&TEMPLATE), 0), "Partial tasks by name, for tasks with `template: NAME`."),
+        field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
         field("tasks", Map(&Type::Object(&WORKFLOW_TASK), 1), "Its tasks by name; at least one.").required(),
     ],
 );

@@ -15,6 +15,7 @@ mod references;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::library::Trigger;
 use baton_model::time::Millis;
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
@@ -37,11 +38,14 @@ pub(crate) use order::resolve;
 pub struct WorkflowFile {
     /// The parameters by name.
     pub params: BTreeMap<String, Param>,
+    /// What starts it, once it is in the library.
+    pub trigger: Trigger,
     pub(crate) file: String,
     /// The parsed file as JSON.
     pub(crate) source: serde_json::Value,
     pub(crate) name: String,
     pub(crate) owner: Option<String>,
+    pub(crate) owner_location: Location,
     pub(crate) max_concurrent: Option<u32>,
     pub(crate) fail_fast: bool,
     pub(crate) timeout: Option<Millis>,
@@ -169,6 +173,12 @@ impl WorkflowFile {
     /// Every parameter without a value, every argument without a parameter, and every value
     /// that is invalid after rendering.
     pub fn plan(&self, params: &BTreeMap<String, String>) -> Result<Plan, Errors> {
+        self.bound(params)
+            .map_err(|problems| Errors::new(&self.file, problems))
+    }
+
+    /// [`WorkflowFile::plan`] with unsorted problems.
+    pub(crate) fn bound(&self, params: &BTreeMap<String, String>) -> Result<Plan, Vec<Problem>> {
         let mut problems = Vec::new();
         let texts = self.tasks.iter().flat_map(|task| task.body.texts());
         let referred = texts.flat_map(Text::references);
@@ -176,8 +186,7 @@ impl WorkflowFile {
         let arguments =
             binding::parameters("workflow", &self.params, params, &referred, &mut problems);
         let owner = self.owner().unwrap_or(DEFAULT_OWNER);
-        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &arguments, problems)
-            .map_err(|problems| Errors::new(&self.file, problems))?;
+        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &arguments, problems)?;
         let arguments = arguments.into_iter();
         Ok(Plan {
             name: self.name.clone(),

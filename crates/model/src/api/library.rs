@@ -5,27 +5,30 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Links, once};
-use crate::library::Trigger;
+use crate::library::{EntryKind, Trigger};
 
-/// One revision of a library task.
+/// One revision of a task or a workflow of the library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Task<F> {
-    /// Owner of the task.
+    /// Owner of the entry.
     pub owner: String,
-    /// Name of the task.
+    /// Name of the entry.
     pub name: String,
+    /// Whether a launch starts an instance (`task`) or a run (`workflow`).
+    #[serde(default)]
+    pub kind: EntryKind,
     /// Revision number.
     pub revision: u32,
-    /// Whether the task is in the library and this is its current revision.
+    /// Whether the entry is in the library and this is its current revision.
     pub current: bool,
     /// When this revision was defined.
     pub defined_at: u64,
-    /// The file of the library directory that defines the task, if any.
+    /// The file of the library directory that defines the entry, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Schedule and other triggers of the task.
+    /// Schedule and other triggers.
     pub trigger: Trigger,
     /// The schedule as the server interprets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,11 +36,12 @@ pub struct Task<F> {
     /// Next due time; only in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<u64>,
-    /// The definition, in the schema of task files; not in lists.
+    /// The definition, in the schema of task or workflow files; not in lists.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub definition: Option<F>,
-    /// `self`, `revisions`, `due`, `ticks`, `history`, and the available operations: `run`,
+    /// `self`, `revisions`, `due`, `ticks`, `history` of a task or `runs` of a workflow, and the
+    /// available operations: `run`,
     /// `trigger`, `replace`, `remove`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -48,7 +52,7 @@ pub struct Task<F> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LibraryPage<F> {
-    /// Tasks, by owner and name.
+    /// Tasks and workflows, by owner and name.
     pub items: Vec<Task<F>>,
     /// Unusable files of the library directory; their previous definitions stay in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,9 +77,9 @@ pub struct FileProblem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DefineReply {
-    /// Owner of the task.
+    /// Owner of the entry.
     pub owner: String,
-    /// Name of the task.
+    /// Name of the entry.
     pub name: String,
     /// The resulting revision.
     pub revision: u32,
@@ -107,11 +111,11 @@ pub struct TriggerTask {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerReply {
-    /// Id of the instance.
+    /// Id of the instance of a task (`i7`), or of the run of a workflow (`r7`).
     pub id: String,
-    /// Whether an earlier request with the same key started the instance.
+    /// Whether an earlier request with the same key started it.
     pub again: bool,
-    /// `control`: the instance. `task`: the task.
+    /// `control`: the instance or run. `task`: the entry.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -123,9 +127,9 @@ pub struct TriggerReply {
 pub struct Tick {
     /// Sequence number in the whole history.
     pub seq: u64,
-    /// Owner of the task.
+    /// Owner of the entry.
     pub owner: String,
-    /// Name of the task.
+    /// Name of the entry.
     pub name: String,
     /// Revision in force at that time.
     pub revision: u32,
@@ -150,15 +154,18 @@ pub struct Tick {
     /// Id of the launched instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The upstream instance whose end was the trigger, if no schedule was.
+    /// Id of the launched run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The upstream instance or run whose end was the trigger, if no schedule was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// `task`, `instance`.
+    /// `task`, `instance` or `run`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
 
-/// Next due times of a task.
+/// Next due times of a task or a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -95,6 +95,15 @@ pub struct Run {
     /// When its current generation ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
+    /// Revision of the library workflow that it was launched from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u32>,
+    /// The due time, if a schedule launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominal_at: Option<u64>,
+    /// The upstream instance or run whose end launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
     /// Parameter values; not in lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
@@ -108,8 +117,8 @@ pub struct Run {
     /// `when` that cannot be evaluated. At most a hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RunProblem>,
-    /// `self`, `tasks`, `items`, `errors`, and the available operations: `halt`, `resume`, `retry`,
-    /// `extend`, `start`.
+    /// `self`, `tasks`, `items`, `errors`, `task` if it was launched from the library, and the
+    /// available operations: `halt`, `resume`, `retry`, `extend`, `start`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }

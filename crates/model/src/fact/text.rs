@@ -40,14 +40,10 @@ impl Fact {
             Self::StopRequested { .. } => "stop requested".to_owned(),
             Self::InstancesHalted { .. } => "halted before it started".to_owned(),
             Self::InstanceRetried { .. } => "retry requested".to_owned(),
-            Self::InstanceTriggered {
-                source: TriggerSource::Manual,
-                ..
-            } => "triggered by hand".to_owned(),
-            Self::InstanceTriggered {
-                source: TriggerSource::Remote,
-                ..
-            } => "triggered over HTTP".to_owned(),
+            Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
+            Self::RunTriggered { run, source, .. } => {
+                format!("run {run} was {}", source.sentence())
+            }
             Self::WorkerDrained { worker, drained } => {
                 let change = if *drained { "drained" } else { "undrained" };
                 format!("worker {worker} is {change}")
@@ -61,10 +57,13 @@ impl Fact {
                 "worker {worker} ({incarnation}) is condemned: {}",
                 reason.sentence()
             ),
-            Self::TaskDefined { name, revision, .. } => {
-                format!("task {name} is at revision {}", revision.0)
-            }
-            Self::TaskRemoved { .. } => "a task was removed from the library".to_owned(),
+            Self::TaskDefined {
+                name,
+                revision,
+                definition,
+                ..
+            } => format!("{} {name} is at revision {}", definition.kind, revision.0),
+            Self::TaskRemoved { .. } => "an entry was removed from the library".to_owned(),
             Self::KeyRecorded { created, .. } => {
                 format!("{created} was submitted with an Idempotency-Key")
             }
@@ -118,6 +117,7 @@ impl Fact {
                 instance.to_string()
             }
             Self::InstanceTriggered { instance, task, .. } => format!("{instance} {task}"),
+            Self::RunTriggered { run, task, .. } => format!("{run} {task}"),
             Self::TaskDefined { task, revision, .. } | Self::TaskRemoved { task, revision } => {
                 format!("{task} {revision}")
             }
@@ -135,6 +135,15 @@ impl fmt::Display for Fact {
         let ids = self.ids();
         let space = if ids.is_empty() { "" } else { " " };
         write!(f, "{}{space}{ids}: {}", self.kind().name(), self.sentence())
+    }
+}
+
+impl TriggerSource {
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::Manual => "triggered by hand",
+            Self::Remote => "triggered over HTTP",
+        }
     }
 }
 

@@ -78,6 +78,7 @@ fn a_broken_invariant_ends_the_leader_with_its_state() {
         at: Wall(1),
         plan: Arc::default(),
         open: false,
+        origin: None,
     };
     let head = RunHead::registered(&registered).expect("a run");
     let stored = StoredRun {

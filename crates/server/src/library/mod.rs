@@ -1,4 +1,4 @@
-//! The library directory: files that define tasks, scanned periodically.
+//! The library directory: files that define tasks and workflows, scanned periodically.
 //!
 //! A new or changed file becomes a revision, unless its definition equals the current one. An
 //! unusable file changes nothing: its previous definition stays in force, and the error is shown

@@ -23,7 +23,7 @@ pub(super) struct FileStamp {
 /// Stamps by path within the directory.
 pub(super) type FileStamps = BTreeMap<String, FileStamp>;
 
-/// Finds all files that may define a task, in the directory and below it. Hidden names are skipped:
+/// Finds all files that may define an entry, in the directory and below it. Hidden names are skipped:
 /// editors and tools keep their own files there.
 pub(super) fn scan(directory: &Path) -> io::Result<FileStamps> {
     let mut found = FileStamps::new();
@@ -79,8 +79,8 @@ pub(super) fn read(directory: &Path, found: FileStamps, known: &ParsedFiles) -> 
 }
 
 fn definition(directory: &Path, file: &str) -> Result<(TaskName, Arc<Definition>), String> {
-    let made = baton_files::load(directory.join(file))
-        .and_then(|task| task.definition(Some(file.to_owned())));
+    let made = baton_files::load_any(directory.join(file))
+        .and_then(|entry| entry.definition(Some(file.to_owned())));
     match made {
         Ok((name, definition)) => Ok((name, Arc::new(definition))),
         Err(errors) => Err(errors.to_string()),

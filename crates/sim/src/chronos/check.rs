@@ -1,15 +1,16 @@
 //! Checker of a library's facts: see [`super`] for the invariants.
 //!
-//! It tracks its own state, independently of `baton-core`: instances in flight, remaining launch
-//! rates, and the followers and instances that a batch must still contain.
+//! It tracks its own state, independently of `baton-core`: instances and runs in flight, remaining
+//! launch rates, and the followers and launches that a batch must still contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::fact::{Fact, Verdict as End};
-use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, TaskName, Trigger};
+use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo};
+use baton_model::library::{Definition, Execution, IdempotencyKey, RunOrigin, TaskName, Trigger};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Due, InstanceSpec};
+use baton_model::state::UniversalState;
 use baton_model::time::{Now, Wall};
 
 use super::account::{Account, Record};
@@ -57,20 +58,28 @@ struct Task {
     live: u64,
 }
 
-/// An instance in flight.
+/// An instance or a run in flight.
 #[derive(Debug)]
-struct LiveInstance {
+struct LiveExecution {
     task: TaskNo,
     leased: bool,
+}
+
+/// A launch that a record names: its entry, the range of allowed due times, and its upstream.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    task: TaskNo,
+    due: Option<(Due, Due)>,
+    after: Option<Execution>,
 }
 
 /// Facts that the current batch must still contain.
 #[derive(Debug, Default)]
 struct Obligations {
-    /// Instances that a record names, with their task and the range of allowed due times.
-    instances: BTreeMap<InstanceId, (TaskNo, Option<(Due, Due)>)>,
-    /// Followers of instances that are DONE.
-    follows: BTreeSet<(TaskNo, InstanceId)>,
+    /// Instances and runs that a record names.
+    launches: BTreeMap<Execution, Launch>,
+    /// Followers of instances and runs that are DONE.
+    follows: BTreeSet<(TaskNo, Execution)>,
     /// Tasks with due times that were skipped as replaced.
     replacements: BTreeSet<TaskNo>,
 }
@@ -78,9 +87,11 @@ struct Obligations {
 #[derive(Debug, Default)]
 struct LibraryState {
     tasks: BTreeMap<TaskNo, Task>,
-    live: BTreeMap<InstanceId, LiveInstance>,
-    /// Ended instances, for retries.
-    ended: BTreeMap<InstanceId, TaskNo>,
+    live: BTreeMap<Execution, LiveExecution>,
+    /// Ended instances and runs, for retries and resumes.
+    ended: BTreeMap<Execution, TaskNo>,
+    /// The origin of each run.
+    runs: BTreeMap<RunId, RunOrigin>,
     keys: BTreeSet<(TaskNo, (u64, u64))>,
     obligations: Obligations,
     tally: Tally,
@@ -123,7 +134,7 @@ impl LibraryState {
     /// Checks that a batch left no obligation open.
     fn check_batch_end(&self, before: &Entry) -> CheckResult {
         let obligations = &self.obligations;
-        if obligations.instances.is_empty()
+        if obligations.launches.is_empty()
             && obligations.follows.is_empty()
             && obligations.replacements.is_empty()
         {
@@ -158,15 +169,18 @@ impl LibraryState {
                 task,
                 key,
                 ..
-            } => {
-                if let Some(key) = key
-                    && !self.keys.insert((*task, key.key))
-                {
-                    return broken("key-twice", format!("{key:?} launched {instance} as well"));
-                }
-                self.tally.keyed += u64::from(key.is_some());
-                // The instance is already counted as live.
-                self.check_launch(entry, *task, 1)
+            } => self.triggered(entry, *task, key.as_ref(), Execution::Instance(*instance)),
+            Fact::RunTriggered { run, task, key, .. } => {
+                self.triggered(entry, *task, key.as_ref(), Execution::Run(*run))
+            }
+            Fact::RunRegistered { run, origin, .. } => self.registered(*run, origin.as_ref()),
+            Fact::RunEnded { run, state, .. } => {
+                self.close(Execution::Run(*run), *state == UniversalState::Done);
+                Ok(())
+            }
+            Fact::RunResumed { run, .. } => {
+                self.begin_again(Execution::Run(*run));
+                Ok(())
             }
             Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
                 self.leased(lease.attempt.instance, true);
@@ -177,19 +191,35 @@ impl LibraryState {
                 Ok(())
             }
             Fact::InstancesHalted { first, last } => {
-                let waiting = self.live.range(*first..=*last).filter(|it| !it.1.leased);
+                let range = Execution::Instance(*first)..=Execution::Instance(*last);
+                let waiting = self.live.range(range).filter(|it| !it.1.leased);
                 let waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();
                 waiting.into_iter().for_each(|id| self.end(id));
                 Ok(())
             }
             Fact::InstanceRetried { instance } => {
-                if let Some(task) = self.ended.remove(instance) {
-                    self.begin(*instance, task);
-                }
+                self.begin_again(Execution::Instance(*instance));
                 Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    fn triggered(
+        &mut self,
+        entry: &Entry,
+        task: TaskNo,
+        key: Option<&IdempotencyKey>,
+        execution: Execution,
+    ) -> CheckResult {
+        if let Some(key) = key
+            && !self.keys.insert((task, key.key))
+        {
+            return broken("key-twice", format!("{key:?} launched {execution} as well"));
+        }
+        self.tally.keyed += u64::from(key.is_some());
+        // It is already counted as live.
+        self.check_launch(entry, task, 1)
     }
 
     fn defined(
@@ -258,16 +288,22 @@ impl LibraryState {
             count,
             verdict,
             instance,
+            run,
             after,
+            after_run,
         } = entry.fact
         else {
             return Ok(());
         };
+        let launched = Execution::either(instance, run);
+        let after = Execution::either(after, after_run);
+        let both = instance.is_some() && run.is_some();
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
         let skipped = matches!(verdict, TickVerdict::Skip(_));
-        if task.revision != revision || task.trigger.is_none() || skipped == instance.is_some() {
+        let wrong = both || skipped == launched.is_some();
+        if wrong || task.revision != revision || task.trigger.is_none() {
             return broken("false-record", format!("{entry:?} of {task:?}"));
         }
         let mut due = None;
@@ -300,8 +336,11 @@ impl LibraryState {
             });
             self.tally.note(verdict, count);
         }
-        if let Some(id) = instance {
-            self.obligations.instances.insert(id, (number, due));
+        if let Some(id) = launched {
+            let task = number;
+            self.tally.runs += u64::from(run.is_some());
+            let launch = Launch { task, due, after };
+            self.obligations.launches.insert(id, launch);
         }
         match verdict {
             TickVerdict::Skip(reason) => self.check_skip(entry, number, reason),
@@ -309,7 +348,7 @@ impl LibraryState {
         }
     }
 
-    /// Checks the limits of a launch. `counted` of the live instances are this launch itself.
+    /// Checks the limits of a launch. `counted` of the live executions are this launch itself.
     fn check_launch(&mut self, entry: &Entry, number: TaskNo, counted: u64) -> CheckResult {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
@@ -363,43 +402,78 @@ impl LibraryState {
         last: InstanceId,
         spec: &InstanceSpec,
     ) -> CheckResult {
+        let named = |name: &str| spec.env.contains_key(name);
+        if let Some(part) = spec.part {
+            let origin = self.runs.get(&part.run);
+            let due = origin.is_some_and(|origin| origin.due.is_some());
+            let after = origin.is_some_and(|origin| origin.after.is_some());
+            if named("BATON_NOMINAL_TIME") != due || named("BATON_AFTER") != after {
+                return broken("false-origin", format!("{first} of {part:?}: {origin:?}"));
+            }
+        }
         let Some(origin) = spec.origin else {
             return Ok(());
         };
-        let obligations = self.obligations.instances.remove(&first);
-        let named = spec.env.contains_key("BATON_NOMINAL_TIME");
-        let fits = match obligations {
-            Some((task, due)) => {
-                let fits = match (due, origin.due) {
+        let execution = Execution::Instance(first);
+        let launch = self.obligations.launches.get(&execution);
+        let after = launch.and_then(|launch| launch.after);
+        let origin = RunOrigin {
+            task: origin.task,
+            revision: origin.revision,
+            due: origin.due,
+            after,
+        };
+        let told = named("BATON_NOMINAL_TIME") == origin.due.is_some()
+            && named("BATON_AFTER") == after.is_some();
+        if !told || first != last {
+            return broken("false-origin", format!("{first} to {last} of {origin:?}"));
+        }
+        self.launched(execution, &origin)
+    }
+
+    fn registered(&mut self, run: RunId, origin: Option<&RunOrigin>) -> CheckResult {
+        let Some(origin) = origin else {
+            return Ok(());
+        };
+        self.runs.insert(run, *origin);
+        self.launched(Execution::Run(run), origin)
+    }
+
+    /// Checks that a launch is the one that its record names.
+    fn launched(&mut self, execution: Execution, origin: &RunOrigin) -> CheckResult {
+        let launch = self.obligations.launches.remove(&execution);
+        let fits = match launch {
+            Some(launch) => {
+                let fits = match (launch.due, origin.due) {
                     (Some((earliest, latest)), Some(due)) => {
                         due.nominal == earliest.nominal
                             && (earliest.latest..=latest.latest).contains(&due.latest)
                     }
                     (expected, due) => expected.is_none() && due.is_none(),
                 };
-                fits && task == origin.task && named == due.is_some()
+                fits && launch.task == origin.task && launch.after == origin.after
             }
             // A client has triggered it.
-            None => origin.due.is_none(),
+            None => origin.due.is_none() && origin.after.is_none(),
         };
-        if !fits || first != last {
+        if !fits {
             return broken(
                 "record-alone",
-                format!("{first} of {origin:?} is not {obligations:?}"),
+                format!("{execution} of {origin:?} is not {launch:?}"),
             );
         }
-        if self.live.contains_key(&first) || self.ended.contains_key(&first) {
-            return broken("instance-twice", format!("{first} of {origin:?}"));
+        if self.live.contains_key(&execution) || self.ended.contains_key(&execution) {
+            return broken("launched-twice", format!("{execution} of {origin:?}"));
         }
-        self.begin(first, origin.task);
+        self.begin(execution, origin.task);
         Ok(())
     }
 
-    fn begin(&mut self, id: InstanceId, task: TaskNo) {
+    fn begin(&mut self, id: Execution, task: TaskNo) {
         let leased = false;
         if self
             .live
-            .insert(id, LiveInstance { task, leased })
+            .insert(id, LiveExecution { task, leased })
             .is_none()
             && let Some(task) = self.tasks.get_mut(&task)
         {
@@ -407,7 +481,13 @@ impl LibraryState {
         }
     }
 
-    fn end(&mut self, id: InstanceId) {
+    fn begin_again(&mut self, id: Execution) {
+        if let Some(task) = self.ended.remove(&id) {
+            self.begin(id, task);
+        }
+    }
+
+    fn end(&mut self, id: Execution) {
         if let Some(live) = self.live.remove(&id) {
             self.ended.insert(id, live.task);
             if let Some(task) = self.tasks.get_mut(&live.task) {
@@ -417,17 +497,23 @@ impl LibraryState {
     }
 
     fn leased(&mut self, id: InstanceId, leased: bool) {
-        if let Some(live) = self.live.get_mut(&id) {
+        if let Some(live) = self.live.get_mut(&Execution::Instance(id)) {
             live.leased = leased;
         }
     }
 
     fn ended(&mut self, id: InstanceId, verdict: End) {
         if verdict == End::Requeued {
-            return self.leased(id, false);
+            self.leased(id, false);
+        } else {
+            self.close(Execution::Instance(id), verdict == End::Done);
         }
-        if let Some(live) = self.live.get(&id)
-            && verdict == End::Done
+    }
+
+    /// Ends an execution; its followers must be launched or skipped if it is DONE.
+    fn close(&mut self, id: Execution, done: bool) {
+        if done
+            && let Some(live) = self.live.get(&id)
             && let Some(of) = self.tasks.get(&live.task)
         {
             let after = |task: &Task| {

@@ -1,10 +1,16 @@
 //! Commands of clients to the leader.
 
+use std::sync::Arc;
+
+use baton_core::ledger::{Run, StoredRun};
 use baton_core::scheduler::{
-    Command, DefineCommand, Input, Precondition, RemoveCommand, TriggerCommand, Trust,
+    Command, DefineCommand, Input, Precondition, RemoveCommand, Resume, RunCommand, TriggerCommand,
+    Trust,
 };
-use baton_model::ids::{InstanceId, RequestId};
+use baton_model::ids::{InstanceId, RequestId, RunId};
 use baton_model::library::{IdempotencyKey, TriggerSource};
+use baton_model::state::UniversalState;
+use baton_model::workflow::HaltMode;
 
 use super::draw::{SECOND, name};
 use super::world::World;
@@ -85,6 +91,51 @@ impl World {
                 last: InstanceId(last),
             },
         ));
+    }
+
+    /// A recently assigned id of a run.
+    fn recent_run(&mut self) -> RunId {
+        let last = self.durable().runs().last().0;
+        RunId(last.saturating_sub(self.rng.below(5)))
+    }
+
+    pub(super) fn halt(&mut self) {
+        let run = self.recent_run();
+        let how = self.rng.pick(&[HaltMode::Drain, HaltMode::Kill]);
+        self.note(|| format!("halt {run}: {how:?}"));
+        let halt = RunCommand::Halt {
+            run,
+            how,
+            generation: None,
+        };
+        self.feed(Input::Command(RequestId(0), Command::Run(Box::new(halt))));
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.commit_all();
+        let id = self.recent_run();
+        let ended = |run: &&Run| {
+            matches!(
+                run.head.state,
+                UniversalState::Failed | UniversalState::Halted
+            )
+        };
+        let Some(run) = self.durable().runs().run(id).filter(ended) else {
+            return;
+        };
+        let run = StoredRun {
+            head: run.head.clone(),
+            plan: Arc::clone(&run.dag.plan),
+            ended: run.progress.done().collect(),
+        };
+        self.note(|| format!("resume {id}"));
+        let resume = RunCommand::Resume(Resume {
+            run,
+            plan: None,
+            rerun: None,
+            generation: None,
+        });
+        self.feed(Input::Command(RequestId(0), Command::Run(Box::new(resume))));
     }
 
     pub(super) fn retry(&mut self) {

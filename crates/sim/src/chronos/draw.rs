@@ -1,11 +1,12 @@
-//! Random tasks, schedules and spans of a seed.
+//! Random tasks, workflows, schedules and spans of a seed.
 
 use std::sync::Arc;
 
-use baton_model::library::{Definition, Rate, Schedule, TaskName, Trigger};
+use baton_model::library::{Definition, EntryKind, Rate, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::{InstanceSpec, RetryBudget};
 use baton_model::time::Millis;
+use baton_model::workflow::{Condition, Edges, Plan, PlanTask, Upstream};
 
 use crate::rng::Rng;
 
@@ -138,7 +139,7 @@ impl TimeScale {
         }
     }
 
-    /// Draws a task definition.
+    /// Draws the definition of a task or a workflow.
     pub(super) fn definition(self, rng: &mut Rng) -> Definition {
         let scheduled = rng.chance(850);
         let mut trigger = Trigger {
@@ -158,19 +159,59 @@ impl TimeScale {
         if rng.chance(300) {
             trigger.after = (0..rng.within(1, 2)).map(|_| name(rng)).collect();
         }
-        let spec = InstanceSpec {
+        let spec = Arc::new(InstanceSpec {
             retry: RetryBudget {
                 failures_max: rng.below(2) as u32,
                 losses_max: rng.below(3) as u32,
                 ..RetryBudget::default()
             },
             ..InstanceSpec::default()
-        };
-        Definition {
+        });
+        let definition = Definition {
             source: format!("{{\"n\":{}}}", rng.below(1_000)).into(),
-            spec: Some(Arc::new(spec)),
             trigger,
-            file: None,
+            ..Definition::default()
+        };
+        if rng.chance(500) {
+            return Definition {
+                spec: Some(spec),
+                ..definition
+            };
+        }
+        let plan = self.plan(rng, &spec);
+        Definition {
+            kind: EntryKind::Workflow,
+            plan: Some(Arc::new(plan)),
+            ..definition
+        }
+    }
+
+    /// Draws a plan: a chain, or tasks beside each other, of which some are never started.
+    fn plan(self, rng: &mut Rng, spec: &Arc<InstanceSpec>) -> Plan {
+        let chain = rng.chance(500);
+        let task = |at: u32, skipped: bool| PlanTask {
+            name: format!("p{at}"),
+            spec: Arc::clone(spec),
+            after: if chain && at > 0 {
+                vec![Upstream {
+                    task: at - 1,
+                    condition: Condition::default(),
+                    edges: Edges::default(),
+                }]
+            } else {
+                Vec::new()
+            },
+            when: skipped.then(|| "false".to_owned()),
+            ..PlanTask::default()
+        };
+        let count = rng.within(1, 3) as u32;
+        Plan {
+            name: "plan".to_owned(),
+            owner: "o".to_owned(),
+            fail_fast: rng.chance(300),
+            timeout: rng.chance(100).then(|| Millis(50 * self.unit)),
+            tasks: (0..count).map(|at| task(at, rng.chance(150))).collect(),
+            ..Plan::default()
         }
     }
 

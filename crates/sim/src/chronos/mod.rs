@@ -1,13 +1,13 @@
-//! Schedule simulation: a library of random tasks under random leaders. Afterwards an
+//! Schedule simulation: a library of random tasks and workflows under random leaders. Afterwards an
 //! independent checker verifies from the facts alone that every due time is accounted for.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`account`] | matches each due time of one schedule with exactly one record |
-//! | [`check`] | checks a whole library: accounts, instances, limits, chains and keys, from facts alone |
+//! | [`check`] | checks a whole library: accounts, instances, runs, limits, chains and keys, from facts alone |
 //! | `bucket`, [`tally`] | the checker's own launch rate limiter; counts of verdicts |
 //! | [`oracle`] | due times found the slow way, minute by minute on the local clock of a zone |
-//! | `draw` | random tasks, schedules, zones, policies |
+//! | `draw` | random tasks, workflows, schedules, zones, policies |
 //! | `world` | wall and monotonic time, a store, leaders that crash and are deposed |
 //! | `commands` | commands of clients |
 //! | `worker` | a short-lived worker that ends instances |
@@ -17,12 +17,12 @@
 //!
 //! * every due time has exactly one record once a leader has checked the clock;
 //! * none is launched before its time, or after its slack; a record of many counts exactly;
-//! * a launch has exactly one instance, in the same batch, with its nominal time;
+//! * a launch has exactly one instance or run, in the same batch, with its nominal time;
 //! * the reason of a skip is true: no leader checked the clock in time, the catch-up policy
 //!   skips it, `max_instances` was reached, the launch rate was used up, or the schedule was
 //!   replaced in the same batch;
-//! * for each DONE instance each follower is launched, or skipped with a true reason, once, in
-//!   the same batch; and no idempotency key has two instances.
+//! * for each DONE instance and run each follower is launched, or skipped with a true reason, once,
+//!   in the same batch; and no idempotency key has two instances or runs.
 //!
 //! The leader is that of `baton-core`; its environment is simulated. There is no network and no
 //! disk: [`crate::world`] and the tests of the store cover those.
@@ -58,6 +58,8 @@ pub const BUGS: &[Bug] = &[
     Bug::WallBackRepeats,
     Bug::TakeoverForgets,
     Bug::ReplacedForgotten,
+    Bug::RunsUncounted,
+    Bug::FailedRunFollowed,
 ];
 
 /// Runs one seed, and counts the verdicts on due times. A panic of the core counts as a

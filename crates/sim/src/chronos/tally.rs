@@ -19,10 +19,12 @@ pub struct Tally {
     pub launch_rate_exceeded: u64,
     /// Skipped because the schedule was replaced or removed.
     pub replaced: u64,
-    /// Followers of DONE instances.
+    /// Followers of DONE instances and runs.
     pub followers: u64,
     /// Requests with an idempotency key.
     pub keyed: u64,
+    /// Runs that schedules and upstream entries have launched.
+    pub runs: u64,
 }
 
 impl Tally {
@@ -37,6 +39,7 @@ impl Tally {
         self.replaced += other.replaced;
         self.followers += other.followers;
         self.keyed += other.keyed;
+        self.runs += other.runs;
     }
 
     pub(super) const fn note(&mut self, verdict: TickVerdict, count: u64) {

@@ -88,7 +88,7 @@ fn defined(number: u64, hours: u64, trigger: Trigger) -> Fact {
             source: "{}".into(),
             spec: Some(Arc::default()),
             trigger,
-            file: None,
+            ..Definition::default()
         }),
     }
 }
@@ -116,7 +116,9 @@ fn tick(first: u64, last: u64, verdict: TickVerdict, instance: Option<u64>) -> F
         count: last - first + 1,
         verdict,
         instance: instance.map(InstanceId),
+        run: None,
         after: None,
+        after_run: None,
     }
 }
 
@@ -287,12 +289,23 @@ fn each_end_is_followed_once_and_in_its_batch() {
         count: 1,
         verdict: TickVerdict::Launch,
         instance: Some(InstanceId(9)),
+        run: None,
         after: Some(InstanceId(of)),
+        after_run: None,
     };
-    let launched = || submitted(9, 2, None);
+    let launched = || {
+        let mut fact = submitted(9, 2, None);
+        if let Fact::InstancesSubmitted { spec, .. } = &mut fact {
+            let env = &mut Arc::make_mut(spec).env;
+            env.insert("BATON_AFTER".to_owned(), "i1".to_owned());
+        }
+        fact
+    };
     begun()
         .batch(1, vec![done(1), follows(1), launched()])
         .holds();
+    let untold = vec![done(1), follows(1), submitted(9, 2, None)];
+    begun().batch(1, untold).violates("false-origin");
     begun().batch(1, vec![done(1)]).violates("record-alone");
     begun()
         .batch(1, vec![follows(1), launched()])
@@ -323,7 +336,7 @@ fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
     history().batch(2, keyed(2)).violates("key-twice");
     history()
         .batch(2, vec![submitted(1, 1, None)])
-        .violates("instance-twice");
+        .violates("launched-twice");
     // A new schedule begins now, an unchanged one where it is accounted for; these are swapped.
     let again = |trigger| {
         with(hourly())

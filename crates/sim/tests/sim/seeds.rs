@@ -137,7 +137,9 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::CatchUpRepeats
         | Bug::WallBackRepeats
         | Bug::TakeoverForgets
-        | Bug::ReplacedForgotten => &[],
+        | Bug::ReplacedForgotten
+        | Bug::RunsUncounted
+        | Bug::FailedRunFollowed => &[],
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::ledger::{Ledger, Task};
 use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
-use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, Trigger};
+use baton_model::library::{Created, Definition, Execution, IdempotencyKey, TaskName};
 use baton_model::time::Wall;
 
 use super::StoredRows;
@@ -83,26 +83,30 @@ impl TaskChanges {
             Fact::InstanceTriggered {
                 instance,
                 task,
-                key: Some(key),
+                key,
                 ..
-            } => self.keys.push(NewKey {
-                task: Some(*task),
-                key: *key,
-                created: Created::Instances {
-                    first: *instance,
-                    last: *instance,
-                },
-            }),
-            Fact::KeyRecorded { key, created } => self.keys.push(NewKey {
-                task: None,
-                key: *key,
-                created: *created,
-            }),
+            } => {
+                let created = Execution::Instance(*instance).into();
+                self.record_key(Some(*task), key.as_ref(), created);
+            }
+            Fact::KeyRecorded { key, created } => self.record_key(None, Some(key), *created),
             _ => {}
         }
         ledger.apply(fact)?;
         self.touched.extend(fact.task());
         Ok(())
+    }
+
+    /// Records the key of a request, if it has one, and what the request has created.
+    pub(super) fn record_key(
+        &mut self,
+        task: Option<TaskNo>,
+        key: Option<&IdempotencyKey>,
+        created: Created,
+    ) {
+        let key = key.copied();
+        self.keys
+            .extend(key.map(|key| NewKey { task, key, created }));
     }
 
     fn fetch(
@@ -116,12 +120,7 @@ impl TaskChanges {
         }
         if let Some(task) = stored.task(number)? {
             // No fact depends on the content of a definition, only on whether there is one.
-            let some = Definition {
-                source: Arc::from(""),
-                spec: None,
-                trigger: Trigger::default(),
-                file: None,
-            };
+            let some = Definition::default();
             let definition = task.defined.then_some(&some);
             ledger.admit_task(Task::new(
                 task.number,

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use baton_core::ledger::{Instance, Ledger, LedgerError, Range, RunHead};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{AttemptNo, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName};
-use baton_model::library::TaskName;
+use baton_model::library::{Created, TaskName};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -290,6 +290,11 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
             | Fact::RunResumed { .. } => self.runs.apply_fact(stored, self.next, at, fact)?,
+            Fact::RunTriggered { run, task, key, .. } => {
+                self.runs.apply_fact(stored, self.next, at, fact)?;
+                let created = Created::Run(*run);
+                self.tasks.record_key(Some(*task), key.as_ref(), created);
+            }
         }
         Ok(None)
     }

@@ -24,7 +24,7 @@ macro_rules! run {
     ($rest:literal) => {
         concat!(
             "SELECT id, name, owner, state, generation, plan, halting, cause, submitted_ms, \
-             begun_ms, changed_ms FROM run ",
+             begun_ms, changed_ms, origin FROM run ",
             $rest
         )
     };
@@ -54,7 +54,8 @@ pub(super) fn write(
     }
     let mut put = db.prepare_cached(
         "INSERT INTO run (id, name, owner, state, generation, plan, halting, cause, \
-         submitted_ms, begun_ms, changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
+         submitted_ms, begun_ms, changed_ms, origin) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
          ON CONFLICT (id) DO UPDATE SET state = ?4, generation = ?5, plan = ?6, halting = ?7, \
          cause = ?8, begun_ms = ?10, changed_ms = ?11",
     )?;
@@ -73,6 +74,7 @@ pub(super) fn write(
             head.submitted.0.cast_signed(),
             head.begun.0.cast_signed(),
             changed.0.cast_signed(),
+            head.origin.map(|it| to_json(&it)).transpose()?,
         ])?;
         last = last.max(head.id);
     }
@@ -390,6 +392,7 @@ fn record(row: &Row<'_>) -> Result<RunRecord, rusqlite::Error> {
             halting: halt.zip(cause),
             submitted: Wall(unsigned(row, 8)?),
             begun: Wall(unsigned(row, 9)?),
+            origin: optional(row, 11)?,
         },
         changed_at: Wall(unsigned(row, 10)?),
     })

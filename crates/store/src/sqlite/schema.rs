@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v2.sql"),
     include_str!("v3.sql"),
     include_str!("v4.sql"),
+    include_str!("v5.sql"),
 ];
 
 /// The version that this Baton writes.

@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
+use baton_model::library::{
+    Created, Definition, EntryKind, Execution, IdempotencyKey, RunOrigin, TaskName, Trigger,
+    TriggerSource,
+};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule::{SkipReason, TickVerdict};
-use baton_model::spec::{InstanceSpec, Origin};
+use baton_model::spec::{Due, InstanceSpec, Origin};
 use baton_model::time::{Millis, Wall};
 use baton_store::view::{Seq, TaskQuery, TickQuery};
 use baton_store::{Retention, Store, StoreError};
 
 use crate::Open;
 use crate::leading::{Leader, halted};
+use crate::running::{plan, task};
 
 pub(crate) fn named(owner: &str, name: &str) -> TaskName {
     TaskName {
@@ -36,6 +40,7 @@ pub(crate) fn definition(text: &str) -> Definition {
             ..Trigger::default()
         },
         file: Some("some.yaml".to_owned()),
+        ..Definition::default()
     }
 }
 
@@ -65,7 +70,9 @@ pub(crate) fn ticked(task: u64, first: u64, last: u64) -> Fact {
         count: last - first + 1,
         verdict: TickVerdict::Skip(SkipReason::Missed),
         instance: None,
+        run: None,
         after: None,
+        after_run: None,
     }
 }
 
@@ -340,6 +347,110 @@ pub(crate) fn requests_are_remembered_by_the_next_leader(open: Open<'_>) {
         let of_a_task = keys.earlier(Some(TaskNo(1)), Some(&key(number)));
         assert_eq!(of_a_task, Ok(None), "keys of tasks are others");
     }
+}
+
+pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_leader(
+    open: Open<'_>,
+) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let name = named("o", "etl");
+    let plan = Arc::new(plan(vec![task("a", &[])]));
+    let workflow = Arc::new(Definition {
+        kind: EntryKind::Workflow,
+        spec: None,
+        plan: Some(Arc::clone(&plan)),
+        ..definition("etl")
+    });
+    let defined = Fact::TaskDefined {
+        task: TaskNo(1),
+        name: name.clone(),
+        revision: Revision(1),
+        from: Wall(1),
+        definition: Arc::clone(&workflow),
+    };
+    let origin = |due, after| RunOrigin {
+        task: TaskNo(1),
+        revision: Revision(1),
+        due,
+        after,
+    };
+    let due = Due {
+        nominal: Wall(50),
+        latest: Wall(90),
+    };
+    let scheduled = origin(Some(due), None);
+    let followed = origin(None, Some(Execution::Run(RunId(1))));
+    let tick = |first, run, after_run| Fact::TickRecorded {
+        task: TaskNo(1),
+        revision: Revision(1),
+        first: Wall(first),
+        last: Wall(first),
+        count: 1,
+        verdict: TickVerdict::Launch,
+        instance: None,
+        run: Some(RunId(run)),
+        after: None,
+        after_run,
+    };
+    let registered = |run, origin| Fact::RunRegistered {
+        run: RunId(run),
+        at: Wall(60),
+        plan: Arc::clone(&plan),
+        open: false,
+        origin: Some(origin),
+    };
+    let key = IdempotencyKey {
+        key: (3, 4),
+        request: 5,
+    };
+    let triggered = Fact::RunTriggered {
+        run: RunId(3),
+        task: TaskNo(1),
+        source: TriggerSource::Remote,
+        key: Some(key),
+    };
+    let ended = Fact::RunEnded {
+        run: RunId(1),
+        generation: baton_model::ids::Generation(1),
+        state: baton_model::state::UniversalState::Halted,
+    };
+    leader.commit(&*store, vec![defined]);
+    leader.commit(
+        &*store,
+        vec![tick(50, 1, None), registered(1, scheduled), ended],
+    );
+    let after = Some(RunId(1));
+    let facts = vec![tick(40, 2, after), registered(2, followed)];
+    leader.commit(&*store, facts);
+    let manual = origin(None, None);
+    leader.commit(&*store, vec![registered(3, manual), triggered.clone()]);
+    // A trigger of a run that does not exist is refused.
+    let mut wrong = triggered.clone();
+    if let Fact::RunTriggered { run, .. } = &mut wrong {
+        *run = RunId(9);
+    }
+    assert!(leader.try_commit(&*store, vec![wrong]).is_err());
+    drop(store);
+    let store = open();
+    let mut next = Leader::elect(&*store);
+    for (run, origin) in [(1, scheduled), (2, followed), (3, manual)] {
+        let record = store.run(RunId(run)).expect("readable").expect("is there");
+        assert_eq!(record.head.origin, Some(origin), "{run}");
+        let head = next.ledger.runs().head(RunId(run));
+        assert_eq!(head.and_then(|head| head.origin), Some(origin), "{run}");
+    }
+    let library = next.ledger.library();
+    assert_eq!(library.active_count(TaskNo(1)), 2, "one has ended");
+    assert_eq!(current(&*store, &name), Some((Revision(1), workflow)));
+    assert_eq!(library.find(&name).map(|it| it.accounted), Some(Wall(50)));
+    let created = next.ledger.keys().earlier(Some(TaskNo(1)), Some(&key));
+    assert_eq!(created, Ok(Some(Created::Run(RunId(3)))));
+    let ticks = ticks(&*store, Some(1), 9);
+    let ticks: Vec<_> = ticks.into_iter().map(|it| it.1).collect();
+    assert_eq!(ticks, [tick(40, 2, after), tick(50, 1, None)]);
+    next.commit(&*store, vec![tick(70, 4, None), registered(4, scheduled)]);
+    assert_eq!(Leader::elect(&*open()).ledger, next.left());
 }
 
 pub(crate) fn only_so_many_requests_are_remembered_and_the_oldest_go(open: Open<'_>) {

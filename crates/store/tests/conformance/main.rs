@@ -134,6 +134,7 @@ macro_rules! backends {
                 ticks_are_listed_latest_first_and_by_task,
                 a_second_record_for_a_due_time_is_refused_with_its_batch,
                 requests_are_remembered_by_the_next_leader,
+                runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_leader,
                 only_so_many_requests_are_remembered_and_the_oldest_go,
                 a_trigger_is_in_the_timeline_and_removed_with_its_instance,
                 pruning_removes_old_due_times_and_never_what_a_task_is,

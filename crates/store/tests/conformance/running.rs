@@ -209,6 +209,7 @@ pub(crate) fn registered(run: RunId, at: Wall, plan: Plan, open: bool) -> Fact {
         at,
         plan: Arc::new(plan),
         open,
+        origin: None,
     }
 }
 

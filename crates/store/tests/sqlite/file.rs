@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, TaskName, Trigger};
+use baton_model::library::{Definition, TaskName};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -174,7 +174,9 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
         count: 3,
         verdict: TickVerdict::Skip(SkipReason::Missed),
         instance: None,
+        run: None,
         after: None,
+        after_run: None,
     };
     let defined = Fact::TaskDefined {
         task: TaskNo(1),
@@ -184,8 +186,7 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
         definition: Arc::new(Definition {
             source: "{}".into(),
             spec: Some(Arc::default()),
-            trigger: Trigger::default(),
-            file: None,
+            ..Definition::default()
         }),
     };
     leader.commit(&store, vec![defined, tick.clone()]);
@@ -343,7 +344,7 @@ fn a_store_of_schema_version_2_can_still_be_read_and_led() {
     let tick = library.find(&named("tick")).expect("it is there");
     let trigger = tick.trigger().expect("it is defined");
     assert_eq!(trigger.max_instances, Some(3));
-    assert!(tick.accounted > Wall(0) && tick.spec().is_some());
+    assert!(tick.accounted > Wall(0) && tick.payload().is_some());
     let then = library.find(&named("then")).expect("it is there");
     assert_eq!(then.trigger().expect("defined").after, [named("tick")]);
     let gone = library.find(&named("gone")).expect("its name is taken");

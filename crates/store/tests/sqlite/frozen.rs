@@ -103,6 +103,7 @@ fn stores_of_older_versions_take_runs() {
             at: Wall(9),
             plan: Arc::clone(&plan),
             open: true,
+            origin: None,
         };
         leader.commit(&store, vec![registered]);
         drop(store);

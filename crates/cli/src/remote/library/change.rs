@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use baton_client::{Client, ClientError, Condition};
-use baton_files::TaskFile;
 use baton_model::api::DefineReply;
 use baton_model::library::TaskName;
 use clap::Args;
@@ -19,19 +18,19 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 /// Context lines around a difference.
 const CONTEXT: usize = 3;
 
-/// Add tasks to the library, or update them with a new revision
+/// Add tasks and workflows to the library, or update them with a new revision
 ///
 /// A file that equals the current revision changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton library put report.yaml --dry-run")]
 pub(super) struct Put {
-    /// Task files
+    /// Task or workflow files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Store nothing; print what would change
     #[arg(long)]
     dry_run: bool,
-    /// Only if the current revision is this one; 0 if the task must not exist
+    /// Only if the current revision is this one; 0 if there must be none
     #[arg(long, value_name = "N")]
     if_revision: Option<u32>,
     /// Print one JSON object per line for each file
@@ -39,24 +38,24 @@ pub(super) struct Put {
     json: bool,
 }
 
-/// Remove a task from the library
+/// Remove a task or workflow from the library
 ///
-/// Its instances continue, and its revisions stay readable.
+/// Its instances and runs continue, and its revisions stay readable.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton library rm analytics/report")]
 pub(super) struct Rm {
-    /// Name of the task
+    /// Name of the task or workflow
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: TaskName,
 }
 
-/// Compare a task file with the library
+/// Compare a task or workflow file with the library
 ///
 /// Exits with 1 if there are differences.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton library diff report.yaml")]
 pub(super) struct Diff {
-    /// Task file
+    /// Task or workflow file
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Revision to compare with [default: the current one]
@@ -91,7 +90,7 @@ pub(super) async fn put(command: &Put, client: &Client) -> CommandResult {
     out.done()
 }
 
-/// Stores one task; without `--if-revision`, replaces the revision that is current at this moment.
+/// Stores one entry; without `--if-revision`, replaces the revision that is current at this moment.
 async fn put_one(
     command: &Put,
     client: &Client,
@@ -161,9 +160,9 @@ fn print(out: &mut Output, old: &str, new: &str) -> CommandResult {
     Ok(())
 }
 
-/// Loads a task and its name, validated as the scheduler will validate it.
+/// Loads a task or workflow and its name, validated as the scheduler will validate it.
 fn load(path: &Path) -> Result<(TaskName, Value), Failure> {
-    let file: TaskFile = baton_files::load(path).map_err(Failure::usage)?;
+    let file = baton_files::load_any(path).map_err(Failure::usage)?;
     let (name, _) = file.definition(None).map_err(Failure::usage)?;
     Ok((name, file.to_json()))
 }

@@ -1,4 +1,4 @@
-//! `baton library`: the stored task definitions.
+//! `baton library`: the stored definitions of tasks and workflows.
 
 mod change;
 mod show;
@@ -9,14 +9,14 @@ use clap::{Args, Subcommand};
 
 use crate::output::CommandResult;
 
-/// Manage the task library: list, show, add, remove, compare
+/// Manage the library of tasks and workflows: list, show, add, remove, compare
 ///
-/// A task of the library is named OWNER/NAME. Each change creates a revision; old revisions stay
-/// readable. Tasks defined in the directory of `baton up --library` are changed in their files.
+/// An entry of the library is named OWNER/NAME. Each change creates a revision; old revisions stay
+/// readable. Entries defined in the directory of `baton up --library` are changed in their files.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  baton library put report.yaml
+  baton library put report.yaml etl.yaml
   baton library put report.yaml --dry-run
   baton library diff report.yaml
   baton library ls --owner analytics
@@ -24,7 +24,7 @@ Examples:
   baton library show analytics/report --revision 2 --json
   baton library rm analytics/report
 
-Exit status: 0 success; 1 no such task, or `diff` found differences; 2 wrong usage, or a file with
+Exit status: 0 success; 1 no such entry, or `diff` found differences; 2 wrong usage, or a file with
 errors; 3 the scheduler cannot be reached, or refuses.")]
 pub(crate) struct Library {
     #[command(subcommand)]
@@ -56,7 +56,7 @@ pub(super) fn task_name(text: &str) -> Result<TaskName, String> {
         return text.parse();
     }
     if text.is_empty() {
-        return Err("expected a task such as analytics/report".to_owned());
+        return Err("expected a task or workflow such as analytics/report".to_owned());
     }
     Ok(TaskName {
         owner: baton_files::DEFAULT_OWNER.to_owned(),

@@ -18,11 +18,11 @@ use crate::time::{between, now, span, stamp};
 /// Due times listed by `show`.
 const DUE_SHOWN: u32 = 3;
 
-/// List the tasks of the library
+/// List the tasks and workflows of the library
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton library ls --owner analytics")]
 pub(super) struct Ls {
-    /// Only tasks of this owner
+    /// Only those of this owner
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
     /// Print JSON
@@ -30,17 +30,17 @@ pub(super) struct Ls {
     json: bool,
 }
 
-/// Show a task's definition and triggers, in its current or an earlier revision
+/// Show the definition and triggers of a task or workflow, in its current or an earlier revision
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  baton library show analytics/report --revision 2 --json")]
 pub(super) struct Show {
-    /// Name of the task
+    /// Name of the task or workflow
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
     task: TaskName,
     /// Revision to show [default: the current one]
     #[arg(long, value_name = "N")]
     revision: Option<u32>,
-    /// Print JSON, with the definition in the schema of task files
+    /// Print JSON, with the definition in the schema of its file
     #[arg(long)]
     json: bool,
 }
@@ -54,9 +54,9 @@ pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
         return out.done();
     }
     if library.items.is_empty() {
-        note("the library is empty; add a task with `baton library put FILE`");
+        note("the library is empty; add a task or workflow with `baton library put FILE`");
     } else {
-        let mut table = Table::headed(&["TASK", "REV", "DUE", "STARTS", "FROM"]);
+        let mut table = Table::headed(&["NAME", "KIND", "REV", "DUE", "STARTS", "FROM"]);
         let now = now();
         for task in &library.items {
             table.row(row(task, now));
@@ -75,7 +75,7 @@ pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
     Ok(())
 }
 
-fn row(task: &Task<Value>, now: Wall) -> [Cell; 5] {
+fn row(task: &Task<Value>, now: Wall) -> [Cell; 6] {
     let due = task.next_at.map(|at| {
         let at = Wall(at);
         format!("{} (in {})", stamp(at), span(between(now, at)))
@@ -83,6 +83,7 @@ fn row(task: &Task<Value>, now: Wall) -> [Cell; 5] {
     let from = task.file.as_deref().unwrap_or("API");
     [
         clean(&format!("{}/{}", task.owner, task.name)).into(),
+        task.kind.word().into(),
         task.revision.to_string().into(),
         due.unwrap_or_else(|| "-".to_owned()).into(),
         clean(&describe_triggers(task)).into(),
@@ -90,7 +91,7 @@ fn row(task: &Task<Value>, now: Wall) -> [Cell; 5] {
     ]
 }
 
-/// Describes briefly what starts a task.
+/// Describes briefly what starts a task or workflow.
 fn describe_triggers(task: &Task<Value>) -> String {
     let mut triggers = Vec::new();
     triggers.extend(task.schedule_text.clone());
@@ -131,7 +132,7 @@ pub(super) fn missing(name: &TaskName, revision: Option<u32>) -> Failure {
     let name = clean(&name.to_string());
     Failure::failed(match revision {
         Some(revision) => format!("the library has no revision {revision} of {name}"),
-        None => format!("the library has no task {name}; list tasks with `baton library ls`"),
+        None => format!("the library has no {name}; list it with `baton library ls`"),
     })
 }
 
@@ -140,7 +141,7 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     let mut line = |name: &str, text: String| {
         table.row([Cell::new(name, Style::Faint), clean(&text).into()]);
     };
-    line("task", format!("{}/{}", task.owner, task.name));
+    line(task.kind.word(), format!("{}/{}", task.owner, task.name));
     let current = if task.current {
         ""
     } else {

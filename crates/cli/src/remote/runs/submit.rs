@@ -62,8 +62,33 @@ pub(in super::super) async fn run(
     } else {
         ProgressMode::Quiet
     };
+    follow_and_exit(client, run, mode, args.json, out).await
+}
+
+/// Waits for the end of a run, and exits with its status.
+pub(in super::super) async fn wait(
+    client: &Client,
+    run: RunId,
+    json: bool,
+    out: Output,
+) -> CommandResult {
+    let mode = if json {
+        ProgressMode::Quiet
+    } else {
+        ProgressMode::Live
+    };
+    follow_and_exit(client, run, mode, json, out).await
+}
+
+async fn follow_and_exit(
+    client: &Client,
+    run: RunId,
+    mode: ProgressMode,
+    json: bool,
+    mut out: Output,
+) -> CommandResult {
     let run_end = follow(client, run, mode).await?;
-    if args.json {
+    if json {
         line(&mut out, &run_end)?;
     }
     out.done()?;

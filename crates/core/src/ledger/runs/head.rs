@@ -3,6 +3,7 @@
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
+use baton_model::library::RunOrigin;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::{HaltCause, HaltMode};
@@ -27,6 +28,8 @@ pub struct RunHead {
     pub submitted: Wall,
     /// Start of the current generation, or arrival of the last part of its plan.
     pub begun: Wall,
+    /// The library workflow of which it is a run.
+    pub origin: Option<RunOrigin>,
 }
 
 impl RunHead {
@@ -40,6 +43,7 @@ impl RunHead {
             at,
             plan,
             open,
+            origin,
         } = fact
         else {
             return None;
@@ -54,6 +58,7 @@ impl RunHead {
             halting: None,
             submitted: *at,
             begun: *at,
+            origin: *origin,
         };
         let defined = if *open {
             Ok(())
@@ -112,6 +117,8 @@ impl RunHead {
                 }
                 Ok(())
             }
+            // Recorded with the run; it changes nothing.
+            Fact::RunTriggered { .. } => Ok(()),
             _ => Err(self.wrong("cannot take that fact in its state")),
         }
     }

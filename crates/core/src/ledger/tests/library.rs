@@ -1,7 +1,7 @@
 //! Facts about the library, and those that do not fit.
 
 use baton_model::ids::Revision;
-use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, Trigger, TriggerSource};
+use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, TriggerSource};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule;
 use baton_model::spec::Origin;
@@ -22,8 +22,7 @@ fn defined(task: u64, name: &str, revision: u32, from: u64) -> Fact {
     let definition = Definition {
         source: format!("{revision}").into(),
         spec: Some(Arc::default()),
-        trigger: Trigger::default(),
-        file: None,
+        ..Definition::default()
     };
     Fact::TaskDefined {
         task: TaskNo(task),
@@ -50,7 +49,9 @@ fn ticked(task: u64, first: u64, last: u64) -> Fact {
         count: 1,
         verdict: schedule::TickVerdict::Launch,
         instance: None,
+        run: None,
         after: None,
+        after_run: None,
     }
 }
 
@@ -122,7 +123,7 @@ fn what_was_removed_keeps_its_number_and_how_far_it_is_accounted_for() {
         Err(LedgerError::Library(..))
     ));
     let task = ledger.library().find(&named("a")).expect("stays known");
-    assert!(!task.is_defined() && task.trigger().is_none() && task.spec().is_none());
+    assert!(!task.is_defined() && task.trigger().is_none() && task.payload().is_none());
     assert_eq!(ledger.library().next_number(), Some(TaskNo(2)));
     let refused = ledger.apply(&defined(1, "a", 1, 50));
     assert!(refused.is_err(), "a revision is never used again");
@@ -183,8 +184,8 @@ fn a_ledger_restored_from_its_parts_counts_instances_in_flight() {
         Fact::LeaseGranted { lease, holder },
         halt(3, 4),
     ]);
-    assert_eq!(ledger.library().active(K1), 7);
+    assert_eq!(ledger.library().active_count(K1), 7);
     let restored = Ledger::restore(parts(&ledger)).expect("fits");
-    assert_eq!(restored.library().active(K1), 7);
+    assert_eq!(restored.library().active_count(K1), 7);
     assert_eq!(restored, ledger);
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
 use baton_model::library::{Created, IdempotencyKey};
-use baton_model::spec::Exclusive;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
 use super::super::instances::SubmitError;
+use super::super::launch;
 use super::Deadlines;
 use crate::bugs::Bug;
 use crate::config::StoreMode;
@@ -161,17 +161,13 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
         None => {}
     }
     check_plan(cx, &plan)?;
-    let floor = match cx.config.store {
-        StoreMode::Durable => 0,
-        // Workers may still hold instances of runs of an earlier leader.
-        StoreMode::Memory => cx.epoch.0.saturating_mul(RUNS_PER_EPOCH),
-    };
-    let run = cx.ledger.runs().last().max(RunId(floor)).next();
+    let run = unused_id(cx);
     cx.commit(Fact::RunRegistered {
         run,
         at: cx.now.wall,
         plan,
         open,
+        origin: None,
     });
     if let Some(key) = key
         && !cx.config.bugs.has(Bug::KeyForgotten)
@@ -180,6 +176,16 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
         cx.commit(Fact::KeyRecorded { key, created });
     }
     Ok((run, Generation(1)))
+}
+
+/// An unused run id.
+pub(in crate::scheduler) fn unused_id(cx: &Cx<'_>) -> RunId {
+    let floor = match cx.config.store {
+        StoreMode::Durable => 0,
+        // Workers may still hold instances of runs of an earlier leader.
+        StoreMode::Memory => cx.epoch.0.saturating_mul(RUNS_PER_EPOCH),
+    };
+    cx.ledger.runs().last().max(RunId(floor)).next()
 }
 
 fn extend(cx: &mut Cx<'_>, run: RunId, plan: Arc<Plan>) -> Reply {
@@ -303,11 +309,10 @@ fn changes(
     Ok((comparison, spans))
 }
 
-fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
+/// Checks the invariants of a plan, and that the store is durable if it needs one.
+pub(in crate::scheduler) fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
     check::check(plan).map_err(RunError::Plan)?;
-    let mut tasks = plan.tasks.iter();
-    let strict = tasks.any(|task| task.spec.exclusive == Exclusive::Strict);
-    if strict && cx.config.store == StoreMode::Memory {
+    if launch::is_strict(plan) && cx.config.store == StoreMode::Memory {
         Err(RunError::StrictNeedsStore)
     } else {
         Ok(())

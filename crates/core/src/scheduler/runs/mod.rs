@@ -15,18 +15,19 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::library::Execution;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, Part};
 
-use super::instances;
+use super::{instances, launch};
 use crate::bugs::Bug;
 use crate::ledger::Ledger;
 use crate::protocol::scheduler::Protocol;
 use crate::scheduler::context::Cx;
 use crate::workflow::bind;
 
-pub(super) use commands::execute;
 pub use commands::{Obstacle, Resume, RunCommand, RunError};
+pub(super) use commands::{check_plan, execute, unused_id};
 pub(crate) use deadlines::Deadlines;
 
 /// Processes a run that changed: stops and starts instances, and ends the run if nothing is left.
@@ -36,15 +37,20 @@ pub(super) fn reconcile(
     deadlines: &mut Deadlines,
     id: RunId,
 ) {
-    let Some(head) = cx.ledger.runs().run(id).map(|run| run.head.clone()) else {
+    let Some(run) = cx.ledger.runs().run(id) else {
         return;
     };
+    let (head, timeout) = (run.head.clone(), run.dag.plan.timeout);
     if head.state == UniversalState::Registering {
         return;
     }
     if head.state.is_terminal() {
         forget(cx, deadlines, id);
         return;
+    }
+    if head.state == UniversalState::Queued {
+        // No command has set it for a run that a trigger has launched.
+        deadlines.set(&head, timeout, cx.now);
     }
     stop(cx, protocol, id);
     if head.halting.is_none() {
@@ -57,6 +63,10 @@ pub(super) fn reconcile(
             generation,
             state,
         });
+        let done = state == UniversalState::Done || cx.config.bugs.has(Bug::FailedRunFollowed);
+        let origin = head.origin.filter(|_| done);
+        let done = origin.map(|origin| (Execution::Run(id), origin.task));
+        cx.done.extend(done);
         forget(cx, deadlines, id);
     }
     // The facts committed here have marked it dirty again.
@@ -86,7 +96,10 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             task,
             item,
         };
-        let spec = bind::spec(&run.dag, &run.progress, part);
+        let mut spec = bind::spec(&run.dag, &run.progress, part);
+        for (name, value) in run.head.origin.iter().flat_map(launch::environment) {
+            spec.env.entry(name.to_owned()).or_insert(value);
+        }
         let instance = instances::unused_id(cx);
         instances::accept(cx, instance, instance, &Arc::new(spec));
     }

@@ -11,6 +11,7 @@ mod due;
 mod limits;
 mod revisions;
 mod triggers;
+mod workflows;
 
 /// The first instant of 2026, as UTC.
 const NEW_YEAR: u64 = 1_767_225_600_000;
@@ -31,8 +32,7 @@ fn plain() -> Definition {
     Definition {
         source: "{}".into(),
         spec: Some(Arc::default()),
-        trigger: Trigger::default(),
-        file: None,
+        ..Definition::default()
     }
 }
 
@@ -179,7 +179,7 @@ impl Leader {
     }
 
     fn active(&self, task: u64) -> u64 {
-        self.core.ledger().library().active(TaskNo(task))
+        self.core.ledger().library().active_count(TaskNo(task))
     }
 
     /// The next leader, which starts from what is durable.

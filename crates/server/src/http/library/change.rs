@@ -1,4 +1,4 @@
-//! Definition and removal of tasks.
+//! Definition and removal of tasks and workflows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use baton_core::scheduler::{
     Change, Command, DefineCommand, LibraryError, Precondition, RemoveCommand, Reply,
 };
 use baton_model::api::{DefineReply, FieldProblem};
-use baton_model::library::{Definition, TaskName};
+use baton_model::library::{Definition, EntryKind, TaskName};
 use serde_json::Value;
 
 use super::super::app::App;
@@ -23,22 +23,22 @@ use super::super::response::respond;
 use super::super::views;
 use super::{name, path, revision_in, with_revision};
 
-/// Add a task to the library
+/// Add a task or a workflow to the library
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/",
     tag = "library",
     operation_id = "create-task",
-    request_body(content = Object, description = "The task, in the schema of task files."),
+    request_body(content = Object, description = "The task or workflow, in the schema of its file."),
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
     ),
     responses(
-        (status = 201, description = "Created and durable.", body = DefineReply, headers(("location" = String, description = "The URL of the task."), ("etag" = String, description = "The revision."))),
+        (status = 201, description = "Created and durable.", body = DefineReply, headers(("location" = String, description = "The URL of the entry."), ("etag" = String, description = "The revision."))),
         (status = 200, description = "Dry run: the outcome that the request would have.", body = DefineReply),
-        (status = 409, description = "A task of this name exists, or the library is full.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The task is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
+        (status = 409, description = "An entry of this name exists, or the library is full.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The file is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
         Unavailable
@@ -58,36 +58,37 @@ pub(in super::super) async fn create(
     // A replacement fails by its precondition, an addition by a conflict.
     made.map_err(|fault| match fault.status() {
         StatusCode::PRECONDITION_FAILED => {
-            let detail = format!("the task {wanted} already exists; replace it with PUT");
+            let detail = format!("{wanted} already exists; replace it with PUT");
             Fault::new(StatusCode::CONFLICT, "exists", detail)
         }
         _ => fault,
     })
 }
 
-/// Create or replace a task
+/// Create or replace a task or a workflow
 ///
-/// `If-Match` replaces the task if it still has that revision; `If-None-Match: *` creates it if it
-/// does not exist. One of the two headers is required.
+/// `If-Match` replaces the entry if it still has that revision; `If-None-Match: *` creates it if it
+/// does not exist. One of the two headers is required. A body with `workflow` or `tasks` is a
+/// workflow.
 #[cfg_attr(feature = "openapi", utoipa::path(
     put,
     path = "/{owner}/tasks/{name}",
     tag = "library",
     operation_id = "replace-task",
-    request_body(content = Object, description = "The task, in the schema of task files."),
+    request_body(content = Object, description = "The task or workflow, in the schema of its file."),
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
         ("if-match" = Option<String>, Header, description = "The ETag of the revision to replace, such as \"r3\"."),
-        ("if-none-match" = Option<String>, Header, description = "`*`: only if the task does not exist."),
+        ("if-none-match" = Option<String>, Header, description = "`*`: only if the entry does not exist."),
     ),
     responses(
         (status = 200, description = "Replaced and durable, unchanged, or a dry run.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
         (status = 201, description = "Created and durable.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
-        (status = 409, description = "A file defines the task, or the library is full.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "The task has another revision, or already exists.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The task is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
+        (status = 409, description = "A file defines the entry, or the library is full.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "The entry has another revision, or already exists.", body = Problem, content_type = PROBLEM),
+        (status = 422, description = "The file is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         (status = 428, description = "Neither If-Match nor If-None-Match is set.", body = Problem, content_type = PROBLEM),
         BadRequest,
         BadBody,
@@ -108,23 +109,23 @@ pub(in super::super) async fn replace(
     define(&app, name, definition, expected, dry).await
 }
 
-/// Remove a task from the library
+/// Remove a task or a workflow from the library
 ///
-/// Its revisions stay readable; its instances continue.
+/// Its revisions stay readable; its instances and runs continue.
 #[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/{owner}/tasks/{name}",
     tag = "library",
     operation_id = "remove-task",
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
         ("if-match" = Option<String>, Header, description = "Only if the current revision is this one, such as \"r3\"."),
     ),
     responses(
         (status = 204, description = "Removed and durable."),
-        (status = 409, description = "A file defines the task.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "The task has another revision.", body = Problem, content_type = PROBLEM),
+        (status = 409, description = "A file defines the entry.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "The entry has another revision.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
@@ -213,15 +214,20 @@ fn expected(headers: &HeaderMap) -> Answer<Precondition> {
         None => Err(Fault::new(
             StatusCode::PRECONDITION_REQUIRED,
             "condition-needed",
-            "name the revision to replace with If-Match, or send If-None-Match: * for a new task",
+            "name the revision to replace with If-Match, or send If-None-Match: * for a new entry",
         )),
     }
 }
 
-/// Parses a task. The path sets its owner and name; the body may repeat them.
-fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskName, Definition)> {
+/// Parses a task or a workflow. The path sets its owner and name; the body may repeat them.
+fn definition(mut file: Value, owner: &str, name: Option<&str>) -> Answer<(TaskName, Definition)> {
+    let kind = if baton_files::is_workflow(&file) {
+        EntryKind::Workflow
+    } else {
+        EntryKind::Task
+    };
     if let Value::Object(fields) = &mut file {
-        let from_path = [("owner", Some(owner)), ("task", task)];
+        let from_path = [("owner", Some(owner)), (kind.word(), name)];
         for (field, wanted) in from_path {
             let Some(wanted) = wanted else { continue };
             let found = fields.entry(field).or_insert_with(|| wanted.into());
@@ -236,7 +242,8 @@ fn definition(mut file: Value, owner: &str, task: Option<&str>) -> Answer<(TaskN
             }
         }
     }
-    let made = baton_files::from_json(&file, "task").and_then(|file| file.definition(None));
+    let made = baton_files::any_from_json(&file, kind.word());
+    let made = made.and_then(|file| file.definition(None));
     made.map_err(Fault::from)
 }
 
@@ -254,11 +261,12 @@ fn fault(error: &LibraryError, name: &TaskName) -> Fault {
         LibraryError::Cycle(_) | LibraryError::TooManyAfter => "trigger.after",
         LibraryError::Schedule(_) => "trigger.schedule",
         LibraryError::NeedsDefaults => "params",
+        LibraryError::Plan(_) => "tasks",
     };
     let at = FieldProblem {
         field: field.to_owned(),
         message: text.clone(),
-        hint: "correct it and send the task again".to_owned(),
+        hint: "correct it and send the file again".to_owned(),
     };
     Fault::unusable(text, vec![at])
 }

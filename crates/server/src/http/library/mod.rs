@@ -1,10 +1,10 @@
-//! The library: tasks with their revisions, the outcomes of their due times, and their triggers.
+//! The library: tasks and workflows with their revisions, the outcomes of their due times, and their triggers.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `read` | tasks, revisions, due times |
-//! | `change` | definition and removal of tasks |
-//! | `trigger` | tasks started by users and other systems |
+//! | `read` | entries, revisions, due times |
+//! | `change` | definition and removal of entries |
+//! | `trigger` | instances and runs started by users and other systems |
 //! | `ticks` | outcomes of due times |
 //!
 //! The ETag of a task is its revision, so that a client can name the revision it replaces.
@@ -19,7 +19,7 @@ use axum::response::Response;
 use baton_core::clock::{Schedule, Zone};
 use baton_model::api::{Links, Task};
 use baton_model::ids::Revision;
-use baton_model::library::{self, TaskName};
+use baton_model::library::{self, EntryKind, TaskName};
 use baton_model::time::Wall;
 use baton_store::view::TaskRecord;
 use serde_json::Value;
@@ -46,6 +46,7 @@ fn task_view(record: &TaskRecord) -> Task<Value> {
     Task {
         owner: record.name.owner.clone(),
         name: record.name.name.clone(),
+        kind: record.definition.kind,
         revision: record.revision.0,
         current: record.current,
         defined_at: record.at.0,
@@ -75,15 +76,17 @@ fn links(record: &TaskRecord) -> Links {
         ("self", path.clone()),
         ("revisions", format!("{path}/revisions/")),
         ("ticks", format!("{path}/ticks/")),
-        (
-            "history",
-            format!(
-                "/history/?owner={}&name={}",
-                views::encoded(&record.name.owner),
-                views::encoded(&record.name.name)
-            ),
-        ),
     ]);
+    let (relation, list) = match record.definition.kind {
+        EntryKind::Task => ("history", "/history/"),
+        EntryKind::Workflow => ("runs", "/runs/"),
+    };
+    let (owner, name) = (&record.name.owner, &record.name.name);
+    let (owner, name) = (views::encoded(owner), views::encoded(name));
+    links.insert(
+        relation.to_owned(),
+        format!("{list}?owner={owner}&name={name}"),
+    );
     if !record.current {
         return links;
     }
@@ -138,7 +141,7 @@ fn revision_in(headers: &HeaderMap, header: header::HeaderName) -> Answer<Option
 fn unknown(name: &TaskName) -> Fault {
     let short: String = name.to_string().chars().take(200).collect();
     Fault::not_found(format!(
-        "there is no task {short:?} in the library; GET /library/ lists them"
+        "there is no task or workflow {short:?} in the library; GET /library/ lists them"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Tasks, revisions and due times.
+//! Tasks and workflows, revisions and due times.
 
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
@@ -23,7 +23,7 @@ use super::{listed_view, name, parsed, path};
 use crate::clock;
 use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
 
-/// The tasks of the library, by owner and name
+/// The tasks and workflows of the library, by owner and name
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/library/",
@@ -47,14 +47,14 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
     page(&app, owner, &parameters, "/library/").await
 }
 
-/// The tasks of one owner, by name
+/// The tasks and workflows of one owner, by name
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/",
     tag = "library",
     operation_id = "tasks",
     params(
-        ("owner" = String, Path, description = "The owner of the tasks."),
+        ("owner" = String, Path, description = "The owner of the entries."),
         ("cursor" = Option<String>, Query, description = "Start of the page; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
@@ -101,19 +101,19 @@ async fn page(
     Ok(tagged(&library))
 }
 
-/// A task, in its current or an earlier revision
+/// A task or a workflow, in its current or an earlier revision
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}",
     tag = "library",
     operation_id = "task",
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
-        ("revision" = Option<u32>, Query, description = "Revision number, also of a removed task; default: the current one."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
+        ("revision" = Option<u32>, Query, description = "Revision number, also of a removed entry; default: the current one."),
     ),
     responses(
-        (status = 200, description = "The task; its ETag is the revision.", body = Task<Value>),
+        (status = 200, description = "The entry; its ETag is the revision.", body = Task<Value>),
         BadRequest,
         Unchanged,
         NotFound,
@@ -132,15 +132,15 @@ pub(in super::super) async fn show(
     Ok(super::with_revision(response, record.revision))
 }
 
-/// Revisions of a task, newest first
+/// Revisions of a task or a workflow, newest first
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/revisions/",
     tag = "library",
     operation_id = "revisions",
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
         ("cursor" = Option<u32>, Query, description = "Only revisions before this one; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
@@ -190,20 +190,20 @@ pub(in super::super) async fn revisions(
     Ok(tagged(&list))
 }
 
-/// Next due times of a task
+/// Next due times of a task or a workflow
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/{owner}/tasks/{name}/due",
     tag = "library",
     operation_id = "due",
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
         ("limit" = Option<u64>, Query, description = "Maximum number of times, at most 1000."),
         ("after" = Option<u64>, Query, description = "Only times after this one, in milliseconds since 1970; default: now."),
     ),
     responses(
-        (status = 200, description = "Due times; empty if the task has no schedule, or none is left.", body = DueTimes),
+        (status = 200, description = "Due times; empty if it has no schedule, or none is left.", body = DueTimes),
         BadRequest,
         Unchanged,
         NotFound,

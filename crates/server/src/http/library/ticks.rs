@@ -8,7 +8,7 @@ use axum::response::Response;
 use baton_model::api::{List, Tick};
 use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
-use baton_model::library::TaskName;
+use baton_model::library::{Execution, TaskName};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_store::view::{RecordedFact, Seq, TickQuery};
 
@@ -19,7 +19,7 @@ use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
 use super::super::problem::Answer;
-use super::super::views;
+use super::super::{runs, views};
 use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
@@ -112,7 +112,9 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         count,
         verdict,
         instance,
+        run,
         after,
+        after_run,
         ..
     } = &entry.fact
     else {
@@ -122,6 +124,9 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
     if let Some(instance) = instance {
         let path = views::path(*instance, *instance);
         links.insert("instance".to_owned(), path);
+    }
+    if let Some(run) = run {
+        links.insert("run".to_owned(), runs::path(*run));
     }
     let (late, reason) = match verdict {
         TickVerdict::Launch => (None, None),
@@ -142,7 +147,8 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         reason: reason.map(|reason| word(reason).to_owned()),
         text: entry.fact.sentence(),
         instance: instance.map(|it| it.to_string()),
-        after: after.map(|it| it.to_string()),
+        run: run.map(|it| it.to_string()),
+        after: Execution::either(*after, *after_run).map(|it| it.to_string()),
         links,
     })
 }

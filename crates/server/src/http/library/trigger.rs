@@ -1,14 +1,16 @@
-//! Tasks started by users and other systems.
+//! Instances and runs started by users and other systems.
+
+use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use baton_core::ledger::Payload;
 use baton_core::scheduler::{Command, Reply, TriggerCommand, TriggerError, TriggerReply, Trust};
-use baton_files::Binding;
+use baton_files::{AnyFile, Binding};
 use baton_model::api::{self, TriggerTask};
 use baton_model::ids::Revision;
-use baton_model::library::{TaskName, TriggerSource};
-use baton_model::spec::InstanceSpec;
+use baton_model::library::{Execution, TaskName, TriggerSource};
 use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
 
@@ -21,18 +23,18 @@ use super::super::openapi::answers::{
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
-use super::super::{idempotency, owners, roles, views};
+use super::super::{idempotency, owners, roles, runs, views};
 use super::{name, path, unknown};
 
-/// Header with the secret of a task.
+/// Header with the secret of an entry.
 const SECRET: &str = "baton-trigger-secret";
 
-/// Attempts to bind parameters if the task is replaced concurrently.
+/// Attempts to bind parameters if the entry is replaced concurrently.
 const BINDINGS_MAX: usize = 3;
 
-/// Trigger a task from another system
+/// Trigger a task or a workflow from another system
 ///
-/// The task must set `remote: true`. If it has a secret, send that in the header
+/// Its trigger must set `remote: true`. If it has a secret, send that in the header
 /// `Baton-Trigger-Secret`: a request with the secret needs no token, and a request with an
 /// operator's token needs no secret.
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -42,16 +44,16 @@ const BINDINGS_MAX: usize = 3;
     operation_id = "trigger",
     request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
-        ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the task."),
+        ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the entry."),
     ),
     responses(
-        (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance."))),
+        (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance or run."))),
         (status = 409, description = "`max_instances` is reached, or the definition changed concurrently.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "A parameter is invalid or missing, or another request has used the key.", body = Problem, content_type = PROBLEM),
-        (status = 429, description = "The launch rate of the task is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
+        (status = 429, description = "The launch rate of the entry is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
         BadRequest,
         BadBody,
         NotFound,
@@ -92,7 +94,7 @@ pub(in super::super) async fn remote(
     .await
 }
 
-/// Run a task now
+/// Run a task or a workflow now
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/{owner}/tasks/{name}/run",
@@ -100,15 +102,15 @@ pub(in super::super) async fn remote(
     operation_id = "run-task",
     request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
-        ("owner" = String, Path, description = "The owner of the task."),
-        ("name" = String, Path, description = "The name of the task."),
+        ("owner" = String, Path, description = "The owner of the entry."),
+        ("name" = String, Path, description = "The name of the entry."),
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
     ),
     responses(
-        (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance."))),
+        (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance or run."))),
         (status = 409, description = "`max_instances` is reached, or the definition changed concurrently.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "A parameter is invalid or missing, or another request has used the key.", body = Problem, content_type = PROBLEM),
-        (status = 429, description = "The launch rate of the task is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
+        (status = 429, description = "The launch rate of the entry is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
         BadRequest,
         BadBody,
         NotFound,
@@ -170,31 +172,36 @@ async fn launch(
     Ok(launched(&name, reply))
 }
 
-/// The bound instance spec, if the parameters are not the defaults.
+/// What to launch, if the parameters are not the defaults.
 async fn bound(
     app: &App,
     name: &TaskName,
     wanted: &TriggerTask,
-) -> Answer<Option<(Revision, Box<InstanceSpec>)>> {
+) -> Answer<Option<(Revision, Payload)>> {
     if wanted.params.is_empty() {
         return Ok(None);
     }
     let record = app.task(name, None).await?;
-    let spec = spec(&record.definition.source, wanted)?;
-    Ok(Some((record.revision, Box::new(spec))))
+    let payload = payload(&record.definition.source, wanted)?;
+    Ok(Some((record.revision, payload)))
 }
 
-fn spec(source: &str, wanted: &TriggerTask) -> Answer<InstanceSpec> {
+fn payload(source: &str, wanted: &TriggerTask) -> Answer<Payload> {
     let file = serde_json::from_str(source).map_err(|error| {
-        let detail = format!("cannot parse the stored task: {error}");
+        let detail = format!("cannot parse the stored definition: {error}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
     })?;
-    let binding = Binding {
-        params: wanted.params.clone(),
-        ..Binding::default()
-    };
-    let file = baton_files::from_json(&file, "task")?;
-    Ok(file.instance(&binding)?)
+    let params = wanted.params.clone();
+    Ok(match baton_files::any_from_json(&file, "definition")? {
+        AnyFile::Workflow(file) => Payload::Plan(Arc::new(file.plan(&params)?)),
+        AnyFile::Task(file) => {
+            let binding = Binding {
+                params,
+                ..Binding::default()
+            };
+            Payload::Spec(Box::new(file.instance(&binding)?))
+        }
+    })
 }
 
 /// The error that names the missing parameter.
@@ -203,16 +210,19 @@ async fn missing(app: &App, name: &TaskName) -> Fault {
         Ok(record) => record,
         Err(fault) => return fault,
     };
-    match spec(&record.definition.source, &TriggerTask::default()) {
+    match payload(&record.definition.source, &TriggerTask::default()) {
         Err(fault) => fault,
         Ok(_) => fault(TriggerError::Revised(record.revision), name),
     }
 }
 
 fn launched(name: &TaskName, reply: TriggerReply) -> Response {
-    let control = views::path(reply.instance, reply.instance);
+    let control = match reply.execution {
+        Execution::Instance(instance) => views::path(instance, instance),
+        Execution::Run(run) => runs::path(run),
+    };
     let body = api::TriggerReply {
-        id: reply.instance.to_string(),
+        id: reply.execution.to_string(),
         again: reply.repeated,
         links: views::links([("control", control.clone()), ("task", path(name))]),
     };
@@ -228,7 +238,9 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
         TriggerError::Unknown => return unknown(name),
         TriggerError::NotRemote => (StatusCode::FORBIDDEN, "not-remote"),
         TriggerError::Secret => (StatusCode::FORBIDDEN, "secret"),
-        TriggerError::NeedsParameters => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+        TriggerError::NeedsParameters | TriggerError::Plan(_) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "invalid")
+        }
         TriggerError::Revised(_) => (StatusCode::CONFLICT, "revised"),
         TriggerError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
         TriggerError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),

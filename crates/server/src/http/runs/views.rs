@@ -38,6 +38,12 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
         submitted_at: head.submitted.0,
         begun_at: head.begun.0,
         ended_at: over.then_some(record.changed_at.0),
+        revision: head.origin.map(|origin| origin.revision.0),
+        nominal_at: head.origin.and_then(|it| it.due).map(|due| due.nominal.0),
+        after: head
+            .origin
+            .and_then(|it| it.after)
+            .map(|after| after.to_string()),
         params: dag.map_or_else(BTreeMap::new, |it| it.plan.params.clone()),
         tasks: dag.map(|it| it.plan.tasks.len() as u64),
         items: None,
@@ -54,6 +60,10 @@ fn links(head: &RunHead) -> Links {
         ("items", format!("{path}/items/")),
         ("errors", format!("{path}/errors")),
     ]);
+    if head.origin.is_some() {
+        let entry = views::task_path(&head.owner, &head.name);
+        links.insert("task".to_owned(), entry);
+    }
     let mut add = |relation: &str| {
         links.insert(relation.to_owned(), format!("POST {path}/{relation}"));
     };

@@ -150,6 +150,7 @@ fn registered() -> Fact {
         at: Wall(0),
         plan: pair(),
         open: false,
+        origin: None,
     }
 }
 

@@ -25,7 +25,9 @@ fn a_due_time_becomes_a_record_and_an_instance_in_one_step() {
             count: 1,
             verdict: TickVerdict::Launch,
             instance: Some(InstanceId(1)),
+            run: None,
             after: None,
+            after_run: None,
         },
         Fact::InstancesSubmitted {
             first: InstanceId(1),

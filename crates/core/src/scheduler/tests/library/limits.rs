@@ -104,7 +104,11 @@ fn every_kind_of_end_makes_room() {
         end(&mut leader, &worker);
         assert_eq!(leader.state(1), state, "end {index}");
         assert_eq!(leader.active(1), 0, "end {index}");
-        assert_eq!(leader.kept.library().active(TaskNo(1)), 0, "end {index}");
+        assert_eq!(
+            leader.kept.library().active_count(TaskNo(1)),
+            0,
+            "end {index}"
+        );
         let told = verdicts(&leader.at(NEW_YEAR + 2 * HOUR));
         assert_eq!(told, [TickVerdict::Launch], "end {index}");
     }

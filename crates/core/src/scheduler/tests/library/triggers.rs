@@ -1,10 +1,11 @@
 //! Triggering tasks by hand and over HTTP.
 
-use baton_model::library::{Created, IdempotencyKey, Rate, TriggerSource};
+use baton_model::library::{Created, Execution, IdempotencyKey, Rate, TriggerSource};
 
 use super::*;
+use crate::ledger::Payload;
 
-fn by_hand(name: &str) -> TriggerCommand {
+pub(super) fn by_hand(name: &str) -> TriggerCommand {
     TriggerCommand {
         name: named(name),
         bound: None,
@@ -24,7 +25,7 @@ fn by_remote(secret: Option<&str>) -> TriggerCommand {
     }
 }
 
-fn keyed(key: u64, request: u64) -> TriggerCommand {
+pub(super) fn keyed(key: u64, request: u64) -> TriggerCommand {
     TriggerCommand {
         key: Some(IdempotencyKey {
             key: (key, !key),
@@ -42,13 +43,16 @@ fn with_task(definition: Definition) -> Leader {
 
 const fn new(instance: u64) -> Result<TriggerReply, TriggerError> {
     Ok(TriggerReply {
-        instance: InstanceId(instance),
+        execution: Execution::Instance(InstanceId(instance)),
         repeated: false,
     })
 }
 
 impl Leader {
-    fn trigger(&mut self, command: TriggerCommand) -> Result<TriggerReply, TriggerError> {
+    pub(super) fn trigger(
+        &mut self,
+        command: TriggerCommand,
+    ) -> Result<TriggerReply, TriggerError> {
         let request = RequestId(1);
         let effects = self.give(Input::Command(request, Command::Trigger(command)));
         let told = effects.into_iter().find_map(|effect| match effect {
@@ -93,7 +97,7 @@ fn the_same_request_gives_the_same_instance_and_another_is_refused() {
     leader.define("b", plain()).expect("taken");
     assert_eq!(leader.trigger(keyed(5, 1)), new(1));
     let again = Ok(TriggerReply {
-        instance: InstanceId(1),
+        execution: Execution::Instance(InstanceId(1)),
         repeated: true,
     });
     let (first, last) = (InstanceId(1), InstanceId(1));
@@ -190,7 +194,7 @@ fn parameters_that_were_bound_to_an_old_revision_are_refused() {
         ..InstanceSpec::default()
     };
     let bound = |revision| TriggerCommand {
-        bound: Some((Revision(revision), Box::new(given.clone()))),
+        bound: Some((Revision(revision), Payload::Spec(Box::new(given.clone())))),
         ..by_hand("a")
     };
     assert_eq!(
@@ -272,7 +276,7 @@ fn without_a_store_nothing_strict_is_launched_however_it_was_bound() {
         ..InstanceSpec::default()
     };
     let bound = TriggerCommand {
-        bound: Some((Revision(1), Box::new(given))),
+        bound: Some((Revision(1), Payload::Spec(Box::new(given)))),
         ..by_hand("a")
     };
     assert_eq!(leader.trigger(bound), Err(TriggerError::StrictNeedsStore));
