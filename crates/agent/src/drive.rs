@@ -9,6 +9,7 @@
 //! All messages of one iteration leave in one write to each side.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use baton_core::supervision::Supervisor;
@@ -28,7 +29,7 @@ use crate::incarnation::{Host, identity_of};
 use crate::launch::Launcher;
 use crate::memory::MemoryWatch;
 use crate::scheduler::Scheduler;
-use crate::state::StateDir;
+use crate::state::{CHECKPOINT, StateDir};
 use crate::sweep::Sweep;
 use crate::watchdog::{self, Watchdog};
 use crate::{AgentExit, Config};
@@ -52,27 +53,18 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Opens the state directory, and starts or resumes an incarnation.
-    pub(crate) fn open(config: Config) -> Result<Self, Error> {
+    pub(crate) fn open(config: Config, dir: StateDir) -> Result<Self, Error> {
         let now = clock::now().mono;
         let (token, tls) = (config.token.clone(), config.tls.clone());
         let connection = Connection::new(&config.scheduler, token, tls, now)?;
         // Exceeding a file size limit must be an error that is reported, not a fatal signal.
         signals::ignore(&[libc::SIGXFSZ, libc::SIGPIPE]);
-        let dir = StateDir::open(&config.state)?;
         let host = Host::current()?;
         // The children of a dying coordinator are reparented to this process, with their exit
         // status.
         reap::become_subreaper().map_err(Error::io("become the subreaper"))?;
-        let group = cgroup::create(&format!("baton-{}", dir.mark()));
-        let group = group.map(|group| group.path().to_owned());
-        let spec = CoordinatorSpec {
-            binary: config.binary.clone(),
-            checkpoint: dir.checkpoint(),
-            sandbox: dir.path().to_owned(),
-            mark: dir.mark(),
-            cgroup: group.clone(),
-            guarded: true,
-        };
+        let spec = coordinator_spec(&config, dir.path(), dir.mark());
+        let group = spec.cgroup.clone();
         let mut agent = Self {
             host,
             supervisor: Supervisor::begin(&identity_of(&config, &dir, host), Vec::new(), now),
@@ -236,6 +228,19 @@ impl Agent {
             let idle = !ready.coordinator && !ready.scheduler;
             self.sweep.turn(now, idle, |lease| attempts.contains(lease));
         }
+    }
+}
+
+/// What the worker's coordinator is started with. Creates the control group, where that is possible.
+pub(crate) fn coordinator_spec(config: &Config, state: &Path, mark: String) -> CoordinatorSpec {
+    let group = cgroup::create(&format!("baton-{mark}"));
+    CoordinatorSpec {
+        binary: config.binary.clone(),
+        checkpoint: state.join(CHECKPOINT),
+        sandbox: state.to_owned(),
+        mark,
+        cgroup: group.map(|group| group.path().to_owned()),
+        guarded: true,
     }
 }
 

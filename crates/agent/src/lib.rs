@@ -61,16 +61,21 @@ mod tag;
 mod takeover;
 mod watchdog;
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_model::ids::WorkerName;
 use baton_model::placement::Offer;
 use baton_model::time::Millis;
 use baton_model::token::Secret;
+use baton_runner::coordinator::{CoordinatorSpec, last_resort};
 use baton_tls::ClientFiles;
 
 pub use attempt_dir::TaskFile;
+use state::StateDir;
+
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
 pub use log_follower::{FollowedChunk, LogFollower};
@@ -112,7 +117,54 @@ pub enum AgentExit {
 ///
 /// # Errors
 /// [`Error`] if the state directory, the coordinator or the configuration cannot be used. Running
-/// attempts then continue under their coordinator for as long as their lease allows.
+/// attempts then continue under their coordinator for as long as their lease allows; without a
+/// coordinator they are dead when this returns.
+///
+/// # Panics
+/// On a defect of the agent, under the same conditions.
 pub fn run(config: Config) -> Result<AgentExit, Error> {
-    drive::Agent::open(config)?.drive()
+    let dir = StateDir::open(&config.state).inspect_err(|error| {
+        // Work of an earlier agent may be alive all the same.
+        if !matches!(error, Error::Locked { .. })
+            && let Some(mark) = state::known_mark(&config.state)
+        {
+            WorkGuard::new(&config, &config.state, mark).kill_unguarded(error);
+        }
+    })?;
+    let guard = WorkGuard::new(&config, dir.path(), dir.mark());
+    let run = AssertUnwindSafe(|| drive::Agent::open(config, dir)?.drive());
+    match catch_unwind(run) {
+        Ok(Ok(exit)) => Ok(exit),
+        Ok(Err(error)) => {
+            guard.kill_unguarded(&error);
+            Err(error)
+        }
+        Err(panic) => {
+            guard.kill_unguarded(&"the agent has panicked");
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// What is left to do by an agent that cannot go on.
+struct WorkGuard {
+    coordinator: CoordinatorSpec,
+}
+
+impl WorkGuard {
+    fn new(config: &Config, state: &Path, mark: String) -> Self {
+        Self {
+            coordinator: drive::coordinator_spec(config, state, mark),
+        }
+    }
+
+    /// Kills the worker's processes, unless a coordinator holds the dead-man timer over them.
+    fn kill_unguarded(&self, why: &dyn Display) {
+        let coordinator = &self.coordinator;
+        if coordinator.is_running() {
+            return;
+        }
+        tracing::error!("{why}; without a coordinator, all work of this worker is killed");
+        last_resort::kill_all(&coordinator.mark, coordinator.cgroup.as_deref());
+    }
 }

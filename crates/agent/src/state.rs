@@ -35,6 +35,9 @@ pub(crate) const WORK: &str = "work";
 /// Output of attempts, likewise.
 pub(crate) const LOGS: &str = "logs";
 
+/// The directory of the coordinator's log.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+
 /// The durable state of the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerState {
@@ -79,7 +82,7 @@ impl StateDir {
         };
         make(path.clone())?;
         let lock = lock(&path)?;
-        for name in [WORK, LOGS, "checkpoint"] {
+        for name in [WORK, LOGS, CHECKPOINT] {
             make(path.join(name))?;
         }
         let lineage = match load::<Lineage>(&path, LINEAGE_FILE)? {
@@ -108,13 +111,9 @@ impl StateDir {
         &self.path
     }
 
-    pub(crate) fn checkpoint(&self) -> PathBuf {
-        self.path.join("checkpoint")
-    }
-
     /// The mark that every process of this worker carries, in every incarnation.
     pub(crate) fn mark(&self) -> String {
-        format!("w{:016x}", self.lineage.0)
+        mark_of(self.lineage)
     }
 
     /// Replaces the worker's state; durable when this returns.
@@ -147,6 +146,15 @@ impl StateDir {
             _ => Ok(()),
         }
     }
+}
+
+fn mark_of(lineage: Lineage) -> String {
+    format!("w{:016x}", lineage.0)
+}
+
+/// The mark of the worker whose directory this is, even if the directory cannot be used.
+pub(crate) fn known_mark(path: &Path) -> Option<String> {
+    load(path, LINEAGE_FILE).ok().flatten().map(mark_of)
 }
 
 fn lock(path: &Path) -> Result<File, Error> {

@@ -3,6 +3,8 @@
 //! `baton_core::supervision::takeover` decides; this collects the evidence. The log of a coordinator
 //! is replaced by its successor's first record, so its content is saved to the handover file before.
 
+use std::time::Duration;
+
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::Supervisor;
 use baton_core::supervision::io::{Event, Sighting};
@@ -19,6 +21,9 @@ use crate::drive::Agent;
 use crate::error::Error;
 use crate::launch::Launcher;
 use crate::state::Handover;
+
+/// The pause after a coordinator could not be replaced.
+const REPLACE_RETRY: Duration = Duration::from_millis(500);
 
 impl Agent {
     /// Starts or resumes an incarnation.
@@ -98,7 +103,21 @@ impl Agent {
         // The record of the first one exists nowhere else once the second has started its log.
         let mut collected: Option<Inventory> = None;
         let is_gone = |error: &Error| matches!(error, Error::Io { error, .. } if is_gone(error));
-        outlive_deaths(is_gone, || self.try_replace_coordinator(&mut collected))
+        loop {
+            match outlive_deaths(is_gone, || self.try_replace_coordinator(&mut collected)) {
+                // A full disk may have room again. Until the lease ends the work may go on.
+                Err(error) if self.is_leased() => {
+                    tracing::error!("{error}; trying again");
+                    std::thread::sleep(REPLACE_RETRY);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn is_leased(&self) -> bool {
+        let guard = self.coordinator.guard();
+        guard.is_some_and(|guard| clock::now().mono < guard.deadline)
     }
 
     fn try_replace_coordinator(&mut self, collected: &mut Option<Inventory>) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use baton_model::ids::InstanceId;
 use baton_testing::cluster::{Cluster, lines};
 use baton_testing::processes::{is_alive, send};
 use baton_testing::{until, until_some};
@@ -14,6 +15,78 @@ use crate::mounts::SmallFilesystem;
 
 const LEASE: Duration = Duration::from_secs(6);
 const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
+
+/// Starts an observable task on a worker that is then left without a guard that can be replaced.
+fn running_on(cluster: &mut Cluster, name: &str) -> (Effects, InstanceId, u32) {
+    cluster.start_worker(name, &["--label", "first=yes"]);
+    cluster.healthy(name);
+    let effects = Effects::new(cluster, "effects");
+    let id = cluster.submit(effects.task("trap '' TERM"), 1).first;
+    let (_, shell) = effects.started(1);
+    (effects, id, shell)
+}
+
+/// The first execution is dead when another worker starts the second.
+fn ends_elsewhere(cluster: &mut Cluster, effects: &Effects, id: InstanceId, shell: u32) {
+    cluster.start_worker("other", &[]);
+    effects.started(2);
+    assert!(!is_alive(shell), "the first is dead when the second starts");
+    effects.go();
+    assert_eq!(cluster.finish(id).state.word(), "DONE");
+    effects.never_overlapped();
+}
+
+#[test]
+fn a_worker_that_cannot_replace_its_coordinator_kills_its_work_and_says_why() {
+    let mut cluster = Cluster::new(&SHORT_LEASE);
+    let Some(disk) = SmallFilesystem::mount(&cluster.path("full"), "4m") else {
+        return;
+    };
+    let (effects, id, shell) = running_on(&mut cluster, "full");
+    disk.fill();
+    send(
+        cluster.coordinator_pid("full").expect("there"),
+        Signal::KILL,
+    );
+    let agent = cluster.worker_pid("full");
+    until("the agent exits", || !is_alive(agent));
+    assert!(!is_alive(shell), "killed before the agent has exited");
+    let log = cluster.log("full").join("\n");
+    assert!(log.contains("all work of this worker is killed"), "{log}");
+    ends_elsewhere(&mut cluster, &effects, id, shell);
+}
+
+#[test]
+fn an_agent_that_cannot_use_its_directory_kills_what_an_earlier_one_left() {
+    let mut cluster = Cluster::new(&SHORT_LEASE);
+    let (effects, id, shell) = running_on(&mut cluster, "one");
+    let coordinator = cluster.coordinator_pid("one").expect("there");
+    cluster.kill_worker("one");
+    send(coordinator, Signal::KILL);
+    until("the coordinator is dead", || !is_alive(coordinator));
+    let lock = cluster.path("one").join("agent.lock");
+    std::fs::remove_file(&lock).expect("removed");
+    std::fs::create_dir(&lock).expect("made");
+    assert!(is_alive(shell), "unguarded");
+    cluster.start_worker("one", &[]);
+    let agent = cluster.worker_pid("one");
+    until("the agent exits", || !is_alive(agent));
+    assert!(!is_alive(shell), "killed before the agent has exited");
+    ends_elsewhere(&mut cluster, &effects, id, shell);
+}
+
+#[test]
+fn a_coordinator_without_descriptors_and_agent_still_ends_its_work_with_the_lease() {
+    let mut cluster = Cluster::new(&SHORT_LEASE);
+    let (effects, id, shell) = running_on(&mut cluster, "one");
+    let coordinator = cluster.coordinator_pid("one").expect("there");
+    let limit = std::process::Command::new("prlimit")
+        .args(["--pid", &coordinator.to_string(), "--nofile=1:1"])
+        .status();
+    assert!(limit.is_ok_and(|status| status.success()), "limited");
+    cluster.kill_worker("one");
+    ends_elsewhere(&mut cluster, &effects, id, shell);
+}
 
 /// Submissions that fill the rest of an almost full disk.
 const SUBMISSIONS_MAX: usize = 1_000;

@@ -26,6 +26,9 @@ use crate::sys::proc::{self, Stat};
 use crate::sys::{clock, reap};
 use crate::wire::{Reply, RunKey};
 
+/// Delay before killing again what could not be killed when the lease ended.
+const KILL_RETRY: Millis = Millis::from_secs(1);
+
 /// The time limit of a kill; survivors are then reported.
 pub(super) const KILL_MAX: Millis = Millis::from_secs(5);
 /// The same for one attempt of a worker, which blocks others meanwhile: it is polled again.
@@ -133,8 +136,9 @@ impl Coordinator {
     pub(super) fn kill_for_guard(&mut self) {
         let left = self.kill_all(KillCause::LeaseLapsed);
         if left > 0 {
-            log_line!("coordinator: {left} processes could not be killed");
+            log_line!("coordinator: {left} processes could not be killed; retrying");
         }
+        self.guard_retry_at = (left > 0).then(|| clock::now().mono + KILL_RETRY);
     }
 
     /// Signals every process of one run.
@@ -346,6 +350,12 @@ impl Coordinator {
     fn kill_all(&mut self, cause: KillCause) -> usize {
         self.mark_signalled(cause);
         self.launcher.kill_cgroup();
+        // Needs no descriptor, so it works when there are none left.
+        let children = self.table.live().map(|(_, run)| run);
+        let children = children.filter(|run| matches!(run.root, RootProcess::Child));
+        for pid in children.filter_map(ProcessRun::pid) {
+            self.log_failure(kill::group(pid, libc::SIGKILL));
+        }
         for held in self.table.held() {
             self.log_failure(held.signal(libc::SIGKILL));
         }

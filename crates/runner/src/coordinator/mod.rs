@@ -49,6 +49,7 @@
 //! | `leftovers` | surviving descendants of an attempt, and the wait for their end |
 //! | `journal` | writing and compacting the log |
 //! | `kill` | membership of processes in runs, and killing them |
+//! | [`last_resort`] | killing what no coordinator can guard |
 //! | `start` | the runner's side: starting a coordinator, or connecting to the running one |
 //!
 //! [`Request::KillStrays`]: crate::wire::Request::KillStrays
@@ -57,6 +58,7 @@ mod attempt_dirs;
 mod connection;
 mod journal;
 mod kill;
+pub mod last_resort;
 mod launch;
 mod leftovers;
 mod pid_note;

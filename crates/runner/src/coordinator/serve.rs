@@ -3,6 +3,8 @@
 
 use std::io;
 use std::os::unix::net::UnixListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_model::ids::BootId;
@@ -17,7 +19,7 @@ use super::launch::Launcher;
 use super::leftovers::Orphans;
 use super::queue::Queue;
 use super::runs::{ProcessRun, Role, RootProcess, RunTable, Timer};
-use super::{Config, LISTENER_FD, LOCK_FD};
+use super::{Config, LISTENER_FD, LOCK_FD, last_resort};
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
 use crate::sys::clock::{self, Alarm};
@@ -29,6 +31,9 @@ use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, 
 /// A coordinator without a runner and without runs exits after this time: everything it knows is in
 /// the log.
 const IDLE_MAX: Millis = Millis::from_secs(60);
+
+/// The pause after the loop could not wait for events.
+const WAIT_RETRY: Duration = Duration::from_millis(500);
 
 /// The state of a running coordinator.
 pub(super) struct Coordinator {
@@ -42,6 +47,8 @@ pub(super) struct Coordinator {
     pub(super) recyclable: Vec<AttemptPaths>,
     pub(super) killing: Option<KillAll>,
     pub(super) guard: DeadMan,
+    /// When what outlived the dead-man timer is killed again.
+    pub(super) guard_retry_at: Option<Mono>,
     pub(super) journal: Journal,
     connection: Connection,
     /// Processes that an earlier coordinator may have launched without recording are gone.
@@ -92,6 +99,7 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
         recyclable: Vec::new(),
         killing: None,
         guard: DeadMan::default(),
+        guard_retry_at: None,
         journal,
         connection: Connection::default(),
         strays_killed: false,
@@ -104,20 +112,36 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
         coordinator.strays_killed = true;
     }
     memory::release_startup_pages()?;
-    coordinator.serve(listener, signals)
+    let alarm = Alarm::new()?;
+    let serve = AssertUnwindSafe(|| coordinator.serve(listener, signals, &alarm));
+    if catch_unwind(serve).is_err() && coordinator.is_sole_guard() {
+        last_resort::kill_all(
+            &coordinator.config.mark,
+            coordinator.config.cgroup.as_deref(),
+        );
+    }
+    Ok(())
 }
 
 impl Coordinator {
-    fn serve(&mut self, listener: &UnixListener, mut signals: Signals) -> io::Result<()> {
-        let alarm = Alarm::new()?;
+    /// Serves until it is over. No error ends it: a coordinator that cannot read or write still
+    /// watches the time.
+    fn serve(&mut self, listener: &UnixListener, mut signals: Signals, alarm: &Alarm) {
         loop {
-            let ready = self.wait(listener, &signals, &alarm)?;
+            let ready = self
+                .wait(listener, &signals, alarm)
+                .unwrap_or_else(|error| {
+                    log_line!("coordinator: cannot wait: {error}");
+                    std::thread::sleep(WAIT_RETRY);
+                    Ready::default()
+                });
             if ready.signals {
-                signals.take()?;
+                self.log_failure(signals.take());
             }
             // Exits are polled in every turn: it costs one call, and one signal may stand for
             // several exits.
-            self.reap_children()?;
+            let reaped = self.reap_children();
+            self.log_failure(reaped);
             for run in ready.adopted {
                 self.poll_adopted(run);
             }
@@ -134,7 +158,7 @@ impl Coordinator {
             }
             self.flush_replies();
             if self.is_over() {
-                return Ok(());
+                return;
             }
         }
     }
@@ -178,6 +202,7 @@ impl Coordinator {
             self.connection.replies_due(self.has_waiting()),
             self.table.next_due(),
             self.guard.next_due(),
+            self.guard_retry_at,
             idle,
             killing,
         ];
@@ -203,6 +228,9 @@ impl Coordinator {
                 }
                 GuardAction::Kill => self.kill_for_guard(),
             }
+        }
+        if self.guard_retry_at.is_some_and(|at| at <= now) {
+            self.kill_for_guard();
         }
         if self.killing.is_some() {
             self.continue_killing(now);
@@ -400,6 +428,11 @@ impl Coordinator {
         quiet && !self.table.has_live() && self.queue.len() == 0 && childless()
     }
 
+    /// True if no agent would take over from this coordinator of a worker.
+    fn is_sole_guard(&self) -> bool {
+        self.config.guarded && !self.connection.is_up()
+    }
+
     fn is_over(&self) -> bool {
         let requested = self.exit_requested && self.killing.is_none();
         let idle = self.is_idle() && clock::now().mono >= self.idle_since + IDLE_MAX;
@@ -413,6 +446,7 @@ impl Coordinator {
     }
 }
 
+#[derive(Default)]
 struct Ready {
     adopted: Vec<RunKey>,
     signals: bool,

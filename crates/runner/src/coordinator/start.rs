@@ -196,6 +196,13 @@ impl CoordinatorSpec {
         }
     }
 
+    /// True if a coordinator runs. False if that cannot be found out.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let lock = File::open(self.checkpoint.join(LOCK));
+        lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
     /// Adds the last line of the coordinator's stderr to an error of its start.
     fn with_last_stderr_line(&self, error: &io::Error) -> io::Error {
         let path = self.checkpoint.join(STDERR);
