@@ -9,11 +9,16 @@
 //! | `checkpoint/` | the coordinator's own log |
 //! | `work/`, `logs/` | directories and output of attempts |
 //!
+//! Other users may read nothing here: directories are 0700 and files 0600. A worker of root runs
+//! work as other users, who must be able to reach their own directory below `work/`: there the way
+//! is 0711. Directories of older versions are repaired when they are opened.
+//!
 //! A file is replaced atomically: written to a temporary file, synced, renamed, and the directory
 //! synced.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use baton_core::supervision::takeover::KnownAttempt;
@@ -85,6 +90,7 @@ impl StateDir {
         for name in [WORK, LOGS, CHECKPOINT] {
             make(path.join(name))?;
         }
+        protect(&path)?;
         let lineage = match load::<Lineage>(&path, LINEAGE_FILE)? {
             Some(lineage) => lineage,
             None => {
@@ -148,6 +154,35 @@ impl StateDir {
     }
 }
 
+/// Takes the rights of other users to everything but the way to their own directories.
+fn protect(path: &Path) -> Result<(), Error> {
+    let way = if users::effective_uid() == 0 {
+        0o711
+    } else {
+        0o700
+    };
+    let entries = [
+        ("", way),
+        (WORK, way),
+        (LOGS, 0o700),
+        (CHECKPOINT, 0o700),
+        (LOCK_FILE, 0o600),
+        (LINEAGE_FILE, 0o600),
+        (WORKER_STATE_FILE, 0o600),
+        (HANDOVER_FILE, 0o600),
+    ];
+    for (name, mode) in entries {
+        let entry = path.join(name);
+        match fs::set_permissions(&entry, Permissions::from_mode(mode)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io(format!("protect {}", entry.display()))(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn mark_of(lineage: Lineage) -> String {
     format!("w{:016x}", lineage.0)
 }
@@ -202,7 +237,12 @@ fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     let path = dir.join(name);
     let temporary = dir.join(format!("{name}.new"));
     let write = || {
-        let mut file = File::create(&temporary)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&temporary)?;
         serde_json::to_writer(&mut file, value)?;
         file.sync_all()?;
         fs::rename(&temporary, &path)?;
@@ -250,6 +290,30 @@ mod tests {
             (second.lineage, second.worker_state),
             (lineage, worker_state)
         );
+    }
+
+    #[test]
+    fn a_directory_of_an_older_version_is_closed_to_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mode = |name: &str| {
+            let metadata = fs::metadata(dir.path().join(name)).expect("there");
+            metadata.permissions().mode() & 0o777
+        };
+        fs::write(dir.path().join(HANDOVER_FILE), "{\"runs\":[]}").expect("written");
+        for name in ["", HANDOVER_FILE] {
+            let open = Permissions::from_mode(0o755);
+            fs::set_permissions(dir.path().join(name), open).expect("ours");
+        }
+        let state = StateDir::open(dir.path()).expect("opens");
+        for name in [LOCK_FILE, LINEAGE_FILE, HANDOVER_FILE] {
+            assert_eq!(mode(name), 0o600, "{name}");
+        }
+        assert_eq!((mode(LOGS), mode(CHECKPOINT)), (0o700, 0o700));
+        for name in ["", WORK] {
+            assert_eq!(mode(name) & 0o066, 0, "{name}");
+        }
+        let guard = Handover::default();
+        state.set_handover(&guard).expect("writable");
     }
 
     #[test]

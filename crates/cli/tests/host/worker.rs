@@ -219,6 +219,36 @@ fn work_runs_as_the_user_that_it_names_and_can_use_only_what_is_theirs() {
 }
 
 #[test]
+fn other_users_can_read_nothing_of_a_worker_and_reach_only_their_own() {
+    if lacks_root("look as another user") {
+        return;
+    }
+    let rig = Rig::new(long_timeouts());
+    let passable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(rig.path(""), passable).expect("ours");
+    let _worker = rig.worker();
+    rig.submit(1, 1, script("echo secret; echo k=v > $BATON_OUTPUT"));
+    let theirs = InstanceSpec {
+        user: Some("nobody".to_owned()),
+        ..script("echo mine > mine; cat mine")
+    };
+    rig.submit(2, 1, theirs);
+    assert_eq!(rig.outcome(1), Outcome::Exited(0));
+    assert_eq!(rig.outcome(2), Outcome::Exited(0), "their own they reach");
+
+    let state = rig.state();
+    let found = |by: &str| {
+        let script = format!("{by} find \"$0\" -readable ! -type l");
+        let mut find = std::process::Command::new("sh");
+        let out = find.args(["-c", &script]).arg(&state).output();
+        String::from_utf8(out.expect("find runs").stdout).expect("paths")
+    };
+    assert!(found("").lines().count() > 5, "there is something to see");
+    let other = found("setpriv --reuid daemon --regid daemon --clear-groups");
+    assert_eq!(other, "", "readable by another user");
+}
+
+#[test]
 fn what_was_placed_ahead_and_does_not_start_is_given_back_and_runs_once() {
     let rig = Rig::new(long_timeouts());
     let _worker = rig.start(&["--resources", "cpu=1,memory=1GiB"]);
