@@ -267,11 +267,11 @@ class Run:
         transport = self.client.transport
         path = transport.at("instances", instance, "logs", "stderr" if stderr else "stdout")
         pieces: List[bytes] = []
-        offset = 0
+        cursor = None
         while True:
-            answer = transport.get(path, {"offset": offset, "limit": _PIECE_BYTES}, media="*/*")
+            answer = transport.get(path, {"cursor": cursor, "limit": _PIECE_BYTES}, media="*/*")
             pieces.append(answer.body)
-            offset += len(answer.body)
+            cursor = answer.headers.get("baton-cursor")
             if not answer.body or answer.headers.get("baton-end") == "true":
                 return b"".join(pieces).decode("utf-8", "replace")
 

@@ -3,19 +3,17 @@
 //! A query names a lease and a process of its task; never a path. Links that the attempt's user has
 //! put into its directory are not followed: see `baton_runner::logs`.
 //!
-//! A log that stayed empty is reused for another attempt, by renaming it. So data counts only if
-//! the file still has the name by which it was opened.
+//! A log that stayed empty is reused for another attempt, by renaming it; `LogSource` takes care of
+//! that, and of rotations.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use baton_model::ids::LeaseId;
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
 use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
 use baton_model::task::RunNo;
-use baton_runner::logs::{ProcessLogs, open_dir, open_file, read_at};
+use baton_runner::logs::{LogSource, ProcessLogs, open_dir, open_file};
 use rustix::fs::CWD;
 
 use crate::attempt_dir::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name};
@@ -27,27 +25,18 @@ const TASK_FILE_BYTES_MAX: u64 = 64 << 20;
 /// Answers a query.
 pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
     let read = || {
-        let Some(found) = find(state, query)? else {
+        let Some(log) = find(state, query)? else {
             return Ok(None);
         };
-        let bytes = chunk(&found.file, query)?;
-        // Measured after reading: the file may have grown meanwhile.
-        let size = found.file.metadata()?.len();
-        if !bytes.is_empty() {
-            // The same run: another may have started since.
-            let same = LogQuery {
-                run: Some(found.run),
-                ..query.clone()
-            };
-            if !is_same_file(&found.file, find(state, &same)?)? {
-                return Ok(None);
-            }
-        }
-        Ok(Some(LogChunk {
-            bytes,
-            size,
-            run: found.run,
-            next_run: found.next_run,
+        let bytes_max = query.bytes_max.min(LOG_CHUNK_BYTES_MAX) as usize;
+        let run = RunNo(log.run.into());
+        let piece = log.source.piece(run, query.start, bytes_max)?;
+        Ok(piece.map(|piece| LogChunk {
+            bytes: piece.bytes,
+            size: piece.size,
+            cursor: piece.cursor,
+            run: log.run,
+            next_run: log.next_run,
         }))
     };
     match read() {
@@ -60,32 +49,16 @@ pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
     }
 }
 
-/// A log file, and the run of the process that wrote it.
-struct LogFile {
-    file: File,
+/// A log, and the run of the process that wrote it.
+struct RunLog {
+    source: LogSource,
     run: u32,
-    /// The next run, if there was one when the file was opened.
+    /// The next run, if there was one when the log was found.
     next_run: Option<u32>,
 }
 
-fn is_same_file(read: &File, now: Option<LogFile>) -> io::Result<bool> {
-    let Some(now) = now else {
-        return Ok(false);
-    };
-    let (read, now) = (read.metadata()?, now.file.metadata()?);
-    Ok((read.dev(), read.ino()) == (now.dev(), now.ino()))
-}
-
-fn chunk(file: &File, query: &LogQuery) -> io::Result<Vec<u8>> {
-    let wanted = query.bytes_max.min(LOG_CHUNK_BYTES_MAX);
-    let mut bytes = vec![0; wanted as usize];
-    let filled = read_at(file, &mut bytes, query.offset)?;
-    bytes.truncate(filled);
-    Ok(bytes)
-}
-
-/// The file that a query is about.
-fn find(state: &Path, query: &LogQuery) -> io::Result<Option<LogFile>> {
+/// The log that a query is about.
+fn find(state: &Path, query: &LogQuery) -> io::Result<Option<RunLog>> {
     let dir = state.join(WORK).join(dir_name(query.lease));
     if let Some(task) = task(&dir)? {
         return of_process(&dir, &task, query);
@@ -94,9 +67,8 @@ fn find(state: &Path, query: &LogQuery) -> io::Result<Option<LogFile>> {
     if query.process.is_some() || query.run.is_some_and(|run| run > 0) {
         return Ok(None);
     }
-    let file = open_file(CWD, own_log(state, query.lease, query.stream))?;
-    Ok(file.map(|file| LogFile {
-        file,
+    Ok(Some(RunLog {
+        source: LogSource::File(own_log(state, query.lease, query.stream)),
         run: 0,
         next_run: None,
     }))
@@ -130,7 +102,7 @@ fn task(dir: &Path) -> io::Result<Option<TaskFile>> {
 }
 
 /// The output of a process: the requested one or the first; of the requested run or the last.
-fn of_process(dir: &Path, task: &TaskFile, query: &LogQuery) -> io::Result<Option<LogFile>> {
+fn of_process(dir: &Path, task: &TaskFile, query: &LogQuery) -> io::Result<Option<RunLog>> {
     let mut processes = task.spec.processes.iter().map(|process| &*process.name.0);
     let process = match &query.process {
         Some(name) => processes.find(|process| process == name),
@@ -145,9 +117,8 @@ fn of_process(dir: &Path, task: &TaskFile, query: &LogQuery) -> io::Result<Optio
         return Ok(None);
     };
     let next_run = { numbers }.find(|it| *it > number);
-    let file = logs.open(RunNo(number.into()), query.stream)?;
-    Ok(file.map(|file| LogFile {
-        file,
+    Ok(Some(RunLog {
+        source: LogSource::Process(logs, query.stream),
         run: number,
         next_run,
     }))
@@ -157,6 +128,7 @@ fn of_process(dir: &Path, task: &TaskFile, query: &LogQuery) -> io::Result<Optio
 mod tests {
     use super::*;
     use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
+    use baton_model::message::LogStart;
     use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
     use baton_model::time::Millis;
     use std::fs;
@@ -171,11 +143,19 @@ mod tests {
                 epoch: Epoch(1),
             },
             stream: LogStream::Stdout,
-            offset,
+            start: LogStart::Offset(offset),
             bytes_max,
             process: process.map(str::to_owned),
             run: None,
         }
+    }
+
+    /// A cursor names an inode, which each file has another of.
+    fn without_cursor(mut answer: LogAnswer) -> LogAnswer {
+        if let LogAnswer::Chunk(chunk) = &mut answer {
+            chunk.cursor = None;
+        }
+        answer
     }
 
     fn place() -> tempfile::TempDir {
@@ -191,7 +171,7 @@ mod tests {
         let state = place.path();
         assert_eq!(read(state, &query(0, 9, None)), LogAnswer::NotFound);
         fs::write(state.join("logs/i1.1.e1.out"), b"0123456789").expect("written");
-        let chunk = |offset, max| read(state, &query(offset, max, None));
+        let chunk = |offset, max| without_cursor(read(state, &query(offset, max, None)));
         let of_ten = |bytes: &[u8]| {
             LogAnswer::Chunk(LogChunk {
                 bytes: bytes.to_vec(),
@@ -249,7 +229,7 @@ mod tests {
         fs::create_dir(dir.join(RUNNER_DIR)).expect("made");
         let text = serde_json::to_vec(&file).expect("JSON");
         fs::write(dir.join(RUNNER_DIR).join(TASK_FILE), text).expect("written");
-        let of = |process| read(state, &query(0, 99, process));
+        let of = |process| without_cursor(read(state, &query(0, 99, process)));
         let chunk = |text: &str, run, next_run| {
             LogAnswer::Chunk(LogChunk {
                 run,
@@ -262,7 +242,7 @@ mod tests {
         let of_run = |run| {
             let query = query(0, 99, None);
             let run = Some(run);
-            read(state, &LogQuery { run, ..query })
+            without_cursor(read(state, &LogQuery { run, ..query }))
         };
         assert_eq!(of_run(2), chunk("one 2", 2, Some(10)));
         assert_eq!(of_run(10), chunk("one 10", 10, None));

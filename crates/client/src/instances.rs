@@ -58,15 +58,18 @@ pub struct LogQuery {
     pub process: Option<String>,
     /// The run of that process; the last one if `None`.
     pub run: Option<u32>,
-    /// The first byte.
+    /// The first byte, counted from the oldest that is retained.
     pub offset: u64,
+    /// Where an earlier part has ended; the offset does not count then.
+    pub cursor: Option<String>,
 }
 
 /// A part of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChunk {
     pub bytes: Vec<u8>,
-    pub offset: u64,
+    /// Where the next part begins, also after the log was rotated.
+    pub cursor: Option<String>,
     /// The log is complete: the attempt has ended, or its process was started again.
     pub end: bool,
     pub attempt: u32,
@@ -234,7 +237,10 @@ impl Client {
             .at(&["instances", &id, "logs", query.stream.into_str()]);
         {
             let mut pairs = url.query_pairs_mut();
-            pairs.append_pair("offset", &query.offset.to_string());
+            match &query.cursor {
+                Some(cursor) => pairs.append_pair("cursor", cursor),
+                None => pairs.append_pair("offset", &query.offset.to_string()),
+            };
             if let Some(attempt) = query.attempt {
                 pairs.append_pair("attempt", &attempt.to_string());
             }
@@ -246,7 +252,7 @@ impl Client {
             }
         }
         let response = self.transport.raw(url).await?;
-        let offset = header(&response, "Baton-Offset")?;
+        let cursor = optional(&response, "Baton-Cursor")?;
         let end = header(&response, "Baton-End")?;
         let attempt = header(&response, "Baton-Attempt")?;
         let run = optional(&response, "Baton-Run")?;
@@ -255,7 +261,7 @@ impl Client {
         Ok(LogChunk {
             kept,
             bytes: self.transport.bytes(response).await?,
-            offset,
+            cursor,
             end,
             attempt,
             run,

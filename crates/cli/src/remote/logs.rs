@@ -86,6 +86,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
         process: command.process.clone(),
         run: command.run,
         offset: 0,
+        cursor: None,
     };
     if command.follow {
         query.attempt = Some(first_attempt(client, id, command).await?);
@@ -98,19 +99,20 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
             client.logs(&query).await
         };
         let piece = piece.map_err(refused)?;
-        printer.print(&piece)?;
+        printer.print(&piece, query.offset)?;
         if !piece.kept && std::io::stderr().is_terminal() {
             note("no log is stored: it printed nothing, or its log was removed");
         }
         // Stay with this attempt and run, whatever starts meanwhile.
         query.attempt = Some(piece.attempt);
         query.run = piece.run.or(query.run);
-        query.offset = piece.offset + u64::try_from(piece.bytes.len()).unwrap_or_default();
+        query.offset += u64::try_from(piece.bytes.len()).unwrap_or_default();
+        query.cursor = piece.cursor.or(query.cursor);
         if piece.end || (piece.bytes.is_empty() && !command.follow) {
             let goes_on = command.follow && command.run.is_none();
             if let Some(run) = piece.next_run.filter(|_| goes_on) {
                 // A restarted process writes a new log.
-                (query.run, query.offset) = (Some(run), 0);
+                (query.run, query.offset, query.cursor) = (Some(run), 0, None);
                 continue;
             }
             let next = if goes_on && command.attempt.is_none() {
@@ -119,7 +121,8 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
                 None
             };
             let Some(next) = next else { break };
-            (query.attempt, query.run, query.offset) = (Some(next), None, 0);
+            (query.attempt, query.run) = (Some(next), None);
+            (query.offset, query.cursor) = (0, None);
         } else if piece.bytes.is_empty() {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -237,7 +240,7 @@ impl Printer {
         Self { out, stream }
     }
 
-    fn print(&mut self, piece: &LogChunk) -> CommandResult {
+    fn print(&mut self, piece: &LogChunk, offset: u64) -> CommandResult {
         match &mut self.stream {
             Some(stream) => stream.print(&piece.bytes, &mut self.out)?,
             None => {
@@ -246,7 +249,7 @@ impl Printer {
                     &Piece {
                         attempt: piece.attempt,
                         run: piece.run,
-                        offset: piece.offset,
+                        offset,
                         text: &String::from_utf8_lossy(&piece.bytes),
                         end: piece.end,
                     },

@@ -1,6 +1,7 @@
 //! The commands of a scheduler's clients, against a real scheduler with a real worker.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 
 use baton_testing::cluster::Cluster;
 use baton_testing::command::{Ended, baton, silent_port};
@@ -277,4 +278,51 @@ fn a_process_that_is_started_again_is_followed_from_the_beginning_of_its_next_ru
     assert_eq!(first, "the first run says more\n");
     let none = cluster.run(&["logs", "i1", "--run", "7"]);
     assert_eq!(none.code, Some(1), "{none:?}");
+}
+
+/// Each step of the process rotates its log once or twice while it is followed.
+#[test]
+fn a_log_is_followed_across_rotations_and_shown_from_its_oldest_file_on() {
+    const STEPS: usize = 4;
+    let cluster = Cluster::with_worker();
+    let gates = cluster.path("gates");
+    std::fs::create_dir(&gates).expect("made");
+    let script = format!(
+        "for step in 1 2 3 {STEPS}; do for line in a b c; do printf '%s%s%0400d\\n' $step $line 0; done; \
+         until test -e {}/$step; do sleep 0.02; done; done",
+        gates.display()
+    );
+    let log = json!({ "mode": "rotate", "size": "1KiB", "backups": 9 });
+    let task = json!({
+        "task": "rotating",
+        "processes": [{ "name": "p", "run": script, "log": log }],
+    });
+    std::fs::write(cluster.path("rotating.json"), task.to_string()).expect("writable");
+    cluster.run(&["submit", "rotating.json"]).good();
+    let mut following = cluster.begin(&["logs", "i1", "-f"]);
+    let mut lines = BufReader::new(following.stdout.take().expect("piped")).lines();
+    cluster.until_state("i1", "RUNNING");
+    let address = cluster.url().trim_start_matches("http://").to_owned();
+    let mut streaming = TcpStream::connect(&address).expect("it listens");
+    let request = "GET /instances/i1/logs/stdout?follow=true HTTP/1.0\r\n";
+    write!(streaming, "{request}Host: {address}\r\n\r\n").expect("sent");
+    let mut whole = String::new();
+    for step in 1..=STEPS {
+        for line in ["a", "b", "c"] {
+            let expected = format!("{step}{line}{}", "0".repeat(400));
+            let next = lines.next().expect("there is more").expect("text");
+            assert_eq!(next, expected);
+            whole += &(expected + "\n");
+        }
+        std::fs::write(gates.join(step.to_string()), "").expect("writable");
+    }
+    assert!(lines.next().is_none());
+    assert!(following.wait().expect("it ends").success());
+    let mut streamed = String::new();
+    streaming.read_to_string(&mut streamed).expect("text");
+    let (_, streamed) = streamed.split_once("\r\n\r\n").expect("a body");
+    assert_eq!(streamed, whole);
+    cluster.until_state("i1", "DONE");
+    assert_eq!(cluster.run(&["logs", "i1"]).good(), whole);
+    assert_eq!(cluster.run(&["logs", "i1", "-f"]).good(), whole);
 }

@@ -8,6 +8,7 @@
 //! `updateStatus`) carry lists, so that a message costs per batch, not per item.
 
 mod display;
+mod log;
 
 use std::sync::Arc;
 
@@ -25,6 +26,10 @@ use crate::state::WorkerState;
 use crate::time::{Millis, Stamp};
 use crate::timeouts::WorkerTimeouts;
 use crate::worker_set::KnownSet;
+
+pub use log::{
+    InvalidLogCursor, LogAnswer, LogChunk, LogCursor, LogFileId, LogQuery, LogStart, LogStream,
+};
 
 /// `processHeartbeat`: the only call that may be made without an association.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -180,72 +185,6 @@ pub struct HeldAttempt {
     /// How it ended, if it has and has put nothing out: a list of everything must fit into a
     /// frame. One that has is reported by a status.
     pub ended: Option<Report>,
-}
-
-/// Which of a process' two outputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogStream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// A request for a piece of a log.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LogQuery {
-    pub lease: LeaseId,
-    /// Which process of a task; its first one if none is named.
-    #[serde(default)]
-    pub process: Option<String>,
-    /// Which run of that process, where it was started again; the last one if none is named.
-    #[serde(default)]
-    pub run: Option<u32>,
-    pub stream: LogStream,
-    /// First byte.
-    pub offset: u64,
-    /// At most this many bytes.
-    pub bytes_max: u32,
-}
-
-/// A piece of a log.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LogChunk {
-    /// Bytes from the offset on; fewer than asked for only at the end.
-    pub bytes: Vec<u8>,
-    /// The size of the log when the bytes were read.
-    pub size: u64,
-    /// The run of the process.
-    pub run: u32,
-    /// The run that followed, if one had begun before they were read: then this is all that
-    /// this run has written.
-    pub next_run: Option<u32>,
-}
-
-impl LogChunk {
-    /// A chunk that is a whole log.
-    #[must_use]
-    pub fn whole(bytes: impl Into<Vec<u8>>) -> Self {
-        let bytes = bytes.into();
-        Self {
-            size: bytes.len() as u64,
-            bytes,
-            ..Self::default()
-        }
-    }
-}
-
-/// The answer to a [`LogQuery`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogAnswer {
-    /// A piece of it.
-    Chunk(LogChunk),
-    /// The worker has no such log.
-    NotFound,
-    /// The worker could not be asked, for this reason.
-    Unavailable(String),
 }
 
 /// A message from a worker to a scheduler.

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use baton_model::message::LogStream;
+use baton_model::message::{LogFileId, LogStream};
 use baton_model::task::RunNo;
 use rustix::fs::CWD;
 
@@ -51,16 +51,12 @@ pub struct Follower {
 }
 
 #[derive(Debug)]
-struct Position {
-    id: FileId,
+pub(super) struct Position {
+    pub(super) id: LogFileId,
     offset: u64,
     /// `None` after [`Follower::release`].
-    file: Option<File>,
+    pub(super) file: Option<File>,
 }
-
-/// Device, inode, and the time of creation if the file system has one: an inode number is used
-/// again when its file is gone.
-type FileId = (u64, u64, Option<SystemTime>);
 
 /// Receives the bytes read; returns false to stop.
 pub type Take<'a> = dyn FnMut(&[u8]) -> bool + 'a;
@@ -217,7 +213,7 @@ impl LogSource {
     }
 
     /// The files of a run, oldest first; `None` if they are rotated too fast to be listed.
-    fn files(&self, run: RunNo) -> io::Result<Option<Vec<Position>>> {
+    pub(super) fn files(&self, run: RunNo) -> io::Result<Option<Vec<Position>>> {
         let (logs, stream) = match self {
             Self::Process(logs, stream) => (logs, *stream),
             Self::File(path) => {
@@ -232,7 +228,7 @@ impl LogSource {
     }
 
     /// False if the bytes read from a file that was empty before belong to another writer.
-    fn is_named(&self, file: &File) -> io::Result<bool> {
+    pub(super) fn is_named(&self, file: &File) -> io::Result<bool> {
         match self {
             Self::Process(..) => Ok(true),
             Self::File(path) => match open_file(CWD, path)? {
@@ -294,9 +290,15 @@ fn list(dir: &OwnedFd, name: &str) -> io::Result<Vec<Position>> {
     Ok(files)
 }
 
-fn file_id(file: &File) -> io::Result<FileId> {
+fn file_id(file: &File) -> io::Result<LogFileId> {
     let metadata = file.metadata()?;
-    Ok((metadata.dev(), metadata.ino(), metadata.created().ok()))
+    let created = metadata.created().ok();
+    let created = created.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let created_ns = created.and_then(|age| u64::try_from(age.as_nanos()).ok());
+    Ok(LogFileId {
+        inode: metadata.ino(),
+        created_ns: created_ns.unwrap_or(0),
+    })
 }
 
 #[cfg(test)]

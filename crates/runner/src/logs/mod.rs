@@ -12,11 +12,13 @@
 //! |---|---|
 //! | `follow` | one stream, across rotations, truncations and runs |
 //! | `last` | the position of the last lines |
+//! | `piece` | one piece, for a reader that keeps nothing open |
 //!
 //! Elsewhere: writing and rotating (`helpers::rotate`), removing (`root`).
 
 mod follow;
 mod last;
+mod piece;
 
 use std::fs::File;
 use std::io;
@@ -32,6 +34,7 @@ use rustix::path::Arg;
 
 use crate::root::LOGS_DIR;
 pub use follow::{Follower, LogSource, Take};
+pub use piece::Piece;
 
 /// Both streams of a process.
 pub const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
@@ -81,17 +84,6 @@ impl ProcessLogs {
         let mut runs: Vec<RunNo> = numbers.map(RunNo).collect();
         runs.sort_unstable();
         Ok(runs)
-    }
-
-    /// The file being written.
-    ///
-    /// # Errors
-    /// If it cannot be opened.
-    pub fn open(&self, run: RunNo, stream: LogStream) -> io::Result<Option<File>> {
-        match self.run_dir(run)? {
-            Some(dir) => open_file(dir, file_name(stream)),
-            None => Ok(None),
-        }
     }
 
     fn run_dir(&self, run: RunNo) -> io::Result<Option<OwnedFd>> {

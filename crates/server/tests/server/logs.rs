@@ -69,6 +69,33 @@ async fn a_range_of_a_log_is_answered_as_the_standard_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_piece_continues_at_the_cursor_of_the_one_before() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w1").await;
+    let path = server.submit("a").await;
+    server.until_state(&path, "DONE").await;
+    let log = format!("{path}/logs/stdout");
+    let get = |query: &str| server.request(Method::GET, &format!("{log}?{query}"));
+    let first = get("limit=4").send().await.expect("an answer");
+    assert_eq!(first.headers()["baton-offset"], "0");
+    let cursor = first.headers()["baton-cursor"].clone();
+    let cursor = format!("cursor={}", cursor.to_str().expect("text"));
+    assert_eq!(whole(first).await, LOG[..4]);
+    let rest = get(&cursor).send().await.expect("an answer");
+    assert_eq!(rest.headers().get("baton-offset"), None);
+    assert_eq!(rest.headers()["baton-end"], "true");
+    assert_eq!(whole(rest).await, LOG[4..]);
+    let rest = get(&format!("{cursor}&follow=true")).send().await;
+    assert_eq!(whole(rest.expect("an answer")).await, LOG[4..]);
+    for wrong in ["cursor=1-2", "cursor=x", &format!("{cursor}&offset=0")] {
+        let refused = got(get(wrong)).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_is_followed_to_the_end_of_its_attempt_and_no_further() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

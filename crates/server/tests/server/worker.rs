@@ -19,7 +19,7 @@ use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
 use baton_model::limits::OUTPUTS_BYTES_MAX;
-use baton_model::message::{LogAnswer, LogChunk};
+use baton_model::message::{LogAnswer, LogChunk, LogCursor, LogFileId, LogStart};
 use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::{Millis, Mono, Wall};
@@ -30,6 +30,11 @@ use tokio::task::JoinHandle;
 
 /// The output of every attempt.
 pub(crate) const LOG: &[u8] = b"one line\nand another\n";
+/// The file of that log.
+const LOG_FILE: LogFileId = LogFileId {
+    inode: 1,
+    created_ns: 2,
+};
 
 /// The outputs of some attempts.
 pub(crate) const LISTED: &str = r#"{"values":["1",1,{"k":[true]}]}"#;
@@ -235,14 +240,20 @@ impl Body {
             }
             Effect::RunCheck(check) => self.input(Input::CheckDone(check, true)),
             Effect::ReadLogs(request, query) => {
-                let from = usize::try_from(query.offset)
-                    .unwrap_or(usize::MAX)
-                    .min(LOG.len());
+                let from = match query.start {
+                    LogStart::Offset(offset) => offset,
+                    LogStart::Cursor(cursor) => cursor.offset,
+                };
+                let from = usize::try_from(from).unwrap_or(usize::MAX).min(LOG.len());
                 let to = (from + query.bytes_max as usize).min(LOG.len());
                 let answer = match query.process.as_deref() {
                     None => LogAnswer::Chunk(LogChunk {
                         bytes: LOG[from..to].to_vec(),
                         size: LOG.len() as u64,
+                        cursor: Some(LogCursor {
+                            file: LOG_FILE,
+                            offset: to as u64,
+                        }),
                         ..LogChunk::default()
                     }),
                     Some(_) => LogAnswer::NotFound,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use baton_core::scheduler::{Command as LeaderCommand, Input, Submission};
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, RequestId, WorkerName};
-use baton_model::message::{LogAnswer, LogQuery, LogStream};
+use baton_model::message::{LogAnswer, LogQuery, LogStart, LogStream};
 use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Millis;
@@ -235,7 +235,7 @@ impl Rig {
         let query = LogQuery {
             lease: lease(instance),
             stream,
-            offset: 0,
+            start: LogStart::Offset(0),
             bytes_max: 1 << 20,
             process: process.map(str::to_owned),
             run: None,
@@ -249,7 +249,12 @@ impl Rig {
             answer = self.scheduler.logs(request);
             answer.is_some()
         });
-        answer.expect("an answer")
+        let mut answer = answer.expect("an answer");
+        if let LogAnswer::Chunk(chunk) = &mut answer {
+            // It names an inode.
+            chunk.cursor = None;
+        }
+        answer
     }
 
     /// The one coordinator of the worker.

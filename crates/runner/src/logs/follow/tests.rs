@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use baton_model::message::LogStart;
+
 use super::*;
 
 const BACKUPS: u32 = 8;
@@ -228,4 +230,53 @@ fn a_writer_that_rotates_all_the_time_is_read_completely_and_in_order() {
     });
     let expected: String = (0..LINES).map(|number| format!("{number}\n")).collect();
     assert_eq!(text, expected);
+}
+
+/// Reads everything in pieces of three bytes, each from the cursor of the one before.
+fn in_pieces(source: &LogSource, mut start: LogStart) -> (String, LogStart) {
+    let mut text = Vec::new();
+    loop {
+        let piece = source.piece(RunNo(0), start, 3).expect("readable");
+        let piece = piece.expect("there");
+        start = LogStart::Cursor(piece.cursor.expect("within the log"));
+        if piece.bytes.is_empty() {
+            return (String::from_utf8(text).expect("text"), start);
+        }
+        text.extend(piece.bytes);
+    }
+}
+
+#[test]
+fn pieces_continue_across_rotations_and_begin_at_the_oldest_file() {
+    let (_temp, dir) = temp();
+    let source = source(&dir);
+    let begin = LogStart::Offset(0);
+    assert_eq!(source.piece(RunNo(0), begin, 3).expect("readable"), None);
+    write(&dir, 0, "0123456789");
+    let (text, end) = in_pieces(&source, begin);
+    assert_eq!(text, "0123456789");
+    write(&dir, 0, "abc");
+    rotate(&dir, 0);
+    write(&dir, 0, "d");
+    rotate(&dir, 0);
+    write(&dir, 0, "efgh");
+    assert_eq!(in_pieces(&source, end).0, "abcdefgh");
+    assert_eq!(in_pieces(&source, begin).0, "0123456789abcdefgh");
+    assert_eq!(in_pieces(&source, LogStart::Offset(12)).0, "cdefgh");
+    let piece = source.piece(RunNo(0), LogStart::Offset(99), 3);
+    let piece = piece.expect("readable").expect("there");
+    assert_eq!((piece.bytes.len(), piece.size, piece.cursor), (0, 18, None));
+    // The file of the cursor is gone: the oldest that is left comes next.
+    fs::remove_file(dir.join("0/stdout.2")).expect("removed");
+    assert_eq!(in_pieces(&source, end).0, "defgh");
+}
+
+#[test]
+fn a_file_that_was_truncated_is_read_in_pieces_from_its_beginning() {
+    let (_temp, dir) = temp();
+    write(&dir, 0, "0123456789");
+    let source = source(&dir);
+    let (_, end) = in_pieces(&source, LogStart::Offset(0));
+    fs::write(dir.join("0/stdout"), "new").expect("written");
+    assert_eq!(in_pieces(&source, end).0, "new");
 }

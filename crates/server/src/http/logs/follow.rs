@@ -2,7 +2,7 @@
 
 use baton_model::ids::InstanceId;
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
-use baton_model::message::LogAnswer;
+use baton_model::message::{LogAnswer, LogStart};
 use tokio::time::sleep;
 
 use super::LogSelector;
@@ -16,10 +16,9 @@ pub(super) struct LogTail {
     pub(super) id: InstanceId,
     /// Which log; the attempt is set, and the run as soon as it is known.
     pub(super) selector: LogSelector,
-    /// Offset of the next byte.
-    pub(super) position: u64,
-    /// Offset after the last byte; `None`: until the attempt has ended.
-    pub(super) end: Option<u64>,
+    pub(super) start: LogStart,
+    /// The number of bytes; `None`: until the attempt has ended.
+    pub(super) left: Option<u64>,
 }
 
 impl LogTail {
@@ -27,15 +26,17 @@ impl LogTail {
     /// cannot mistake a part for the whole.
     pub(super) async fn run(mut self, pipe: Pipe) {
         loop {
-            let left = self.end.map(|end| end.saturating_sub(self.position));
-            if left == Some(0) {
+            if self.left == Some(0) {
                 return;
             }
-            let most = left.unwrap_or(u64::MAX).min(LOG_CHUNK_BYTES_MAX.into());
+            let most = self
+                .left
+                .unwrap_or(u64::MAX)
+                .min(LOG_CHUNK_BYTES_MAX.into());
             let most = u32::try_from(most).unwrap_or(LOG_CHUNK_BYTES_MAX);
             let read = self
                 .app
-                .piece(self.id, &self.selector, self.position, most)
+                .piece(self.id, &self.selector, self.start, most)
                 .await;
             let Ok((source, answer)) = read else {
                 return pipe.truncate().await;
@@ -44,11 +45,11 @@ impl LogTail {
                 LogAnswer::Chunk(chunk) => Some(chunk),
                 // It may not have written anything yet, or its worker is disconnected.
                 LogAnswer::NotFound | LogAnswer::Unavailable(_)
-                    if !source.is_over && self.end.is_none() =>
+                    if !source.is_over && self.left.is_none() =>
                 {
                     None
                 }
-                LogAnswer::NotFound if self.end.is_none() => return,
+                LogAnswer::NotFound if self.left.is_none() => return,
                 LogAnswer::NotFound | LogAnswer::Unavailable(_) => return pipe.truncate().await,
             };
             let Some(chunk) = chunk else {
@@ -57,7 +58,10 @@ impl LogTail {
             };
             let (read, next_run) = (chunk.bytes.len() as u64, chunk.next_run);
             self.selector.run = Some(chunk.run);
-            self.position += read;
+            if let Some(cursor) = chunk.cursor {
+                self.start = LogStart::Cursor(cursor);
+            }
+            self.left = self.left.map(|left| left.saturating_sub(read));
             if read > 0 && !pipe.put(chunk.bytes).await {
                 return;
             }
@@ -65,9 +69,11 @@ impl LogTail {
                 continue;
             }
             // There is no more at the moment.
-            match (self.end, next_run) {
+            match (self.left, next_run) {
                 (Some(_), _) => return pipe.truncate().await,
-                (None, Some(run)) => (self.selector.run, self.position) = (Some(run), 0),
+                (None, Some(run)) => {
+                    (self.selector.run, self.start) = (Some(run), LogStart::Offset(0));
+                }
                 (None, None) if source.is_over => return,
                 (None, None) => sleep(LOG_POLL_PAUSE).await,
             }

@@ -16,7 +16,7 @@ use baton_core::scheduler::{Command, Reply};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId, WorkerName};
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
-use baton_model::message::{LogAnswer, LogChunk, LogQuery, LogStream};
+use baton_model::message::{LogAnswer, LogChunk, LogCursor, LogQuery, LogStart, LogStream};
 use baton_store::view::Record;
 
 use super::app::App;
@@ -63,18 +63,20 @@ struct LogSelector {
         ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
         ("stream" = String, Path, description = "`stdout` or `stderr`.", pattern = "^std(out|err)$"),
         ("attempt" = Option<u32>, Query, description = "Attempt number; default: the last one."),
-        ("offset" = Option<u64>, Query, description = "The first byte."),
+        ("offset" = Option<u64>, Query, description = "The first byte, counted from the oldest that is retained; default: 0."),
+        ("cursor" = Option<String>, Query, description = "Continue where an earlier piece has ended: its `baton-cursor`. Unlike an offset it stays valid when the log is rotated. Not with `offset`.", pattern = "^[0-9a-f]{1,16}(-[0-9a-f]{1,16}){2}$"),
         ("limit" = Option<u32>, Query, description = "Maximum number of bytes."),
         ("process" = Option<String>, Query, description = "Only the output of this process."),
         ("run" = Option<u32>, Query, description = "Run of the process, if it was restarted; default: the last one."),
-        ("follow" = Option<bool>, Query, description = "`true`: stream from the offset until the attempt has ended, across restarts of the process."),
-        ("range" = Option<String>, Header, description = "One range of bytes: `bytes=0-99`, `bytes=100-`, `bytes=-100`. Not with `offset`, `limit` or `follow`."),
+        ("follow" = Option<bool>, Query, description = "`true`: stream from the start until the attempt has ended, across restarts of the process."),
+        ("range" = Option<String>, Header, description = "One range of bytes: `bytes=0-99`, `bytes=100-`, `bytes=-100`. Not with `offset`, `cursor`, `limit` or `follow`."),
     ),
     responses(
         (status = 200, description = "Bytes.", content_type = "application/octet-stream", body = Vec<u8>,
             headers(
                 ("accept-ranges" = String, description = "`bytes`."),
-                ("baton-offset" = u64, description = "The first byte."),
+                ("baton-offset" = u64, description = "The first byte; not with `cursor`."),
+                ("baton-cursor" = String, description = "Where the next piece begins; not with `follow`, nor without a log."),
                 ("baton-end" = bool, description = "Whether the output of this run is complete; not with `follow`."),
                 ("baton-attempt" = u32, description = "The attempt number."),
                 ("baton-run" = u32, description = "The run of the process, if it has started."),
@@ -102,9 +104,15 @@ pub(super) async fn read(
         "stderr" => LogStream::Stderr,
         _ => return Err(Fault::not_found("there are two logs: stdout and stderr")),
     };
-    let known = ["attempt", "offset", "limit", "process", "run", "follow"];
+    let known = [
+        "attempt", "offset", "cursor", "limit", "process", "run", "follow",
+    ];
     let parameters = Parameters::of(&uri, &known)?;
-    let offset = parameters.number("offset")?;
+    let offset: Option<u64> = parameters.number("offset")?;
+    let cursor: Option<LogCursor> = parameters.parsed("cursor", "a baton-cursor")?;
+    if offset.is_some() && cursor.is_some() {
+        return Err(Fault::bad_request("name either offset or cursor"));
+    }
     let limit = parameters.number("limit")?;
     let follows = parameters
         .parsed("follow", "true or false")?
@@ -115,18 +123,19 @@ pub(super) async fn read(
         run: parameters.number("run")?,
         stream,
     };
-    let plain = offset.is_none() && limit.is_none() && !follows;
+    let plain = offset.is_none() && cursor.is_none() && limit.is_none() && !follows;
     if let Some(range) = Range::of(&request.headers).filter(|_| plain) {
         return app.range(&request, id, selector, range).await;
     }
     let offset = offset.unwrap_or(0);
+    let start = cursor.map_or(LogStart::Offset(offset), LogStart::Cursor);
     let bytes_max = limit.unwrap_or(PIECE_BYTES_DEFAULT);
     let bytes_max = bytes_max.clamp(1, LOG_CHUNK_BYTES_MAX);
-    let (source, answer) = app.piece(id, &selector, offset, bytes_max).await?;
+    let (source, answer) = app.piece(id, &selector, start, bytes_max).await?;
     let lookup = classify(&source, &selector, answer)?;
     if follows && !matches!(lookup, Lookup::Gone) {
         let mut tail = app.tail(id, &source, selector, &lookup);
-        tail.position = offset;
+        tail.start = start;
         return app.stream_tail(&request, &source, &lookup, tail);
     }
     let mut response = head(&source, &lookup);
@@ -134,9 +143,16 @@ pub(super) async fn read(
     let chunk = lookup.into_chunk();
     let short = chunk.bytes.len() < bytes_max as usize;
     let is_end = short && (source.is_over || chunk.next_run.is_some());
+    let next = chunk.cursor.map(|cursor| cursor.to_string());
+    let next = next.and_then(|text| HeaderValue::from_str(&text).ok());
     *response.body_mut() = Bytes::from(chunk.bytes).into();
     let headers = response.headers_mut();
-    headers.insert("baton-offset", offset.into());
+    if cursor.is_none() {
+        headers.insert("baton-offset", offset.into());
+    }
+    if let Some(next) = next {
+        headers.insert("baton-cursor", next);
+    }
     headers.insert("baton-end", word(is_end));
     if is_gone {
         let note = HeaderValue::from_static("nothing-kept");
@@ -219,7 +235,7 @@ impl App {
         &self,
         id: InstanceId,
         selector: &LogSelector,
-        offset: u64,
+        start: LogStart,
         bytes_max: u32,
     ) -> Answer<(Source, LogAnswer)> {
         // Read before the log: an attempt that has ended by then has written everything.
@@ -230,7 +246,7 @@ impl App {
             process: selector.process.clone(),
             run: selector.run,
             stream: selector.stream,
-            offset,
+            start,
             bytes_max,
         };
         let worker = source.worker.clone();
@@ -261,8 +277,8 @@ impl App {
                 run,
                 ..selector
             },
-            position: 0,
-            end: None,
+            start: LogStart::Offset(0),
+            left: None,
         }
     }
 
@@ -290,7 +306,7 @@ impl App {
         range: Range,
     ) -> Answer<Response> {
         // The size and the run of the process must be known first.
-        let (source, answer) = self.piece(id, &selector, 0, 1).await?;
+        let (source, answer) = self.piece(id, &selector, LogStart::Offset(0), 1).await?;
         let lookup = classify(&source, &selector, answer)?;
         let size = match &lookup {
             Lookup::Piece(chunk) => chunk.size,
@@ -305,8 +321,8 @@ impl App {
             return Ok(with_range(fault.into_response(), format!("bytes */{size}")));
         };
         let tail = LogTail {
-            position: first,
-            end: Some(last.saturating_add(1)),
+            start: LogStart::Offset(first),
+            left: Some((last - first).saturating_add(1)),
             ..self.tail(id, &source, selector, &lookup)
         };
         let followed = matches!(&lookup, Lookup::Piece(chunk) if chunk.next_run.is_some());

@@ -35,7 +35,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, RequestId, WorkerName,
 };
-use baton_model::message::{LogQuery, LogStream, WorkerAddress};
+use baton_model::message::{LogQuery, LogStart, LogStream, WorkerAddress};
 use baton_model::outcome::Outcome;
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
 use baton_model::state::WorkerState;
@@ -321,7 +321,7 @@ fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
     let query = LogQuery {
         lease: self::lease(lease)?,
         stream: LogStream::Stdout,
-        offset,
+        start: LogStart::Offset(offset),
         bytes_max: u32::try_from(bytes).map_err(|it| it.to_string())?,
         process: None,
         run: None,

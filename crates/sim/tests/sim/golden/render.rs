@@ -4,8 +4,8 @@ use baton_core::scheduler::Reply;
 use baton_model::ids::{LeaseId, RequestId};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
-    Heartbeat, HeartbeatReply, LaunchRefusal, LaunchVerdict, LogAnswer, LogQuery, LogStream,
-    Refusal, Status, ToScheduler, ToWorker,
+    Heartbeat, HeartbeatReply, LaunchRefusal, LaunchVerdict, LogAnswer, LogQuery, LogStart,
+    LogStream, Refusal, Status, ToScheduler, ToWorker,
 };
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::worker_set::KnownSet;
@@ -230,7 +230,11 @@ fn log_query(query: &LogQuery) -> String {
         LogStream::Stdout => "stdout",
         LogStream::Stderr => "stderr",
     };
-    format!("{} {stream} from {}", query.lease, query.offset)
+    let from = match query.start {
+        LogStart::Offset(offset) => offset.to_string(),
+        LogStart::Cursor(cursor) => cursor.to_string(),
+    };
+    format!("{} {stream} from {from}", query.lease)
 }
 
 fn leases(leases: &[LeaseId]) -> String {

@@ -10,7 +10,7 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, LeaseId};
-use baton_model::message::{Launch, LogAnswer, LogChunk, LogQuery, ToScheduler};
+use baton_model::message::{Launch, LogAnswer, LogChunk, LogQuery, LogStart, ToScheduler};
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Mono;
@@ -381,7 +381,11 @@ impl Party {
             return LogAnswer::NotFound;
         }
         let text = format!("output of {}\n", query.lease).into_bytes();
-        let from = usize::try_from(query.offset).unwrap_or(usize::MAX);
+        let from = match query.start {
+            LogStart::Offset(offset) => offset,
+            LogStart::Cursor(cursor) => cursor.offset,
+        };
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
         let size = text.len() as u64;
         let bytes = text.into_iter().skip(from);
         LogAnswer::Chunk(LogChunk {
