@@ -8,7 +8,7 @@ use baton_model::workflow::Condition;
 use super::dag::Dag;
 use super::layout::{Layout, Position, layout};
 use super::task_state::{self, TaskState};
-use super::xml::{document, escape, line, n};
+use super::xml::{document, element, escape, n};
 use crate::output::clean;
 use crate::painter;
 use crate::text::{display_width, fit};
@@ -38,12 +38,10 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
     let layout = layout(&dag);
     let title = format!("{} {} {}", run.name, run.id, run.state);
     let mut body = String::from(ARROWS);
-    line(
+    element!(
         &mut body,
-        format_args!(
-            "<text class=\"h\" x=\"{MARGIN}\" y=\"28\">{}</text>",
-            escape(&title)
-        ),
+        "<text class=\"h\" x=\"{MARGIN}\" y=\"28\">{}</text>",
+        escape(&title)
     );
     // Edges first: boxes are drawn over them.
     for (to, routes) in layout.routes.iter().enumerate() {
@@ -129,11 +127,9 @@ fn draw_edge(body: &mut String, to: &str, edge: &RunEdge, route: &[Position]) {
     };
     let items = if edge.by_item { ", item by item" } else { "" };
     let words = escape(&format!("{to} after {}{how}{items}", edge.task));
-    line(
+    element!(
         body,
-        format_args!(
-            "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#{head})\"><title>{words}</title></path>"
-        ),
+        "<path class=\"{class}\" d=\"{path}\" marker-end=\"url(#{head})\"><title>{words}</title></path>"
     );
 }
 
@@ -142,36 +138,31 @@ fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Position) {
     let (fill, border) = state.colours();
     let (left, top) = (x(place), y(place) - BOX_HEIGHT / 2.0);
     let counts = task_state::sentence(run, task);
-    line(
+    element!(
         body,
-        format_args!("<g><title>{}</title>", escape(&tooltip(task, &counts))),
+        "<g><title>{}</title>",
+        escape(&tooltip(task, &counts))
     );
-    line(
+    element!(
         body,
-        format_args!(
-            "<rect x=\"{}\" y=\"{}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"{border}\" stroke-width=\"1.5\"/>",
-            n(left),
-            n(top)
-        ),
+        "<rect x=\"{}\" y=\"{}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"{border}\" stroke-width=\"1.5\"/>",
+        n(left),
+        n(top)
     );
-    line(
+    element!(
         body,
-        format_args!(
-            "<text class=\"n\" x=\"{}\" y=\"{}\"><tspan fill=\"{border}\">{}</tspan> {}</text>",
-            n(left + 10.0),
-            n(top + 18.0),
-            state.mark(),
-            escape(&fit(&clean(&task.name), NAME_WIDTH))
-        ),
+        "<text class=\"n\" x=\"{}\" y=\"{}\"><tspan fill=\"{border}\">{}</tspan> {}</text>",
+        n(left + 10.0),
+        n(top + 18.0),
+        state.mark(),
+        escape(&fit(&clean(&task.name), NAME_WIDTH))
     );
-    line(
+    element!(
         body,
-        format_args!(
-            "<text class=\"c\" x=\"{}\" y=\"{}\">{}</text>",
-            n(left + 10.0),
-            n(top + 33.0),
-            escape(&fit(&counts, COUNTS_WIDTH))
-        ),
+        "<text class=\"c\" x=\"{}\" y=\"{}\">{}</text>",
+        n(left + 10.0),
+        n(top + 33.0),
+        escape(&fit(&counts, COUNTS_WIDTH))
     );
     draw_bar(
         body,
@@ -179,7 +170,7 @@ fn draw_task(body: &mut String, run: &Run, task: &RunTask, place: Position) {
         left + 10.0,
         top + BOX_HEIGHT - 9.0,
     );
-    line(body, format_args!("</g>"));
+    element!(body, "</g>");
 }
 
 fn tooltip(task: &RunTask, counts: &str) -> String {
@@ -213,13 +204,11 @@ fn draw_bar(body: &mut String, items: &ItemCounts, left: f64, top: f64) {
     let mut from = left;
     for ((_, colour), share) in kinds.iter().zip(shares) {
         if share > 0 {
-            line(
+            element!(
                 body,
-                format_args!(
-                    "<rect x=\"{}\" y=\"{}\" width=\"{share}\" height=\"{BAR_HEIGHT}\" fill=\"{colour}\"/>",
-                    n(from),
-                    n(top)
-                ),
+                "<rect x=\"{}\" y=\"{}\" width=\"{share}\" height=\"{BAR_HEIGHT}\" fill=\"{colour}\"/>",
+                n(from),
+                n(top)
             );
         }
         from += share as f64;

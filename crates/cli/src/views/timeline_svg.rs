@@ -4,7 +4,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::timeline::{Bar, Chart, ITEM_ROWS_MAX, Row, Timeline, mark, remarks, weight};
-use super::xml::{document, escape, line, n};
+use super::xml::{document, element, escape, n};
 use crate::text::fit;
 use crate::time::span;
 
@@ -33,12 +33,10 @@ pub(crate) fn render(timeline: &Timeline<'_>) -> String {
     let title = format!("{} {} {}", run.name, run.id, run.state);
     let bottom = HEAD + rows.len() as f64 * ROW;
     let mut body = String::new();
-    line(
+    element!(
         &mut body,
-        format_args!(
-            "<text class=\"h\" x=\"{MARGIN}\" y=\"28\">{}</text>",
-            escape(&title)
-        ),
+        "<text class=\"h\" x=\"{MARGIN}\" y=\"28\">{}</text>",
+        escape(&title)
     );
     if !chart.is_empty() {
         axis(&mut body, &chart, bottom);
@@ -47,13 +45,11 @@ pub(crate) fn render(timeline: &Timeline<'_>) -> String {
         draw(&mut body, &chart, row, HEAD + place as f64 * ROW);
     }
     for (place, remark) in remarks.iter().enumerate() {
-        line(
+        element!(
             &mut body,
-            format_args!(
-                "<text class=\"a\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
-                n(bottom + 18.0 + place as f64 * 16.0),
-                escape(remark)
-            ),
+            "<text class=\"a\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
+            n(bottom + 18.0 + place as f64 * 16.0),
+            escape(remark)
         );
     }
     let height = bottom + remarks.len() as f64 * 16.0 + MARGIN;
@@ -74,15 +70,13 @@ fn axis(body: &mut String, chart: &Chart<'_>, bottom: f64) {
         } else {
             span(Millis(at))
         };
-        line(
+        element!(
             body,
-            format_args!(
-                "<line class=\"g\" x1=\"{x}\" y1=\"{}\" x2=\"{x}\" y2=\"{}\"/>\
+            "<line class=\"g\" x1=\"{x}\" y1=\"{}\" x2=\"{x}\" y2=\"{}\"/>\
              <text class=\"a\" x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
-                n(HEAD - 6.0),
-                n(bottom),
-                n(HEAD - 11.0)
-            ),
+            n(HEAD - 6.0),
+            n(bottom),
+            n(HEAD - 11.0)
         );
     }
 }
@@ -90,50 +84,39 @@ fn axis(body: &mut String, chart: &Chart<'_>, bottom: f64) {
 fn draw(body: &mut String, chart: &Chart<'_>, row: &Row, top: f64) {
     let (mark, _) = mark(row.state());
     let base = n(top + BAR - 2.0);
-    line(
+    element!(body, "<g><title>{}</title>", escape(&tooltip(chart, row)));
+    element!(
         body,
-        format_args!("<g><title>{}</title>", escape(&tooltip(chart, row))),
-    );
-    line(
-        body,
-        format_args!(
-            "<text x=\"{MARGIN}\" y=\"{base}\"><tspan fill=\"{}\">{mark}</tspan> {}</text>",
-            colour(row.state()),
-            escape(&fit(&row.name, NAME_WIDTH))
-        ),
+        "<text x=\"{MARGIN}\" y=\"{base}\"><tspan fill=\"{}\">{mark}</tspan> {}</text>",
+        colour(row.state()),
+        escape(&fit(&row.name, NAME_WIDTH))
     );
     let (from, to) = (x(chart, row.from()), x(chart, row.to()));
     if row.bars.len() > 1 {
-        line(
+        element!(
             body,
-            format_args!(
-                "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"2\" fill=\"#e0e0e0\"/>",
-                n(from),
-                n(top + BAR / 2.0 - 1.0),
-                n(to - from)
-            ),
+            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"2\" fill=\"#e0e0e0\"/>",
+            n(from),
+            n(top + BAR / 2.0 - 1.0),
+            n(to - from)
         );
     }
     for bar in merged(chart, row) {
         let (from, to) = (x(chart, bar.from), x(chart, bar.to));
-        line(
+        element!(
             body,
-            format_args!(
-                "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\" rx=\"2\" fill=\"{}\"/>",
-                n(from),
-                n(top),
-                n((to - from).max(BAR_MIN)),
-                colour(bar.state)
-            ),
+            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{BAR}\" rx=\"2\" fill=\"{}\"/>",
+            n(from),
+            n(top),
+            n((to - from).max(BAR_MIN)),
+            colour(bar.state)
         );
     }
-    line(
+    element!(
         body,
-        format_args!(
-            "<text class=\"s\" x=\"{}\" y=\"{base}\">{}</text></g>",
-            n(to.max(from + BAR_MIN) + 6.0),
-            span(Millis(row.to() - row.from()))
-        ),
+        "<text class=\"s\" x=\"{}\" y=\"{base}\">{}</text></g>",
+        n(to.max(from + BAR_MIN) + 6.0),
+        span(Millis(row.to() - row.from()))
     );
 }
 

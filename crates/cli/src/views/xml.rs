@@ -1,6 +1,6 @@
 //! Helpers for writing SVG.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use crate::output::is_unsafe;
 
@@ -39,10 +39,19 @@ pub(super) fn n(number: f64) -> String {
 }
 
 /// Appends a line.
-pub(super) fn line(body: &mut String, text: std::fmt::Arguments<'_>) {
+pub(super) fn line(body: &mut String, text: fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     let _ = writeln!(body, "{text}");
 }
+
+/// [`line`] with the arguments of `format!`.
+macro_rules! element {
+    ($body:expr, $($text:tt)*) => {
+        $crate::views::xml::line($body, format_args!($($text)*))
+    };
+}
+
+pub(super) use element;
 
 /// Wraps a body into an SVG document with a size and a title.
 pub(super) fn document(width: f64, height: f64, title: &str, style: &str, body: &str) -> String {
