@@ -54,9 +54,6 @@ impl LogFollower {
     }
 
     /// Skips the existing output, except the last `lines` lines of each stream of the last attempt.
-    ///
-    /// # Errors
-    /// If the files cannot be read.
     pub fn skip(&mut self, lines: usize) -> io::Result<()> {
         let mut leases = self.leases()?;
         let Some(last) = leases.pop_last() else {

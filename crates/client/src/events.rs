@@ -50,9 +50,6 @@ pub struct EventStream {
 
 impl Client {
     /// Opens a stream of events.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn events(&self, query: &EventQuery) -> Result<EventStream, ClientError> {
         let mut url = self.transport.at(&["events"]);
         let pairs = [

@@ -83,9 +83,6 @@ pub struct LogChunk {
 
 impl Client {
     /// `GET /`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn root(&self) -> Result<Root, ClientError> {
         self.transport.get(self.transport.at(&[""])).await
     }
@@ -114,9 +111,6 @@ impl Client {
 
     /// Submits instances with an idempotency key: repeated, it creates nothing new and returns the
     /// same ids.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
     pub async fn submit_once(
         &self,
         submit: &Submit<serde_json::Value>,
@@ -131,33 +125,21 @@ impl Client {
     }
 
     /// One instance.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn instance(&self, id: InstanceId) -> Result<Instance, ClientError> {
         self.wait(id, Duration::ZERO).await
     }
 
     /// Waits until an instance has ended, at most `wait`, and returns it.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn wait(&self, id: InstanceId, wait: Duration) -> Result<Instance, ClientError> {
         self.wait_at(&id.to_string(), wait).await
     }
 
     /// Counts the instances of a range by state.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn range(&self, span: Span) -> Result<RangeSummary, ClientError> {
         self.wait_range(span, Duration::ZERO).await
     }
 
     /// Waits until all instances of a range have ended, at most `wait`, and returns their counts.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn wait_range(
         &self,
         span: Span,
@@ -180,9 +162,6 @@ impl Client {
     }
 
     /// Cancels one instance, or a range.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn cancel(&self, span: Span) -> Result<CancelReply, ClientError> {
         let which = match span.count() {
             1 => span.first.to_string(),
@@ -193,9 +172,6 @@ impl Client {
     }
 
     /// Retries an instance that ended without success.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn retry(&self, id: InstanceId) -> Result<(), ClientError> {
         let url = self.of(id, "retry");
         self.transport
@@ -205,9 +181,6 @@ impl Client {
     }
 
     /// All events of an instance.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn timeline(&self, id: InstanceId) -> Result<Vec<Event>, ClientError> {
         let mut page: List<Event> = self.transport.get(self.of(id, "timeline")).await?;
         let mut events = std::mem::take(&mut page.items);
@@ -219,17 +192,11 @@ impl Client {
     }
 
     /// Explains the state of an instance.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn explain(&self, id: InstanceId) -> Result<Explanation, ClientError> {
         self.transport.get(self.of(id, "explain")).await
     }
 
     /// Reads a part of an attempt's log: as much as exists, or as the scheduler returns at once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn logs(&self, query: &LogQuery) -> Result<LogChunk, ClientError> {
         let id = query.instance.to_string();
         let mut url = self

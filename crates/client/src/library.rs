@@ -37,9 +37,6 @@ pub struct TriggerRequest {
 impl Client {
     /// Every task of the library, of one owner or of all, with the errors in files of its
     /// directory.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn library(&self, owner: Option<&str>) -> Result<LibraryPage<Value>, ClientError> {
         let mut url = self.transport.at(&["library", ""]);
         if let Some(owner) = owner {
@@ -56,9 +53,6 @@ impl Client {
     }
 
     /// A task, in its current revision or the given one; `None` if there is none.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn task(
         &self,
         name: &TaskName,
@@ -77,9 +71,6 @@ impl Client {
     }
 
     /// The latest revisions of a task.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn revisions(&self, name: &TaskName) -> Result<List<Task<Value>>, ClientError> {
         self.transport
             .get(self.task_at(name, &["revisions", ""]))
@@ -87,9 +78,6 @@ impl Client {
     }
 
     /// The next due times of a task.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn due(&self, name: &TaskName, count: u32) -> Result<DueTimes, ClientError> {
         let mut url = self.task_at(name, &["due"]);
         url.query_pairs_mut()
@@ -98,9 +86,6 @@ impl Client {
     }
 
     /// Defines a task, or with `dry_run` returns what that would change.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn define(
         &self,
         name: &TaskName,
@@ -123,9 +108,6 @@ impl Client {
     }
 
     /// Removes a task.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn remove(&self, name: &TaskName) -> Result<(), ClientError> {
         let url = self.task_at(name, &[]);
         let no_body: Option<&()> = None;
@@ -136,9 +118,6 @@ impl Client {
     }
 
     /// Triggers a task or a workflow. When it returns, the instance or run is durable.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn trigger(
         &self,
         name: &TaskName,
@@ -157,9 +136,6 @@ impl Client {
     }
 
     /// The latest ticks of one task or of all, at most `limit`, the latest first.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn ticks(
         &self,
         name: Option<&TaskName>,

@@ -76,9 +76,6 @@ impl Client {
     }
 
     /// Every worker that the scheduler knows.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn workers(&self) -> Result<Vec<Worker>, ClientError> {
         let url = self.transport.at(&["workers", ""]);
         let mut page: List<Worker> = self.transport.get(url).await?;
@@ -91,18 +88,12 @@ impl Client {
     }
 
     /// One worker.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn worker(&self, name: &str) -> Result<Worker, ClientError> {
         let url = self.transport.at(&["workers", name]);
         self.transport.get(url).await
     }
 
     /// Drains a worker (no more work is placed on it), or undrains it.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), ClientError> {
         let url = self.transport.at(&["workers", name, "drained"]);
         let body = DrainRequest { drained };
@@ -113,9 +104,6 @@ impl Client {
     }
 
     /// Declares that a worker is gone and none of its processes runs.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn forget(&self, name: &str) -> Result<(), ClientError> {
         let url = self.transport.at(&["workers", name, "forget"]);
         let no_body: Option<&()> = None;

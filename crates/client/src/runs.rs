@@ -80,17 +80,11 @@ impl Client {
     }
 
     /// A run.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn run(&self, run: RunId) -> Result<Run, ClientError> {
         self.wait_run(run, Duration::ZERO).await
     }
 
     /// Waits until a run has ended, at most `wait`, and returns it.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn wait_run(&self, run: RunId, wait: Duration) -> Result<Run, ClientError> {
         let mut url = self.run_at(run, &[]);
         if wait > Duration::ZERO {
@@ -101,9 +95,6 @@ impl Client {
     }
 
     /// Runs, the latest first, at most `limit`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn runs(&self, filter: &RunFilter, limit: usize) -> Result<Vec<Run>, ClientError> {
         let mut url = self.transport.at(&["runs", ""]);
         query(&mut url, "state", filter.state.as_deref());
@@ -113,17 +104,11 @@ impl Client {
     }
 
     /// The tasks of a run in the order of its plan, at most `limit`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn run_tasks(&self, run: RunId, limit: usize) -> Result<Vec<RunTask>, ClientError> {
         self.all(self.run_at(run, &["tasks", ""]), limit).await
     }
 
     /// Items of a run that have ended or are in flight, at most `limit`.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn run_items(
         &self,
         run: RunId,
@@ -139,36 +124,24 @@ impl Client {
     }
 
     /// The failures of a run, grouped.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn run_errors(&self, run: RunId) -> Result<Vec<ErrorGroup>, ClientError> {
         let list: List<ErrorGroup> = self.transport.get(self.run_at(run, &["errors"])).await?;
         Ok(list.items)
     }
 
     /// Halts a run.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn halt_run(&self, run: RunId, halt: &HaltRun) -> Result<RunReply, ClientError> {
         let url = self.run_at(run, &["halt"]);
         self.transport.change(Method::POST, url, Some(halt)).await
     }
 
     /// Kills a run.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn kill_run(&self, run: RunId) -> Result<RunReply, ClientError> {
         let url = self.run_at(run, &[]);
         self.transport.change(Method::DELETE, url, NO_BODY).await
     }
 
     /// Continues a run.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn resume_run(
         &self,
         run: RunId,
@@ -178,9 +151,6 @@ impl Client {
     }
 
     /// What [`Client::resume_run`] would do.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn preview_resume(
         &self,
         run: RunId,

@@ -8,18 +8,12 @@ use crate::error::ClientError;
 
 impl Client {
     /// Creates a token. Only this response contains its secret.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn create_token(&self, new: &NewToken) -> Result<CreatedToken, ClientError> {
         let url = self.transport.at(&["tokens", ""]);
         self.transport.change(Method::POST, url, Some(new)).await
     }
 
     /// All tokens, including expired and revoked ones.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn tokens(&self) -> Result<Vec<Token>, ClientError> {
         let url = self.transport.at(&["tokens", ""]);
         let list: List<Token> = self.transport.get(url).await?;
@@ -27,9 +21,6 @@ impl Client {
     }
 
     /// Revokes a token.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn revoke_token(&self, id: &str) -> Result<Token, ClientError> {
         let url = self.transport.at(&["tokens", id]);
         let no_body: Option<&()> = None;

@@ -21,9 +21,6 @@ pub struct UsageQuery {
 
 impl Client {
     /// Usage by hour and owner.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub async fn usage(&self, query: &UsageQuery) -> Result<Vec<Usage>, ClientError> {
         let mut url = self.transport.at(&["usage", ""]);
         {

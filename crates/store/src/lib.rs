@@ -128,24 +128,15 @@ pub trait Store: Send + Sync {
     }
 
     /// One instance, whether it has a row of its own or belongs to a range.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError>;
 
     /// One page of a view. A record that is in the view while all its pages are read is returned
     /// exactly once, whatever is written meanwhile. Instances of a range without events of their
     /// own come as one record.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn page(&self, query: &Query) -> Result<Page<Record>, StoreError>;
 
     /// The facts about one instance, in order, after the fact `after`: facts about it alone and
     /// about ranges that contain it.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn timeline(
         &self,
         id: InstanceId,
@@ -155,21 +146,12 @@ pub trait Store: Send + Sync {
 
     /// Facts of all kinds in commit order. A reader that continues at [`FactPage::scanned_to`] gets
     /// every fact exactly once, except those that were pruned.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError>;
 
     /// Resource usage by hour and owner. It outlives the history that it is computed from.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError>;
 
     /// Counts the instances `first` to `last` by state; states with no instance are missing.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn tally(
         &self,
         first: InstanceId,
@@ -177,15 +159,9 @@ pub trait Store: Send + Sync {
     ) -> Result<BTreeMap<UniversalState, u64>, StoreError>;
 
     /// Counts all instances by state, and the bytes of the history.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn counts(&self) -> Result<Counts, StoreError>;
 
     /// A task of the library: its current revision, or the given one, even if the task was removed.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn task(
         &self,
         name: &TaskName,
@@ -193,24 +169,15 @@ pub trait Store: Send + Sync {
     ) -> Result<Option<TaskRecord>, StoreError>;
 
     /// One page of the tasks in the library, by owner and name.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError>;
 
     /// The names of these tasks, including removed ones.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn task_names(
         &self,
         numbers: &BTreeSet<TaskNo>,
     ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError>;
 
     /// The revisions of a task before `before`, the latest first.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn revisions(
         &self,
         task: TaskNo,
@@ -220,47 +187,26 @@ pub trait Store: Send + Sync {
 
     /// Recorded ticks (outcomes of due times), the latest first. A page may hold fewer items than
     /// requested, or none, before the end.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError>;
 
     /// The state of a run.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError>;
 
     /// One page of runs, the latest first.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError>;
 
     /// A run with its plan and all its ended items: everything needed to resume it.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError>;
 
     /// The plan of a run.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError>;
 
     /// Items of a run whose instances have ended, by task and item.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError>;
 
     /// Failures of a run, grouped by task and kind of end, the most frequent first. If a run failed
     /// without being halted by request, halted items are included: otherwise it would show no
     /// cause.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError>;
 
     /// Removes what `retention` does not keep, at most `budget` records, in steps so small that
@@ -290,14 +236,8 @@ pub trait Store: Send + Sync {
     fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError>;
 
     /// All tokens, the oldest first, including expired and revoked ones.
-    ///
-    /// # Errors
-    /// If they cannot be read.
     fn tokens(&self) -> Result<Vec<Token>, StoreError>;
 
     /// Revokes a token and returns it; `None` if there is no such token.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError>;
 }

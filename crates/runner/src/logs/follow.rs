@@ -84,9 +84,6 @@ impl Follower {
     }
 
     /// Moves to the last `lines` lines of the newest run, or of the only one.
-    ///
-    /// # Errors
-    /// If the files cannot be read.
     pub fn skip(&mut self, lines: usize) -> io::Result<()> {
         if !self.is_bound {
             self.run = self.source.runs()?.last().copied();
@@ -109,9 +106,6 @@ impl Follower {
 
     /// Passes on everything written since the last call. False if the receiver has stopped it; the
     /// next call continues there.
-    ///
-    /// # Errors
-    /// If the files cannot be read.
     pub fn read(&mut self, take: &mut Take<'_>) -> io::Result<bool> {
         loop {
             // Listed before reading, so that the end of the current run is not missed.

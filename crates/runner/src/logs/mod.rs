@@ -58,9 +58,6 @@ impl ProcessLogs {
     }
 
     /// All processes in a sandbox that have logs, in order of their names.
-    ///
-    /// # Errors
-    /// If a directory cannot be read.
     pub fn all(sandbox: &Path) -> io::Result<Vec<String>> {
         let mut names = match logs_dir(sandbox)? {
             Some(dir) => entries(&dir)?,
@@ -72,9 +69,6 @@ impl ProcessLogs {
     }
 
     /// The runs that have a directory, in order.
-    ///
-    /// # Errors
-    /// If a directory cannot be read.
     pub fn runs(&self) -> io::Result<Vec<RunNo>> {
         let Some(dir) = self.dir()? else {
             return Ok(Vec::new());
@@ -120,9 +114,6 @@ fn logs_dir(sandbox: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Opens a directory that is not a link; see the module.
-///
-/// # Errors
-/// If it exists and cannot be opened.
 pub fn open_dir(parent: impl AsFd, name: impl Arg) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(parent, name, flags, Mode::empty()) {
@@ -133,9 +124,6 @@ pub fn open_dir(parent: impl AsFd, name: impl Arg) -> io::Result<Option<OwnedFd>
 }
 
 /// Opens a regular file; see the module.
-///
-/// # Errors
-/// If it exists and cannot be opened.
 pub fn open_file(parent: impl AsFd, name: impl Arg) -> io::Result<Option<File>> {
     // Opening a pipe must not block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -150,9 +138,6 @@ pub fn open_file(parent: impl AsFd, name: impl Arg) -> io::Result<Option<File>> 
 }
 
 /// Reads from the offset, as much as there is and fits.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -12,9 +12,6 @@ pub const LOGS_DIR: &str = ".logs";
 
 /// Removes the output of one run. No link is followed: the owner of the sandbox could redirect the
 /// removal.
-///
-/// # Errors
-/// If it cannot be removed.
 pub fn remove_run_logs(sandbox: &Path, process: &ProcessName, run: RunNo) -> io::Result<()> {
     let Some(logs) = Dir::open(sandbox)?.part(LOGS_DIR)? else {
         return Ok(());

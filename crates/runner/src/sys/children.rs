@@ -37,9 +37,6 @@ impl Children {
     }
 
     /// The pids of all children, zombies included.
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
     pub fn read(&mut self) -> io::Result<impl Iterator<Item = u32> + '_> {
         let mut length = 0;
         loop {

@@ -79,9 +79,6 @@ fn parse_boot_id(text: &str) -> Option<BootId> {
 
 /// The identity of the process with this pid; `None` if there is none. A zombie still has its pid,
 /// and its identity.
-///
-/// # Errors
-/// If `/proc` cannot be read.
 pub fn identify(boot: BootId, pid: u32) -> io::Result<Option<Identity>> {
     Ok(proc::stat(pid)?.map(|stat| Identity {
         boot,

@@ -68,9 +68,6 @@ struct SweepScan {
 
 impl Sweep<'_> {
     /// The selected processes without zombies; parents before their children.
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
     pub fn find(&self) -> io::Result<Vec<Stat>> {
         Ok(self.scan(&mut Reader::new()?)?.live)
     }

@@ -93,18 +93,12 @@ fn since_boot_ns() -> u64 {
 }
 
 /// Reads one process; `None` if there is none.
-///
-/// # Errors
-/// If `/proc` cannot be read.
 pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
     Reader::new()?.stat(pid)
 }
 
 /// Reads all processes. Those that vanish meanwhile, and those that this user may not see, are left
 /// out.
-///
-/// # Errors
-/// If `/proc` cannot be read.
 pub fn all() -> io::Result<Vec<Stat>> {
     Reader::new()?.all()
 }
@@ -155,9 +149,6 @@ impl Reader {
     }
 
     /// As [`stat`].
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
     pub fn stat(&mut self, pid: u32) -> io::Result<Option<Stat>> {
         let text = match self.read(pid, "stat", 4096) {
             Ok(text) => text,
@@ -175,9 +166,6 @@ impl Reader {
     }
 
     /// As [`all`].
-    ///
-    /// # Errors
-    /// If `/proc` cannot be read.
     pub fn all(&mut self) -> io::Result<Vec<Stat>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(&self.proc, ".", flags, Mode::empty())?;

@@ -20,9 +20,6 @@ pub struct ReapedChild {
 
 /// A child that has ended; `None` if there is none. It is not reaped, and is returned again until
 /// [`reap`] is called.
-///
-/// # Errors
-/// None are known.
 pub fn next_exited() -> io::Result<Option<(u32, ExitStatus)>> {
     match raw::wait_exited(&Child::Any, libc::WNOHANG | libc::WNOWAIT) {
         Ok(Some((pid, ExitStatus::Signal(signal)))) if !has_executed(pid) => {
@@ -93,9 +90,6 @@ pub fn wait(pid: u32) -> io::Result<ExitStatus> {
 }
 
 /// True if we have a child, ended or not.
-///
-/// # Errors
-/// None are known.
 pub fn has_children() -> io::Result<bool> {
     match raw::wait_exited(&Child::Any, libc::WNOHANG | libc::WNOWAIT) {
         Ok(_) => Ok(true),
@@ -105,9 +99,6 @@ pub fn has_children() -> io::Result<bool> {
 }
 
 /// Makes this process the parent of every descendant whose own parent ends.
-///
-/// # Errors
-/// None are known.
 pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(
         rustix::process::getpid(),

@@ -94,9 +94,6 @@ impl Signals {
     }
 
     /// Returns the signals that have arrived, without blocking.
-    ///
-    /// # Errors
-    /// None are known.
     pub fn take(&mut self) -> io::Result<Vec<i32>> {
         let mut taken = Vec::new();
         // A short read is the last one.

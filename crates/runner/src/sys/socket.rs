@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 
 /// Listens at a path, replacing an earlier socket there.
-///
-/// # Errors
-/// If the system refuses.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -43,9 +43,6 @@ impl User {
 }
 
 /// Looks up a user by name; `None` if there is none.
-///
-/// # Errors
-/// If the list of users cannot be read.
 pub fn by_name(name: &str) -> io::Result<Option<User>> {
     // No user has a name with a zero byte.
     let Ok(name) = CString::new(name) else {
@@ -58,9 +55,6 @@ pub fn by_name(name: &str) -> io::Result<Option<User>> {
 }
 
 /// Looks up a user by uid; `None` if there is none.
-///
-/// # Errors
-/// If the list of users cannot be read.
 pub fn by_uid(uid: u32) -> io::Result<Option<User>> {
     find(|entry, space, size, result| {
         // SAFETY: `find` gives good pointers.
