@@ -9,8 +9,9 @@ use baton_model::ids::RunId;
 use baton_model::workflow::HaltMode;
 use clap::Args;
 
-use super::super::{ids, refused, submit::line};
-use super::follow::{ProgressMode, ended, follow};
+use super::super::{ids, refused};
+use super::follow::{ProgressMode, follow};
+use super::submit::{WaitArgs, print_accepted};
 use super::{accepted, id};
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
@@ -166,8 +167,8 @@ async fn continue_run(
     args: &ResumeArgs,
     client: &Client,
 ) -> CommandResult {
-    let mut out = Output::new();
     if args.dry_run {
+        let mut out = Output::new();
         let preview = client.preview_resume(run, request).await.map_err(refused)?;
         if args.json {
             out.json(&preview)?
@@ -178,28 +179,13 @@ async fn continue_run(
     }
     let answer = client.resume_run(run, request).await.map_err(refused)?;
     let run = accepted(&answer)?;
-    let waits = args.wait || args.watch;
-    match (args.json, waits) {
-        (true, false) => out.json(&answer)?,
-        (true, true) => line(&mut out, &answer)?,
-        (false, _) => writeln!(out, "{run}: resumed, generation {}", answer.generation)?,
-    }
-    // The id is printed before waiting.
-    out.flush()?;
-    if !waits {
-        return out.done();
-    }
-    let mode = if args.watch || !args.json {
-        ProgressMode::Live
-    } else {
-        ProgressMode::Quiet
+    let text = format!("{run}: resumed, generation {}", answer.generation);
+    let args = WaitArgs {
+        wait: args.wait,
+        watch: args.watch,
+        json: args.json,
     };
-    let run_end = follow(client, run, mode).await?;
-    if args.json {
-        line(&mut out, &run_end)?;
-    }
-    out.done()?;
-    ended(&run_end)
+    print_accepted(client, run, &answer, &text, args).await
 }
 
 /// One row for each task: items kept, items to run, and why.

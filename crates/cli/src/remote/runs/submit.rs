@@ -4,7 +4,7 @@ use std::io::Write;
 
 use baton_client::Client;
 use baton_files::WorkflowFile;
-use baton_model::api::SubmitRun;
+use baton_model::api::{RunReply, SubmitRun};
 use baton_model::ids::RunId;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub(crate) fn request(
     })
 }
 
-/// What follows the submission of a workflow.
+/// What follows when a run was accepted.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct WaitArgs {
     pub(in super::super) wait: bool,
@@ -45,14 +45,26 @@ pub(in super::super) async fn run(
 ) -> CommandResult {
     let submit = request(file, params)?;
     let answer = client.submit_run(&submit).await.map_err(refused)?;
-    let run: RunId = accepted(&answer)?;
+    let run = accepted(&answer)?;
+    print_accepted(client, run, &answer, &run.to_string(), args).await
+}
+
+/// Prints what the scheduler has accepted; then follows the run, if that is wanted.
+pub(super) async fn print_accepted(
+    client: &Client,
+    run: RunId,
+    answer: &RunReply,
+    text: &str,
+    args: WaitArgs,
+) -> CommandResult {
     let waits = args.wait || args.watch;
     let mut out = Output::new();
     match (args.json, waits) {
-        (true, false) => out.json(&answer)?,
-        (true, true) => line(&mut out, &answer)?,
-        (false, _) => writeln!(out, "{run}")?,
+        (true, false) => out.json(answer)?,
+        (true, true) => line(&mut out, answer)?,
+        (false, _) => writeln!(out, "{text}")?,
     }
+    // Before waiting.
     out.flush()?;
     if !waits {
         return out.done();
