@@ -75,10 +75,10 @@ pub(crate) struct ServerArgs {
     #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
     limits: Vec<(String, u64)>,
     /// Lease duration: how long an unreachable worker may keep running its attempts
-    #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = units::duration)]
     lease: Millis,
     /// How long ended instances are retained
-    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = units::duration)]
     keep: Millis,
     /// Maximum number of ended instances retained
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
@@ -221,10 +221,6 @@ fn timeouts(lease: Millis) -> Timeouts {
         kill_slack: scaled(usual.kill_slack),
         ..usual
     }
-}
-
-fn duration(text: &str) -> Result<Millis, String> {
-    units::duration(text).map_err(|error| error.to_string())
 }
 
 fn connections(text: &str) -> Result<usize, String> {

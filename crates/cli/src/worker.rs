@@ -51,7 +51,7 @@ pub(crate) struct Worker {
     #[arg(long, default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..))]
     slots: u32,
     /// How long the files of ended attempts are kept
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = units::duration)]
     keep: Millis,
     /// The only certificate accepted from the scheduler, under any name: for the worker of `baton
     /// up`, which can read the server's file
@@ -154,10 +154,6 @@ fn label(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
     }
-}
-
-fn duration(text: &str) -> Result<Millis, String> {
-    units::duration(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

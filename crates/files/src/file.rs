@@ -112,12 +112,6 @@ impl TaskFile {
         &self.body.spec.resources
     }
 
-    /// The names of the processes, in file order.
-    pub fn process_names(&self) -> impl Iterator<Item = &str> {
-        let processes = self.body.processes.iter();
-        processes.map(|process| process.spec.name.0.as_str())
-    }
-
     /// The ports that templates refer to; [`TaskFile::bind`] needs all of them.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<&str> {

@@ -79,8 +79,9 @@ fn every_field_of_a_task_arrives() {
     assert_eq!(task.user.as_deref(), Some("www-data"));
     assert_eq!(task.ports, binding().ports);
     assert_eq!(file.ports().into_iter().collect::<Vec<_>>(), ["http"]);
+    let names = task.processes.iter().map(|it| it.name.0.as_str());
     assert_eq!(
-        file.process_names().collect::<Vec<_>>(),
+        names.collect::<Vec<_>>(),
         ["fetch", "serve", "build", "cleanup"]
     );
 }

@@ -180,17 +180,6 @@ impl Checks {
         self.count(now, key, passed)
     }
 
-    /// Drops the probes in flight: the coordinator that ran them is gone. They count neither way
-    /// and are repeated at once.
-    pub fn reset_in_flight(&mut self, now: Mono) {
-        for key in std::mem::take(&mut self.in_flight).into_values() {
-            if let Some(state) = self.states.get_mut(&key) {
-                state.in_flight = None;
-            }
-            self.arm(key, Some(now));
-        }
-    }
-
     fn start_probe(&mut self, now: Mono, key: Key) -> Option<ProbeRequest> {
         let least = now.0.saturating_mul(IDS_PER_MILLI);
         let id = self.last_id.saturating_add(1).max(least);

@@ -249,25 +249,6 @@ fn starting_a_run_again_begins_its_checks_anew() {
 }
 
 #[test]
-fn dropped_probes_are_repeated_at_once_and_count_neither_way() {
-    let spec = spec(None, Some(check(0, 1, 1)));
-    let mut checks = started(&spec);
-    checks.start(Mono(100), run(1), &spec, Mono(150), false);
-    assert_eq!(next(&mut checks, false), None, "one failure so far");
-    let lost = one(&mut checks, 110);
-    checks.reset_in_flight(Mono(112));
-    assert_eq!(checks.next_due(), Some(Mono(112)));
-    assert_eq!(checks.result(Mono(112), lost.id, false), None);
-    let again = one(&mut checks, 112);
-    assert_eq!(again.run, run(0), "the idle check keeps its time");
-    assert_eq!(
-        checks.result(Mono(112), again.id, false),
-        Some(Verdict::Unhealthy(run(0)))
-    );
-    assert_eq!(checks.next_due(), Some(Mono(150)));
-}
-
-#[test]
 fn ids_of_a_restarted_runner_are_different() {
     let spec = spec(None, Some(check(0, 1, 0)));
     let mut earlier = started(&spec);

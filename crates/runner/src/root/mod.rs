@@ -105,12 +105,6 @@ impl Root {
         self.checkpoint(id).join("coordinator")
     }
 
-    /// The socket of the coordinator.
-    #[must_use]
-    pub fn coordinator_socket(&self, id: &TaskId) -> PathBuf {
-        self.checkpoint(id).join("coordinator.sock")
-    }
-
     /// The control socket of the runner.
     #[must_use]
     pub fn control_socket(&self, id: &TaskId) -> PathBuf {
@@ -172,10 +166,6 @@ mod tests {
         assert_eq!(
             below(root.coordinator_log(&id)),
             "checkpoints/a-1/coordinator"
-        );
-        assert_eq!(
-            below(root.coordinator_socket(&id)),
-            "checkpoints/a-1/coordinator.sock"
         );
         assert_eq!(
             below(root.control_socket(&id)),

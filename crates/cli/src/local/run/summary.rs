@@ -10,6 +10,7 @@ use baton_runner::record::Header;
 
 use super::super::messages;
 use crate::output::{Output, Style, clean};
+use crate::text::count;
 use crate::time::span;
 
 /// Lines of output shown of a failed process.
@@ -92,8 +93,4 @@ fn last_output(header: &Header, process: &ProcessName) -> Vec<String> {
         }
     }
     Vec::new()
-}
-
-fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
