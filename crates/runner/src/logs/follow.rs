@@ -248,21 +248,26 @@ impl Position {
 }
 
 /// The files of one log, oldest first. A rotation during a listing can hide a file or change the
-/// order, so only two successive listings that agree are believed.
+/// order, so only two successive listings that agree are believed. They must agree on the age of
+/// each file, too: rotations during both listings can hide the same file from both, but not leave
+/// the others as old as they were.
 fn rotated(dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<Position>>> {
     let mut before = list(dir, name)?;
     for _ in 0..LISTINGS_MAX {
         let files = list(dir, name)?;
-        let ids = |files: &[Position]| files.iter().map(|it| it.id).collect::<Vec<_>>();
-        if ids(&files) == ids(&before) {
-            return Ok(Some(files));
+        let aged = |files: &[(u32, Position)]| -> Vec<(u32, FileId)> {
+            files.iter().map(|(age, file)| (*age, file.id)).collect()
+        };
+        if aged(&files) == aged(&before) {
+            return Ok(Some(files.into_iter().map(|(_, file)| file).collect()));
         }
         before = files;
     }
     Ok(None)
 }
 
-fn list(dir: &OwnedFd, name: &str) -> io::Result<Vec<Position>> {
+/// The files by age, oldest first.
+fn list(dir: &OwnedFd, name: &str) -> io::Result<Vec<(u32, Position)>> {
     let mut numbered = Vec::new();
     for entry in entries(dir)? {
         let age = match entry.strip_prefix(name) {
@@ -274,13 +279,14 @@ fn list(dir: &OwnedFd, name: &str) -> io::Result<Vec<Position>> {
     }
     numbered.sort_unstable_by_key(|(age, _)| std::cmp::Reverse(*age));
     let mut files = Vec::new();
-    for (_, name) in numbered {
-        files.extend(open_file(dir, name)?.map(Position::new).transpose()?);
+    for (age, name) in numbered {
+        let file = open_file(dir, name)?.map(Position::new).transpose()?;
+        files.extend(file.map(|file| (age, file)));
     }
     // The owner of the directory can give a file several names, and the reader must not go round in
     // circles.
     let mut ids = BTreeSet::new();
-    files.retain(|file: &Position| ids.insert(file.id));
+    files.retain(|(_, file): &(u32, Position)| ids.insert(file.id));
     Ok(files)
 }
 
