@@ -24,13 +24,16 @@ TEST_FEATURES := baton-server/openapi,baton-sim/seeded-bugs
 # What is tested with the features that ship.
 SHIPPED := --workspace --exclude baton-server --exclude baton-core --exclude baton-sim
 
+# The variable that makes cargo start test binaries by another program.
+TEST_RUNNER = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
+
 # Runs the tests of some packages: $(call run_tests,PACKAGES AND FEATURES[,PROFILE]). With nextest
 # where it is installed: building it takes longer than it saves.
 run_tests = if cargo nextest --version >/dev/null 2>&1; then \
 	    cargo nextest run --locked --cargo-quiet --status-level fail --no-fail-fast --test-threads $(THREADS) \
 	        $(if $(2),--cargo-profile $(2)) $(1); \
 	else \
-	    RUST_TEST_THREADS=$(THREADS) cargo test --quiet --locked --no-fail-fast --lib --bins --tests \
+	    $(TEST_RUNNER)=$(CURDIR)/scripts/test-runner.sh RUST_TEST_THREADS=$(THREADS) cargo test --quiet --locked --no-fail-fast --lib --bins --tests \
 	        $(if $(2),--profile $(2)) $(1); \
 	fi
 

@@ -478,8 +478,14 @@ fn a_process_that_is_killed_before_exec_is_reported_as_unexecuted() {
     let pid = Spawner::new().expect("memory").spawn(&command);
     let pid = pid.expect("the parent cannot know yet");
     killer.join().expect("it has killed");
-    let stat = proc::stat(pid).expect("readable").expect("a zombie");
-    assert!(stat.is_over() && !stat.has_executed, "{stat:?}");
+    let stat = loop {
+        let stat = proc::stat(pid).expect("readable").expect("a zombie");
+        if stat.is_over() {
+            break stat;
+        }
+        std::thread::yield_now();
+    };
+    assert!(!stat.has_executed, "{stat:?}");
     let status = loop {
         // Other tests of this process may have children, too.
         match reap::next_exited().expect("asked") {
