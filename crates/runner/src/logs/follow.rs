@@ -255,7 +255,7 @@ fn rotated(dir: &OwnedFd, name: &str) -> io::Result<Option<Vec<Position>>> {
     let mut before = list(dir, name)?;
     for _ in 0..LISTINGS_MAX {
         let files = list(dir, name)?;
-        let aged = |files: &[(u32, Position)]| -> Vec<(u32, FileId)> {
+        let aged = |files: &[(u32, Position)]| -> Vec<(u32, LogFileId)> {
             files.iter().map(|(age, file)| (*age, file.id)).collect()
         };
         if aged(&files) == aged(&before) {
