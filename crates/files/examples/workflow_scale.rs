@@ -16,6 +16,7 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use baton_files::{Format, parse_workflow};
+use baton_model::time::Wall;
 
 /// Returns the peak memory of this process, as the kernel reports it.
 fn peak() -> String {
@@ -31,7 +32,7 @@ fn measure(what: &str, text: &str, format: Format) {
     println!("  read in {:?}, {}", start.elapsed(), peak());
     let start = Instant::now();
     let plan = file
-        .plan(&BTreeMap::new())
+        .plan(&BTreeMap::new(), Wall(0))
         .unwrap_or_else(|errors| panic!("{errors}"));
     println!(
         "  {} tasks planned in {:?}, {}",

@@ -47,7 +47,7 @@ impl<'a> Binder<'a> {
                         "pass a shorter value, or put it into a file and pass the file name",
                     ));
             }
-            env.insert(param_variable(name), self.values.literal(value));
+            env.insert(param_variable(name), self.values.variable(name, value));
         }
         env
     }

@@ -3,6 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use baton_core::clock::{Zone, nominal};
+use baton_model::library::Trigger;
+use baton_model::time::Wall;
+
 use crate::error::{Kind, Location, Problem, clean, quote};
 use crate::file::{Binding, TaskFile};
 use crate::param::{Param, ParamError};
@@ -19,7 +23,59 @@ impl TaskFile {
     ) -> BTreeMap<String, Option<String>> {
         let referred = self.body.texts().flat_map(Text::references);
         let referred = referred.filter_map(Reference::param).collect();
-        parameters("task", &self.params, &binding.params, &referred, problems)
+        let nominal = NominalTime::of(binding.nominal_time, &self.policy.trigger);
+        let arguments = Arguments {
+            values: &binding.params,
+            nominal: &nominal,
+        };
+        parameters("task", &self.params, &arguments, &referred, problems)
+    }
+}
+
+/// The nominal time that defaults of parameters may refer to.
+pub(crate) enum NominalTime {
+    At(Wall, Zone),
+    /// It is known only at a launch: such defaults stay references to their parameters.
+    AtLaunch,
+}
+
+impl NominalTime {
+    /// `at` in the zone of the schedule, if it is known.
+    pub(crate) fn of(at: Option<Wall>, trigger: &Trigger) -> Self {
+        let Some(at) = at else {
+            return Self::AtLaunch;
+        };
+        let zone = trigger.schedule.as_ref();
+        let zone = zone.and_then(|schedule| Zone::named(&schedule.zone).ok());
+        Self::At(at, zone.unwrap_or(Zone::UTC))
+    }
+
+    fn default(&self, param: &Param) -> Option<String> {
+        match (self, &param.default) {
+            (Self::At(at, zone), Some(text)) if param.is_nominal => {
+                Some(nominal::render(text, *at, zone))
+            }
+            (_, default) => default.clone(),
+        }
+    }
+}
+
+/// The arguments of a start.
+pub(crate) struct Arguments<'a> {
+    pub(crate) values: &'a BTreeMap<String, String>,
+    pub(crate) nominal: &'a NominalTime,
+}
+
+impl Arguments<'_> {
+    /// The parameters that only a launch can render.
+    pub(crate) fn late<'p>(&self, declared: &'p BTreeMap<String, Param>) -> BTreeSet<&'p str> {
+        let is_late = |(name, param): &(&String, &Param)| {
+            matches!(self.nominal, NominalTime::AtLaunch)
+                && param.is_nominal
+                && !self.values.contains_key(*name)
+        };
+        let late = declared.iter().filter(is_late);
+        late.map(|(name, _)| name.as_str()).collect()
     }
 }
 
@@ -29,15 +85,15 @@ impl TaskFile {
 pub(crate) fn parameters(
     what: &str,
     declared: &BTreeMap<String, Param>,
-    binding: &BTreeMap<String, String>,
+    arguments: &Arguments<'_>,
     referred: &BTreeSet<&str>,
     problems: &mut Vec<Problem>,
 ) -> BTreeMap<String, Option<String>> {
     let mut params: BTreeMap<String, Option<String>> = declared
         .iter()
-        .map(|(name, param)| (name.clone(), param.default.clone()))
+        .map(|(name, param)| (name.clone(), arguments.nominal.default(param)))
         .collect();
-    for (name, value) in binding {
+    for (name, value) in arguments.values {
         let Some(param) = declared.get(name) else {
             let known = declared.keys().map(String::as_str);
             problems.push(argument_location("params", name).problem(

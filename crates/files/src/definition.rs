@@ -7,7 +7,7 @@ use baton_model::library::{Definition, EntryKind, TaskName};
 
 use crate::error::{Errors, Kind, Location, Problem, quote};
 use crate::file::{Binding, TaskFile};
-use crate::instance::DEFAULT_OWNER;
+use crate::instance::{DEFAULT_OWNER, instance};
 use crate::limits::TASK_LIMITS;
 use crate::param::Param;
 use crate::source;
@@ -81,7 +81,9 @@ impl TaskFile {
         let fail = |problems| Errors::new(&self.file, problems);
         self.entry().check().map_err(fail)?;
         let spec = if is_closed(&self.params) {
-            Some(Arc::new(self.instance(&Binding::default())?))
+            let task = self.bound(&Binding::default()).map_err(fail)?;
+            let spec = instance(task, &self.policy, self.body.requests_cpu);
+            Some(Arc::new(spec))
         } else {
             let bind = |params| {
                 let binding = Binding {
@@ -107,6 +109,7 @@ impl TaskFile {
             owner: self.owner(),
             owner_location: &self.owner_location,
             source: &self.source,
+            params: &self.params,
             trigger: &self.policy.trigger,
         }
     }
@@ -122,9 +125,9 @@ impl WorkflowFile {
         let fail = |problems| Errors::new(&self.file, problems);
         self.entry().check().map_err(fail)?;
         let plan = if is_closed(&self.params) {
-            Some(Arc::new(self.plan(&BTreeMap::new())?))
+            Some(Arc::new(self.bound(&BTreeMap::new(), None).map_err(fail)?))
         } else {
-            let bind = |params| self.bound(&params).map(drop);
+            let bind = |params| self.bound(&params, None).map(drop);
             let texts = self.tasks.iter().flat_map(|task| task.body.texts());
             check_unbound(&self.params, texts, bind).map_err(fail)?;
             None
@@ -143,6 +146,7 @@ impl WorkflowFile {
             owner: self.owner(),
             owner_location: &self.owner_location,
             source: &self.source,
+            params: &self.params,
             trigger: &self.trigger,
         }
     }
@@ -154,6 +158,7 @@ struct Entry<'a> {
     owner: Option<&'a str>,
     owner_location: &'a Location,
     source: &'a serde_json::Value,
+    params: &'a BTreeMap<String, Param>,
     trigger: &'a Trigger,
 }
 
@@ -176,6 +181,13 @@ impl Entry<'_> {
         source::from_json(self.source, &TASK_LIMITS).map(drop)
     }
 
+    /// The defaults that a launch renders.
+    fn nominal_params(&self) -> BTreeMap<String, String> {
+        let nominal = self.params.iter().filter(|(_, param)| param.is_nominal);
+        let nominal = nominal.map(|(name, param)| Some((name.clone(), param.default.clone()?)));
+        nominal.flatten().collect()
+    }
+
     fn definition(&self, definition: Definition) -> (TaskName, Definition) {
         let mut source = self.source.clone();
         source.sort_all_objects();
@@ -186,6 +198,7 @@ impl Entry<'_> {
         let definition = Definition {
             source: source.to_string().into(),
             trigger: self.trigger.clone(),
+            nominal_params: self.nominal_params(),
             ..definition
         };
         (name, definition)

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::task::{Condition, ProcessSpec, Resources, TaskSpec};
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 
 use crate::bind::Binder;
-use crate::binding::check_ids;
-use crate::error::{Errors, Location, Problem};
+use crate::binding::{Arguments, NominalTime, check_ids};
+use crate::error::{Errors, Kind, Location, Problem};
 use crate::limits::BOUND_BYTES_MAX;
 use crate::param::Param;
 use crate::policy::Policy;
@@ -48,6 +48,9 @@ pub struct Binding {
     pub ports: BTreeMap<String, u16>,
     /// The id of the task, once assigned.
     pub task_id: Option<String>,
+    /// The time that defaults of parameters may refer to. Without one they stay templates, which
+    /// only a library entry may have.
+    pub nominal_time: Option<Wall>,
 }
 
 /// A process with unbound templates.
@@ -132,6 +135,15 @@ impl TaskFile {
     /// Every reference without a value, every argument without a parameter, and every value
     /// that is invalid after rendering.
     pub fn bind(&self, binding: &Binding) -> Result<TaskSpec, Errors> {
+        let needs_time = |param: &Param| param.is_nominal;
+        if binding.nominal_time.is_none() && self.params.values().any(needs_time) {
+            let problem = Location::default().problem(
+                Kind::Unbound,
+                "a default refers to the nominal time, which is unknown".to_owned(),
+                "pass a value for each such parameter",
+            );
+            return Err(Errors::new(&self.file, vec![problem]));
+        }
         self.bound(binding)
             .map_err(|problems| Errors::new(&self.file, problems))
     }
@@ -141,7 +153,13 @@ impl TaskFile {
         let mut problems = Vec::new();
         let params = self.parameters(binding, &mut problems);
         check_ids(binding, &mut problems);
+        let nominal = NominalTime::of(binding.nominal_time, &self.policy.trigger);
+        let arguments = Arguments {
+            values: &binding.params,
+            nominal: &nominal,
+        };
         let values = Values {
+            late: arguments.late(&self.params),
             params: &params,
             ports: &binding.ports,
             task_id: binding.task_id.as_deref(),

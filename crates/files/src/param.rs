@@ -21,6 +21,9 @@ pub struct Param {
     /// `None` for a required parameter.
     #[serde(default)]
     pub default: Option<String>,
+    /// Whether the default is a template that refers to the nominal time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_nominal: bool,
     /// The description in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -340,7 +343,7 @@ mod tests {
         let param = Param {
             kind: int(Some(1), None),
             default: Some("3".to_owned()),
-            description: None,
+            ..Param::default()
         };
         let json = serde_json::to_value(&param).expect("plain data");
         let expected = serde_json::json!({ "type": "int", "min": 1, "default": "3" });

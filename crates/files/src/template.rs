@@ -10,7 +10,7 @@
 //! break out of its argument, but a shell splits and expands it like any other text.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_core::workflow::template::{self as core, Token};
 
@@ -90,6 +90,8 @@ pub(crate) struct Values<'a> {
     pub(crate) task_name: &'a str,
     /// The name of the workflow; `None` in a task file.
     pub(crate) workflow: Option<&'a str>,
+    /// Parameters that only a launch can render: references to them stay.
+    pub(crate) late: BTreeSet<&'a str>,
 }
 
 impl Text {
@@ -160,20 +162,22 @@ impl Text {
             }
             match piece {
                 Piece::Literal(literal) => open.push_str(literal),
-                Piece::Reference(Reference::Runtime(reference)) => {
-                    self.no_brace_before(&open, reference, problems);
-                    text.push_str(&values.literal(&std::mem::take(&mut open)));
-                    text.push_str(&format!("{{{{ {reference} }}}}"));
-                }
-                Piece::Reference(reference) => match values.get(reference, problems.len()) {
-                    Ok(value) => open.push_str(&value),
-                    Err((kind, message, hint)) => {
-                        problems.push(self.location.problem(
-                            kind,
-                            format!("{reference} {message}"),
-                            hint,
-                        ));
+                Piece::Reference(reference) => match values.runtime(reference) {
+                    Some(reference) => {
+                        self.no_brace_before(&open, &reference, problems);
+                        text.push_str(&values.literal(&std::mem::take(&mut open)));
+                        text.push_str(&format!("{{{{ {reference} }}}}"));
                     }
+                    None => match values.get(reference, problems.len()) {
+                        Ok(value) => open.push_str(&value),
+                        Err((kind, message, hint)) => {
+                            problems.push(self.location.problem(
+                                kind,
+                                format!("{reference} {message}"),
+                                hint,
+                            ));
+                        }
+                    },
                 },
             }
         }
@@ -202,19 +206,47 @@ impl Text {
 type TemplateError = (Kind, String, String);
 
 impl Values<'_> {
-    /// Escapes a literal for the second rendering of a workflow.
+    /// Whether the result is rendered a second time: when an item of a workflow is ready, or when
+    /// a task with late parameters is launched.
+    fn is_rendered_again(&self) -> bool {
+        self.workflow.is_some() || !self.late.is_empty()
+    }
+
+    /// Escapes a literal for the second rendering.
     pub(crate) fn literal(&self, text: &str) -> String {
-        match self.workflow {
-            Some(_) => core::escape(text),
-            None => text.to_owned(),
+        if self.is_rendered_again() {
+            core::escape(text)
+        } else {
+            text.to_owned()
         }
     }
 
     /// Returns a rendered value with runtime references replaced by a sample, for validation.
     pub(crate) fn sample<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.workflow {
-            Some(_) => core::render(text, |_| Some("x".into())).into(),
-            None => text.into(),
+        if self.is_rendered_again() {
+            core::render(text, |_| Some("x".into())).into()
+        } else {
+            text.into()
+        }
+    }
+
+    /// The reference that stays for the second rendering, if this is one.
+    fn runtime(&self, reference: &Reference) -> Option<RuntimeReference> {
+        match reference {
+            Reference::Runtime(reference) => Some(reference.clone()),
+            Reference::Param(name) if self.late.contains(&**name) => {
+                Some(RuntimeReference::Param(name.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of a parameter as the text of a variable.
+    pub(crate) fn variable(&self, name: &str, value: &str) -> String {
+        if self.late.contains(name) {
+            format!("{{{{ {} }}}}", RuntimeReference::Param(name.to_owned()))
+        } else {
+            self.literal(value)
         }
     }
 
@@ -275,6 +307,9 @@ fn workflow_reference(inside: &str, found: usize) -> Result<Reference, TemplateE
                         braces";
     let inside = inside.trim();
     let shown = quote(&format!("{{{{ {inside} }}}}"));
+    if let Some(error) = nominal_time(inside, &shown) {
+        return Err(error);
+    }
     match inside {
         "workflow.name" => return Ok(Reference::WorkflowName),
         "task.name" => return Ok(Reference::TaskName),
@@ -328,10 +363,27 @@ fn workflow_reference(inside: &str, found: usize) -> Result<Reference, TemplateE
     ))
 }
 
+/// The error of a reference to the nominal time outside the default of a parameter.
+fn nominal_time(inside: &str, shown: &str) -> Option<TemplateError> {
+    let word = inside
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .next();
+    (word == Some("nominal_time")).then(|| {
+        (
+            Kind::UnknownReference,
+            format!("{shown} is for defaults of parameters only"),
+            "write params: { day: \"{{ nominal_time }}\" }, and here {{ params.day }}".to_owned(),
+        )
+    })
+}
+
 /// Parses the inside of a template in a task file.
 fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError> {
     let inside = inside.trim();
     let shown = quote(&format!("{{{{ {inside} }}}}"));
+    if let Some(error) = nominal_time(inside, &shown) {
+        return Err(error);
+    }
     let Some((namespace, name)) = inside.split_once('.').filter(|(_, name)| is_name(name)) else {
         // `{{ day }}` is usually a parameter without its namespace.
         let hint = if is_name(inside) && !NAMESPACES.contains(&inside) {

@@ -243,6 +243,9 @@ pub enum Fact {
         run: RunId,
         /// LAUNCHED or RUNNING.
         to: UniversalState,
+        /// When it started, if it had to wait for its turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at: Option<Wall>,
     },
     /// A run is being halted: no further items start.
     RunHalting {

@@ -1,5 +1,6 @@
 //! The library: tasks and workflows by owner and name, each with immutable revisions.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -59,6 +60,10 @@ pub struct Definition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub plan: Option<Arc<Plan>>,
+    /// Defaults that refer to the nominal time, by parameter: templates that a launch renders. If
+    /// there are any, the texts of the spec are templates, too, which refer to these parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nominal_params: BTreeMap<String, String>,
     pub trigger: Trigger,
     /// The file of the library directory that defines it.
     pub file: Option<String>,
@@ -192,6 +197,8 @@ pub struct Trigger {
     pub schedule: Option<Schedule>,
     /// Instances or runs that may be in flight at once, QUEUED ones included.
     pub max_instances: Option<u32>,
+    /// What a launch beyond `max_instances` does.
+    pub overlap: Overlap,
     /// The rate limit of launches.
     pub launch_rate: Option<Rate>,
     /// It may be triggered over HTTP.
@@ -200,6 +207,22 @@ pub struct Trigger {
     pub secret_sha256: Option<String>,
     /// Upstream entries: it is launched whenever an instance or a run of one of them is DONE.
     pub after: Vec<TaskName>,
+}
+
+/// What a launch does when `max_instances` are in flight.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Overlap {
+    /// It is skipped, with a record; a request is refused.
+    #[default]
+    Skip,
+    /// It waits until one of them has ended, in order.
+    Queue,
+    /// It stops the oldest of them, and waits until that has ended.
+    Replace,
 }
 
 /// The schedule of an entry, and its policies for missed due times.

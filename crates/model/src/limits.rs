@@ -95,3 +95,7 @@ pub const WHEN_BYTES_MAX: usize = 4 * 1_024;
 /// Bytes that upstream outputs may add to the texts of one task's instances, with all of them in
 /// flight at once.
 pub const TASK_FILLED_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
+/// Instances or runs of a library entry that wait for their turn under `overlap: queue`. More would
+/// mean that the entry is launched faster than it ends, for ever.
+pub const OVERLAP_QUEUE_MAX: u32 = 1_000;

@@ -104,6 +104,8 @@ pub enum SkipReason {
     CatchUp,
     /// `max_instances` instances of the task are in flight already.
     MaxInstances { limit: u32 },
+    /// Too many instances or runs wait for their turn already.
+    QueueFull { limit: u32 },
     /// The launch rate is used up.
     LaunchRate,
     /// Its schedule was replaced or removed before it could be launched.
@@ -119,6 +121,9 @@ impl std::fmt::Display for SkipReason {
             }
             Self::MaxInstances { limit } => {
                 write!(f, "max_instances was reached ({limit} in flight)")
+            }
+            Self::QueueFull { limit } => {
+                write!(f, "{limit} were waiting for their turn already")
             }
             Self::LaunchRate => f.write_str("its launch_rate was used up"),
             Self::Replaced => f.write_str("its schedule was replaced or removed"),

@@ -291,6 +291,8 @@ pub enum HaltCause {
     Requested,
     /// It has exceeded the timeout of its workflow.
     TimedOut,
+    /// A later run of its library workflow takes its place (`overlap: replace`).
+    Replaced,
 }
 
 /// The stored result of an item.

@@ -6,6 +6,7 @@ use baton_files::Binding;
 use clap::Args;
 
 use crate::output::{Failure, clean};
+use crate::time::now;
 
 /// Options that bind a task file.
 #[derive(Clone, Debug, Default, Args)]
@@ -28,6 +29,7 @@ impl BindingArgs {
             params: params(&self.params)?,
             ports: self.ports.iter().cloned().collect(),
             task_id: None,
+            nominal_time: Some(now()),
         })
     }
 }

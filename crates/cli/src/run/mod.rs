@@ -42,7 +42,7 @@ use crate::painter::Progress;
 use crate::remote::waiting::{self, CANCELLED, describe_state};
 use crate::remote::{REFUSED, block_on, ids, refused};
 use crate::scheduler::Interrupts;
-use crate::time::span;
+use crate::time::{now, span};
 use children::Children;
 use live::Live;
 use record::RunDirectory;
@@ -141,6 +141,7 @@ fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Fai
     // Errors in parameters are reported before anything is started.
     let binding = Binding {
         params: submit.params.clone(),
+        nominal_time: Some(now()),
         ..Binding::default()
     };
     let spec = file.instance(&binding).map_err(Failure::usage)?;

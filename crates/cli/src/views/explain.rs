@@ -73,6 +73,9 @@ fn run_reason(run: &Run) -> String {
             "it exceeded its timeout: running items were killed, and nothing more was started"
                 .to_owned()
         }
+        UniversalState::Halted if run.replaced => {
+            "a later run of its workflow took its place (`overlap: replace`)".to_owned()
+        }
         UniversalState::Halted => {
             "it was halted (`baton halt` or `baton cancel`); nothing more was started".to_owned()
         }

@@ -199,3 +199,82 @@ fn a_file_of_the_library_directory_defines_a_workflow() {
     std::fs::remove_file(library.path().join("etl.yaml")).expect("removed");
     until("it is removed", || revision().is_none());
 }
+
+#[test]
+fn parameters_refer_to_the_due_time_of_a_task_and_of_a_workflow() {
+    let cluster = Cluster::with_worker();
+    let params = "params: { day: \"{{ nominal_time + 1d in Asia/Tokyo as %F }}\" }\n\
+                  trigger: { schedule: every second }\n";
+    let run = "run: 'echo \"{{ params.day }} $BATON_PARAM_DAY $BATON_NOMINAL_TIME\"'";
+    put(
+        &cluster,
+        "t.yaml",
+        &format!("task: t\nowner: demo\n{params}{run}\n"),
+    );
+    let tasks = format!("tasks: {{ a: {{ {run} }} }}\n");
+    put(
+        &cluster,
+        "w.yaml",
+        &format!("workflow: w\nowner: demo\n{params}{tasks}"),
+    );
+    let log_of = |entry: &str, kind: &str| {
+        until("it was launched", || !ticks(&cluster, entry).is_empty());
+        let tick = ticks(&cluster, entry).pop().expect("a record");
+        let id = tick[kind].as_str().expect("an id").to_owned();
+        if kind == "run" {
+            until_done(&cluster, &id);
+        } else {
+            cluster.until_state(&id, "DONE");
+        }
+        cluster.run(&["logs", &id]).good()
+    };
+    for (entry, kind) in [("demo/t", "instance"), ("demo/w", "run")] {
+        let log = log_of(entry, kind);
+        let words: Vec<&str> = log.split_whitespace().collect();
+        let [day, variable, nominal] = *words else {
+            panic!("{log}");
+        };
+        assert_eq!(day, variable, "{log}");
+        assert!(day.len() == 10 && day > &nominal[..10], "{log}");
+    }
+    let shown = cluster.run(&["show", "r1", "--json"]).json();
+    assert!(shown["run"]["params"]["day"].as_str().is_some(), "{shown}");
+    // Without a schedule it is the current time.
+    for args in [&["submit", "t.yaml", "--wait"][..], &["run", "w.yaml"]] {
+        cluster.run(args).good();
+    }
+}
+
+#[test]
+fn launches_beyond_the_limit_wait_for_their_turn_or_replace_the_oldest() {
+    let cluster = Cluster::with_worker();
+    let slow = |overlap: &str| {
+        format!(
+            "workflow: slow\nowner: demo\ntrigger: {{ max_instances: 1, overlap: {overlap} }}\n\
+             tasks: {{ a: {{ run: \"until [ -e '{}' ]; do sleep 0.05; done\" }} }}\n",
+            cluster.path("go").display()
+        )
+    };
+    put(&cluster, "slow.yaml", &slow("queue"));
+    for run in ["r1", "r2"] {
+        let launched = cluster.run(&["trigger", "demo/slow"]).good();
+        assert_eq!(launched, format!("{run}\n"));
+    }
+    until("the first runs", || run_state(&cluster, "r1") == "RUNNING");
+    assert_eq!(run_state(&cluster, "r2"), "QUEUED");
+    let why = cluster.run(&["explain", "r2"]).good();
+    assert!(
+        why.contains("max_instances of demo/slow is reached"),
+        "{why}"
+    );
+    put(&cluster, "slow.yaml", &slow("replace"));
+    assert_eq!(cluster.run(&["trigger", "demo/slow"]).good(), "r3\n");
+    until("the others are stopped", || {
+        ["r1", "r2"].map(|run| run_state(&cluster, run)) == ["HALTED", "HALTED"]
+    });
+    let why = cluster.run(&["explain", "r1"]).good();
+    assert!(why.contains("took its place"), "{why}");
+    until("the last runs", || run_state(&cluster, "r3") == "RUNNING");
+    write(&cluster, "go", "");
+    until_done(&cluster, "r3");
+}

@@ -83,3 +83,16 @@ fn the_first_commands_of_the_library_work_one_after_the_other() {
         assert!(printed.contains("created, revision 1"), "{printed}");
     }
 }
+
+#[test]
+fn the_commands_for_a_scheduled_workflow_work_one_after_the_other() {
+    let block = block("docs/workflows.md", "## On a schedule");
+    let printed = paste(&format!("baton up &\nready\n{block}"));
+    if !printed.is_empty() {
+        assert!(
+            printed.contains("demo/sales: created, revision 1"),
+            "{printed}"
+        );
+        assert!(printed.contains("r1"), "{printed}");
+    }
+}

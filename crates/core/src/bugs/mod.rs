@@ -125,6 +125,8 @@ bugs! {
         "max_instances counts the instances of an entry, but not its runs";
     FailedRunFollowed, "failed-run-followed",
         "what comes after a workflow is launched when a run of it has ended, whether DONE or not";
+    TurnIgnored, "turn-ignored",
+        "a run that was resumed does not wait for later runs of its workflow that are in flight";
     ClockStandsStill, "clock-stands-still",
         "the worker's clock stands still while its host sleeps";
 }

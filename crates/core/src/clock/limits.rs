@@ -37,3 +37,9 @@ pub(super) const TICKS_PER_TURN: usize = 100;
 
 /// A tick that is yielded within this time is on time: drivers sleep, and wake up slightly late.
 pub(super) const PUNCTUAL: Millis = Millis(1_000);
+
+/// Shift of a nominal time in a text: ten years, so that the result stays in the calendar.
+pub(super) const NOMINAL_SHIFT_SECONDS_MAX: i64 = 10 * 366 * 86_400;
+
+/// Bytes of the format of a nominal time. The longest sensible one is a path.
+pub(super) const NOMINAL_FORMAT_BYTES_MAX: usize = 256;

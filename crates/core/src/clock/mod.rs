@@ -18,6 +18,7 @@
 //! | `intern` | one copy of equal schedules |
 //! | `ticks`, `verdict` | the [`Clock`], and its verdicts on due times |
 //! | `rate` | launch rate limit |
+//! | [`nominal`] | references to the nominal time in texts |
 //!
 //! Invariants. Due times are whole seconds, from 1970 to the end of 9998. `after` is
 //! strictly increasing and its cost is bounded, even for expressions that are never due. Nothing
@@ -32,6 +33,7 @@ mod error;
 mod intern;
 mod limits;
 mod moment;
+pub mod nominal;
 mod period;
 mod rate;
 mod rule;
@@ -49,7 +51,7 @@ pub use error::ScheduleError;
 pub use intern::Schedules;
 pub use rate::LaunchRate;
 pub use ticks::{Clock, Key};
-pub use verdict::{Policy, Tick, admit};
+pub use verdict::{Policy, Room, Tick, admit};
 pub use zone::Zone;
 
 use error::quote;

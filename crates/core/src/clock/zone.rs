@@ -8,14 +8,17 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use baton_model::time::Wall;
-use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
 
 use super::civil::Civil;
 use super::error::{ScheduleError, nearest, quote};
 use super::limits::END_SECONDS;
 use super::{Dst, moment};
+
+/// The pattern of RFC 3339: `2026-11-16T12:00:00+01:00`.
+pub(super) const RFC_3339: &str = "%Y-%m-%dT%H:%M:%S%:z";
 
 /// A time zone by its name in the IANA database. Copies share the rules.
 #[derive(Clone)]
@@ -60,7 +63,7 @@ impl Zone {
     /// Local time of an instant in RFC 3339: `2026-11-16T12:00:00+01:00`.
     #[must_use]
     pub fn rfc3339(&self, at: Wall) -> String {
-        self.format("%Y-%m-%dT%H:%M:%S%:z", at)
+        self.format(RFC_3339, at)
     }
 
     /// Parses an instant such as `2026-11-14 06:00` in this zone. An offset in the text takes
@@ -80,6 +83,30 @@ impl Zone {
         let shown = Timestamp::from_second(second)
             .and_then(|at| strtime::format(pattern, &at.to_zoned(self.0.clone())));
         shown.unwrap_or_default()
+    }
+
+    /// The same for the instant that is some calendar days and then some elapsed seconds away. At
+    /// the ends of the calendar it stays there.
+    pub(super) fn format_shifted(
+        &self,
+        pattern: &str,
+        at: Wall,
+        days: i64,
+        seconds: i64,
+    ) -> String {
+        let second = i64::try_from(at.0 / 1_000).unwrap_or(i64::MAX);
+        let Ok(at) = Timestamp::from_second(second) else {
+            return String::new();
+        };
+        let at = at.to_zoned(self.0.clone());
+        let at = at.saturating_add(Span::new().days(days));
+        let at = at.saturating_add(SignedDuration::from_secs(seconds));
+        strtime::format(pattern, &at).unwrap_or_default()
+    }
+
+    /// Whether every conversion of a pattern of `strftime` is known.
+    pub(super) fn accepts_format(&self, pattern: &str) -> bool {
+        strtime::format(pattern, &Timestamp::UNIX_EPOCH.to_zoned(self.0.clone())).is_ok()
     }
 
     /// UTC offset in seconds at an instant, in seconds since the epoch.

@@ -15,6 +15,8 @@ use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 
 use super::LedgerError;
+use crate::clock::{Zone, nominal};
+use crate::workflow::bind;
 
 /// What a launch of an entry executes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ struct PackedDefinition {
     kind: EntryKind,
     spec: Option<Box<[u8]>>,
     plan: Option<Arc<Plan>>,
+    nominal_params: BTreeMap<String, String>,
     source: Arc<str>,
 }
 
@@ -62,6 +65,7 @@ impl PackedDefinition {
             kind: definition.kind,
             spec: definition.spec.as_ref().map(pack),
             plan: definition.plan.clone(),
+            nominal_params: definition.nominal_params.clone(),
         }
     }
 }
@@ -108,16 +112,24 @@ impl Task {
     }
 
     /// What a launch with default parameters executes; none if a parameter has no default.
+    /// `nominal` is the time that defaults may refer to.
     #[must_use]
-    pub fn payload(&self) -> Option<Payload> {
+    pub fn payload(&self, nominal: Wall) -> Option<Payload> {
         let definition = self.definition.as_ref()?;
+        let params = nominal_values(&definition.nominal_params, &definition.trigger, nominal);
         match definition.kind {
-            EntryKind::Workflow => definition.plan.clone().map(Payload::Plan),
+            EntryKind::Workflow => {
+                let plan = definition.plan.as_ref()?;
+                Some(Payload::Plan(bind::plan(plan, params)))
+            }
             EntryKind::Task => {
                 let spec = postcard::from_bytes(definition.spec.as_deref()?);
-                let spec = spec
-                    .expect("only `PackedDefinition::new` packs, and what it packs can be read");
-                Some(Payload::Spec(Box::new(spec)))
+                let mut spec: Box<InstanceSpec> =
+                    Box::new(spec.expect(
+                        "only `PackedDefinition::new` packs, and what it packs can be read",
+                    ));
+                bind::params(&mut spec, &params);
+                Some(Payload::Spec(spec))
             }
         }
     }
@@ -127,6 +139,24 @@ impl Task {
     pub fn matches(&self, definition: &Definition) -> bool {
         self.definition.as_ref() == Some(&PackedDefinition::new(definition))
     }
+}
+
+/// The values of parameters whose defaults refer to the nominal time.
+#[must_use]
+pub fn nominal_values(
+    defaults: &BTreeMap<String, String>,
+    trigger: &Trigger,
+    at: Wall,
+) -> BTreeMap<String, String> {
+    if defaults.is_empty() {
+        return BTreeMap::new();
+    }
+    // A zone that another version of Baton knew is not worth a failure: its schedule is not due.
+    let zone = trigger.schedule.as_ref();
+    let zone = zone.and_then(|schedule| Zone::named(&schedule.zone).ok());
+    let zone = zone.unwrap_or(Zone::UTC);
+    let value = |(name, text): (&String, &String)| (name.clone(), nominal::render(text, at, &zone));
+    defaults.iter().map(value).collect()
 }
 
 /// Instances and runs of an entry that are QUEUED or later, and not terminal.
@@ -152,6 +182,9 @@ pub struct Library {
     names: BTreeMap<TaskName, TaskNo>,
     /// Only entries with something in flight.
     active: BTreeMap<TaskNo, Active>,
+    /// Entries of which something has ended while others are in flight, since the leader last
+    /// looked. No store has them.
+    freed: BTreeSet<TaskNo>,
 }
 
 impl Library {
@@ -229,10 +262,24 @@ impl Library {
 
     fn change_active(&mut self, task: TaskNo, change: impl FnOnce(&mut Active)) {
         let active = self.active.entry(task).or_default();
+        let before = active.count();
         change(active);
-        if active.count() == 0 {
+        let now = active.count();
+        if now == 0 {
             self.active.remove(&task);
+        } else if now < before {
+            self.freed.insert(task);
         }
+    }
+
+    /// Removes and returns an entry of which something has ended.
+    pub fn next_freed(&mut self) -> Option<TaskNo> {
+        self.freed.pop_first()
+    }
+
+    /// Drops what only a leader knows.
+    pub(super) fn forget_transient(&mut self) {
+        self.freed.clear();
     }
 
     pub(super) fn define(

@@ -40,7 +40,7 @@ use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
 pub use keys::Keys;
-pub use library::{Active, Library, Payload, Task};
+pub use library::{Active, Library, Payload, Task, nominal_values};
 pub use restore::LedgerParts;
 pub use runs::{Run, RunHead, Runs, Stops, StoredRun};
 pub use waiting::Range;
@@ -347,6 +347,17 @@ impl Ledger {
     #[must_use]
     pub const fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// Drops the state of one leader, which no store has: for a comparison with what a store has.
+    pub fn forget_transient(&mut self) {
+        self.library.forget_transient();
+        self.runs.forget_transient();
+    }
+
+    /// Mutable access for the leader, which takes transient state only.
+    pub const fn library_mut(&mut self) -> &mut Library {
+        &mut self.library
     }
 
     #[must_use]

@@ -300,6 +300,6 @@ fn ledgers_with_different_pending_work_are_equal_only_without_it() {
     assert_eq!(processed.runs_mut().next_dirty(), Some(RunId(1)));
     assert_ne!(processed, live);
     let mut restored = live.clone();
-    restored.runs_mut().forget_transient();
+    restored.forget_transient();
     assert_eq!(processed, restored);
 }

@@ -9,7 +9,7 @@ use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_model::outcome::{AttemptEnd, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 
-use super::context::Cx;
+use super::context::{Cx, Success};
 
 /// Records the end of an attempt with the verdict of triage, releases its resources, and lets the
 /// instance wait again if it is retried.
@@ -24,8 +24,11 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
     };
     let verdict = instance.verdict(end);
     let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
-    let done = origin.map(|origin| (Execution::Instance(id), origin.task));
-    cx.done.extend(done);
+    cx.done.extend(origin.map(|origin| Success {
+        execution: Execution::Instance(id),
+        entry: origin.task,
+        due: origin.due,
+    }));
     let next = match verdict {
         Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
         Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,

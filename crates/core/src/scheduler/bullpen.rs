@@ -3,13 +3,15 @@
 //! It keeps placement's contract: each waiting instance is in it once, and each lease is charged to
 //! its worker from its grant to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::ids::{InstanceId, TaskNo, WorkerName};
+use baton_model::library::Execution;
 use baton_model::placement::{Offer, ResourceRequest};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
+use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::placement::{Arrival, Decision, Placement, PlacementError, WaitReason};
 use crate::timers::Timers;
@@ -20,6 +22,8 @@ pub(crate) struct Bullpen {
     placement: Placement,
     backoffs: Timers<InstanceId>,
     backoff_until: BTreeMap<InstanceId, Mono>,
+    /// Instances of library entries that wait for their turn, by entry; see `gate`.
+    held: BTreeMap<TaskNo, BTreeSet<InstanceId>>,
     /// Ranges that placement refused because of its size limits. They are offered again as others
     /// leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
@@ -43,13 +47,67 @@ impl Bullpen {
                 bullpen.adopt(lease, instance);
             }
         }
+        // First all wait for their turn; those whose turn it is leave in order.
         for range in ledger.waiting() {
-            bullpen.fresh(&range);
+            match gated_entry(ledger, &range.spec) {
+                Some(task) => {
+                    (range.first.0..=range.last.0).for_each(|id| bullpen.hold(task, InstanceId(id)))
+                }
+                None => bullpen.fresh(&range),
+            }
         }
         for instance in ledger.requeued(InstanceId(0), InstanceId(u64::MAX)) {
-            bullpen.requeue(instance, now);
+            match gated_entry(ledger, &instance.spec) {
+                Some(task) if gate::is_fresh(instance) => bullpen.hold(task, instance.id),
+                _ => bullpen.requeue(instance, now),
+            }
+        }
+        let entries: Vec<TaskNo> = bullpen.held.keys().copied().collect();
+        for task in entries {
+            for id in bullpen.held(task) {
+                if gate::may_start(ledger, &bullpen, task, Execution::Instance(id)) {
+                    bullpen.release_held(ledger, task, id);
+                }
+            }
         }
         bullpen
+    }
+
+    /// Adds an instance of a library entry that waits for its turn.
+    pub(crate) fn hold(&mut self, task: TaskNo, id: InstanceId) {
+        self.held.entry(task).or_default().insert(id);
+    }
+
+    /// Instances of an entry that wait for their turn, in order.
+    pub(crate) fn held(&self, task: TaskNo) -> Vec<InstanceId> {
+        let held = self.held.get(&task);
+        held.map_or_else(Vec::new, |held| held.iter().copied().collect())
+    }
+
+    pub(crate) fn is_held(&self, task: TaskNo, id: InstanceId) -> bool {
+        let held = self.held.get(&task);
+        held.is_some_and(|held| held.contains(&id))
+    }
+
+    /// Lets an instance be placed whose turn it is.
+    pub(crate) fn release_held(&mut self, ledger: &Ledger, task: TaskNo, id: InstanceId) {
+        self.forget_held(task, id);
+        match ledger.instance(id) {
+            Some(instance) => self.ready(instance),
+            None => {
+                let fresh = ledger.waiting_within(id, id);
+                fresh.for_each(|range| self.fresh(&range));
+            }
+        }
+    }
+
+    fn forget_held(&mut self, task: TaskNo, id: InstanceId) {
+        if let Some(held) = self.held.get_mut(&task) {
+            held.remove(&id);
+            if held.is_empty() {
+                self.held.remove(&task);
+            }
+        }
     }
 
     /// Adds instances that were just accepted.
@@ -95,6 +153,10 @@ impl Bullpen {
     /// Removes a range.
     pub(crate) fn withdraw(&mut self, first: InstanceId, last: InstanceId) {
         self.placement.withdraw(first, last);
+        self.held.retain(|_, held| {
+            held.retain(|id| !(first..=last).contains(id));
+            !held.is_empty()
+        });
         let waiting: Vec<_> = self
             .backoff_until
             .range(first..=last)
@@ -197,6 +259,12 @@ impl Bullpen {
             fresh.for_each(|range| self.fresh(&range));
         }
     }
+}
+
+/// The library entry of an instance, if its launches wait for their turn.
+pub(crate) fn gated_entry(ledger: &Ledger, spec: &InstanceSpec) -> Option<TaskNo> {
+    let task = spec.origin?.task;
+    gate::limit(ledger, task).map(|_| task)
 }
 
 /// The resource request of an instance, with the memory and the fallback constraints of its

@@ -8,7 +8,7 @@ use baton_model::library::Execution;
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
-use baton_model::spec::InstanceSpec;
+use baton_model::spec::{Due, InstanceSpec};
 use baton_model::time::Now;
 
 use super::attempts;
@@ -35,6 +35,15 @@ pub enum Effect {
     EpochOvertaken(Epoch),
 }
 
+/// An instance or a run of a library entry that is DONE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Success {
+    pub(crate) execution: Execution,
+    pub(crate) entry: TaskNo,
+    /// Its due time, if a schedule launched it.
+    pub(crate) due: Option<Due>,
+}
+
 /// The context of one input.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
@@ -45,7 +54,9 @@ pub(crate) struct Cx<'a> {
     pub(crate) step: &'a mut Step<Fact, Effect>,
     pub(crate) counts: &'a mut Counts,
     /// Instances and runs of library entries that this input has made DONE.
-    pub(crate) done: &'a mut Vec<(Execution, TaskNo)>,
+    pub(crate) done: &'a mut Vec<Success>,
+    /// Instances and runs that this input has replaced, still to be stopped.
+    pub(crate) stops: &'a mut Vec<Execution>,
 }
 
 impl Cx<'_> {

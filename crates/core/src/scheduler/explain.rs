@@ -15,6 +15,8 @@ pub enum Reason {
         /// Remaining time.
         left: Millis,
     },
+    /// `max_instances` of its library task is reached, and its launches wait for their turn.
+    Turn,
     /// This scheduler has no store, and waits for the workers of the one before.
     InitialWait,
     /// It waits for a worker.
@@ -72,6 +74,10 @@ impl Scheduler {
         if let Some(until) = self.bullpen.backoff_until(id) {
             let left = until.since(now.mono);
             return Reason::Backoff { left };
+        }
+        let task = self.ledger.find(id).and_then(|it| it.spec.origin);
+        if task.is_some_and(|origin| self.bullpen.is_held(origin.task, id)) {
+            return Reason::Turn;
         }
         if self.is_waiting() {
             return Reason::InitialWait;

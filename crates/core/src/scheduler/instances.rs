@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId};
-use baton_model::library::{Created, IdempotencyKey};
+use baton_model::library::{Created, Execution, IdempotencyKey};
 use baton_model::spec::{Array, Exclusive, InstanceSpec};
 use baton_model::state::UniversalState;
 
+use super::bullpen::gated_entry;
+use super::gate;
 use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::ledger::{Instance, Range};
@@ -182,7 +184,12 @@ pub(super) fn accept(
         last,
         spec: Arc::clone(spec),
     });
-    cx.bullpen.fresh(&range);
+    match gated_entry(cx.ledger, spec) {
+        Some(task) if !gate::may_start(cx.ledger, cx.bullpen, task, Execution::Instance(first)) => {
+            cx.bullpen.hold(task, first);
+        }
+        _ => cx.bullpen.fresh(&range),
+    }
 }
 
 /// Stops a range: halts waiting instances at once, and kills those that may be running.
@@ -247,8 +254,14 @@ pub(super) fn retry(cx: &mut Cx<'_>, instance: Instance) -> Result<(), RetryErro
         return Err(RetryError::NotEnded(state));
     }
     cx.commit(Fact::InstanceRetried { instance: id });
-    if let Some(instance) = cx.ledger.instance(id) {
-        cx.bullpen.requeue(instance, cx.now);
+    let Some(instance) = cx.ledger.instance(id) else {
+        return Ok(());
+    };
+    match gated_entry(cx.ledger, &instance.spec) {
+        Some(task) if !gate::may_start(cx.ledger, cx.bullpen, task, Execution::Instance(id)) => {
+            cx.bullpen.hold(task, id);
+        }
+        _ => cx.bullpen.requeue(instance, cx.now),
     }
     Ok(())
 }

@@ -7,15 +7,17 @@
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
+use baton_model::ids::RunId;
 use baton_model::library::{Execution, RunOrigin};
-use baton_model::spec::{Exclusive, Origin};
+use baton_model::spec::{Exclusive, InstanceSpec, Origin};
 use baton_model::workflow::Plan;
 
-use super::{instances, runs};
+use super::instances;
 use crate::clock::Zone;
 use crate::config::StoreMode;
 use crate::ledger::Payload;
 use crate::scheduler::context::Cx;
+use crate::workflow::check;
 
 /// Environment variable with the due time, for what a schedule has launched.
 pub(crate) const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";
@@ -23,12 +25,33 @@ pub(crate) const NOMINAL_TIME: &str = "BATON_NOMINAL_TIME";
 /// Environment variable with the upstream instance or run, for what `after` has launched.
 pub(crate) const AFTER: &str = "BATON_AFTER";
 
+/// Run ids that each leader without a store may use.
+const RUNS_PER_EPOCH: u64 = 1_000_000;
+
+/// Why a plan cannot run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PlanError {
+    Invalid(String),
+    /// `exclusive: strict` needs a durable store.
+    StrictNeedsStore,
+}
+
 /// An unused id for a launch.
 pub(super) fn unused_id(cx: &Cx<'_>, payload: &Payload) -> Execution {
     match payload {
         Payload::Spec(_) => Execution::Instance(instances::unused_id(cx)),
-        Payload::Plan(_) => Execution::Run(runs::unused_id(cx)),
+        Payload::Plan(_) => Execution::Run(unused_run_id(cx)),
     }
+}
+
+/// An unused run id.
+pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
+    let floor = match cx.config.store {
+        StoreMode::Durable => 0,
+        // Workers may still hold instances of runs of an earlier leader.
+        StoreMode::Memory => cx.epoch.0.saturating_mul(RUNS_PER_EPOCH),
+    };
+    cx.ledger.runs().last().max(RunId(floor)).next()
 }
 
 /// Starts an execution under an id of [`unused_id`].
@@ -68,17 +91,18 @@ pub(crate) fn environment(
     nominal.into_iter().chain(after)
 }
 
-/// Whether a launch needs a store that survives a restart, and there is none.
-pub(super) fn lacks_store(cx: &Cx<'_>, payload: &Payload) -> bool {
-    let strict = match payload {
-        Payload::Spec(spec) => spec.exclusive == Exclusive::Strict,
-        Payload::Plan(plan) => is_strict(plan),
-    };
-    strict && cx.config.store == StoreMode::Memory
+/// Whether an instance needs a store that survives a restart, and there is none.
+pub(super) fn lacks_store(cx: &Cx<'_>, spec: &InstanceSpec) -> bool {
+    spec.exclusive == Exclusive::Strict && cx.config.store == StoreMode::Memory
 }
 
-/// True if a task of the plan has `exclusive: strict`.
-pub(super) fn is_strict(plan: &Plan) -> bool {
+/// Checks the invariants of a plan, and that the store is durable if it needs one.
+pub(super) fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), PlanError> {
+    check::check(plan).map_err(PlanError::Invalid)?;
     let mut tasks = plan.tasks.iter();
-    tasks.any(|task| task.spec.exclusive == Exclusive::Strict)
+    if tasks.any(|task| lacks_store(cx, &task.spec)) {
+        Err(PlanError::StrictNeedsStore)
+    } else {
+        Ok(())
+    }
 }

@@ -11,14 +11,13 @@ use baton_model::library::{
 };
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::schedule::{SkipReason, TickVerdict};
-use baton_model::spec::{Exclusive, InstanceSpec};
+use baton_model::spec::InstanceSpec;
 
 use super::instances::SubmitError;
-use super::launch;
-use super::runs::{RunError, check_plan};
+use super::launch::PlanError;
 use super::timetable::{self, Timetable};
+use super::{gate, launch};
 use crate::bugs::Bug;
-use crate::config::StoreMode;
 use crate::ledger::{Library, Payload, Task};
 use crate::scheduler::context::Cx;
 
@@ -159,6 +158,8 @@ pub enum TriggerError {
     Revised(Revision),
     /// This many instances or runs are in flight.
     MaxInstances(u32),
+    /// This many instances or runs wait for their turn.
+    QueueFull(u32),
     LaunchRate,
     /// The idempotency key belongs to another request.
     KeyUsed(Created),
@@ -180,6 +181,9 @@ impl fmt::Display for TriggerError {
             Self::Revised(revision) => write!(f, "it is at revision {} now", revision.0),
             Self::MaxInstances(limit) => {
                 write!(f, "max_instances is reached ({limit} are in flight)")
+            }
+            Self::QueueFull(limit) => {
+                write!(f, "{limit} wait for their turn already; try again later")
             }
             Self::LaunchRate => f.write_str("its launch_rate is used up; try again later"),
             Self::Plan(why) => f.write_str(why),
@@ -248,6 +252,7 @@ pub(super) fn define(
             definition: command.definition,
         });
         update_timetable(cx, table, number)?;
+        gate::reset(cx, number);
     }
     Ok(DefineReply { revision, change })
 }
@@ -266,13 +271,13 @@ fn check(cx: &Cx<'_>, command: &DefineCommand) -> Result<(), LibraryError> {
         return Err(LibraryError::NeedsDefaults);
     }
     if let Some(plan) = &definition.plan {
-        check_plan(cx, plan).map_err(|error| match error {
-            RunError::StrictNeedsStore => LibraryError::StrictNeedsStore,
-            other => LibraryError::Plan(other.to_string()),
+        launch::check_plan(cx, plan).map_err(|error| match error {
+            PlanError::StrictNeedsStore => LibraryError::StrictNeedsStore,
+            PlanError::Invalid(why) => LibraryError::Plan(why),
         })?;
     }
-    let strict = |spec: &Arc<InstanceSpec>| spec.exclusive == Exclusive::Strict;
-    if cx.config.store == StoreMode::Memory && definition.spec.as_ref().is_some_and(strict) {
+    let strict = |spec: &Arc<InstanceSpec>| launch::lacks_store(cx, spec);
+    if definition.spec.as_ref().is_some_and(strict) {
         return Err(LibraryError::StrictNeedsStore);
     }
     if trigger.after.len() > AFTER_MAX {
@@ -360,6 +365,7 @@ pub(super) fn remove(
         revision,
     });
     update_timetable(cx, table, number)?;
+    gate::reset(cx, number);
     Ok(revision)
 }
 
@@ -404,23 +410,23 @@ fn try_trigger(
     }
     let keys = cx.ledger.keys();
     let earlier = keys.earlier(Some(number), command.key.as_ref());
-    match earlier.map_err(TriggerError::KeyUsed)? {
-        Some(created) => {
-            let execution = match created {
-                Created::Instances { first, .. } => Execution::Instance(first),
-                Created::Run(run) => Execution::Run(run),
-            };
-            return Ok(TriggerReply {
-                execution,
-                repeated: true,
-            });
-        }
-        None => {}
+    if let Some(created) = earlier.map_err(TriggerError::KeyUsed)? {
+        let execution = match created {
+            Created::Instances { first, .. } => Execution::Instance(first),
+            Created::Run(run) => Execution::Run(run),
+        };
+        return Ok(TriggerReply {
+            execution,
+            repeated: true,
+        });
     }
     let payload = match command.bound {
         Some((bound, _)) if bound != revision => return Err(TriggerError::Revised(revision)),
         Some((_, payload)) => payload,
-        None => task.payload().ok_or(TriggerError::NeedsParameters)?,
+        None => {
+            let payload = task.payload(cx.now.wall);
+            payload.ok_or(TriggerError::NeedsParameters)?
+        }
     };
     // A definition with unbound parameters could not be checked.
     check_payload(cx, &payload)?;
@@ -428,11 +434,15 @@ fn try_trigger(
         TickVerdict::Skip(SkipReason::MaxInstances { limit }) => {
             return Err(TriggerError::MaxInstances(limit));
         }
+        TickVerdict::Skip(SkipReason::QueueFull { limit }) => {
+            return Err(TriggerError::QueueFull(limit));
+        }
         TickVerdict::Skip(_) => return Err(TriggerError::LaunchRate),
         TickVerdict::Launch | TickVerdict::Late { .. } => {}
     }
     let execution = launch::unused_id(cx, &payload);
     launch::start(cx, execution, payload, timetable::origin_of(&task));
+    gate::replace(cx, &task, execution);
     let (task, source, key) = (number, command.by, command.key);
     cx.commit(match execution {
         Execution::Instance(instance) => Fact::InstanceTriggered {
@@ -456,10 +466,11 @@ fn try_trigger(
 
 fn check_payload(cx: &Cx<'_>, payload: &Payload) -> Result<(), TriggerError> {
     match payload {
-        _ if launch::lacks_store(cx, payload) => Err(TriggerError::StrictNeedsStore),
+        Payload::Spec(spec) if launch::lacks_store(cx, spec) => Err(TriggerError::StrictNeedsStore),
         Payload::Spec(_) => Ok(()),
-        Payload::Plan(plan) => {
-            check_plan(cx, plan).map_err(|error| TriggerError::Plan(error.to_string()))
-        }
+        Payload::Plan(plan) => launch::check_plan(cx, plan).map_err(|error| match error {
+            PlanError::StrictNeedsStore => TriggerError::StrictNeedsStore,
+            PlanError::Invalid(why) => TriggerError::Plan(why),
+        }),
     }
 }

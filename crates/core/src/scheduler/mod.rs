@@ -19,6 +19,7 @@ pub(crate) mod bullpen;
 pub(crate) mod command;
 pub(crate) mod context;
 mod explain;
+pub(crate) mod gate;
 mod instances;
 pub(crate) mod launch;
 mod library;
@@ -129,6 +130,7 @@ impl Scheduler {
             step: &mut step,
             counts: &mut counts,
             done: &mut Vec::new(),
+            stops: &mut Vec::new(),
         };
         let protocol = Protocol::new(&cx.protocol());
         Self {
@@ -146,7 +148,7 @@ impl Scheduler {
     /// Handles one input.
     pub fn handle(&mut self, now: Now, input: Input) -> Step<Fact, Effect> {
         let mut step = Step::default();
-        let mut done = Vec::new();
+        let (mut done, mut stops) = (Vec::new(), Vec::new());
         let mut cx = Cx {
             now,
             epoch: self.epoch,
@@ -156,6 +158,7 @@ impl Scheduler {
             step: &mut step,
             counts: &mut self.counts,
             done: &mut done,
+            stops: &mut stops,
         };
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
         let deadlines = &mut self.deadlines;
@@ -178,15 +181,21 @@ impl Scheduler {
             }
         }
         loop {
-            for (execution, task) in std::mem::take(cx.done) {
-                table.launch_followers(&mut cx, execution, task);
+            for success in std::mem::take(cx.done) {
+                table.launch_followers(&mut cx, &success);
             }
             // A run without an item to start is DONE at once, and may have followers itself.
             // This ends, because `after` has no cycles.
-            let Some(run) = cx.ledger.runs_mut().next_dirty() else {
+            for execution in std::mem::take(cx.stops) {
+                gate::stop(&mut cx, protocol, execution);
+            }
+            if let Some(task) = cx.ledger.library_mut().next_freed() {
+                gate::open(&mut cx, task);
+            } else if let Some(run) = cx.ledger.runs_mut().next_dirty() {
+                runs::reconcile(&mut cx, protocol, deadlines, run);
+            } else {
                 break;
-            };
-            runs::reconcile(&mut cx, protocol, deadlines, run);
+            }
         }
         protocol.end_initial_wait_if_safe(&cx.protocol());
         place_ready(&mut cx, protocol);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::{Millis, Now};
 
-use super::Scheduler;
 use super::explain::Reason;
+use super::{Scheduler, runs};
 use crate::ledger::RunHead;
 use crate::workflow::{Dag, Progress, Tally};
 
@@ -22,6 +22,8 @@ pub struct RunView {
     pub total: Tally,
     /// Number of leased instances.
     pub leased: u32,
+    /// `max_instances` of its library workflow is reached, and its runs wait for their turn.
+    pub waits_for_turn: bool,
     /// Items that failed to start, with the reason.
     pub problems: Vec<(u32, u32, String)>,
     /// The requested page of its tasks.
@@ -85,6 +87,7 @@ impl Scheduler {
             dag: Arc::clone(&run.dag),
             total: *progress.total(),
             leased: run.all_leased(),
+            waits_for_turn: runs::waits_for_turn(&self.ledger, &self.bullpen, &run.head),
             problems: problems
                 .map(|(task, item, why)| (task, item, why.to_owned()))
                 .collect(),

@@ -14,13 +14,13 @@ use baton_model::schedule::TickVerdict;
 use baton_model::spec::Due;
 use baton_model::time::{Now, Wall};
 
-use super::launch;
+use super::{gate, launch};
 use crate::bugs::{Bug, Bugs};
 use crate::clock::{
-    Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
+    Clock, Key, LaunchRate, Policy, Room, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
 use crate::ledger::{Ledger, Task};
-use crate::scheduler::context::Cx;
+use crate::scheduler::context::{Cx, Success};
 
 /// Schedules, launch rates and `after` edges of the library.
 #[derive(Clone, Debug, Default)]
@@ -141,7 +141,7 @@ impl Timetable {
         };
         let verdict = self.admit(cx, number, trigger, tick.verdict);
         let payload = task
-            .payload()
+            .payload(tick.first)
             .filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
         let id = payload
             .as_ref()
@@ -176,17 +176,20 @@ impl Timetable {
                 ..origin_of(&task)
             };
             launch::start(cx, id, payload, origin);
+            gate::replace(cx, &task, id);
         }
     }
 
     /// Launches the followers of an entry of which an instance or a run is DONE.
-    pub(crate) fn launch_followers(&mut self, cx: &mut Cx<'_>, done: Execution, upstream: TaskNo) {
-        let Some(task) = cx.ledger.library().task(upstream) else {
+    pub(crate) fn launch_followers(&mut self, cx: &mut Cx<'_>, upstream: &Success) {
+        let done = upstream.execution;
+        let Some(task) = cx.ledger.library().task(upstream.entry) else {
             return;
         };
         let Some(followers) = self.followers.get(&task.name).cloned() else {
             return;
         };
+        let nominal = upstream.due.map_or(cx.now.wall, |due| due.nominal);
         for number in followers {
             let Some(follower) = cx.ledger.library().task(number).cloned() else {
                 continue;
@@ -195,7 +198,7 @@ impl Timetable {
                 continue;
             };
             let verdict = self.admit(cx, number, trigger, TickVerdict::Launch);
-            let payload = follower.payload();
+            let payload = follower.payload(nominal);
             let payload = payload.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
             let id = payload
                 .as_ref()
@@ -218,6 +221,7 @@ impl Timetable {
                     ..origin_of(&follower)
                 };
                 launch::start(cx, id, payload, origin);
+                gate::replace(cx, &follower, id);
             }
         }
     }
@@ -239,7 +243,7 @@ impl Timetable {
             }
         });
         let rate = self.rates.get_mut(&task);
-        admit(verdict, active, trigger.max_instances, rate, cx.now.mono)
+        admit(verdict, active, Room::of(trigger), rate, cx.now.mono)
     }
 }
 

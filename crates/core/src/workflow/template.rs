@@ -139,6 +139,33 @@ pub fn render<'a>(text: &str, mut value: impl FnMut(&Reference) -> Option<Cow<'a
     filled
 }
 
+/// Replaces the references that have a value, and leaves a template: all others stay.
+#[must_use]
+pub fn substitute<'a>(
+    text: &str,
+    mut value: impl FnMut(&Reference) -> Option<Cow<'a, str>>,
+) -> String {
+    // Escape the whole run of literals and values: a double brace may span two of them.
+    let (mut substituted, mut open) = (String::with_capacity(text.len()), String::new());
+    for token in scan(text) {
+        match token {
+            Token::Literal(text) | Token::Unclosed(text) => open.push_str(text),
+            Token::Reference { inside, whole } => {
+                let reference = Reference::parse(inside).ok();
+                match reference.and_then(|reference| value(&reference)) {
+                    Some(value) => open.push_str(&value),
+                    None => {
+                        substituted.push_str(&escape(&std::mem::take(&mut open)));
+                        substituted.push_str(whole);
+                    }
+                }
+            }
+        }
+    }
+    substituted.push_str(&escape(&open));
+    substituted
+}
+
 /// A value as text for a command or a variable: strings verbatim, others as JSON.
 #[must_use]
 pub fn plain(value: &Value) -> Cow<'_, str> {
@@ -174,6 +201,28 @@ mod tests {
             ("{{ what }} {{ item }}", "{{ what }} eu"),
         ] {
             assert_eq!(shown(text), filled, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_substitution_leaves_every_other_reference() {
+        let day = |reference: &Reference| match reference {
+            Reference::Param(name) if name == "day" => Some(Cow::Borrowed("{{1}}")),
+            _ => None,
+        };
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("{{ params.day }}", "{{{{1}}"),
+            (
+                "{{{{a}} {{ params.day }} {{ item }}",
+                "{{{{a}} {{{{1}} {{ item }}",
+            ),
+            (
+                "{{ tasks.a.outputs.b }}{{ params.x }}",
+                "{{ tasks.a.outputs.b }}{{ params.x }}",
+            ),
+        ] {
+            assert_eq!(substitute(text, day), expected, "{text}");
         }
     }
 

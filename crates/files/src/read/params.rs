@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use baton_core::clock::{Zone, nominal};
 use baton_model::library::Trigger;
+use baton_model::time::Wall;
 use serde::Deserialize;
 
 use super::{Fields, Item, Reader};
@@ -107,8 +109,10 @@ impl Reader {
     fn param(&mut self, item: &Item<'_>) -> Option<Param> {
         if !matches!(item.tree.value, Value::Map(_)) {
             let kind = ParamKind::String;
+            let (default, is_nominal) = self.default(item, &kind, PARAM_HINT)?;
             return Some(Param {
-                default: self.default(item, &kind, PARAM_HINT)?,
+                default,
+                is_nominal,
                 kind,
                 description: None,
             });
@@ -120,29 +124,64 @@ impl Reader {
             self.text(&item, hint).map(str::to_owned)
         });
         let kind = kind?;
+        let (default, is_nominal) = match fields.get("default") {
+            Some(item) => self.default(&item, &kind, DEFAULT_HINT)?,
+            None => (None, false),
+        };
         Some(Param {
-            default: match fields.get("default") {
-                Some(item) => self.default(&item, &kind, DEFAULT_HINT)?,
-                None => None,
-            },
+            default,
+            is_nominal,
             kind,
             description,
         })
     }
 
-    /// Returns `None` for an invalid default, `Some(None)` for none.
-    fn default(&mut self, item: &Item<'_>, kind: &ParamKind, hint: &str) -> Option<Option<String>> {
+    /// Returns the default, if there is one, and whether it refers to the nominal time; `None` for
+    /// an invalid one.
+    fn default(
+        &mut self,
+        item: &Item<'_>,
+        kind: &ParamKind,
+        hint: &str,
+    ) -> Option<(Option<String>, bool)> {
         if matches!(item.tree.value, Value::Null) {
-            return Some(None);
+            return Some((None, false));
         }
-        template::reject_template(item, &mut self.problems);
         let text = self.scalar_text(item, hint)?;
+        let text = match self.nominal_default(item, kind, text)? {
+            (text, true) => return Some((Some(text), true)),
+            (text, false) => text,
+        };
         match kind.canonicalize(&text, "write") {
-            Ok(text) => Some(Some(text)),
+            Ok(text) => Some((Some(text), false)),
             Err(error) => {
                 self.note(item, error.kind, error.message, error.hint);
                 None
             }
+        }
+    }
+
+    /// Returns a default that refers to the nominal time as it is, any other without escapes. It
+    /// cannot refer to anything else.
+    fn nominal_default(
+        &mut self,
+        item: &Item<'_>,
+        kind: &ParamKind,
+        text: String,
+    ) -> Option<(String, bool)> {
+        match nominal::check(&text) {
+            Err(error) => {
+                self.note(item, Kind::Template, error.message, error.hint);
+                None
+            }
+            Ok(false) => Some((nominal::render(&text, Wall(0), &Zone::UTC), false)),
+            Ok(true) if *kind != ParamKind::String => {
+                let message = "only a string can refer to the nominal time".to_owned();
+                let hint = "remove `type` and `one_of`, or write the value itself";
+                self.note(item, Kind::Template, message, hint);
+                None
+            }
+            Ok(true) => Some((text, true)),
         }
     }
 

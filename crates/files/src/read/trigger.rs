@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use baton_core::clock::{self, Dst, ScheduleError, Zone};
-use baton_model::library::{Rate, Schedule, TaskName, Trigger};
+use baton_model::library::{Overlap, Rate, Schedule, TaskName, Trigger};
 use baton_model::limits::AFTER_MAX;
 use baton_model::time::Millis;
 
@@ -43,6 +43,7 @@ impl Reader {
         let trigger = Trigger {
             schedule,
             max_instances: self.integer_field(&fields, "max_instances"),
+            overlap: self.word_field(&fields, "overlap").unwrap_or_default(),
             launch_rate: get("launch_rate").and_then(|item| self.launch_rate(&item)),
             remote: get("remote").is_some_and(|item| {
                 // Treat an invalid value, which is already reported, as true.
@@ -60,6 +61,14 @@ impl Reader {
                 Kind::Conflict,
                 "`secret_sha256` has no effect: it cannot be triggered over HTTP".to_owned(),
                 "add `remote: true`, or remove it",
+            ));
+        }
+        if trigger.overlap != Overlap::Skip && !fields.has("max_instances") {
+            self.problems.push(fields.key_problem(
+                "overlap",
+                Kind::Conflict,
+                "`overlap` has no effect without `max_instances`".to_owned(),
+                "add `max_instances: 1`, or remove it",
             ));
         }
         Some(trigger)

@@ -116,6 +116,7 @@ pub(crate) static TRIGGER: Object = Object::new(
         field("gap", Word(&["skip", "early", "late"]), "What happens to a due time that a change of clocks skips.").or("late"),
         field("fold", Word(&["once", "twice"]), "How often a due time launches that a change of clocks repeats.").or("once"),
         field("max_instances", POSITIVE, "Instances or runs in flight at once, QUEUED ones included."),
+        field("overlap", Word(&["skip", "queue", "replace"]), "What a launch beyond `max_instances` does: it is skipped, waits for its turn, or stops the oldest and takes its place.").or("skip"),
         field("launch_rate", Type::Pattern("count per duration", "^[^/]+/[^/]+$"), "Launches per period: `1/s`, `10/m`, `5/30s`."),
         field("remote", Bool, "Allows triggering over HTTP.").or("false"),
         field("secret_sha256", HASH, "The hash of the secret that a client must present to trigger it over HTTP; only with `remote: true`."),

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use baton_model::time::Wall;
 use serde_json::{Value, json};
 
 use super::json::collect;
@@ -35,7 +36,7 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("Constraint", r#"{"task":"t","run":"x","constraints":{"zone":{"not":"a"}}}"#, "/constraints/zone"),
     ("Resources", r#"{"task":"t","run":"x","resources":{}}"#, "/resources"),
     ("Parameter", r#"{"task":"t","run":"x","params":{"p":{"default":"x"}}}"#, "/params/p"),
-    ("Trigger", r#"{"task":"t","run":"x","trigger":{"schedule":"every minute"}}"#, "/trigger"),
+    ("Trigger", r#"{"task":"t","run":"x","trigger":{"schedule":"every minute","max_instances":1}}"#, "/trigger"),
     ("Retry", r#"{"task":"t","run":"x","retry":{}}"#, "/retry"),
     ("Scale", r#"{"task":"t","run":"x","retry":{"scale":{}}}"#, "/retry/scale"),
     ("Scaling of memory", r#"{"task":"t","run":"x","retry":{"scale":{"memory":{"factor":2}}}}"#, "/retry/scale/memory"),
@@ -66,7 +67,8 @@ impl File {
     /// What the file means, as text; without what it says only about itself.
     fn meaning(&self) -> Result<String, Errors> {
         if self.is_workflow {
-            let plan = crate::workflow_from_json(&self.json, "w")?.plan(&BTreeMap::new())?;
+            let plan =
+                crate::workflow_from_json(&self.json, "w")?.plan(&BTreeMap::new(), Wall(0))?;
             return Ok(format!("{plan:?}"));
         }
         let file = crate::from_json(&self.json, "t")?;

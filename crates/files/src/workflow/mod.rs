@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::library::Trigger;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
 use crate::bind::Binder;
-use crate::binding;
+use crate::binding::{self, Arguments, NominalTime};
 use crate::error::{Errors, Location, Problem};
 use crate::file::TaskBody;
 use crate::instance::{DEFAULT_OWNER, instance};
@@ -167,27 +167,44 @@ impl WorkflowFile {
         self.source.clone()
     }
 
-    /// Binds the parameters: `params` replace the defaults.
+    /// Binds the parameters: `params` replace the defaults, which may refer to the nominal time
+    /// `at`.
     ///
     /// # Errors
     /// Every parameter without a value, every argument without a parameter, and every value
     /// that is invalid after rendering.
-    pub fn plan(&self, params: &BTreeMap<String, String>) -> Result<Plan, Errors> {
-        self.bound(params)
+    pub fn plan(&self, params: &BTreeMap<String, String>, at: Wall) -> Result<Plan, Errors> {
+        self.bound(params, Some(at))
             .map_err(|problems| Errors::new(&self.file, problems))
     }
 
-    /// [`WorkflowFile::plan`] with unsorted problems.
-    pub(crate) fn bound(&self, params: &BTreeMap<String, String>) -> Result<Plan, Vec<Problem>> {
+    /// [`WorkflowFile::plan`] with unsorted problems. Without a nominal time, the parameters that
+    /// refer to it are not part of the plan, and references to them stay.
+    pub(crate) fn bound(
+        &self,
+        params: &BTreeMap<String, String>,
+        at: Option<Wall>,
+    ) -> Result<Plan, Vec<Problem>> {
         let mut problems = Vec::new();
         let texts = self.tasks.iter().flat_map(|task| task.body.texts());
         let referred = texts.flat_map(Text::references);
         let referred = referred.filter_map(Reference::param).collect();
+        let nominal = NominalTime::of(at, &self.trigger);
+        let given = Arguments {
+            values: params,
+            nominal: &nominal,
+        };
+        let late = given.late(&self.params);
         let arguments =
-            binding::parameters("workflow", &self.params, params, &referred, &mut problems);
+            binding::parameters("workflow", &self.params, &given, &referred, &mut problems);
         let owner = self.owner().unwrap_or(DEFAULT_OWNER);
-        let tasks = plan_tasks(&self.tasks, (&self.name, owner), &arguments, problems)?;
+        let values = Values {
+            late: late.clone(),
+            ..workflow_values(&self.name, &arguments)
+        };
+        let tasks = plan_tasks(&self.tasks, owner, values, problems)?;
         let arguments = arguments.into_iter();
+        let arguments = arguments.filter(|(name, _)| !late.contains(&**name));
         Ok(Plan {
             name: self.name.clone(),
             owner: owner.to_owned(),
@@ -221,12 +238,8 @@ pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Err
     let tasks = tree::parse(tasks, Format::Json, &WORKFLOW_LIMITS)
         .and_then(|root| read::part(&root, before))
         .and_then(|unbound_tasks| {
-            plan_tasks(
-                &unbound_tasks,
-                (&before.name, &before.owner),
-                &params,
-                Vec::new(),
-            )
+            let values = workflow_values(&before.name, &params);
+            plan_tasks(&unbound_tasks, &before.owner, values, Vec::new())
         })
         .map_err(|problems| Errors::new(name, problems))?;
     Ok(Plan {
@@ -238,20 +251,29 @@ pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Err
     })
 }
 
-/// `problems` are those found so far.
-fn plan_tasks(
-    unbound_tasks: &[UnboundTask],
-    (workflow, owner): (&str, &str),
-    params: &BTreeMap<String, Option<String>>,
-    problems: Vec<Problem>,
-) -> Result<Vec<PlanTask>, Vec<Problem>> {
-    let values = Values {
+/// The values of a workflow of this name.
+const fn workflow_values<'a>(
+    workflow: &'a str,
+    params: &'a BTreeMap<String, Option<String>>,
+) -> Values<'a> {
+    const NO_PORTS: &BTreeMap<String, u16> = &BTreeMap::new();
+    Values {
         params,
-        ports: &BTreeMap::new(),
+        ports: NO_PORTS,
         task_id: None,
         task_name: "",
         workflow: Some(workflow),
-    };
+        late: BTreeSet::new(),
+    }
+}
+
+/// `problems` are those found so far.
+fn plan_tasks<'a>(
+    unbound_tasks: &'a [UnboundTask],
+    owner: &str,
+    values: Values<'a>,
+    problems: Vec<Problem>,
+) -> Result<Vec<PlanTask>, Vec<Problem>> {
     let mut binder = Binder::new(values, problems, PLAN_BYTES_MAX);
     let env = binder.param_env();
     let mut tasks = Vec::with_capacity(unbound_tasks.len());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_files::{Binding, Errors, Format, Kind, TaskFile, parse};
 use baton_model::task::{CommandLine, TaskSpec};
+use baton_model::time::Wall;
 
 fn file(run: &str) -> TaskFile {
     let json = serde_json::json!({
@@ -19,6 +20,7 @@ fn binding() -> Binding {
         params: BTreeMap::from([("must-have".to_owned(), "M".to_owned())]),
         ports: BTreeMap::from([("http".to_owned(), 80)]),
         task_id: Some("t-1".to_owned()),
+        nominal_time: Some(Wall(0)),
     }
 }
 

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use baton_files::{
-    Binding, DEFAULT_OWNER, Definition, Errors, Format, Kind, TaskFile, TaskName, from_json, load,
-    parse,
+    Binding, DEFAULT_OWNER, Definition, Errors, Format, Kind, TaskFile, TaskName, any_from_json,
+    from_json, load, parse, parse_workflow,
 };
+use baton_model::library::EntryKind;
 use baton_model::spec::Work;
+use baton_model::time::Wall;
 
 fn yaml(text: &str) -> TaskFile {
     parse(text, Format::Yaml, "task.yaml").unwrap_or_else(|errors| panic!("{errors}"))
@@ -180,4 +182,129 @@ fn a_file_that_expands_beyond_the_json_limit_is_rejected() {
         (0..12).map(|n| format!("  A{n}: *a\n")).collect::<String>()
     );
     assert_eq!(refused(&text).problems[0].kind, Kind::TooLarge);
+}
+
+fn workflow(text: &str) -> (TaskName, Definition) {
+    let file = parse_workflow(text, Format::Yaml, "etl.yaml");
+    let made = file.and_then(|file| file.definition(None));
+    made.unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+#[test]
+fn a_workflow_is_a_definition_with_a_plan() {
+    let text = "workflow: etl\nowner: ops\nparams: { n: 3 }\n\
+                trigger: { schedule: noon, after: [x/first, second], max_instances: 1 }\n\
+                tasks: { a: { run: 'echo {{ params.n }} {{ item }}', for_each: [p, q] } }\n";
+    let (name, definition) = workflow(text);
+    assert_eq!(name.to_string(), "ops/etl");
+    assert_eq!(definition.kind, EntryKind::Workflow);
+    assert_eq!(definition.spec, None);
+    let plan = definition
+        .plan
+        .as_ref()
+        .expect("every parameter has a default");
+    assert_eq!((&*plan.name, &*plan.params["n"]), ("etl", "3"));
+    let after = definition.trigger.after.iter().map(ToString::to_string);
+    assert_eq!(after.collect::<Vec<_>>(), ["x/first", "ops/second"]);
+    let source = serde_json::from_str(&definition.source).expect("it is JSON");
+    let again = any_from_json(&source, "library").and_then(|file| file.definition(None));
+    assert_eq!(again.expect("it is good"), (name, definition));
+    let open = "workflow: etl\nparams: { n: null }\ntasks: { a: { run: 'echo {{ params.n }}' } }\n";
+    let (_, definition) = workflow(open);
+    assert!(!definition.is_bound());
+}
+
+#[test]
+fn problems_of_a_workflow_are_found_before_it_is_stored() {
+    let refused = |text: &str| {
+        let file = parse_workflow(text, Format::Yaml, "etl.yaml");
+        let made = file.and_then(|file| file.definition(None));
+        made.expect_err("it is of no use").to_string()
+    };
+    let tasks = "tasks: { a: { run: 'echo {{ params.n }}' } }\n";
+    for (text, told) in [
+        (
+            format!("workflow: w\nowner: runs\nparams: {{ n: 1 }}\n{tasks}"),
+            "reserves this name",
+        ),
+        (format!("workflow: w\n{tasks}"), "is not a parameter"),
+        (
+            format!("workflow: w\nparams: {{ n: null }}\ntrigger: {{ schedule: noon }}\n{tasks}"),
+            "has no default",
+        ),
+        (
+            format!("workflow: w\nparams: {{ n: 1 }}\ntrigger: {{ schedule: never }}\n{tasks}"),
+            "trigger.schedule",
+        ),
+        (
+            format!("workflow: w\nparams: {{ n: 1 }}\ntrigger: {{ after: w }}\n{tasks}"),
+            "endless loop",
+        ),
+        (
+            "workflow: w\nparams: { n: null }\ntasks: { a: { run: 'echo {{ params.n }} {{ params.m }}' } }\n"
+                .to_owned(),
+            "params.m",
+        ),
+    ] {
+        let errors = refused(&text);
+        assert!(errors.contains(told), "{text}\n{errors}");
+    }
+}
+
+#[test]
+fn defaults_may_refer_to_the_nominal_time() {
+    let params =
+        "params: { day: '{{ nominal_time - 1d in Europe/Berlin as %F }}', n: '{{{{1}}' }\n";
+    let task = format!(
+        "task: t\n{params}run: 'echo {{{{ params.day }}}} {{{{ params.n }}}} {{{{{{{{x}}}}'\n"
+    );
+    let (_, definition) = self::definition(&task);
+    let template = "{{ nominal_time - 1d in Europe/Berlin as %F }}";
+    assert_eq!(definition.nominal_params["day"], template);
+    let spec = definition
+        .spec
+        .as_ref()
+        .expect("every parameter has a default");
+    let Work::Command(words) = &spec.work else {
+        panic!("{spec:?}");
+    };
+    let last = words.last().expect("a command");
+    assert!(
+        last.ends_with("echo {{ params.day }} {{{{1}} {{{{x}}"),
+        "{last}"
+    );
+    assert_eq!(spec.env["BATON_PARAM_DAY"], "{{ params.day }}");
+    // A start with a known time has nothing left to render.
+    let binding = Binding {
+        // 2026-01-01T00:30:00+01:00
+        nominal_time: Some(Wall(1_767_223_800_000)),
+        ..Binding::default()
+    };
+    let bound = yaml(&task).instance(&binding).expect("bound");
+    let Work::Command(words) = &bound.work else {
+        panic!("{bound:?}");
+    };
+    let last = words.last().expect("a command");
+    assert!(last.ends_with("echo 2025-12-31 {{1}} {{x}}"), "{last}");
+    assert_eq!(bound.env["BATON_PARAM_DAY"], "2025-12-31");
+    let flow = format!(
+        "workflow: w\n{params}tasks: {{ a: {{ run: 'echo {{{{ params.day }}}} {{{{ item }}}}', for_each: [1] }} }}\n"
+    );
+    let (_, definition) = workflow(&flow);
+    let plan = definition.plan.expect("every parameter has a default");
+    assert_eq!(plan.params.get("day"), None, "a launch adds it");
+    assert_eq!(plan.params["n"], "{{1}}");
+    for (default, told) in [
+        ("'{{ params.x }}'", "is not a reference"),
+        (
+            "{ type: int, default: '{{ nominal_time }}' }",
+            "only a string",
+        ),
+        ("'{{ nominal_time in Nowhere }}'", "unknown time zone"),
+    ] {
+        let text = format!("task: t\nparams: {{ day: {default} }}\nrun: x\n");
+        let errors = parse(&text, Format::Yaml, "t.yaml").expect_err("refused");
+        let text = errors.to_string();
+        assert!(text.contains(told) && text.contains("params.day"), "{text}");
+    }
 }

@@ -8,7 +8,7 @@ use baton_files::{
     AnyFile, Binding, Format, Growth, Param, ParamKind, Retry, Scaling, TaskFile, load, load_any,
     parse,
 };
-use baton_model::library::{Rate, Schedule, TaskName, Trigger};
+use baton_model::library::{Overlap, Rate, Schedule, TaskName, Trigger};
 use baton_model::placement::{Constraint, Rule};
 use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::Exclusive;
@@ -16,7 +16,7 @@ use baton_model::task::{
     Backoff, Check, CommandLine, Condition, LogDestination, LogMode, Logger, Probe, ProcessSpec,
     Resources, Rlimit, Stop, TaskSpec,
 };
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -27,6 +27,7 @@ fn binding() -> Binding {
         params: BTreeMap::new(),
         ports: BTreeMap::from([("http".to_owned(), 8080)]),
         task_id: Some("full-1".to_owned()),
+        nominal_time: Some(Wall(0)),
     }
 }
 
@@ -108,6 +109,7 @@ fn every_policy_arrives() {
                 jitter: Millis::from_secs(30),
             }),
             max_instances: Some(1),
+            overlap: Overlap::Queue,
             launch_rate: Some(Rate {
                 count: 1,
                 per: Millis::from_secs(1),
@@ -156,7 +158,7 @@ fn every_field_of_a_parameter_arrives_and_its_default_is_canonical() {
     let param = |kind, default: &str| Param {
         kind,
         default: Some(default.to_owned()),
-        description: None,
+        ..Param::default()
     };
     let text = |default| param(ParamKind::String, default);
     let copies = ParamKind::Int {
@@ -458,7 +460,7 @@ fn every_example_can_be_run() {
         let file = match load_any(&path).unwrap_or_else(|errors| panic!("{errors}")) {
             AnyFile::Task(file) => file,
             AnyFile::Workflow(file) => {
-                let plan = file.plan(&BTreeMap::new());
+                let plan = file.plan(&BTreeMap::new(), Wall(0));
                 assert!(
                     !plan
                         .unwrap_or_else(|errors| panic!("{errors}"))

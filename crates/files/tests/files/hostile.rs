@@ -13,6 +13,7 @@ use baton_files::{
 };
 use baton_model::spec::Work;
 use baton_model::task::{Condition, ProcessName, TaskSpec};
+use baton_model::time::Wall;
 use baton_testing::Rng;
 use serde_json::json;
 
@@ -136,6 +137,7 @@ fn no_mutated_file_makes_the_reader_panic() {
         params: BTreeMap::new(),
         ports: BTreeMap::from([("http".to_owned(), 80)]),
         task_id: Some("t".to_owned()),
+        nominal_time: Some(Wall(0)),
     };
     let mut read = 0;
     for round in 0..20_000_u64 {
@@ -198,9 +200,9 @@ fn no_mutated_workflow_makes_the_reader_panic_or_becomes_an_invalid_plan() {
         let text = String::from_utf8_lossy(&bytes);
         let result = std::panic::catch_unwind(|| {
             let file = parse_workflow(&text, *format, "mutated")?;
-            let plan = file.plan(&BTreeMap::new())?;
+            let plan = file.plan(&BTreeMap::new(), Wall(0))?;
             let again = workflow_from_json(&file.to_json(), "again")?;
-            Ok::<_, baton_files::Errors>((plan, again.plan(&BTreeMap::new())?))
+            Ok::<_, baton_files::Errors>((plan, again.plan(&BTreeMap::new(), Wall(0))?))
         });
         match result {
             Ok(Ok((plan, again))) => {
@@ -437,8 +439,8 @@ fn monsters() -> Vec<(&'static str, Kind, Format, String)> {
 #[test]
 fn a_small_file_with_a_huge_expansion_is_rejected() {
     for (what, kind, format, text) in monsters() {
-        let plan =
-            parse_workflow(&text, format, "monster").and_then(|it| it.plan(&BTreeMap::new()));
+        let plan = parse_workflow(&text, format, "monster")
+            .and_then(|it| it.plan(&BTreeMap::new(), Wall(0)));
         let errors = plan.err().unwrap_or_else(|| panic!("{what} became a plan"));
         assert!(
             errors.problems.iter().any(|it| it.kind == kind),
@@ -477,7 +479,7 @@ fn the_reader_and_the_core_read_the_same_templates() {
             Token::Unclosed(_) => true,
         });
         assert_eq!(file.is_err(), invalid, "{text}");
-        match file.map(|file| file.plan(&BTreeMap::new())) {
+        match file.map(|file| file.plan(&BTreeMap::new(), Wall(0))) {
             Ok(Ok(plan)) => {
                 let Work::Command(words) = &plan.tasks[0].spec.work else {
                     panic!("one process is a plain command");

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use baton_files::wfcommons::{Import, Work, wfcommons};
 use baton_files::workflow_from_json;
+use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ fn imported(version: &str, options: &Import) -> Value {
 
 fn plan(file: &Value) -> Plan {
     let file = workflow_from_json(file, "imported").unwrap_or_else(|errors| panic!("{errors}"));
-    file.plan(&BTreeMap::new())
+    file.plan(&BTreeMap::new(), Wall(0))
         .unwrap_or_else(|errors| panic!("{errors}"))
 }
 

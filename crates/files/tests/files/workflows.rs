@@ -13,7 +13,7 @@ use baton_files::{
 };
 use baton_model::spec::Work;
 use baton_model::task::{CommandLine, Probe};
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 use baton_model::workflow::{Axis, Edges, Items, Plan, Pool};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn planned(file: &WorkflowFile, params: &[(&str, &str)]) -> Plan {
     let params = params.iter();
     let params = params.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let plan = file
-        .plan(&params.collect())
+        .plan(&params.collect(), Wall(0))
         .unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(check::check(&plan), Ok(()));
     plan
@@ -419,7 +419,7 @@ fn errors(path: &Path) -> Errors {
     let text = fs::read_to_string(path).expect("it is readable");
     let format = Format::of(path).expect("only such files are cases");
     parse_workflow(&text, format, &name)
-        .and_then(|file| file.plan(&arguments(path)))
+        .and_then(|file| file.plan(&arguments(path), Wall(0)))
         .map(|_| panic!("{name}: nothing is wrong with it"))
         .unwrap_or_else(|errors| errors)
 }

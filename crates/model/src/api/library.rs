@@ -146,7 +146,8 @@ pub struct Tick {
     /// Delay of a late launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<f64>,
-    /// The reason, if it was skipped: `missed`, `catch-up`, `max-instances`, `launch-rate`, `replaced`.
+    /// The reason, if it was skipped: `missed`, `catch-up`, `max-instances`, `queue-full`, `launch-rate`,
+    /// `replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The outcome as one line of text.

@@ -88,6 +88,9 @@ pub struct Run {
     /// Whether its timeout has expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timed_out: bool,
+    /// Whether a later run of its library workflow takes its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
     /// Time of submission.
     pub submitted_at: u64,
     /// When its current generation began.

@@ -80,11 +80,12 @@ impl Fact {
             }
             Self::RunExtended { run, .. } => format!("tasks were added to run {run}"),
             Self::RunDefined { run, .. } => format!("run {run} is fully defined"),
-            Self::RunAdvanced { run, to } => format!("run {run} is {}", to.word()),
+            Self::RunAdvanced { run, to, .. } => format!("run {run} is {}", to.word()),
             Self::RunHalting { run, mode, cause } => {
                 let why = match cause {
                     HaltCause::Requested => "requested",
                     HaltCause::TimedOut => "timed out",
+                    HaltCause::Replaced => "a later run takes its place",
                 };
                 match mode {
                     HaltMode::Drain => format!("run {run} starts no further instances: {why}"),

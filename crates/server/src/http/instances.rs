@@ -76,6 +76,7 @@ pub(super) async fn submit(
     let file = baton_files::from_json(&submit.file, "file")?;
     let binding = Binding {
         params: submit.params,
+        nominal_time: Some(clock::now().wall),
         ..Binding::default()
     };
     let spec = Box::new(file.instance(&binding)?);

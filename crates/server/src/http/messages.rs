@@ -90,6 +90,14 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
              predecessor; no action is needed"
                 .to_owned(),
         ),
+        Reason::Turn => {
+            let it = &record.instance.spec;
+            let text = format!(
+                "max_instances of {}/{} is reached: it starts when its turn comes",
+                it.owner, it.name
+            );
+            explanation(record, "turn", text)
+        }
         Reason::Placement(waiting) => unplaced(record, waiting),
         Reason::Confirmation { worker } => Explanation {
             worker: Some(worker.to_string()),

@@ -156,7 +156,11 @@ impl Account {
                     _ => None,
                 }
             }
-            TickVerdict::Skip(SkipReason::MaxInstances { .. } | SkipReason::LaunchRate) => {
+            TickVerdict::Skip(
+                SkipReason::MaxInstances { .. }
+                | SkipReason::QueueFull { .. }
+                | SkipReason::LaunchRate,
+            ) => {
                 if !one || overdue > self.slack {
                     Some("it was not to be launched anyway")
                 } else if overdue > ON_TIME {

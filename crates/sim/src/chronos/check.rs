@@ -7,11 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::fact::{Fact, Verdict as End};
 use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Definition, Execution, IdempotencyKey, RunOrigin, TaskName, Trigger};
+use baton_model::library::{
+    Definition, Execution, IdempotencyKey, Overlap, RunOrigin, TaskName, Trigger,
+};
+use baton_model::limits::OVERLAP_QUEUE_MAX;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Due, InstanceSpec};
 use baton_model::state::UniversalState;
 use baton_model::time::{Now, Wall};
+use baton_model::workflow::HaltCause;
 
 use super::account::{Account, Record};
 use super::bucket::Bucket;
@@ -63,6 +67,10 @@ struct Task {
 struct LiveExecution {
     task: TaskNo,
     leased: bool,
+    /// An instance once had a lease, or a run had an instance.
+    started: bool,
+    /// Another one takes its place.
+    replaced: bool,
 }
 
 /// A launch that a record names: its entry, the range of allowed due times, and its upstream.
@@ -94,10 +102,23 @@ struct LibraryState {
     runs: BTreeMap<RunId, RunOrigin>,
     keys: BTreeSet<(TaskNo, (u64, u64))>,
     obligations: Obligations,
+    /// Entries with `overlap: replace` of which the current batch has launched something. A later
+    /// fact of the batch may remove or redefine them.
+    replacing: BTreeSet<TaskNo>,
     tally: Tally,
 }
 
 type CheckResult = Result<(), Violation>;
+
+/// The executions that an entry may have in flight, those included that wait for their turn.
+fn most_in_flight(trigger: &Trigger) -> Option<u64> {
+    let limit = u64::from(trigger.max_instances?);
+    match trigger.overlap {
+        Overlap::Skip => Some(limit),
+        Overlap::Queue => Some(limit + u64::from(OVERLAP_QUEUE_MAX)),
+        Overlap::Replace => None,
+    }
+}
 
 fn broken<T>(checker: &'static str, what: String) -> Result<T, Violation> {
     Err(Violation { checker, what })
@@ -116,6 +137,7 @@ pub fn check(history: &History<'_>) -> Result<Tally, Violation> {
             .is_none_or(|before| history.entries[before].batch != entry.batch);
         if begins {
             state.check_batch_end(entry)?;
+            state.replacing.clear();
         }
         while let Some(check_clock) = clock_checks.next_if(|check_clock| check_clock.after <= index)
         {
@@ -163,7 +185,12 @@ impl LibraryState {
             } => self.defined(entry, *task, name, (*revision, *from), definition),
             Fact::TaskRemoved { task, .. } => self.removed(entry, *task),
             Fact::TickRecorded { .. } => self.ticked(entry),
-            Fact::InstancesSubmitted { first, last, spec } => self.submitted(*first, *last, spec),
+            Fact::InstancesSubmitted { first, last, spec } => {
+                if let Some(part) = spec.part {
+                    self.started(entry, Execution::Run(part.run))?;
+                }
+                self.submitted(*first, *last, spec)
+            }
             Fact::InstanceTriggered {
                 instance,
                 task,
@@ -184,8 +211,13 @@ impl LibraryState {
             }
             Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
                 self.leased(lease.attempt.instance, true);
-                Ok(())
+                self.started(entry, Execution::Instance(lease.attempt.instance))
             }
+            Fact::RunHalting {
+                run,
+                cause: HaltCause::Replaced,
+                ..
+            } => self.replaced(entry, Execution::Run(*run)),
             Fact::AttemptEnded { lease, verdict, .. } => {
                 self.ended(lease.attempt.instance, *verdict);
                 Ok(())
@@ -353,9 +385,13 @@ impl LibraryState {
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
-        let limit = task.trigger.as_ref().and_then(|it| it.max_instances);
+        let overlap = task.trigger.as_ref().map(|it| it.overlap);
+        if overlap == Some(Overlap::Replace) {
+            self.replacing.insert(number);
+        }
+        let limit = task.trigger.as_ref().and_then(most_in_flight);
         let others = task.live.saturating_sub(counted);
-        if limit.is_some_and(|limit| others >= u64::from(limit)) {
+        if limit.is_some_and(|limit| others >= limit) {
             return broken(
                 "limit-broken",
                 format!("{entry:?}: {others} of {limit:?} live"),
@@ -376,11 +412,19 @@ impl LibraryState {
         };
         let allowed = task.trigger.as_ref().and_then(|it| it.max_instances);
         let full = allowed.is_some_and(|allowed| task.live >= u64::from(allowed));
+        let overlap = task.trigger.as_ref().map(|it| it.overlap);
         let is_true = match reason {
-            SkipReason::MaxInstances { limit } => full && allowed == Some(limit),
+            SkipReason::MaxInstances { limit } => {
+                full && allowed == Some(limit) && overlap == Some(Overlap::Skip)
+            }
+            SkipReason::QueueFull { .. } => {
+                let most = task.trigger.as_ref().and_then(most_in_flight);
+                overlap == Some(Overlap::Queue) && most.is_some_and(|most| task.live >= most)
+            }
             SkipReason::LaunchRate => {
                 let bucket = task.bucket.as_mut();
                 let (now, epoch) = (entry.now.mono, entry.epoch);
+                let full = full && overlap == Some(Overlap::Skip);
                 !full && bucket.is_some_and(|bucket| !bucket.has_room(now, epoch))
             }
             SkipReason::Replaced => {
@@ -393,6 +437,50 @@ impl LibraryState {
             Ok(())
         } else {
             broken("false-verdict", format!("{entry:?} of {task:?}"))
+        }
+    }
+
+    /// Checks that no more executions of an entry start than its policy allows. Those that were
+    /// started under an earlier revision with a higher limit count, but are not its fault.
+    fn started(&mut self, entry: &Entry, id: Execution) -> CheckResult {
+        let Some(live) = self.live.get_mut(&id).filter(|live| !live.started) else {
+            return Ok(());
+        };
+        live.started = true;
+        let number = live.task;
+        let trigger = self.tasks.get(&number).and_then(|it| it.trigger.as_ref());
+        let Some(trigger) = trigger.filter(|it| it.overlap != Overlap::Skip) else {
+            return Ok(());
+        };
+        let started = |it: &&LiveExecution| it.task == number && it.started;
+        let started = self.live.values().filter(started).count() as u64;
+        self.tally.turns += 1;
+        match trigger.max_instances {
+            Some(limit) if started > u64::from(limit) => broken(
+                "overlap-broken",
+                format!("{entry:?}: {id} is number {started} of {limit}"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that only `overlap: replace` stops a run, and only for another one. After a change of
+    /// its kind, an entry may have instances and runs, whose ids have no common order.
+    fn replaced(&mut self, entry: &Entry, id: Execution) -> CheckResult {
+        let live = self.live.get(&id);
+        let task = live.map(|live| live.task);
+        let replaces = task.is_some_and(|number| {
+            let other = |it: (&Execution, &LiveExecution)| *it.0 != id && it.1.task == number;
+            self.replacing.contains(&number) && self.live.iter().any(other)
+        });
+        // A run that is being replaced may also time out, which halts it again for the same cause.
+        let again = live.is_some_and(|live| live.replaced);
+        if replaces || again {
+            let live = self.live.get_mut(&id);
+            live.into_iter().for_each(|live| live.replaced = true);
+            Ok(())
+        } else {
+            broken("false-replacement", format!("{entry:?} of {task:?}"))
         }
     }
 
@@ -470,11 +558,13 @@ impl LibraryState {
     }
 
     fn begin(&mut self, id: Execution, task: TaskNo) {
-        let leased = false;
-        if self
-            .live
-            .insert(id, LiveExecution { task, leased })
-            .is_none()
+        let live = LiveExecution {
+            task,
+            leased: false,
+            started: false,
+            replaced: false,
+        };
+        if self.live.insert(id, live).is_none()
             && let Some(task) = self.tasks.get_mut(&task)
         {
             task.live += 1;

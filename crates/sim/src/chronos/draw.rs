@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_model::library::{Definition, EntryKind, Rate, Schedule, TaskName, Trigger};
+use baton_model::library::{Definition, EntryKind, Overlap, Rate, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::{InstanceSpec, RetryBudget};
 use baton_model::time::Millis;
@@ -149,6 +149,12 @@ impl TimeScale {
         };
         if rng.chance(400) {
             trigger.max_instances = Some(rng.within(1, 3) as u32);
+            trigger.overlap = rng.pick(&[
+                Overlap::Skip,
+                Overlap::Skip,
+                Overlap::Queue,
+                Overlap::Replace,
+            ]);
         }
         if rng.chance(250) {
             trigger.launch_rate = Some(Rate {

@@ -21,6 +21,8 @@
 //! * the reason of a skip is true: no leader checked the clock in time, the catch-up policy
 //!   skips it, `max_instances` was reached, the launch rate was used up, or the schedule was
 //!   replaced in the same batch;
+//! * with `overlap: queue` or `replace`, at most `max_instances` have started at once, and a run is
+//!   replaced only by another launch;
 //! * for each DONE instance and run each follower is launched, or skipped with a true reason, once,
 //!   in the same batch; and no idempotency key has two instances or runs.
 //!
@@ -60,6 +62,7 @@ pub const BUGS: &[Bug] = &[
     Bug::ReplacedForgotten,
     Bug::RunsUncounted,
     Bug::FailedRunFollowed,
+    Bug::TurnIgnored,
 ];
 
 /// Runs one seed, and counts the verdicts on due times. A panic of the core counts as a

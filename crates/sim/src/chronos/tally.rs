@@ -15,6 +15,8 @@ pub struct Tally {
     pub not_caught_up: u64,
     /// Skipped because `max_instances` was reached.
     pub max_instances_reached: u64,
+    /// Skipped because too many waited for their turn.
+    pub queue_full: u64,
     /// Skipped by the launch rate.
     pub launch_rate_exceeded: u64,
     /// Skipped because the schedule was replaced or removed.
@@ -25,6 +27,8 @@ pub struct Tally {
     pub keyed: u64,
     /// Runs that schedules and upstream entries have launched.
     pub runs: u64,
+    /// Instances and runs that started under `overlap: queue` or `replace`.
+    pub turns: u64,
 }
 
 impl Tally {
@@ -35,11 +39,13 @@ impl Tally {
         self.missed += other.missed;
         self.not_caught_up += other.not_caught_up;
         self.max_instances_reached += other.max_instances_reached;
+        self.queue_full += other.queue_full;
         self.launch_rate_exceeded += other.launch_rate_exceeded;
         self.replaced += other.replaced;
         self.followers += other.followers;
         self.keyed += other.keyed;
         self.runs += other.runs;
+        self.turns += other.turns;
     }
 
     pub(super) const fn note(&mut self, verdict: TickVerdict, count: u64) {
@@ -49,6 +55,7 @@ impl Tally {
             TickVerdict::Skip(SkipReason::Missed) => &mut self.missed,
             TickVerdict::Skip(SkipReason::CatchUp) => &mut self.not_caught_up,
             TickVerdict::Skip(SkipReason::MaxInstances { .. }) => &mut self.max_instances_reached,
+            TickVerdict::Skip(SkipReason::QueueFull { .. }) => &mut self.queue_full,
             TickVerdict::Skip(SkipReason::LaunchRate) => &mut self.launch_rate_exceeded,
             TickVerdict::Skip(SkipReason::Replaced) => &mut self.replaced,
         } += count;

@@ -14,7 +14,7 @@ impl World {
         }
         applied.drop_all_ended();
         applied.runs_mut().drop_all_ended();
-        applied.runs_mut().forget_transient();
+        applied.forget_transient();
         let mut ledger = match Ledger::restore(self.parts(&applied)) {
             Ok(ledger) => ledger,
             Err(error) => {

@@ -38,6 +38,7 @@ fn every_due_time_is_accounted_for_under_any_leader_and_clock() {
         all.followers,
         all.keyed,
         all.runs,
+        all.turns,
     ];
     assert!(least.iter().all(|count| *count > SEEDS), "{all:?}");
     assert!(years > SEEDS, "only {years} years have passed");
@@ -145,6 +146,7 @@ fn expected_checkers(bug: Bug) -> &'static [&'static str] {
         Bug::TakeoverForgets | Bug::ReplacedForgotten => &["due-forgotten"],
         Bug::RunsUncounted => &["limit-broken"],
         Bug::FailedRunFollowed => &["false-follower"],
+        Bug::TurnIgnored => &["overlap-broken"],
         _ => &[],
     }
 }

@@ -139,7 +139,8 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::TakeoverForgets
         | Bug::ReplacedForgotten
         | Bug::RunsUncounted
-        | Bug::FailedRunFollowed => &[],
+        | Bug::FailedRunFollowed
+        | Bug::TurnIgnored => &[],
     }
 }
 

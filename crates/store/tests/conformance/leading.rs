@@ -76,7 +76,7 @@ impl Leader {
         let mut ledger = self.ledger.clone();
         ledger.drop_all_ended();
         ledger.runs_mut().drop_all_ended();
-        ledger.runs_mut().forget_transient();
+        ledger.forget_transient();
         ledger
     }
 

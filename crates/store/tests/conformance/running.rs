@@ -220,7 +220,7 @@ pub(crate) fn advanced(run: RunId, running: bool) -> Fact {
     } else {
         UniversalState::Launched
     };
-    Fact::RunAdvanced { run, to }
+    Fact::RunAdvanced { run, to, at: None }
 }
 
 /// A task of one item, downstream of others.

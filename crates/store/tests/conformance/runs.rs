@@ -274,6 +274,7 @@ pub(crate) fn a_fact_that_does_not_fit_a_run_is_refused_with_its_batch(open: Ope
         Fact::RunAdvanced {
             run: live,
             to: S::Done,
+            at: None,
         },
         halting(unknown, HaltMode::Kill, HaltCause::Requested),
         halting(R1, HaltMode::Kill, HaltCause::Requested),

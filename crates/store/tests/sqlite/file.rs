@@ -344,7 +344,7 @@ fn a_store_of_schema_version_2_can_still_be_read_and_led() {
     let tick = library.find(&named("tick")).expect("it is there");
     let trigger = tick.trigger().expect("it is defined");
     assert_eq!(trigger.max_instances, Some(3));
-    assert!(tick.accounted > Wall(0) && tick.payload().is_some());
+    assert!(tick.accounted > Wall(0) && tick.payload(Wall(0)).is_some());
     let then = library.find(&named("then")).expect("it is there");
     assert_eq!(then.trigger().expect("defined").after, [named("tick")]);
     let gone = library.find(&named("gone")).expect("its name is taken");

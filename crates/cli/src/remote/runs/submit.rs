@@ -13,6 +13,7 @@ use super::accepted;
 use super::follow::{ProgressMode, ended, follow};
 use crate::local::params as parse_params;
 use crate::output::{CommandResult, Failure, Output};
+use crate::time::now;
 
 /// Builds the request for a workflow. Errors in the file or its parameters are reported here, with
 /// their locations.
@@ -21,7 +22,7 @@ pub(crate) fn request(
     params: &[(String, String)],
 ) -> Result<SubmitRun<Value>, Failure> {
     let params = parse_params(params)?;
-    file.plan(&params).map_err(Failure::usage)?;
+    file.plan(&params, now()).map_err(Failure::usage)?;
     Ok(SubmitRun {
         file: file.to_json(),
         params,

@@ -35,6 +35,7 @@ impl Case {
             generation: 1,
             halting: None,
             timed_out: false,
+            replaced: false,
             revision: None,
             nominal_at: None,
             after: None,

@@ -26,7 +26,7 @@ pub struct RunHead {
     /// How it is being halted, and why.
     pub halting: Option<(HaltMode, HaltCause)>,
     pub submitted: Wall,
-    /// Start of the current generation, or arrival of the last part of its plan.
+    /// Start of the current generation (after it has waited for its turn), or arrival of the last part of its plan.
     pub begun: Wall,
     /// The library workflow of which it is a run.
     pub origin: Option<RunOrigin>,
@@ -84,10 +84,12 @@ impl RunHead {
                 self.begun = *at;
                 Ok(())
             }
-            Fact::RunAdvanced { to, .. } => match to {
+            Fact::RunAdvanced { to, at, .. } => match to {
                 UniversalState::Launched => {
                     self.step(E::Claimed)?;
-                    self.step(E::LeaseGranted)
+                    self.step(E::LeaseGranted)?;
+                    self.begun = at.unwrap_or(self.begun);
+                    Ok(())
                 }
                 UniversalState::Running => self.step(E::Confirmed),
                 _ => Err(self.wrong("cannot advance to that state")),

@@ -114,6 +114,11 @@ impl Runs {
         self.transient.stops.remove(&id).unwrap_or_default()
     }
 
+    /// Marks a run for processing: something that it waits for has changed.
+    pub fn mark_dirty(&mut self, id: RunId) {
+        self.transient.dirty.insert(id);
+    }
+
     /// Records that a run was processed.
     pub fn mark_clean(&mut self, id: RunId) {
         self.transient.dirty.remove(&id);
@@ -149,7 +154,7 @@ impl Runs {
     }
 
     /// Drops the state of one leader, as its end does.
-    pub fn forget_transient(&mut self) {
+    pub(super) fn forget_transient(&mut self) {
         self.transient = Transient::default();
     }
 

@@ -1,7 +1,7 @@
 //! Transient state of runs: pending work and statistics of one leader. No store has it; a ledger
-//! that was restored, or is compared with one, has none ([`Runs::forget_transient`]).
+//! that was restored, or is compared with one, has none ([`Ledger::forget_transient`]).
 //!
-//! [`Runs::forget_transient`]: super::Runs::forget_transient
+//! [`Ledger::forget_transient`]: crate::ledger::Ledger::forget_transient
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,17 +9,13 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
 use super::super::instances::SubmitError;
-use super::super::launch;
+use super::super::launch::{self, PlanError};
 use super::Deadlines;
 use crate::bugs::Bug;
-use crate::config::StoreMode;
 use crate::ledger::{RunHead, StoredRun};
 use crate::scheduler::context::Cx;
 use crate::workflow::compare::{self, Comparison};
-use crate::workflow::{Dag, check, invalidate};
-
-/// Run ids that each leader without a store may use.
-const RUNS_PER_EPOCH: u64 = 1_000_000;
+use crate::workflow::{Dag, invalidate};
 
 /// A command about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +157,7 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
         None => {}
     }
     check_plan(cx, &plan)?;
-    let run = unused_id(cx);
+    let run = launch::unused_run_id(cx);
     cx.commit(Fact::RunRegistered {
         run,
         at: cx.now.wall,
@@ -176,16 +172,6 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
         cx.commit(Fact::KeyRecorded { key, created });
     }
     Ok((run, Generation(1)))
-}
-
-/// An unused run id.
-pub(in crate::scheduler) fn unused_id(cx: &Cx<'_>) -> RunId {
-    let floor = match cx.config.store {
-        StoreMode::Durable => 0,
-        // Workers may still hold instances of runs of an earlier leader.
-        StoreMode::Memory => cx.epoch.0.saturating_mul(RUNS_PER_EPOCH),
-    };
-    cx.ledger.runs().last().max(RunId(floor)).next()
 }
 
 fn extend(cx: &mut Cx<'_>, run: RunId, plan: Arc<Plan>) -> Reply {
@@ -309,14 +295,11 @@ fn changes(
     Ok((comparison, spans))
 }
 
-/// Checks the invariants of a plan, and that the store is durable if it needs one.
-pub(in crate::scheduler) fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
-    check::check(plan).map_err(RunError::Plan)?;
-    if launch::is_strict(plan) && cx.config.store == StoreMode::Memory {
-        Err(RunError::StrictNeedsStore)
-    } else {
-        Ok(())
-    }
+fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
+    launch::check_plan(cx, plan).map_err(|error| match error {
+        PlanError::Invalid(why) => RunError::Plan(why),
+        PlanError::StrictNeedsStore => RunError::StrictNeedsStore,
+    })
 }
 
 fn find_run(cx: &Cx<'_>, run: RunId, generation: Option<Generation>) -> Result<RunHead, RunError> {

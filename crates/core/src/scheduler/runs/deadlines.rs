@@ -18,7 +18,10 @@ pub(crate) struct Deadlines(Timers<RunId>);
 impl Deadlines {
     pub(in crate::scheduler) fn restore(ledger: &Ledger, now: Now) -> Self {
         let mut deadlines = Self::default();
-        for run in ledger.runs().iter() {
+        // A QUEUED run of a library workflow may wait for its turn: its deadline is set when it is
+        // processed.
+        let queued = |head: &RunHead| head.origin.is_some() && head.state == UniversalState::Queued;
+        for run in ledger.runs().iter().filter(|run| !queued(&run.head)) {
             deadlines.set(&run.head, run.dag.plan.timeout, now);
         }
         deadlines

@@ -15,19 +15,20 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
-use baton_model::library::Execution;
+use baton_model::library::{Execution, RunOrigin};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, Part};
 
-use super::{instances, launch};
+use super::bullpen::Bullpen;
+use super::{gate, instances, launch};
 use crate::bugs::Bug;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, RunHead};
 use crate::protocol::scheduler::Protocol;
-use crate::scheduler::context::Cx;
+use crate::scheduler::context::{Cx, Success};
 use crate::workflow::bind;
 
+pub(super) use commands::execute;
 pub use commands::{Obstacle, Resume, RunCommand, RunError};
-pub(super) use commands::{check_plan, execute, unused_id};
 pub(crate) use deadlines::Deadlines;
 
 /// Processes a run that changed: stops and starts instances, and ends the run if nothing is left.
@@ -48,12 +49,25 @@ pub(super) fn reconcile(
         forget(cx, deadlines, id);
         return;
     }
-    if head.state == UniversalState::Queued {
-        // No command has set it for a run that a trigger has launched.
-        deadlines.set(&head, timeout, cx.now);
+    let resumed = head.generation > Generation(1);
+    let waits = waits_for_turn(cx.ledger, cx.bullpen, &head)
+        && !(resumed && cx.config.bugs.has(Bug::TurnIgnored));
+    if waits {
+        // Its timeout begins with its turn.
+        deadlines.clear(id);
+    } else if head.state == UniversalState::Queued {
+        let begun = cx.now.wall;
+        deadlines.set(
+            &RunHead {
+                begun,
+                ..head.clone()
+            },
+            timeout,
+            cx.now,
+        );
     }
     stop(cx, protocol, id);
-    if head.halting.is_none() {
+    if head.halting.is_none() && !waits {
         release(cx, id);
     }
     advance(cx, id);
@@ -65,8 +79,11 @@ pub(super) fn reconcile(
         });
         let done = state == UniversalState::Done || cx.config.bugs.has(Bug::FailedRunFollowed);
         let origin = head.origin.filter(|_| done);
-        let done = origin.map(|origin| (Execution::Run(id), origin.task));
-        cx.done.extend(done);
+        cx.done.extend(origin.map(|origin| Success {
+            execution: Execution::Run(id),
+            entry: origin.task,
+            due: origin.due,
+        }));
         forget(cx, deadlines, id);
     }
     // The facts committed here have marked it dirty again.
@@ -116,7 +133,19 @@ fn advance(cx: &mut Cx<'_>, id: RunId) {
         UniversalState::Launched if begun => UniversalState::Running,
         _ => return,
     };
-    cx.commit(Fact::RunAdvanced { run: id, to });
+    let begun = run.head.begun;
+    let waited = to == UniversalState::Launched && begun != cx.now.wall;
+    let at = waited.then_some(cx.now.wall);
+    cx.commit(Fact::RunAdvanced { run: id, to, at });
+}
+
+/// Whether a run must not start yet, because other runs of its library workflow are in flight.
+pub(super) fn waits_for_turn(ledger: &Ledger, bullpen: &Bullpen, head: &RunHead) -> bool {
+    let waits = |origin: RunOrigin| {
+        let execution = Execution::Run(head.id);
+        !gate::may_start(ledger, bullpen, origin.task, execution)
+    };
+    head.state == UniversalState::Queued && head.halting.is_none() && head.origin.is_some_and(waits)
 }
 
 /// The final state of the run, if it ends now.
@@ -128,14 +157,17 @@ fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
         _ if run.progress.is_over() => {
             if run.progress.is_successful() {
                 UniversalState::Done
-            } else if matches!(run.head.halting, Some((_, HaltCause::Requested))) {
+            } else if matches!(
+                run.head.halting,
+                Some((_, HaltCause::Requested | HaltCause::Replaced))
+            ) {
                 UniversalState::Halted
             } else {
                 UniversalState::Failed
             }
         }
         Some((_, cause)) if run.progress.is_idle() => match cause {
-            HaltCause::Requested => UniversalState::Halted,
+            HaltCause::Requested | HaltCause::Replaced => UniversalState::Halted,
             HaltCause::TimedOut => UniversalState::Failed,
         },
         _ => return None,

@@ -9,6 +9,7 @@ use super::*;
 mod after;
 mod due;
 mod limits;
+mod overlap;
 mod revisions;
 mod triggers;
 mod workflows;

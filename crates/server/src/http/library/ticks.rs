@@ -158,6 +158,7 @@ const fn word(reason: SkipReason) -> &'static str {
         SkipReason::Missed => "missed",
         SkipReason::CatchUp => "catch-up",
         SkipReason::MaxInstances { .. } => "max-instances",
+        SkipReason::QueueFull { .. } => "queue-full",
         SkipReason::LaunchRate => "launch-rate",
         SkipReason::Replaced => "replaced",
     }

@@ -25,6 +25,7 @@ use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::super::{idempotency, owners, roles, runs, views};
 use super::{name, path, unknown};
+use crate::clock;
 
 /// Header with the secret of an entry.
 const SECRET: &str = "baton-trigger-secret";
@@ -191,12 +192,13 @@ fn payload(source: &str, wanted: &TriggerTask) -> Answer<Payload> {
         let detail = format!("cannot parse the stored definition: {error}");
         Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
     })?;
-    let params = wanted.params.clone();
+    let (params, now) = (wanted.params.clone(), clock::now().wall);
     Ok(match baton_files::any_from_json(&file, "definition")? {
-        AnyFile::Workflow(file) => Payload::Plan(Arc::new(file.plan(&params)?)),
+        AnyFile::Workflow(file) => Payload::Plan(Arc::new(file.plan(&params, now)?)),
         AnyFile::Task(file) => {
             let binding = Binding {
                 params,
+                nominal_time: Some(now),
                 ..Binding::default()
             };
             Payload::Spec(Box::new(file.instance(&binding)?))
@@ -243,6 +245,7 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
         }
         TriggerError::Revised(_) => (StatusCode::CONFLICT, "revised"),
         TriggerError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
+        TriggerError::QueueFull(_) => (StatusCode::CONFLICT, "queue-full"),
         TriggerError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
         TriggerError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
         TriggerError::StrictNeedsStore => return Fault::strict_needs_store(error.to_string()),

@@ -25,6 +25,7 @@ use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::{path, views};
 use crate::access::Caller;
+use crate::clock;
 
 /// Submit a workflow
 ///
@@ -58,7 +59,7 @@ pub(in super::super) async fn submit(
     let open = submit.open;
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
-        file.plan(&submit.params).map_err(wrong)
+        file.plan(&submit.params, clock::now().wall).map_err(wrong)
     });
     let plan: Arc<Plan> = plan.await?;
     let key = key.map(|text| idempotency::key(&["runs", &plan.owner], &text, [&*body]));

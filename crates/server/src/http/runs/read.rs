@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
-use baton_core::scheduler::TaskView;
+use baton_core::scheduler::{RunView, TaskView};
 use baton_core::workflow::Dag;
 use baton_model::api::{ErrorGroup, List, Run, RunProblem, RunTask};
 use baton_model::ids::RunId;
@@ -243,7 +243,7 @@ impl App {
             if let Some(view) = view.await? {
                 let mut tasks = Vec::with_capacity(view.tasks.len());
                 for task in &view.tasks {
-                    tasks.push(self.live_task(&view.dag, task).await?);
+                    tasks.push(self.live_task(&view, task).await?);
                 }
                 return Ok(RunProgress {
                     items: views::counts(&view.total, view.leased),
@@ -270,7 +270,8 @@ impl App {
         })
     }
 
-    async fn live_task(&self, dag: &Dag, view: &TaskView) -> Answer<RunTask> {
+    async fn live_task(&self, run: &RunView, view: &TaskView) -> Answer<RunTask> {
+        let dag = &run.dag;
         let counts = views::counts(&view.tally, view.leased);
         let mut task = views::task(dag, view.task, counts, view.mapped);
         task.mean_seconds = view.mean.map(|mean| mean.0 as f64 / 1_000.0);
@@ -279,6 +280,11 @@ impl App {
                 let id = *instance;
                 let record = self.read(move |store| store.instance(id)).await?;
                 record.map(|record| messages::waiting(&record, reason).text)
+            }
+            None if run.waits_for_turn => {
+                let (owner, name) = (&run.head.owner, &run.head.name);
+                let text = format!("max_instances of {owner}/{name} is reached");
+                Some(format!("waits for the turn of its run: {text}"))
             }
             None if counts.ready > 0 => {
                 Some("held back: the concurrency limits of the run are reached".to_owned())

@@ -217,7 +217,10 @@ async fn changed_plan(
     let mut merged = kept.plan.params.clone();
     merged.retain(|name, _| file.params.contains_key(name));
     merged.extend(params);
-    let plan: Arc<Plan> = compiled(move || file.plan(&merged).map_err(wrong)).await?;
+    // A parameter that the run does not have yet refers to the time of the run.
+    let due = kept.head.origin.and_then(|origin| origin.due);
+    let at = due.map_or(kept.head.submitted, |due| due.nominal);
+    let plan: Arc<Plan> = compiled(move || file.plan(&merged, at).map_err(wrong)).await?;
     same_workflow(&kept.head, &plan)?;
     Ok(plan)
 }

@@ -35,6 +35,7 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
         generation: head.generation.0,
         halting: head.halting.map(|(how, _)| how).filter(|_| !over),
         timed_out: matches!(head.halting, Some((_, HaltCause::TimedOut))),
+        replaced: matches!(head.halting, Some((_, HaltCause::Replaced))),
         submitted_at: head.submitted.0,
         begun_at: head.begun.0,
         ended_at: over.then_some(record.changed_at.0),

@@ -13,7 +13,7 @@ use crate::ledger::{Payload, StoredRun};
 
 const R1: RunId = RunId(1);
 
-fn plan(tasks: &[&str]) -> Plan {
+pub(super) fn plan(tasks: &[&str]) -> Plan {
     let task = |(at, name): (usize, &&str)| PlanTask {
         name: (*name).to_owned(),
         spec: Arc::new(InstanceSpec {
@@ -40,7 +40,7 @@ fn plan(tasks: &[&str]) -> Plan {
 }
 
 /// The same trigger, for a workflow with these tasks in a chain.
-fn workflow(definition: Definition, tasks: &[&str]) -> Definition {
+pub(super) fn workflow(definition: Definition, tasks: &[&str]) -> Definition {
     Definition {
         kind: EntryKind::Workflow,
         spec: None,
@@ -53,13 +53,13 @@ fn origin(leader: &Leader, run: u64) -> Option<RunOrigin> {
     leader.core.ledger().runs().head(RunId(run))?.origin
 }
 
-fn state(leader: &Leader, run: u64) -> Option<UniversalState> {
+pub(super) fn state(leader: &Leader, run: u64) -> Option<UniversalState> {
     let head = leader.core.ledger().runs().head(RunId(run));
     head.map(|head| head.state)
 }
 
 /// The runs and instances that records say were launched, with what they came after.
-fn launched(facts: &[Fact]) -> Vec<(Option<Execution>, Option<Execution>)> {
+pub(super) fn launched(facts: &[Fact]) -> Vec<(Option<Execution>, Option<Execution>)> {
     let one = |fact: &Fact| match fact {
         Fact::TickRecorded {
             instance,
@@ -105,6 +105,7 @@ fn a_due_time_becomes_a_record_a_run_and_its_first_instance_in_one_step() {
         Fact::RunAdvanced {
             run: R1,
             to: UniversalState::Launched,
+            at: None,
         },
     ] = &*facts
     else {
@@ -386,4 +387,64 @@ fn an_unusable_plan_is_refused_when_it_is_defined() {
     };
     let refused = memory.define("a", definition);
     assert_eq!(refused, Err(LibraryError::StrictNeedsStore));
+}
+
+/// The same, with a parameter whose default is the day before the nominal time.
+fn of_yesterday(mut definition: Definition) -> Definition {
+    let day = "{{ nominal_time - 1d as %F }}".to_owned();
+    definition.nominal_params = [("day".to_owned(), day)].into();
+    let spec = Arc::new(InstanceSpec {
+        work: Work::Command(vec!["{{ params.day }} {{{{x}}".to_owned()]),
+        ..InstanceSpec::default()
+    });
+    match definition.kind {
+        EntryKind::Task => definition.spec = Some(spec),
+        EntryKind::Workflow => {
+            let mut plan = plan(&["a"]);
+            plan.tasks[0].spec = spec;
+            definition.plan = Some(Arc::new(plan));
+        }
+    }
+    definition
+}
+
+fn commands<'a>(facts: &'a [Fact]) -> Vec<&'a str> {
+    let words = |fact: &'a Fact| match fact {
+        Fact::InstancesSubmitted { spec, .. } => match &spec.work {
+            Work::Command(words) => Some(words[0].as_str()),
+            Work::Task(_) => None,
+        },
+        _ => None,
+    };
+    facts.iter().filter_map(words).collect()
+}
+
+#[test]
+fn a_launch_renders_parameters_with_its_nominal_time() {
+    for kind in [EntryKind::Task, EntryKind::Workflow] {
+        let of = |definition| of_yesterday(Definition { kind, ..definition });
+        let (mut leader, worker) = rig();
+        leader.set_wall(NEW_YEAR);
+        let daily = scheduled("every day at 12:00");
+        leader.define("a", of(daily)).expect("taken");
+        let mut follower = plain();
+        follower.trigger.after = vec![named("a")];
+        leader.define("b", of(follower)).expect("taken");
+        // Late, on the next day: the day of the due time counts.
+        let facts = leader.at(NEW_YEAR + 12 * HOUR + 30 * MINUTE);
+        assert_eq!(commands(&facts), ["2025-12-31 {{x}}"], "{kind}");
+        leader.set_wall(NEW_YEAR + 36 * HOUR + 1);
+        let facts = leader.facts_of(|leader| leader.ends(&worker, &[1], Outcome::Exited(0), 1));
+        assert_eq!(
+            commands(&facts),
+            ["2025-12-31 {{x}}"],
+            "{kind}: of what it follows"
+        );
+        let facts = leader.facts_of(|leader| drop(leader.trigger(by_hand("a"))));
+        assert_eq!(commands(&facts), ["2026-01-01 {{x}}"], "{kind}: of now");
+        if kind == EntryKind::Workflow {
+            let run = leader.core.ledger().runs().run(RunId(3)).expect("live");
+            assert_eq!(run.dag.plan.params["day"], "2026-01-01");
+        }
+    }
 }
