@@ -53,12 +53,13 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Opens the state directory, and starts or resumes an incarnation.
-    pub(crate) fn open(config: Config, dir: StateDir) -> Result<Self, Error> {
+    pub(crate) fn open(config: Config) -> Result<Self, Error> {
         let now = clock::now().mono;
         let (token, tls) = (config.token.clone(), config.tls.clone());
         let connection = Connection::new(&config.scheduler, token, tls, now)?;
         // Exceeding a file size limit must be an error that is reported, not a fatal signal.
         signals::ignore(&[libc::SIGXFSZ, libc::SIGPIPE]);
+        let dir = StateDir::open(&config.state)?;
         let host = Host::current()?;
         // The children of a dying coordinator are reparented to this process, with their exit
         // status.

@@ -63,19 +63,17 @@ mod watchdog;
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use baton_model::ids::WorkerName;
 use baton_model::placement::Offer;
 use baton_model::time::Millis;
 use baton_model::token::Secret;
-use baton_runner::coordinator::{CoordinatorSpec, last_resort};
+use baton_runner::coordinator::last_resort;
 use baton_tls::ClientFiles;
 
 pub use attempt_dir::TaskFile;
-use state::StateDir;
-
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
 pub use log_follower::{FollowedChunk, LogFollower};
@@ -123,48 +121,32 @@ pub enum AgentExit {
 /// # Panics
 /// On a defect of the agent, under the same conditions.
 pub fn run(config: Config) -> Result<AgentExit, Error> {
-    let dir = StateDir::open(&config.state).inspect_err(|error| {
-        // Work of an earlier agent may be alive all the same.
-        if !matches!(error, Error::Locked { .. })
-            && let Some(mark) = state::known_mark(&config.state)
-        {
-            WorkGuard::new(&config, &config.state, mark).kill_unguarded(error);
-        }
-    })?;
-    let guard = WorkGuard::new(&config, dir.path(), dir.mark());
-    let run = AssertUnwindSafe(|| drive::Agent::open(config, dir)?.drive());
+    let run = AssertUnwindSafe(|| drive::Agent::open(config.clone())?.drive());
     match catch_unwind(run) {
         Ok(Ok(exit)) => Ok(exit),
+        // The agent that uses the directory guards its work.
+        Ok(Err(error @ Error::Locked { .. })) => Err(error),
         Ok(Err(error)) => {
-            guard.kill_unguarded(&error);
+            kill_unguarded(&config, &error);
             Err(error)
         }
         Err(panic) => {
-            guard.kill_unguarded(&"the agent has panicked");
+            kill_unguarded(&config, &"the agent has panicked");
             resume_unwind(panic)
         }
     }
 }
 
-/// What is left to do by an agent that cannot go on.
-struct WorkGuard {
-    coordinator: CoordinatorSpec,
-}
-
-impl WorkGuard {
-    fn new(config: &Config, state: &Path, mark: String) -> Self {
-        Self {
-            coordinator: drive::coordinator_spec(config, state, mark),
-        }
+/// Kills the worker's processes, unless a coordinator holds the dead-man timer over them: an agent
+/// that cannot go on leaves nothing behind, also of an earlier one.
+fn kill_unguarded(config: &Config, why: &dyn Display) {
+    let Some(mark) = state::known_mark(&config.state) else {
+        return;
+    };
+    let coordinator = drive::coordinator_spec(config, &config.state, mark);
+    if coordinator.is_running() {
+        return;
     }
-
-    /// Kills the worker's processes, unless a coordinator holds the dead-man timer over them.
-    fn kill_unguarded(&self, why: &dyn Display) {
-        let coordinator = &self.coordinator;
-        if coordinator.is_running() {
-            return;
-        }
-        tracing::error!("{why}; without a coordinator, all work of this worker is killed");
-        last_resort::kill_all(&coordinator.mark, coordinator.cgroup.as_deref());
-    }
+    tracing::error!("{why}; without a coordinator, all work of this worker is killed");
+    last_resort::kill_all(&coordinator.mark, coordinator.cgroup.as_deref());
 }
