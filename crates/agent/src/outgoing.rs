@@ -88,7 +88,7 @@ mod tests {
     use baton_core::protocol::frame::decode_to_scheduler;
     use baton_model::ids::{
         AttemptId, AttemptNo, CheckId, Epoch, Incarnation, IncarnationNo, InstanceId, Lineage,
-        SessionId,
+        SessionId, StoreId,
     };
     use baton_model::limits::{FRAME_BYTES_MAX, OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
     use baton_model::outcome::{Outcome, Report};
@@ -96,6 +96,7 @@ mod tests {
 
     fn association(session: u64) -> Association {
         Association {
+            store: StoreId(1),
             epoch: Epoch(1),
             incarnation: Incarnation {
                 lineage: Lineage(1),

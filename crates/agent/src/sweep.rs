@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
+use baton_model::ids::{AttemptId, AttemptNo, InstanceId, LeaseId};
 use baton_model::time::{Millis, Mono};
 
 use crate::state::{LOGS, WORK};
@@ -209,7 +209,7 @@ pub(crate) fn lease_of(name: &str) -> Option<LeaseId> {
     let mut parts = name.strip_prefix('i')?.splitn(3, '.');
     let instance = InstanceId(parts.next()?.parse().ok()?);
     let number = AttemptNo(parts.next()?.parse().ok()?);
-    let epoch = Epoch(parts.next()?.strip_prefix('e')?.parse().ok()?);
+    let epoch = parts.next()?.parse().ok()?;
     let attempt = AttemptId { instance, number };
     Some(LeaseId { attempt, epoch })
 }
@@ -218,6 +218,7 @@ pub(crate) fn lease_of(name: &str) -> Option<LeaseId> {
 mod tests {
     use super::*;
     use crate::attempt_dir::dir_name;
+    use baton_model::ids::Epoch;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
@@ -229,7 +230,7 @@ mod tests {
         };
         LeaseId {
             attempt,
-            epoch: Epoch(2),
+            epoch: Epoch::new(2, 0x1c7),
         }
     }
 

@@ -141,7 +141,7 @@ impl ServerArgs {
         let url = format!("{scheme}://{}", ready.clients);
         let line = if self.json {
             let workers = ready.workers.to_string();
-            json!({"url": url, "workers": workers, "epoch": ready.epoch.0}).to_string()
+            json!({"url": url, "workers": workers, "epoch": ready.epoch.number()}).to_string()
         } else {
             format!("baton scheduler ready: {url}, workers at {}", ready.workers)
         };

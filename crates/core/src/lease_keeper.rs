@@ -20,7 +20,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::ids::{Association, Epoch, Incarnation, WorkerName};
+use baton_model::ids::{Association, Incarnation, Term, WorkerName};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, HeartbeatReply, ToScheduler, ToWorker, WorkerAddress};
 use baton_model::state::WorkerState;
@@ -46,13 +46,13 @@ pub struct LeaseKeeper {
 }
 
 impl LeaseKeeper {
-    /// Takes over from the leader of `epoch`, which had these seats and timeouts.
+    /// Takes over from the leader of `term`, which had these seats and timeouts.
     #[must_use]
-    pub fn new(epoch: Epoch, timeouts: &Timeouts, seats: &BTreeMap<WorkerName, Seat>) -> Self {
+    pub fn new(term: Term, timeouts: &Timeouts, seats: &BTreeMap<WorkerName, Seat>) -> Self {
         let lease = |(name, seat): (&WorkerName, &Seat)| {
             let lease = WorkerLease {
                 worker: name.clone(),
-                association: seat.association(epoch),
+                association: seat.association(term),
                 reported_state: seat.reported_state,
                 stamp: seat.stamp(),
             };
@@ -108,13 +108,16 @@ mod tests {
     use std::sync::Arc;
 
     use baton_model::fact::Holder;
-    use baton_model::ids::{BootId, HostId, IncarnationNo, Lineage, SessionId};
+    use baton_model::ids::{BootId, Epoch, HostId, IncarnationNo, Lineage, SessionId, StoreId};
     use baton_model::placement::Offer;
     use baton_model::time::Mono;
 
     use super::*;
 
-    const EPOCH: Epoch = Epoch(7);
+    const TERM: Term = Term {
+        store: StoreId(2),
+        epoch: Epoch(7),
+    };
 
     fn holder(lineage: u64) -> Holder {
         Holder {
@@ -134,9 +137,9 @@ mod tests {
         let mut seat = Seat::new(holder(1), 1, offer, SessionId(3), stamp, Mono(10));
         seat.state = reported_state;
         seat.reported_state = reported_state;
-        let association = seat.association(EPOCH);
+        let association = seat.association(TERM);
         let seats = [(WorkerName::new("w1"), seat)].into();
-        let lease_keeper = LeaseKeeper::new(EPOCH, &Timeouts::default(), &seats);
+        let lease_keeper = LeaseKeeper::new(TERM, &Timeouts::default(), &seats);
         (lease_keeper, association)
     }
 
@@ -147,7 +150,7 @@ mod tests {
             slots: 1,
             offer: Arc::new(Offer::default()),
             association,
-            epoch_seen: EPOCH,
+            epoch_seen: TERM.epoch,
             stamp: Stamp(Mono(at)),
             state: WorkerState::Healthy,
             worker_set: None,
@@ -201,7 +204,7 @@ mod tests {
         stranger.worker = holder(2);
         assert_eq!(answered(&mut lease_keeper, stranger), None);
         let mut later = heartbeat(Some(association), 11);
-        later.epoch_seen = EPOCH.next();
+        later.epoch_seen = Epoch(8);
         assert_eq!(answered(&mut lease_keeper, later), None);
     }
 

@@ -268,7 +268,8 @@ pub struct Explanation {
     pub id: String,
     /// Current state.
     pub state: UniversalState,
-    /// Machine-readable reason: `resting` (backoff), `initial-wait`, `no-worker`, `no-match`,
+    /// Machine-readable reason: `resting` (backoff), `initial-wait`, `store-copied`,
+    /// `no-worker`, `no-match`,
     /// `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
     /// `running`, `ended`.
     pub reason: String,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::ids::{
-    BootId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
+    BootId, Epoch, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
     WorkerName,
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
@@ -88,6 +88,21 @@ pub enum Condemnation {
     GaveItselfUp,
 }
 
+/// The evidence that a store is a copy: a restored backup, a clone, or a file moved back in time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyEvidence {
+    /// The file beside the database, which names it, is missing or damaged.
+    MarkMissing,
+    /// The file beside the database names another one.
+    OtherFile,
+    /// The file beside the database has seen a later state of it.
+    OlderThanMark,
+    /// A worker has obeyed a term of this store that the store does not know.
+    LaterTermObeyed { worker: WorkerName, epoch: Epoch },
+}
+
 /// One durable record of something that happened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, EnumDiscriminants)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -162,6 +177,27 @@ pub enum Fact {
         incarnation: Incarnation,
         #[serde(rename = "why")]
         reason: Condemnation,
+    },
+    /// The store was found to be a copy: a new generation of it begins with this term. Nothing is
+    /// placed for a lease time, because the original may have placed everything that waits here.
+    CopyOpened {
+        epoch: Epoch,
+        evidence: CopyEvidence,
+    },
+    /// A lease time has passed since then: no attempt that the copy does not know is alive.
+    CopySettled {
+        /// The first term of the generation.
+        epoch: Epoch,
+    },
+    /// A worker holds attempts that no term of this store has started. Their results and logs are
+    /// refused, and they are killed.
+    AttemptsDisowned {
+        worker: WorkerName,
+        incarnation: Incarnation,
+        /// Counted in one list of the worker.
+        attempts: u32,
+        /// One of them.
+        example: LeaseId,
     },
     /// A task or a workflow of the library has a new revision.
     TaskDefined {
@@ -351,6 +387,9 @@ impl Fact {
             Self::LeaseTimeSet { .. }
             | Self::WorkerCondemned { .. }
             | Self::WorkerDrained { .. }
+            | Self::CopyOpened { .. }
+            | Self::CopySettled { .. }
+            | Self::AttemptsDisowned { .. }
             | Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
             | Self::TickRecorded { .. }

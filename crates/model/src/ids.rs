@@ -1,6 +1,7 @@
 //! Ids. Each is a type of its own, so that they cannot be confused.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -40,9 +41,8 @@ number! {
     AttemptNo, u32, "#"
 }
 number! {
-    /// The term of a scheduler leader. Every write and every message carries it;
-    /// it only ever grows.
-    Epoch, u64, "e"
+    /// The identity of a store: a random number drawn when it was created. Copies share it.
+    StoreId, u64, "d"
 }
 number! {
     /// Numbers the associations that one leader grants, so that messages of an earlier association
@@ -98,6 +98,91 @@ number! {
     BootId, u64, "b"
 }
 
+/// The term of a scheduler leader. Every write and every message carries it; it only ever grows.
+///
+/// A ballot: the number of the term above 32 random bits, which the leader draws when it takes the
+/// term. Two copies of one store count on from the same number, and so do a store and its restored
+/// backup; but the terms that they begin differ, and with them every association, lease and
+/// attempt. A plain number below 2³² is an epoch of a version that drew nothing: it lies before all
+/// others.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The largest number of a term: every epoch fits into a signed integer.
+    pub const NUMBER_MAX: u32 = i32::MAX.cast_unsigned();
+
+    /// The term of that number, with the random bits drawn for it.
+    #[must_use]
+    pub const fn new(number: u32, random: u32) -> Self {
+        Self((number as u64) << 32 | random as u64)
+    }
+
+    /// Counts the terms of a store.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        let [number, random] = self.halves();
+        if number == 0 { random } else { number }
+    }
+
+    /// The epoch after this one, with the random bits drawn for it; none after the last.
+    #[must_use]
+    pub const fn successor(self, random: u32) -> Option<Self> {
+        if self.number() >= Self::NUMBER_MAX {
+            return None;
+        }
+        Some(Self::new(self.number() + 1, random))
+    }
+
+    /// True for an epoch without random bits, of a version that drew none.
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        self.halves()[0] == 0
+    }
+
+    const fn halves(self) -> [u32; 2] {
+        [(self.0 >> 32) as u32, self.0 as u32]
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.halves() {
+            [0, plain] => write!(f, "e{plain}"),
+            [number, random] => write!(f, "e{number}-{random:08x}"),
+        }
+    }
+}
+
+/// A text that is no epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an epoch, such as e3-09af31c7")]
+pub struct NoEpoch;
+
+impl FromStr for Epoch {
+    type Err = NoEpoch;
+
+    /// Reads what [`fmt::Display`] has written.
+    fn from_str(text: &str) -> Result<Self, NoEpoch> {
+        let text = text.strip_prefix('e').ok_or(NoEpoch)?;
+        let (number, random) = match text.split_once('-') {
+            Some((number, random)) if random.len() == 8 => {
+                (number, u32::from_str_radix(random, 16).ok())
+            }
+            Some(_) => return Err(NoEpoch),
+            None => ("0", text.parse().ok()),
+        };
+        match (number.parse(), random) {
+            (Ok(number), Some(random)) => Ok(Self::new(number, random)),
+            _ => Err(NoEpoch),
+        }
+    }
+}
+
 /// One incarnation of a worker.
 ///
 /// The counter is kept in the worker's state directory. It is raised before a new incarnation
@@ -126,10 +211,19 @@ impl fmt::Display for Incarnation {
     }
 }
 
+/// One term of one store: the authority of a leader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Term {
+    pub store: StoreId,
+    pub epoch: Epoch,
+}
+
 /// Ties a message to one leader, one incarnation of a worker and one handshake between them. A
 /// message of any other association is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Association {
+    /// The store of the leader.
+    pub store: StoreId,
     pub epoch: Epoch,
     pub incarnation: Incarnation,
     /// The handshake.
@@ -156,8 +250,8 @@ impl fmt::Display for AttemptId {
     }
 }
 
-/// The identity of one lease, and so of one execution: without a store, attempt
-/// numbers start again with each leader, and only the epoch tells them apart.
+/// The identity of one lease, and so of one execution. Without a store, and in a copy of one,
+/// ids and attempt numbers are used again; only the epoch tells the executions apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseId {
@@ -190,5 +284,52 @@ impl WorkerName {
 impl fmt::Display for WorkerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_are_ordered_by_number_and_differ_by_chance() {
+        let plain = Epoch(u32::MAX.into());
+        let [first, second] = [7, 0].map(|random| Epoch::new(1, random));
+        assert!(plain < second && second < first && first < Epoch::new(2, 0));
+        let last = Epoch::new(Epoch::NUMBER_MAX, 3);
+        assert!(i64::try_from(last.0).is_ok());
+        assert_eq!(last.successor(4), None);
+    }
+
+    #[test]
+    fn the_numbers_of_terms_go_on_after_an_upgrade() {
+        let next = Epoch(41).successor(9);
+        assert_eq!(next, Some(Epoch::new(42, 9)));
+        assert_eq!(next.map(Epoch::number), Some(42));
+        assert!(Epoch(41).is_plain() && !Epoch::new(42, 9).is_plain());
+    }
+
+    #[test]
+    fn an_epoch_is_read_as_it_was_written_and_nonsense_is_refused() {
+        for (epoch, text) in [
+            (Epoch(3), "e3"),
+            (Epoch::new(3, 0x9af_31c7), "e3-09af31c7"),
+            (Epoch::new(1, 0), "e1-00000000"),
+        ] {
+            assert_eq!(epoch.to_string(), text);
+            assert_eq!(text.parse(), Ok(epoch));
+        }
+        for nonsense in [
+            "",
+            "e",
+            "3",
+            "e-1",
+            "e3-",
+            "e3-9af",
+            "e3-9af31c7g",
+            "e99999999999",
+        ] {
+            assert_eq!(nonsense.parse::<Epoch>(), Err(NoEpoch), "{nonsense}");
+        }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`workflow`] | the specification of a workflow, and the item that an instance runs |
 //! | [`placement`] | resource requests of instances, and offers of workers |
 //! | [`outcome`] | the end of an attempt, and the evidence for it |
+//! | [`mark`] | the mark of a store, by which copies are recognised |
 //! | [`fact`] | the records of the store: past tense, append-only |
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
@@ -27,6 +28,7 @@ pub mod fact;
 pub mod ids;
 pub mod library;
 pub mod limits;
+pub mod mark;
 pub mod message;
 pub mod outcome;
 pub mod placement;

@@ -1,7 +1,7 @@
 //! Every bound on a queue, list or loop, each with its reason.
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.
@@ -48,6 +48,14 @@ pub const CONDEMNED_MAX: usize = 10_000;
 /// Beyond it the oldest is forgotten. That is safe: floors stay lower than they
 /// could be, and a worker waits for a direct echo.
 pub const REMOVED_MAX: usize = 4096;
+
+/// Terms of a store that are remembered, one for each start of a scheduler. An attempt of an earlier
+/// one has long lost its lease; it is refused as one of an unknown term.
+pub const TERMS_MAX: usize = 10_000;
+
+/// Terms that a copy of a store skips. Its original may have begun as many since the copy was made;
+/// beyond that, a worker has to report them first.
+pub const COPY_EPOCHS_SKIPPED: u32 = 100;
 
 /// Health checks of one worker whose report may still come; older ones count as
 /// failed. At one check every few seconds this covers half a minute.

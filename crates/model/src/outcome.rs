@@ -148,6 +148,9 @@ pub enum LossProof {
     HostRebooted,
     /// An operator vouches that the worker is gone.
     Forgotten,
+    /// The store is a copy: the worker does not have the attempt, and its end is part of a lost
+    /// future.
+    StoreCopied,
 }
 
 /// An end without an observation: the scheduler's conclusion.
@@ -172,6 +175,7 @@ impl fmt::Display for Synthetic {
             Self::WorkerLost(LossProof::NewerIncarnation) => "worker lost, newer incarnation",
             Self::WorkerLost(LossProof::HostRebooted) => "worker lost, host rebooted",
             Self::WorkerLost(LossProof::Forgotten) => "worker lost, forgotten by operator",
+            Self::WorkerLost(LossProof::StoreCopied) => "lost with the future of a copied store",
         })
     }
 }

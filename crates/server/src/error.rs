@@ -29,12 +29,15 @@ pub enum ServeError {
         .path.display()
     )]
     Data { path: PathBuf, error: io::Error },
-    /// The epoch file holds something else than an epoch.
+    /// The kernel provides no random bits for an epoch.
+    #[error("the kernel provides no random numbers: {0}")]
+    Random(getrandom::Error),
+    /// The number of the last term is the largest there is.
     #[error(
-        "{} contains no epoch number; write the highest epoch that was ever in force into it",
+        "there is no epoch left for this store; if {} is damaged, remove it",
         .0.display()
     )]
-    EpochFile(PathBuf),
+    NoEpochLeft(PathBuf),
     /// The store cannot be opened or taken.
     #[error("{0}")]
     Store(StoreError),

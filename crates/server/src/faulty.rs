@@ -21,7 +21,8 @@ use baton_store::view::{
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
 use baton_store::{
-    CommitCallback, PruneReport, Retention, SqliteStore, Store, StoreError, TakeOutcome,
+    CommitCallback, Fingerprint, PruneReport, Retention, SqliteStore, Store, StoreError,
+    TakeOutcome,
 };
 
 /// What goes wrong with an operation.
@@ -74,12 +75,16 @@ impl Store for Faulty {
         self.inner.read_row()
     }
 
-    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
+    fn fingerprint(&self) -> Result<Fingerprint, StoreError> {
+        self.inner.fingerprint()
+    }
+
+    fn take(&self, expected: Epoch, next: Epoch) -> Result<TakeOutcome, StoreError> {
         match Self::next(&self.takes) {
             Some(Fault::Fails) => Err(StoreError::Failed("injected fault".to_owned())),
             Some(Fault::Panics) => panic!("injected fault"),
             Some(Fault::Closed) => Err(StoreError::Closed),
-            None => self.inner.take(expected),
+            None => self.inner.take(expected, next),
         }
     }
 

@@ -4,18 +4,22 @@
 //! leader row of the store at once, without waiting for a lease on it to expire. The kernel
 //! releases the lock with the process, however that ends.
 //!
-//! A store in memory would restart epochs at every start, and workers would not obey them: so the
-//! last epoch is kept in a file beside the lock.
+//! Every term gets an epoch of its own, with random bits, above that of the store, of its mark
+//! ([`crate::mark`]), and of every worker that was heard.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use baton_core::leader::{copy_evidence, next_epoch};
 use baton_core::ledger::Ledger;
+use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
+use baton_model::mark::{Mark, StoreState};
 use baton_store::{Store, StoreError, TakeOutcome};
 
 use crate::error::ServeError;
+use crate::mark::MarkFile;
 
 /// Exclusive lock of a data directory, released on drop.
 #[derive(Debug)]
@@ -69,69 +73,54 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// File with the last epoch, for stores in memory.
-#[derive(Clone, Debug)]
-pub(crate) struct EpochFile(PathBuf);
-
-impl EpochFile {
-    pub(crate) fn of(data: &Path) -> Self {
-        Self(data.join("epoch"))
-    }
-
-    /// The last epoch in force; 0 if the file does not exist.
-    pub(crate) fn read(&self) -> Result<Epoch, ServeError> {
-        match fs::read_to_string(&self.0) {
-            Ok(text) => match text.trim().parse() {
-                Ok(epoch) if epoch <= EPOCH_MAX => Ok(Epoch(epoch)),
-                _ => Err(ServeError::EpochFile(self.0.clone())),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Epoch(0)),
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    /// Persists an epoch; call it before the epoch is used.
-    pub(crate) fn write(&self, epoch: Epoch) -> Result<(), ServeError> {
-        let new = self.0.with_extension("new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            writeln!(file, "{}", epoch.0)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.0)?;
-            match self.0.parent() {
-                Some(data) => File::open(data)?.sync_all(),
-                None => Ok(()),
-            }
-        };
-        write().map_err(|error| self.failed(error))
-    }
-
-    fn failed(&self, error: io::Error) -> ServeError {
-        let path = self.0.clone();
-        ServeError::Data { path, error }
-    }
+/// A term that was taken.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) epoch: Epoch,
+    pub(crate) ledger: Box<Ledger>,
+    /// The evidence that the store is a copy.
+    pub(crate) copied: Option<CopyEvidence>,
 }
 
-/// Largest plausible epoch in the file. An in-memory store counts up one by one, so a damaged, huge
-/// number would keep the scheduler from starting.
-const EPOCH_MAX: u64 = 10_000_000;
-
-/// Takes over the leader row, with an epoch above `above`.
-pub(crate) fn take(store: &dyn Store, above: Epoch) -> Result<(Epoch, Ledger), StoreError> {
-    let mut expected = store.read_row()?.epoch;
-    loop {
-        match store.take(expected)? {
-            TakeOutcome::Won(epoch, ledger) if epoch > above => return Ok((epoch, *ledger)),
-            TakeOutcome::Won(epoch, _) => expected = epoch,
-            TakeOutcome::Overtaken => {
-                let row = store.read_row()?;
-                // No other process can take the row while this one holds the directory.
-                if row.epoch == expected {
-                    return Err(StoreError::Overtaken);
-                }
-                expected = row.epoch;
-            }
+/// Takes over the leader row, with an epoch above `above`. `copied`: the evidence of a worker that
+/// the store is a copy.
+pub(crate) fn take(
+    store: &dyn Store,
+    mark_file: &MarkFile,
+    above: Epoch,
+    copied: Option<CopyEvidence>,
+) -> Result<Taken, ServeError> {
+    let seen = mark_file.state_of(store)?;
+    let mark = mark_file.read()?;
+    let copied = copied.or_else(|| {
+        let found = copy_evidence(mark.as_ref(), &seen);
+        found.filter(|_| mark_file.is_durable())
+    });
+    let random = getrandom::u32().map_err(ServeError::Random)?;
+    let next = next_epoch(mark.as_ref(), &seen, above, copied.is_some(), random);
+    let next = next.ok_or_else(|| ServeError::NoEpochLeft(mark_file.path().to_owned()))?;
+    // Before the term: a leader that is killed in between leaves a mark that knows both.
+    mark_file.write(Mark {
+        seen,
+        next,
+        copied: copied.clone(),
+    })?;
+    // No other process can take the row while this one holds the directory.
+    match store.take(seen.epoch, next).map_err(ServeError::Store)? {
+        TakeOutcome::Won(epoch, ledger) => {
+            // From now on the state before the term is that of a copy.
+            mark_file.write(Mark {
+                seen: StoreState { epoch, ..seen },
+                next,
+                copied: copied.clone(),
+            })?;
+            Ok(Taken {
+                epoch,
+                ledger,
+                copied,
+            })
         }
+        TakeOutcome::Overtaken => Err(ServeError::Store(StoreError::Overtaken)),
     }
 }
 
@@ -153,23 +142,33 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_is_kept_and_nonsense_is_refused() {
+    fn the_epoch_taken_lies_above_the_one_that_was_seen_and_is_never_the_same() {
         let dir = tempfile::tempdir().expect("a place");
-        let file = EpochFile::of(dir.path());
-        assert_eq!(file.read().expect("none yet"), Epoch(0));
-        file.write(Epoch(12)).expect("written");
-        assert_eq!(file.read().expect("kept"), Epoch(12));
-        for nonsense in ["", "e12", "99999999999"] {
-            fs::write(dir.path().join("epoch"), nonsense).expect("written");
-            assert!(matches!(file.read(), Err(ServeError::EpochFile(_))));
+        let mut epochs = Vec::new();
+        for above in [Epoch(0), Epoch::new(41, 9), Epoch(0)] {
+            // In memory: only the mark remembers the epochs.
+            let store = SqliteStore::in_memory().expect("there is memory");
+            let mark = MarkFile::in_memory(dir.path());
+            let taken = take(&store, &mark, above, None).expect("free");
+            assert!(taken.epoch > above && taken.copied.is_none());
+            epochs.push(taken.epoch);
         }
+        let numbers: Vec<_> = epochs.iter().map(|epoch| epoch.number()).collect();
+        assert_eq!(numbers, [1, 42, 43]);
+        let other = tempfile::tempdir().expect("a place");
+        let store = SqliteStore::in_memory().expect("there is memory");
+        let taken = take(&store, &MarkFile::in_memory(other.path()), Epoch(0), None);
+        assert_ne!(taken.expect("free").epoch, epochs[0], "random bits");
     }
 
     #[test]
-    fn the_epoch_taken_lies_above_the_one_that_was_seen() {
+    fn a_store_without_an_epoch_left_is_not_led() {
+        let dir = tempfile::tempdir().expect("a place");
         let store = SqliteStore::in_memory().expect("there is memory");
-        let (first, _) = take(&store, Epoch(0)).expect("free");
-        let (second, _) = take(&store, Epoch(41)).expect("free");
-        assert_eq!((first, second), (Epoch(1), Epoch(42)));
+        let mark = MarkFile::in_memory(dir.path());
+        let last = Epoch::new(Epoch::NUMBER_MAX, 0);
+        let error = take(&store, &mark, last, None).expect_err("no epoch left");
+        assert!(matches!(error, ServeError::NoEpochLeft(_)), "{error}");
+        assert_eq!(store.read_row().map(|row| row.epoch), Ok(Epoch(0)));
     }
 }

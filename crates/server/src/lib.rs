@@ -19,6 +19,7 @@
 //! | `metrics` | counters |
 //! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
+//! | `mark` | the file beside the store that recognises copies of it |
 //! | `prune` | pruning of the history |
 //! | [`service`] | notifications to the service manager (systemd) |
 //! | `log_throttle` | rate limiting of repeated log messages |
@@ -40,6 +41,7 @@ mod leadership;
 mod library;
 pub mod limits;
 mod log_throttle;
+mod mark;
 mod metrics;
 mod prune;
 mod rate_limit;
@@ -75,8 +77,9 @@ use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
 use http::app::{App, Parts};
-use leadership::{DataLock, EpochFile};
+use leadership::DataLock;
 use limits::{SHUTDOWN_WAIT, Traffic};
+use mark::MarkFile;
 use metrics::{Metrics, Port};
 use rate_limit::RateLimiter;
 use tls::Tls;
@@ -197,7 +200,7 @@ pub async fn serve(
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
     let tls = load_tls(&config)?;
     let lock = DataLock::take(&config.data)?;
-    let (store, epochs) = open(&config)?;
+    let (store, mark) = open(&config)?;
     let access = Access::new(Arc::clone(&store), config.own_worker.as_ref());
     let access = access.map_err(ServeError::Store)?;
     check_tokens(&config, &access)?;
@@ -205,7 +208,7 @@ pub async fn serve(
     let workers = listen(config.worker_listen).await?;
     warn_of_listeners(&config);
     let metrics = Arc::new(Metrics::default());
-    let (handle, epoch) = lead(&config, &store, epochs, Arc::clone(&metrics))?;
+    let (handle, epoch) = lead(&config, &store, Arc::clone(&mark), Arc::clone(&metrics))?;
     let Handle {
         inbox,
         status,
@@ -233,7 +236,7 @@ pub async fn serve(
         requires_credentials: config.clients_need_tokens(),
         rate_limit: RateLimiter::new(config.traffic.requests_per_second),
         shutdown: shutdown.clone(),
-        committed,
+        committed: committed.clone(),
         metrics,
         problems: problems.clone(),
     });
@@ -252,8 +255,13 @@ pub async fn serve(
         shutdown.clone(),
     ));
     let http = tokio::spawn(http::listen(clients, for_clients, app, shutdown));
+    let marking = tokio::spawn(mark::keep(mark, Arc::clone(&store), committed));
     let pruning = tokio::spawn(prune::run(store, config.retention, status, history));
-    let mut background = vec![pruning, tokio::spawn(access.refresh_periodically())];
+    let mut background = vec![
+        marking,
+        pruning,
+        tokio::spawn(access.refresh_periodically()),
+    ];
     background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
     background.extend(syncing);
     ready(started);
@@ -287,19 +295,18 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {
     Ok(tls.map_err(ServeError::Tls)?.map(Arc::new))
 }
 
-/// Opens the store; for one in memory, also the file that keeps its epochs.
-fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<EpochFile>), ServeError> {
-    Ok(match config.backend {
+/// Opens the store, and the file beside it.
+fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<MarkFile>), ServeError> {
+    let (store, mark) = match config.backend {
         Backend::Sqlite => {
-            let store = SqliteStore::open(&config.data.join(STORE_FILE));
-            (Arc::new(store.map_err(ServeError::Store)?), None)
+            let path = config.data.join(STORE_FILE);
+            let mark = MarkFile::of(&config.data, &path);
+            (SqliteStore::open(&path), mark)
         }
-        Backend::Memory => {
-            let epochs = EpochFile::of(&config.data);
-            let store = SqliteStore::in_memory().map_err(ServeError::Store)?;
-            (Arc::new(store), Some(epochs))
-        }
-    })
+        Backend::Memory => (SqliteStore::in_memory(), MarkFile::in_memory(&config.data)),
+    };
+    let store = store.map_err(ServeError::Store)?;
+    Ok((Arc::new(store), Arc::new(mark)))
 }
 
 /// Refuses to open a port to other machines while there is no valid token, and any port that no
@@ -347,14 +354,11 @@ fn warn_of_listeners(config: &Config) {
 fn lead(
     config: &Config,
     store: &Arc<dyn Store>,
-    epochs: Option<EpochFile>,
+    mark: Arc<MarkFile>,
     metrics: Arc<Metrics>,
 ) -> Result<(Handle, Epoch), ServeError> {
-    let above = epochs.as_ref().map_or(Ok(Epoch(0)), EpochFile::read)?;
-    let (epoch, ledger) = leadership::take(&**store, above).map_err(ServeError::Store)?;
-    if let Some(epochs) = &epochs {
-        epochs.write(epoch)?;
-    }
+    let taken = leadership::take(&**store, &mark, Epoch(0), None)?;
+    let epoch = taken.epoch;
     let setup = Setup {
         store: Arc::clone(store),
         config: CoreConfig {
@@ -366,10 +370,10 @@ fn lead(
             ..CoreConfig::default()
         },
         limits: config.limits.clone(),
-        epochs,
+        mark,
         metrics,
     };
-    let handle = driver::start(setup, epoch, ledger).map_err(ServeError::Thread)?;
+    let handle = driver::start(setup, taken).map_err(ServeError::Thread)?;
     Ok((handle, epoch))
 }
 

@@ -95,7 +95,11 @@ pub const RETAKE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Epochs that may be skipped to exceed one that a worker has obeyed. A store restored from a
 /// backup is some restarts behind; a larger gap is an error.
-pub const EPOCHS_SKIPPED_MAX: u64 = 1_000;
+pub const EPOCHS_SKIPPED_MAX: u32 = 1_000;
+
+/// Interval at which the mark of the store is refreshed while facts are committed. It costs two
+/// fsyncs; a copy that is older by less than this may go unnoticed.
+pub const MARK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Bytes of a request body: a large task file with all its parameters.
 pub const BODY_BYTES_MAX: usize = 8 << 20;

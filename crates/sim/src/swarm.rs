@@ -63,6 +63,9 @@ pub enum FaultKind {
     Swizzle,
     /// A host sleeps for a while: its processes stop, its clock goes on.
     HostSuspend,
+    /// The store is restored from a backup: it goes back in time, and the workers do not. Drawn
+    /// apart from the others.
+    StoreCopied,
 }
 
 impl FaultKind {

@@ -253,7 +253,7 @@ fn restore(path: &Path) -> BenchResult<()> {
     let row = store.read_row()?;
     let before = resident_kib()?;
     let began = Instant::now();
-    let TakeOutcome::Won(epoch, ledger) = store.take(row.epoch)? else {
+    let TakeOutcome::Won(epoch, ledger) = store.take(row.epoch, Epoch(row.epoch.0 + 1))? else {
         return Err("overtaken".into());
     };
     println!(
@@ -306,7 +306,7 @@ fn prune(store: &SqliteStore, epoch: Epoch) -> BenchResult<()> {
 
 fn elect(store: &SqliteStore) -> BenchResult<Epoch> {
     let row = store.read_row()?;
-    match store.take(row.epoch)? {
+    match store.take(row.epoch, Epoch(row.epoch.0 + 1))? {
         TakeOutcome::Won(epoch, _) => Ok(epoch),
         TakeOutcome::Overtaken => Err("overtaken".into()),
     }

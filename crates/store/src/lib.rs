@@ -43,7 +43,7 @@ use baton_core::leader::Row;
 use baton_core::ledger::{Ledger, StoredRun};
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
+use baton_model::ids::{Epoch, InstanceId, Revision, RunId, StoreId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -74,6 +74,19 @@ pub enum TakeOutcome {
     Overtaken,
 }
 
+/// What tells a store from its copies, and one state of it from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Copies share it.
+    pub store: StoreId,
+    /// The last term; 0 before the first.
+    pub epoch: Epoch,
+    /// The first term since it was last found to be a copy; 0 if it never was.
+    pub generation: Epoch,
+    /// The number of its last fact.
+    pub last_fact: Seq,
+}
+
 /// Durable storage of facts, fenced by epoch.
 ///
 /// Guarantees, each checked in `tests/conformance`:
@@ -94,13 +107,22 @@ pub trait Store: Send + Sync {
     /// If the row cannot be read.
     fn read_row(&self) -> Result<Row, StoreError>;
 
-    /// Takes the row if its epoch still is `expected`, and restores the ledger: of ended instances
-    /// only that their ids were used.
+    /// Reads the identity and the state of the store.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn fingerprint(&self) -> Result<Fingerprint, StoreError>;
+
+    /// Takes the row under the epoch `next` if its epoch still is `expected`, and restores the
+    /// ledger: of ended instances only that their ids were used. Every store that is taken, a copy
+    /// included, must get an epoch of its own: the caller draws its random bits.
+    ///
+    /// A `next` that is not above `expected` takes nothing.
     ///
     /// # Errors
     /// If the row cannot be written or the ledger cannot be read. The row may have been taken
     /// nevertheless; taking it again only costs an epoch.
-    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError>;
+    fn take(&self, expected: Epoch, next: Epoch) -> Result<TakeOutcome, StoreError>;
 
     /// Counts one renewal of the row, after everything that was submitted before.
     ///

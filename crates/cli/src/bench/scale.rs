@@ -8,7 +8,7 @@ use std::time::Instant;
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler as Core, Submission};
 use baton_core::step::{Outbox, Step};
-use baton_model::ids::RequestId;
+use baton_model::ids::{Epoch, RequestId};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Mono, Now, Wall};
 use baton_store::{SqliteStore, Store, TakeOutcome};
@@ -136,7 +136,10 @@ pub(super) fn recovery(command: &Recovery) -> CommandResult {
 fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
     let store = SqliteStore::open(path).map_err(Failure::failed)?;
     let row = store.read_row().map_err(Failure::failed)?;
-    let TakeOutcome::Won(epoch, _) = store.take(row.epoch).map_err(Failure::failed)? else {
+    let TakeOutcome::Won(epoch, _) = store
+        .take(row.epoch, Epoch::new(1, 1))
+        .map_err(Failure::failed)?
+    else {
         return Err(Failure::failed("another process uses the store"));
     };
     let now = Now {

@@ -123,7 +123,7 @@ fn definition(given: &TestTask, dir: &Path) -> Definition {
 /// Puts the tasks into a new store, as a leader of its own; returns the facts.
 fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
     let store = SqliteStore::open(path).expect("a new store");
-    let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(Epoch(0)) else {
+    let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(Epoch(0), Epoch::new(1, 1)) else {
         panic!("another leader");
     };
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());
@@ -325,7 +325,8 @@ fn finish(cluster: &mut Cluster, path: &Path, effects: &Path) {
 /// Takes the tasks out of the library, as a leader of its own.
 fn remove_all(store: &SqliteStore) {
     let row = store.read_row().expect("readable");
-    let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(row.epoch) else {
+    let next = row.epoch.successor(1).expect("not the last");
+    let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(row.epoch, next) else {
         panic!("another leader");
     };
     let mut core = Scheduler::new(Config::default(), epoch, *ledger, now());

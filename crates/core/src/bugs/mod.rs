@@ -127,6 +127,8 @@ bugs! {
         "what comes after a workflow is launched when a run of it has ended, whether DONE or not";
     TurnIgnored, "turn-ignored",
         "a run that was resumed does not wait for later runs of its workflow that are in flight";
+    EpochNotRandom, "epoch-not-random",
+        "a leader draws no random bits for its epoch: copies of a store count the same epochs";
     ClockStandsStill, "clock-stands-still",
         "the worker's clock stands still while its host sleeps";
 }

@@ -7,12 +7,16 @@
 //! its epoch, so the write of a deposed leader fails. The election may therefore
 //! be wrong about which scheduler is dead without losing anything.
 
+mod copies;
+
 use baton_model::ids::Epoch;
 use baton_model::state::LeaderState;
 use baton_model::time::{Millis, Mono};
 
 use crate::counts::Counts;
 use crate::fsm::{Leader, LeaderEvent, Transition, transition};
+
+pub use copies::{copy_evidence, next_epoch};
 
 /// The leadership row, as read from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

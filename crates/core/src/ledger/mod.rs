@@ -13,6 +13,7 @@
 //! A store that keeps rows instead of facts rebuilds a ledger, or a part of one, with
 //! [`Ledger::restore`], which checks the same invariants.
 
+mod identity;
 mod ids;
 mod instance;
 mod keys;
@@ -37,6 +38,7 @@ use baton_model::time::Millis;
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
+pub use identity::Identity;
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
 pub use keys::Keys;
@@ -92,6 +94,7 @@ pub struct Ledger {
     condemned: BTreeMap<Lineage, IncarnationNo>,
     drained: BTreeSet<WorkerName>,
     lease_time: Millis,
+    identity: Identity,
     library: Library,
     keys: Keys,
     runs: Runs,
@@ -144,6 +147,16 @@ impl Ledger {
                 self.condemn(*incarnation);
                 Ok(())
             }
+            Fact::CopyOpened { epoch, .. } => {
+                self.identity.open_copy(*epoch);
+                Ok(())
+            }
+            Fact::CopySettled { epoch } => {
+                self.identity.settle(*epoch);
+                Ok(())
+            }
+            // For the operator.
+            Fact::AttemptsDisowned { .. } => Ok(()),
             Fact::WorkerDrained { worker, drained } => {
                 if *drained {
                     self.drained.insert(worker.clone());
@@ -307,6 +320,19 @@ impl Ledger {
         (open.id == lease).then_some(open)
     }
 
+    /// True if no leader of this history has granted the lease: an unknown term, or an attempt
+    /// beyond those that are counted. Of ended instances only the ids are left, so not every such
+    /// lease is recognised by its attempt.
+    #[must_use]
+    pub fn is_unheard_of(&self, lease: LeaseId) -> bool {
+        let AttemptId { instance, number } = lease.attempt;
+        let counted = self.instances.get(&instance).map(|it| it.attempts);
+        let waits = self.waiting.contains(instance).then_some(AttemptNo(0));
+        !self.identity.knows(lease.epoch)
+            || !self.known.contains(instance)
+            || counted.or(waits).is_some_and(|last| number > last)
+    }
+
     /// Every open lease, by instance.
     pub fn open_leases(&self) -> impl Iterator<Item = &Lease> + '_ {
         self.leased
@@ -334,6 +360,22 @@ impl Ledger {
     #[must_use]
     pub const fn lease_time(&self) -> Millis {
         self.lease_time
+    }
+
+    /// The identity of the store.
+    #[must_use]
+    pub const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Sets the identity of the store that it was restored from.
+    pub fn identify(&mut self, identity: Identity) {
+        self.identity = identity;
+    }
+
+    /// A leader has taken the store under this epoch.
+    pub fn begin_term(&mut self, epoch: Epoch) {
+        self.identity.begin_term(epoch);
     }
 
     /// True if the incarnation is condemned.

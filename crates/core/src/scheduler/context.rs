@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Fact, Holder};
+use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
 use baton_model::library::Execution;
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
@@ -28,11 +28,13 @@ pub enum Effect {
     Send(WorkerAddress, ToWorker),
     /// The reply to a command.
     Reply(RequestId, Reply),
-    /// A worker has obeyed a leader of a higher epoch. A leader with a store
-    /// renews its lease at once to learn the truth; if the store confirms that it still
-    /// leads, the store came from a backup, and it takes an epoch above that one. A
-    /// leader without a store starts again above it.
-    EpochOvertaken(Epoch),
+    /// A worker has obeyed a leader of this epoch, which this leader has not succeeded. A leader
+    /// with a store renews its lease at once to learn the truth; if the store confirms that it
+    /// still leads, the worker has obeyed the leader of another store or, by the evidence, of
+    /// another copy of this one: then it takes an epoch above that one, and the next leader begins
+    /// with [`Input::CopyOpened`](super::Input::CopyOpened) if there is evidence. A leader
+    /// without a store starts again above it.
+    EpochOvertaken(Epoch, Option<CopyEvidence>),
 }
 
 /// An instance or a run of a library entry that is DONE.
@@ -116,8 +118,8 @@ impl Leader for Cx<'_> {
         self.step.fence();
     }
 
-    fn epoch_overtaken(&mut self, epoch: Epoch) {
-        self.step.emit(Effect::EpochOvertaken(epoch));
+    fn epoch_overtaken(&mut self, epoch: Epoch, evidence: Option<CopyEvidence>) {
+        self.step.emit(Effect::EpochOvertaken(epoch, evidence));
     }
 
     fn logs_read(&mut self, request: RequestId, answer: LogAnswer) {

@@ -4,7 +4,7 @@ use baton_model::ids::{InstanceId, LeaseId, WorkerName};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Now};
 
-use super::Scheduler;
+use super::{Scheduler, StoreMode};
 use crate::placement::WaitReason;
 
 /// What an instance waits for.
@@ -19,6 +19,8 @@ pub enum Reason {
     Turn,
     /// This scheduler has no store, and waits for the workers of the one before.
     InitialWait,
+    /// The store is a copy, whose original may have placed it.
+    StoreCopied,
     /// It waits for a worker.
     Placement(WaitReason),
     /// It is leased to a worker that has not confirmed it.
@@ -80,7 +82,10 @@ impl Scheduler {
             return Reason::Turn;
         }
         if self.is_waiting() {
-            return Reason::InitialWait;
+            return match self.config.store {
+                StoreMode::Memory => Reason::InitialWait,
+                StoreMode::Durable => Reason::StoreCopied,
+            };
         }
         Reason::Placement(self.bullpen.explain(id).unwrap_or(WaitReason::Nothing))
     }

@@ -143,7 +143,7 @@ pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
     let known = known.unwrap_or(InstanceId(0));
     let floor = match cx.config.store {
         StoreMode::Durable => 0,
-        StoreMode::Memory => cx.epoch.0.saturating_mul(IDS_PER_EPOCH),
+        StoreMode::Memory => u64::from(cx.epoch.number()).saturating_mul(IDS_PER_EPOCH),
     };
     known.max(InstanceId(floor)).next()
 }

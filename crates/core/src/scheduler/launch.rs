@@ -49,7 +49,7 @@ pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
     let floor = match cx.config.store {
         StoreMode::Durable => 0,
         // Workers may still hold instances of runs of an earlier leader.
-        StoreMode::Memory => cx.epoch.0.saturating_mul(RUNS_PER_EPOCH),
+        StoreMode::Memory => u64::from(cx.epoch.number()).saturating_mul(RUNS_PER_EPOCH),
     };
     cx.ledger.runs().last().max(RunId(floor)).next()
 }

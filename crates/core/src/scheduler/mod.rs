@@ -4,6 +4,7 @@
 //!
 //! 1. [`Scheduler::new`] once per epoch, with the ledger that the store holds
 //!    *after* the epoch was taken.
+//!    If the store was found to be a copy, [`Input::CopyOpened`] is the first input.
 //! 2. [`Scheduler::handle`] for every input, with times that never go back.
 //!    Inputs that have already arrived come before [`Input::Tick`]: a scheduler
 //!    that was stopped for a minute must read its messages before it looks at the
@@ -29,8 +30,8 @@ pub(crate) mod timetable;
 
 use std::collections::BTreeMap;
 
-use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
+use baton_model::fact::{CopyEvidence, Fact};
+use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, Term, WorkerName};
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::time::{Mono, Now, Wall};
 
@@ -62,6 +63,8 @@ pub use runs::{Obstacle, Resume, RunCommand, RunError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     Tick,
+    /// The store is a copy of another, which may have gone on.
+    CopyOpened(CopyEvidence),
     /// A message of a worker.
     Message(ToScheduler),
     /// The connection to a worker broke.
@@ -113,6 +116,7 @@ impl Scheduler {
         mut ledger: Ledger,
         now: Now,
     ) -> Self {
+        ledger.begin_term(epoch);
         ledger.drop_all_ended();
         ledger.runs_mut().drop_all_ended();
         ledger.runs_mut().mark_all_dirty();
@@ -171,6 +175,7 @@ impl Scheduler {
                 deadlines.due(&mut cx);
                 protocol.tick(&mut cx.protocol());
             }
+            Input::CopyOpened(evidence) => protocol.open_copy(&mut cx.protocol(), evidence),
             Input::Message(message) => protocol.message(&mut cx.protocol(), message),
             Input::Disconnected(who) => protocol.disconnected(&mut cx.protocol(), &who),
             Input::Command(request, command) => {
@@ -197,7 +202,7 @@ impl Scheduler {
                 break;
             }
         }
-        protocol.end_initial_wait_if_safe(&cx.protocol());
+        protocol.end_initial_wait_if_safe(&mut cx.protocol());
         place_ready(&mut cx, protocol);
         step
     }
@@ -229,6 +234,12 @@ impl Scheduler {
         self.epoch
     }
 
+    /// The term that it leads.
+    #[must_use]
+    pub const fn term(&self) -> Term {
+        self.protocol.term()
+    }
+
     /// True if a worker has instances placed ahead: it does not idle while decisions become durable.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
@@ -247,7 +258,7 @@ impl Scheduler {
         self.protocol.seats()
     }
 
-    /// True while a scheduler without a store may not place anything yet.
+    /// True while a scheduler without a store, or with a copy of one, may not place anything yet.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         self.protocol.is_waiting()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     Association, BootId, HostId, Incarnation, IncarnationNo, InstanceId, Lineage, SessionId,
-    WorkerName,
+    StoreId, WorkerName,
 };
 use baton_model::library::IdempotencyKey;
 use baton_model::limits::PROTOCOL_VERSION;
@@ -379,6 +379,7 @@ fn a_worker_that_obeyed_a_higher_epoch_is_not_answered_but_reported() {
     let mut leader = Leader::new(StoreMode::Durable, 3);
     let mut w = Remote::new("w", 7, 1);
     w.association = Some(Association {
+        store: StoreId(0),
         epoch: Epoch(9),
         incarnation: w.holder.incarnation,
         session: SessionId(1),
@@ -550,6 +551,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     assert!(acknowledged(&leader.give(Input::Message(told()))));
 }
 
+mod copies;
 mod library;
 mod placing;
 mod runs;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Condemnation, Fact, InstanceRange};
+use super::{Condemnation, CopyEvidence, Fact, InstanceRange};
 use crate::library::TriggerSource;
 use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
@@ -56,6 +56,21 @@ impl Fact {
             } => format!(
                 "worker {worker} ({incarnation}) is condemned: {}",
                 reason.sentence()
+            ),
+            Self::CopyOpened { epoch, evidence } => format!(
+                "the store is a copy: {}; generation {epoch} begins, and nothing is placed for a \
+                 lease time",
+                evidence.sentence()
+            ),
+            Self::CopySettled { epoch } => format!("generation {epoch} is settled"),
+            Self::AttemptsDisowned {
+                worker,
+                attempts,
+                example,
+                ..
+            } => format!(
+                "worker {worker} holds {attempts} attempts of an unknown generation of the store, \
+                 such as {example}: refused and killed"
             ),
             Self::TaskDefined {
                 name,
@@ -157,6 +172,21 @@ impl TickVerdict {
             Self::Late { by } => format!("launched {by} late"),
             Self::Skip(reason) if count == 1 => format!("skipped: {reason}"),
             Self::Skip(reason) => format!("{count} due times skipped: {reason}"),
+        }
+    }
+}
+
+impl CopyEvidence {
+    /// The evidence as a clause.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::MarkMissing => "its mark is missing or damaged".to_owned(),
+            Self::OtherFile => "its mark belongs to another file".to_owned(),
+            Self::OlderThanMark => "its mark has seen a later state of it".to_owned(),
+            Self::LaterTermObeyed { worker, epoch } => {
+                format!("worker {worker} has obeyed its term {epoch}, which it does not know")
+            }
         }
     }
 }

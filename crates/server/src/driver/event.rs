@@ -6,7 +6,6 @@
 
 use std::sync::mpsc;
 
-use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_core::step::Receipt;
 use baton_model::ids::{Epoch, InstanceId};
@@ -15,6 +14,7 @@ use baton_store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::links::{Link, LinkId};
+use crate::leadership::Taken;
 
 /// An event for the driver.
 pub(crate) enum Event {
@@ -27,7 +27,7 @@ pub(crate) enum Event {
     /// The store has processed a batch of the leader of this epoch.
     CommitResult(Epoch, Result<Receipt, StoreError>),
     /// Result of an attempt to take over the store.
-    TakeoverResult(Result<(Epoch, Box<Ledger>), TakeoverFailed>),
+    TakeoverResult(Result<Taken, TakeoverFailed>),
     /// A command of a client.
     Command(Command, ReplyTo),
     /// A client reads the memory of the leader.

@@ -44,18 +44,19 @@ use std::time::{Duration, Instant};
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Receipt, Step};
-use baton_model::fact::Fact;
+use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::{Epoch, RequestId};
 use baton_model::time::{Millis, Mono};
 use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch as latest};
 
 use crate::clock;
-use crate::leadership::EpochFile;
+use crate::leadership::Taken;
 use crate::limits::{
     COMMIT_INTERVAL_MS, EPOCHS_SKIPPED_MAX, INBOX_FIRST_MS, INVARIANTS_CHECK_MS, SHUTDOWN_WAIT,
     SLEEP_MAX, STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
+use crate::mark::MarkFile;
 use crate::metrics::{Kinds, Metrics};
 use crate::service::Watchdog;
 use event::{Event, Inbox, ReplyTo, StoreFailed};
@@ -77,8 +78,7 @@ pub(crate) struct Setup {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) config: Config,
     pub(crate) limits: Vec<(String, u64)>,
-    /// Where epochs are persisted, if not in the store.
-    pub(crate) epochs: Option<EpochFile>,
+    pub(crate) mark: Arc<MarkFile>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -143,7 +143,9 @@ struct Driver {
     clock_read: Mono,
     /// Until then only the inbox is read.
     inbox_first_until: Mono,
-    overtaken: Option<Epoch>,
+    /// The highest epoch that a worker has obeyed elsewhere, and the evidence that the store is a
+    /// copy.
+    overtaken: Option<(Epoch, Option<CopyEvidence>)>,
     /// When the invariants of the leader are checked next.
     invariants_due: Mono,
     watchdog: Watchdog,
@@ -153,14 +155,19 @@ struct Driver {
 }
 
 /// Starts the driver thread, as leader in an epoch that was just taken.
-pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Handle> {
+pub(crate) fn start(setup: Setup, taken: Taken) -> io::Result<Handle> {
+    let Taken {
+        epoch,
+        ledger,
+        copied,
+    } = taken;
     let (sender, event) = mpsc::channel();
     let inbox = Inbox(sender);
     let (status, seen) = latest::channel(Status::Leading(epoch));
     let (committed, committed_receiver) = latest::channel(());
     let (report, ended) = oneshot::channel();
-    let leading = lead(&setup, epoch, ledger);
-    let driver = Driver {
+    let leading = lead(&setup, epoch, *ledger);
+    let mut driver = Driver {
         setup: Arc::new(setup),
         inbox: inbox.clone(),
         event,
@@ -180,6 +187,7 @@ pub(crate) fn start(setup: Setup, epoch: Epoch, ledger: Ledger) -> io::Result<Ha
         stop_by: None,
         fatal: None,
     };
+    driver.open_copy(copied);
     thread::Builder::new()
         .name("driver".to_owned())
         .spawn(move || {
@@ -210,6 +218,7 @@ fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
 
 impl Driver {
     fn run(mut self) -> Option<String> {
+        self.commit();
         while !self.is_finished() {
             if let Some(first) = self.next_event() {
                 self.handle(first);
@@ -388,6 +397,13 @@ impl Driver {
         }
     }
 
+    /// Begins a new generation, if the store that was just taken is a copy.
+    fn open_copy(&mut self, copied: Option<CopyEvidence>) {
+        if let Some(evidence) = copied {
+            self.input(Input::CopyOpened(evidence));
+        }
+    }
+
     /// Submits the decisions to the store as one batch, unless a group commit waits for more.
     fn commit(&mut self) {
         let State::Leading(leading) = &mut self.state else {
@@ -430,7 +446,10 @@ impl Driver {
                 self.committed.send_replace(());
                 self.watch.confirmed(leading.core.ledger());
             }
-            Err(error) => self.fail(error.to_string(), epoch),
+            Err(error) => {
+                tracing::error!("the store cannot be written: {error}; retrying every second");
+                self.fail(error.to_string(), epoch, None);
+            }
         }
     }
 
@@ -442,7 +461,10 @@ impl Driver {
         for effect in leading.outbox.drain() {
             match effect {
                 Effect::Send(to, message) => self.links.send(&to, &message),
-                Effect::EpochOvertaken(seen) => self.overtaken = self.overtaken.max(Some(seen)),
+                Effect::EpochOvertaken(seen, copied) => {
+                    let (highest, evidence) = self.overtaken.take().unwrap_or_default();
+                    self.overtaken = Some((highest.max(seen), evidence.or(copied)));
+                }
                 Effect::Reply(request, reply) => {
                     if let Some(client) = self.pending.remove(&request) {
                         let _ = client.send(Ok(reply));
@@ -457,22 +479,23 @@ impl Driver {
             self.input(Input::Disconnected(stalled));
         }
         self.commit();
-        if let Some(seen) = self.overtaken.take() {
-            self.take_higher_epoch(seen);
+        if let Some((seen, copied)) = self.overtaken.take() {
+            self.take_higher_epoch(seen, copied);
         }
     }
 
-    /// Handles a worker that has obeyed an epoch that this store never had: the store was restored
-    /// from a backup. The lock of the data directory guarantees that no other scheduler leads.
-    fn take_higher_epoch(&mut self, seen: Epoch) {
+    /// Handles a worker that has obeyed an epoch that this store never had: of another store, or, by
+    /// the evidence, of another copy of this one. The lock of the data directory guarantees that no
+    /// other scheduler leads.
+    fn take_higher_epoch(&mut self, seen: Epoch, copied: Option<CopyEvidence>) {
         let State::Leading(leading) = &self.state else {
             return;
         };
         let epoch = leading.core.epoch();
-        if seen <= epoch {
+        if seen <= epoch && copied.is_none() {
             return;
         }
-        if seen.0 - epoch.0 > EPOCHS_SKIPPED_MAX {
+        if seen.number().saturating_sub(epoch.number()) > EPOCHS_SKIPPED_MAX {
             tracing::error!(
                 "a worker reports epoch {seen}, and this scheduler is at {epoch}; the worker \
                  belongs to another scheduler, or its state is damaged: it gets no work"
@@ -480,7 +503,8 @@ impl Driver {
             return;
         }
         let reason = format!("a worker reports epoch {seen}; taking a higher epoch");
-        self.fail(reason, seen);
+        tracing::warn!("{reason}");
+        self.fail(reason, seen, copied);
         self.retry_takeover();
     }
 
@@ -543,6 +567,10 @@ fn log_facts(facts: &[Fact]) {
                 let change = if *drained { "drained" } else { "undrained" };
                 tracing::info!("worker {worker} is {change}");
             }
+            Fact::CopyOpened { .. } | Fact::AttemptsDisowned { .. } => {
+                tracing::warn!("{}", fact.sentence());
+            }
+            Fact::CopySettled { .. } => tracing::info!("{}", fact.sentence()),
             _ => {}
         }
     }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::thread;
 
 use baton_core::lease_keeper::LeaseKeeper;
-use baton_core::ledger::Ledger;
 use baton_core::scheduler::StoreMode;
+use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::time::{Millis, Mono};
@@ -25,7 +25,8 @@ use baton_store::StoreError;
 use super::event::{Event, Inbox, StoreFailed, TakeoverFailed};
 use super::{Driver, Setup, State, Status, lead};
 use crate::clock;
-use crate::leadership;
+use crate::error::ServeError;
+use crate::leadership::{self, Taken};
 use crate::limits::RETAKE_PAUSE;
 
 /// State between two leaders.
@@ -33,6 +34,8 @@ pub(super) struct Failed {
     lease_keeper: Option<LeaseKeeper>,
     /// The next epoch must be above this one.
     above: Epoch,
+    /// The evidence of a worker that the store is a copy.
+    copied: Option<CopyEvidence>,
     reason: String,
     /// When to try next; `None` while an attempt is in flight.
     next_attempt: Option<Mono>,
@@ -54,21 +57,21 @@ impl Failed {
 
 impl Driver {
     /// Drops the leader.
-    pub(super) fn fail(&mut self, reason: String, above: Epoch) {
+    pub(super) fn fail(&mut self, reason: String, above: Epoch, copied: Option<CopyEvidence>) {
         let State::Leading(leading) = &self.state else {
             return;
         };
-        tracing::error!("the store cannot be written: {reason}; retrying every second");
         let config = &self.setup.config;
         let epoch = leading.core.epoch();
         let lease_keeper = (config.store == StoreMode::Durable)
-            .then(|| LeaseKeeper::new(epoch, &config.timeouts, leading.core.seats()));
+            .then(|| LeaseKeeper::new(leading.core.term(), &config.timeouts, leading.core.seats()));
         self.fail_pending(&reason);
         self.watch.dropped();
         self.status.send_replace(Status::Failed(reason.clone()));
         self.state = State::Failed(Failed {
             lease_keeper,
             above: above.max(epoch),
+            copied,
             reason,
             next_attempt: Some(clock::now().mono + pause()),
         });
@@ -80,13 +83,13 @@ impl Driver {
             return;
         };
         failed.next_attempt = None;
-        let above = failed.above;
+        let (above, copied) = (failed.above, failed.copied.clone());
         let setup = Arc::clone(&self.setup);
         let mut guard = TakeoverGuard(Some(self.inbox.clone()));
         let spawned = thread::Builder::new()
             .name("store-take".to_owned())
             .spawn(move || {
-                let takeover = take(&setup, above);
+                let takeover = take(&setup, above, copied);
                 guard.report(takeover);
             });
         if let Err(error) = spawned {
@@ -95,15 +98,17 @@ impl Driver {
         }
     }
 
-    pub(super) fn takeover_done(&mut self, takeover: Result<(Epoch, Box<Ledger>), TakeoverFailed>) {
+    pub(super) fn takeover_done(&mut self, takeover: Result<Taken, TakeoverFailed>) {
         let State::Failed(failed) = &mut self.state else {
             return;
         };
         match takeover {
-            Ok((epoch, ledger)) => {
-                let leading = lead(&self.setup, epoch, *ledger);
+            Ok(taken) => {
+                let epoch = taken.epoch;
+                let leading = lead(&self.setup, epoch, *taken.ledger);
                 self.watch.begun(leading.core.ledger());
                 self.state = State::Leading(Box::new(leading));
+                self.open_copy(taken.copied);
                 self.status.send_replace(Status::Leading(epoch));
                 // The failed batch may have been committed all the same.
                 self.committed.send_replace(());
@@ -128,7 +133,7 @@ impl Driver {
 struct TakeoverGuard(Option<Inbox>);
 
 impl TakeoverGuard {
-    fn report(&mut self, takeover: Result<(Epoch, Box<Ledger>), TakeoverFailed>) {
+    fn report(&mut self, takeover: Result<Taken, TakeoverFailed>) {
         if let Some(inbox) = self.0.take() {
             inbox.send(Event::TakeoverResult(takeover));
         }
@@ -144,19 +149,15 @@ impl Drop for TakeoverGuard {
     }
 }
 
-fn take(setup: &Setup, above: Epoch) -> Result<(Epoch, Box<Ledger>), TakeoverFailed> {
-    let takeover = leadership::take(&*setup.store, above);
-    let (epoch, ledger) = takeover.map_err(|error| TakeoverFailed {
+fn take(
+    setup: &Setup,
+    above: Epoch,
+    copied: Option<CopyEvidence>,
+) -> Result<Taken, TakeoverFailed> {
+    leadership::take(&*setup.store, &setup.mark, above, copied).map_err(|error| TakeoverFailed {
         reason: error.to_string(),
-        permanent: error == StoreError::Closed,
-    })?;
-    if let Some(epochs) = &setup.epochs {
-        epochs.write(epoch).map_err(|error| TakeoverFailed {
-            reason: error.to_string(),
-            permanent: false,
-        })?;
-    }
-    Ok((epoch, Box::new(ledger)))
+        permanent: matches!(error, ServeError::Store(StoreError::Closed)),
+    })
 }
 
 fn pause() -> Millis {

@@ -11,13 +11,14 @@ use baton_testing::until;
 use super::*;
 use crate::faulty::{Fault, Faulty};
 use crate::leadership;
+use crate::mark::MarkFile;
 
 fn setup(store: Arc<Faulty>) -> Setup {
     Setup {
         store,
         config: Config::default(),
         limits: Vec::new(),
-        epochs: None,
+        mark: Arc::new(MarkFile::nowhere()),
         metrics: Arc::default(),
     }
 }
@@ -25,10 +26,11 @@ fn setup(store: Arc<Faulty>) -> Setup {
 /// A leader whose store has just failed to commit.
 fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     let store = Arc::new(store);
-    let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
+    let taken = leadership::take(&*store, &MarkFile::nowhere(), Epoch(0), None).expect("free");
+    let epoch = taken.epoch;
     *store.commits.lock().expect("sound") = VecDeque::from([Fault::Closed]);
     *store.takes.lock().expect("sound") = takes.iter().copied().collect();
-    let handle = start(setup(store), epoch, ledger).expect("a thread");
+    let handle = start(setup(store), taken).expect("a thread");
     // A command that needs a commit.
     let worker = WorkerName::new("w");
     let drained = true;
@@ -92,8 +94,9 @@ fn a_broken_invariant_ends_the_leader_with_its_state() {
         ..LedgerParts::default()
     });
     let store = Arc::new(Faulty::default());
-    let (epoch, _) = leadership::take(&*store, Epoch(0)).expect("free");
-    let handle = start(setup(store), epoch, broken.expect("restored")).expect("a thread");
+    let mut taken = leadership::take(&*store, &MarkFile::nowhere(), Epoch(0), None).expect("free");
+    *taken.ledger = broken.expect("restored");
+    let handle = start(setup(store), taken).expect("a thread");
     handle.inbox.send(Event::Due);
     let ended = handle.ended.blocking_recv();
     assert!(ended.is_err(), "it goes on: {ended:?}");

@@ -276,7 +276,7 @@ fn event(entry: RecordedFact) -> Event {
     Event {
         seq: entry.seq.0,
         at: entry.at.0,
-        epoch: entry.epoch.0,
+        epoch: entry.epoch.number().into(),
         text: entry.fact.sentence(),
         fact: entry.fact,
         links,

@@ -146,7 +146,7 @@ pub(super) async fn timeline(
     let events = page.items.into_iter().map(|entry| Event {
         seq: entry.seq.0,
         at: entry.at.0,
-        epoch: entry.epoch.0,
+        epoch: entry.epoch.number().into(),
         text: entry.fact.sentence(),
         fact: entry.fact,
         links: Links::new(),

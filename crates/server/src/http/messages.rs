@@ -83,6 +83,13 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
             );
             until(explanation(record, "resting", text), *left)
         }
+        Reason::StoreCopied => explanation(
+            record,
+            "store-copied",
+            "the store is a copy, such as a restored backup: nothing is placed for a lease time, \
+             because attempts that it does not know may be running; no action is needed"
+                .to_owned(),
+        ),
         Reason::InitialWait => explanation(
             record,
             "initial-wait",

@@ -30,7 +30,7 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     let leads = matches!(status, Status::Leading(_));
     text.one(&table::READY, u64::from(leads));
     if let Status::Leading(epoch) = status {
-        text.one(&table::LEADER_EPOCH, epoch.0);
+        text.one(&table::LEADER_EPOCH, epoch.number().into());
     }
     // Unavailable values are omitted, as the table documents: the others matter most then.
     if let Ok(Ok(counts)) = timeout(SCRAPE_WAIT, app.read(|store| store.counts())).await {

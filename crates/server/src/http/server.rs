@@ -84,7 +84,7 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
         Status::Leading(epoch) => {
             let ready = Readiness {
                 ready: true,
-                epoch: Some(epoch.0),
+                epoch: Some(epoch.number().into()),
                 reason: None,
             };
             respond(StatusCode::OK, &ready)

@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::driver::{self, Setup};
 use crate::faulty::Faulty;
 use crate::leadership;
+use crate::mark::MarkFile;
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
@@ -24,16 +25,17 @@ pub(super) fn app() -> App {
 /// The same, with a given faulty store and history lock.
 pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let store: Arc<dyn baton_store::Store> = store;
-    let (epoch, ledger) = leadership::take(&*store, Epoch(0)).expect("free");
+    let mark = Arc::new(MarkFile::nowhere());
+    let taken = leadership::take(&*store, &mark, Epoch(0), None).expect("free");
     let metrics = Arc::new(Metrics::default());
     let setup = Setup {
         store: Arc::clone(&store),
         config: Config::default(),
         limits: Vec::new(),
-        epochs: None,
+        mark,
         metrics: Arc::clone(&metrics),
     };
-    let driver = driver::start(setup, epoch, ledger).expect("a thread");
+    let driver = driver::start(setup, taken).expect("a thread");
     let (end, shutdown) = watch::channel(false);
     // Dropping the sender would look like a shutdown.
     std::mem::forget(end);

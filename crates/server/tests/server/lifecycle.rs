@@ -300,7 +300,8 @@ async fn of_retries_that_come_together_each_makes_one_attempt_or_is_refused() {
     assert_eq!(it["attempts"], accepted + 1, "one attempt for each");
     let ready = server.get("/readyz").await.body;
     assert_eq!(
-        ready["epoch"], server.ready.epoch.0,
+        ready["epoch"],
+        server.ready.epoch.number(),
         "the store never failed"
     );
     server.stop().await;

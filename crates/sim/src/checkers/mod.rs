@@ -9,6 +9,7 @@
 //! | `unleased-start` | a process starts only under a lease that is open in the store |
 //! | `broken-promise` | an attempt that was closed as not running or never started has not run, and never will |
 //! | `false-result` | an accepted result is the true end of that very execution |
+//! | `other-result` | the end of an attempt is accepted only for the instance that was executed, although a restored store uses ids again |
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
 //! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
 //! | `lost-acknowledged` | every acknowledged submission and status is in the store |
@@ -74,7 +75,7 @@ impl Checkers {
     pub fn started(&mut self, lease: LeaseId, execution: Execution, leased: bool) {
         let instance = lease.attempt.instance;
         let excused = execution.excused && execution.exclusive == Exclusive::Timed;
-        if !leased && !excused {
+        if !leased && !excused && !self.truth.is_lost(lease) {
             self.violate(
                 "unleased-start",
                 format!("{lease} started without an open lease"),
@@ -86,8 +87,10 @@ impl Checkers {
                 format!("{lease} started after it was closed: {end}"),
             );
         }
-        if let Some((other, excused)) = self.truth.live_of(instance) {
-            let strict = execution.exclusive == Exclusive::Strict;
+        if let Some((other, excused)) = self.truth.live_of(instance, Some(&execution.work)) {
+            // Nothing proves the end of an attempt that the store has forgotten, except time.
+            let forgotten = self.truth.is_lost(other);
+            let strict = execution.exclusive == Exclusive::Strict && !forgotten;
             if strict || !(excused || execution.excused) {
                 let what = format!("{lease} started while {other} is alive");
                 self.violate("overlap", what);
@@ -126,12 +129,23 @@ impl Checkers {
         }
     }
 
+    /// Checks that an end belongs to the instance of this name.
+    pub fn end_accepted(&mut self, lease: LeaseId, wanted: Option<&str>) {
+        let executed = self.truth.work(lease);
+        if let (Some(executed), Some(wanted)) = (executed, wanted)
+            && executed != wanted
+        {
+            let what = format!("the end of {lease}, which ran {executed}, is taken for {wanted}");
+            self.violate("other-result", what);
+        }
+    }
+
     fn attempt_ended(&mut self, lease: LeaseId, end: AttemptEnd) {
         self.truth.record(lease);
         match end {
             AttemptEnd::Real(outcome) => self.result_accepted(lease, outcome),
             AttemptEnd::Synthetic(Synthetic::NeverStarted | Synthetic::WasNotRunning) => {
-                if self.truth.has_started(lease) {
+                if self.truth.has_started(lease) && !self.truth.is_lost(lease) {
                     let what = format!("{lease} was closed as \"{end}\" but had started");
                     self.violate("broken-promise", what);
                 }

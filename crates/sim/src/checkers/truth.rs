@@ -12,6 +12,8 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub struct Execution {
     pub host: usize,
+    /// The name of the instance: ids are used again in a copy of a store.
+    pub work: String,
     pub exclusive: Exclusive,
     /// Whether its host was frozen or a clock ran out of bounds: timed mode then guarantees one
     /// effective execution, but not the absence of overlap.
@@ -27,6 +29,9 @@ pub struct Truth {
     unstarted: BTreeMap<LeaseId, AttemptEnd>,
     /// Hosts that sleep. Their processes have no effects meanwhile.
     asleep: BTreeSet<usize>,
+    /// Leases that the store does not know any more, or whose end it has forgotten, since it went
+    /// back in time.
+    lost: BTreeSet<LeaseId>,
     /// Leases with a recorded end.
     recorded: BTreeSet<LeaseId>,
     /// Condemned incarnations that sent a heartbeat and await an order to die, with the time.
@@ -61,6 +66,29 @@ impl Truth {
         }
     }
 
+    /// The store has forgotten a lease that it had granted, or its end.
+    pub fn lose(&mut self, lease: LeaseId) {
+        self.lost.insert(lease);
+    }
+
+    pub(super) fn is_lost(&self, lease: LeaseId) -> bool {
+        self.lost.contains(&lease)
+    }
+
+    /// Excuses every live execution that the store has forgotten.
+    pub fn excuse_lost(&mut self) {
+        for lease in &self.lost {
+            if let Some(execution) = self.executions.get_mut(lease) {
+                execution.excused = true;
+            }
+        }
+    }
+
+    /// The name of the instance that was executed.
+    pub(super) fn work(&self, lease: LeaseId) -> Option<&str> {
+        self.executions.get(&lease).map(|it| it.work.as_str())
+    }
+
     /// A host sleeps from now on.
     pub fn suspend_host(&mut self, host: usize) {
         self.asleep.insert(host);
@@ -81,12 +109,13 @@ impl Truth {
         execution.excused || self.asleep.contains(&execution.host)
     }
 
-    /// A live execution of an instance, and whether it is excused. One that is not excused is
+    /// A live execution of an instance (of that name, if one is given), and whether it is excused. One that is not excused is
     /// preferred.
     #[must_use]
-    pub fn live_of(&self, instance: InstanceId) -> Option<(LeaseId, bool)> {
+    pub fn live_of(&self, instance: InstanceId, work: Option<&str>) -> Option<(LeaseId, bool)> {
         let live = self.live.get(&instance)?.iter();
-        live.map(|lease| (*lease, self.is_excused(&self.executions[lease])))
+        let same = live.filter(|lease| work.is_none() || self.work(**lease) == work);
+        same.map(|lease| (*lease, self.is_excused(&self.executions[lease])))
             .min_by_key(|(_, excused)| *excused)
     }
 

@@ -304,7 +304,7 @@ impl World {
 
     fn elect_leader(&mut self) {
         self.commit_prefix();
-        self.epoch = self.epoch.next();
+        self.epoch = Epoch(self.epoch.0 + 1);
         let config = Config {
             bugs: self.bugs,
             ..Config::default()

@@ -60,7 +60,36 @@ fn task() -> TaskSpec {
     }
 }
 
+/// What the clients have learned from the store.
+#[derive(Debug)]
+pub(super) struct ClientRecord {
+    numbers: BTreeMap<InstanceId, u64>,
+    /// By number: the acknowledged id, and whether it has ended.
+    planned: BTreeMap<u64, (Option<InstanceId>, bool)>,
+}
+
 impl Client {
+    /// What the clients have learned so far.
+    pub(super) fn record(&self) -> ClientRecord {
+        let state = |entry: &PlannedInstance| (entry.acknowledged, entry.ended);
+        let planned = self.planned.iter().map(|(number, it)| (*number, state(it)));
+        ClientRecord {
+            numbers: self.numbers.clone(),
+            planned: planned.collect(),
+        }
+    }
+
+    /// The store has gone back to what it was then: the rest is submitted again.
+    pub(super) fn restore(&mut self, record: ClientRecord) {
+        self.numbers = record.numbers;
+        self.open.clear();
+        for (number, (acknowledged, ended)) in record.planned {
+            if let Some(entry) = self.planned.get_mut(&number) {
+                (entry.acknowledged, entry.ended) = (acknowledged, ended);
+            }
+        }
+    }
+
     pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
         let planned = (1..=u64::from(mix.instances))
             .map(|number| {

@@ -267,6 +267,7 @@ impl World {
         let leased = !self.is_durable() || self.store.ledger.open_lease(lease).is_some();
         let execution = Execution {
             host: index,
+            work: assignment.spec.name.clone(),
             exclusive: assignment.spec.exclusive,
             excused: self.hosts[index].excused,
             outcome: None,

@@ -31,6 +31,7 @@ impl World {
             FaultKind::SchedulerPause => self.pause_scheduler(scheduler),
             FaultKind::StoreOutage => self.fail_store(),
             FaultKind::StoreHangs => self.hang_store(scheduler),
+            FaultKind::StoreCopied => self.back_up_store(),
             FaultKind::WallStep => self.step_wall(host, scheduler),
             _ if self.hosts[host].destroyed || self.hosts[host].sleep.is_some() => {}
             FaultKind::AgentCrash => self.crash_agent(host),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `network` | links that lose, duplicate, delay and partition |
 //! | `store` | the shared store: an epoch row, a ledger, commits that tear |
+//! | `copies` | a store that goes back in time |
 //! | `schedulers` | scheduler processes: election, leader, outbox |
 //! | `hosts` | machines: boots, agents, their restarts and incarnations |
 //! | `coordinators` | coordinators and the processes they started |
@@ -18,6 +19,7 @@
 
 mod client;
 mod coordinators;
+mod copies;
 mod faults;
 mod hosts;
 mod network;
@@ -56,6 +58,10 @@ pub const LIVENESS_BOUND: Micros = 1_200 * SECOND;
 /// clock that may run at half speed.
 pub const REGISTERING_BOUND: Micros = 1_200 * SECOND;
 
+/// The number of seeds in a thousand, of those with a store and without workflows, in which the
+/// store is restored from backups.
+const STORE_COPIED: u64 = 150;
+
 #[derive(Debug)]
 enum Event {
     ToScheduler {
@@ -86,6 +92,7 @@ enum Event {
         reply: StoreReply,
     },
     StoreHeals,
+    RestoreStore,
     AgentWake(usize),
     AgentStart(usize),
     AgentResume(usize),
@@ -170,6 +177,7 @@ pub struct World {
     network_rng: Rng,
     fault_rng: Rng,
     work_rng: Rng,
+    copies_rng: Rng,
     links: Links,
     store: Store,
     schedulers: Vec<SchedulerProcess>,
@@ -204,6 +212,8 @@ impl World {
             network_rng: rng.fork(),
             fault_rng: rng.fork(),
             work_rng: rng.fork(),
+            // A separate stream: copies do not change other draws of a seed.
+            copies_rng: Rng::new(seed ^ (1 << 63)),
             links: Links::default(),
             store: Store::default(),
             schedulers: Vec::new(),
@@ -265,6 +275,11 @@ impl World {
         for (kind, mean) in self.mix.faults.clone() {
             let first = self.fault_rng.below(2 * mean);
             self.at(first, Event::Strike(kind, mean));
+        }
+        if self.is_durable() && self.mix.runs == 0 && self.copies_rng.chance(STORE_COPIED) {
+            let mean = 600 * SECOND;
+            let first = self.copies_rng.below(2 * mean);
+            self.at(first, Event::Strike(FaultKind::StoreCopied, mean));
         }
         self.at(0, Event::ClientWake);
         self.at(SAFETY_PHASE, Event::Calm);
@@ -339,6 +354,7 @@ impl World {
                 self.store_replied(scheduler, term, reply);
             }
             Event::StoreHeals => self.store.failing = false,
+            Event::RestoreStore => self.restore_store(),
             Event::AgentWake(host) => self.agent_wake(host),
             Event::AgentStart(host) => self.agent_start(host),
             Event::AgentResume(host) => self.agent_resume(host),

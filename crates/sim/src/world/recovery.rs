@@ -24,6 +24,7 @@ impl World {
             }
         };
         ledger.settle();
+        ledger.identify(applied.identity().clone());
         if ledger != applied {
             let (rebuilt, stored) = (ledger.runs(), applied.runs());
             let what = format!("rebuilt: {rebuilt:?}\nfacts: {stored:?}");

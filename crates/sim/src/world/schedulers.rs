@@ -6,7 +6,7 @@ use baton_core::leader::{Action, Election, ElectionTimeouts};
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Effect, Input, Reply, Scheduler};
 use baton_core::step::{Outbox, Step};
-use baton_model::fact::Fact;
+use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::Epoch;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::state::WorkerState;
@@ -45,6 +45,9 @@ pub(super) struct SchedulerProcess {
     pub(super) ops_sent: u64,
     pub(super) ops_applied: u64,
     pub(super) store_free: Time,
+    /// What a worker has obeyed elsewhere: the next epoch must be above, and the store may be a
+    /// copy.
+    overtaken: Option<(Epoch, Option<CopyEvidence>)>,
 }
 
 impl SchedulerProcess {
@@ -61,6 +64,7 @@ impl SchedulerProcess {
             ops_sent: 0,
             ops_applied: 0,
             store_free: Time(0),
+            overtaken: None,
         }
     }
 }
@@ -116,6 +120,7 @@ impl World {
         process.paused = false;
         process.election = None;
         process.leading = None;
+        process.overtaken = None;
         process.mailbox.clear();
         self.checkers.cancel_expected_orders();
     }
@@ -169,7 +174,16 @@ impl World {
     fn election_action(&mut self, index: usize, action: Action) {
         match action {
             Action::Read => self.store_send(index, StoreOp::Read),
-            Action::Take(epoch) => self.store_send(index, StoreOp::Take(epoch)),
+            Action::Take(expected) => {
+                let overtaken = self.schedulers[index].overtaken.take();
+                let (above, copied) = overtaken.unwrap_or_default();
+                let take = StoreOp::Take {
+                    expected,
+                    above,
+                    copied,
+                };
+                self.store_send(index, take);
+            }
             Action::Renew(epoch) => self.store_send(index, StoreOp::Renew(epoch)),
             Action::StepDown => self.step_down(index),
         }
@@ -248,7 +262,11 @@ impl World {
             .get(&heartbeat.worker.worker)
             .is_some_and(|seat| seat.holder.incarnation == who && heartbeat.stamp <= seat.stamp());
         let store_answers = self.schedulers[index].store_free <= self.now.after(5 * SECOND);
-        let heard = heartbeat.epoch_seen <= leading.core.epoch() && !stale && store_answers;
+        let identity = leading.core.ledger().identity();
+        let obeyed = heartbeat.association;
+        let foreign = obeyed.is_some_and(|it| identity.is_lost_future(it.store, it.epoch));
+        let overtaken = heartbeat.epoch_seen > leading.core.epoch() || foreign;
+        let heard = !overtaken && !stale && store_answers;
         let is_newest = self.leader().is_some_and(|(newest, _)| newest == index);
         if heard && is_newest && leading.core.ledger().is_condemned(who) {
             self.checkers.expect_order(self.now, who);
@@ -304,11 +322,10 @@ impl World {
             Effect::Reply(request, Reply::Run(answer)) => self.run_answered(request, answer),
             // Simulated clients do not wait for the others.
             Effect::Reply(..) => {}
-            Effect::EpochOvertaken(_) => {
-                let epoch = self.schedulers[index]
-                    .leading
-                    .as_ref()
-                    .map(|it| it.core.epoch());
+            Effect::EpochOvertaken(seen, copied) => {
+                let process = &mut self.schedulers[index];
+                let epoch = process.leading.as_ref().map(|it| it.core.epoch());
+                process.overtaken = Some((seen, copied));
                 if let (true, Some(epoch)) = (self.is_durable(), epoch) {
                     self.store_send(index, StoreOp::Renew(epoch));
                 }
@@ -337,17 +354,25 @@ impl World {
                     self.election_action(index, action);
                 }
             }
-            StoreReply::Won(epoch, ledger) => {
+            StoreReply::Won(epoch, ledger, copied) => {
                 if let Some(election) = &mut self.schedulers[index].election {
                     election.won(now, epoch);
                 }
                 self.lead(index, epoch, *ledger);
+                if let Some(evidence) = copied {
+                    self.scheduler_handle(index, Input::CopyOpened(evidence));
+                }
             }
             StoreReply::Overtaken => {
+                self.schedulers[index].overtaken = None;
                 let election = self.schedulers[index].election.as_mut();
                 if let Some(action) = election.and_then(|it| it.lost(now)) {
                     self.election_action(index, action);
                 }
+            }
+            // It still leads: the worker has obeyed a leader of another copy of the store.
+            StoreReply::Renewed if self.schedulers[index].overtaken.is_some() => {
+                self.step_down(index);
             }
             StoreReply::Renewed => {}
             StoreReply::Durable(receipt) => {

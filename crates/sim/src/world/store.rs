@@ -10,16 +10,24 @@ use std::collections::BTreeMap;
 use baton_core::leader::Row;
 use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
-use baton_model::fact::Fact;
+use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::Epoch;
+use baton_model::mark::{Mark, StoreState};
 
+use super::copies::Backup;
 use super::{Event, World};
 
 /// A request to the store.
 #[derive(Debug)]
 pub(super) enum StoreOp {
     Read,
-    Take(Epoch),
+    Take {
+        expected: Epoch,
+        /// The next epoch must be above this one.
+        above: Epoch,
+        /// The evidence of a worker that the store is a copy.
+        copied: Option<CopyEvidence>,
+    },
     Renew(Epoch),
     Commit(Batch<Fact>),
 }
@@ -27,7 +35,7 @@ pub(super) enum StoreOp {
 #[derive(Debug)]
 pub(super) enum StoreReply {
     Row(Row),
-    Won(Epoch, Box<Ledger>),
+    Won(Epoch, Box<Ledger>, Option<CopyEvidence>),
     Overtaken,
     Renewed,
     Durable(Receipt),
@@ -40,6 +48,11 @@ pub(super) struct Store {
     pub(super) row: Row,
     pub(super) ledger: Ledger,
     pub(super) failing: bool,
+    /// Its identity and the number of its facts.
+    pub(super) state: StoreState,
+    /// Outlives a restored database.
+    pub(super) mark: Option<Mark>,
+    pub(super) backup: Option<Backup>,
     /// Per scheduler and ended term: the last operation that still executes.
     cuts: BTreeMap<(usize, u64), u64>,
 }
@@ -81,6 +94,14 @@ impl World {
         process.term += 1;
     }
 
+    /// Drops the operations in flight of all schedulers; none of them runs.
+    pub(super) fn store_abandon(&mut self) {
+        for ((scheduler, _), last_applied) in &mut self.store.cuts {
+            let applied = self.schedulers[*scheduler].ops_applied;
+            *last_applied = applied.min(*last_applied);
+        }
+    }
+
     pub(super) fn store_execute(&mut self, scheduler: usize, term: u64, seq: u64, op: StoreOp) {
         let cut = self.store.cuts.get(&(scheduler, term));
         if cut.is_some_and(|last| seq > *last) {
@@ -109,13 +130,11 @@ impl World {
     fn store_apply(&mut self, op: StoreOp) -> StoreReply {
         match op {
             StoreOp::Read => StoreReply::Row(self.store.row),
-            StoreOp::Take(expected) if self.store.row.epoch == expected => {
-                self.store.row = Row {
-                    epoch: expected.next(),
-                    renewals: 0,
-                };
-                StoreReply::Won(expected.next(), Box::new(self.ledger_for_leader()))
-            }
+            StoreOp::Take {
+                expected,
+                above,
+                copied,
+            } if self.store.row.epoch == expected => self.store_take(above, copied),
             StoreOp::Renew(epoch) if self.store.row.epoch == epoch => {
                 self.store.row.renewals += 1;
                 StoreReply::Renewed
@@ -126,7 +145,7 @@ impl World {
                 }
                 StoreReply::Durable(batch.durable())
             }
-            StoreOp::Take(_) | StoreOp::Renew(_) | StoreOp::Commit(_) => StoreReply::Overtaken,
+            StoreOp::Take { .. } | StoreOp::Renew(_) | StoreOp::Commit(_) => StoreReply::Overtaken,
         }
     }
 
@@ -134,11 +153,17 @@ impl World {
     pub(super) fn commit_fact(&mut self, fact: &Fact) {
         self.note(fact, || format!("store: {fact}"));
         // Checkers first: their message is more specific than that of the ledger.
+        if let Fact::AttemptEnded { lease, .. } = fact {
+            let instance = self.store.ledger.instance(lease.attempt.instance);
+            let wanted = instance.map(|it| it.spec.name.clone());
+            self.checkers.end_accepted(*lease, wanted.as_deref());
+        }
         self.checkers.committed(fact);
         if let Err(error) = self.store.ledger.apply(fact) {
             self.checkers
                 .violate("panic", format!("the store cannot take {fact}: {error}"));
         }
+        self.refresh_mark();
         if let Some(number) = self.client.observe(fact)
             && self.is_durable()
         {

@@ -158,7 +158,7 @@ impl Cluster {
 
     /// Replaces the leader; everything that was not durable is lost.
     pub(crate) fn change_leader(&mut self, world: &World) {
-        let epoch = self.epoch().next();
+        let epoch = Epoch(self.epoch().0 + 1);
         self.store.edit(|store| store.epoch = epoch);
         let ledger = self.store.ledger.clone();
         self.leader = Hashed::new(Leader::new(world.bound.config(), epoch, ledger));

@@ -124,6 +124,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::SyntheticBeatsReal
         | Bug::GivenBackUnasked
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
+        Bug::EpochNotRandom => &["other-result", "broken-promise"],
         Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
         Bug::StraysUnawaited => &["false-result", "overlap"],
         Bug::RunEndsEarly => &["generation"],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::Instance;
-use baton_model::ids::{Incarnation, IncarnationNo, Lineage, WorkerName};
+use baton_model::ids::{Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -37,6 +37,11 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// The bytes that the facts add to the history.
     pub(crate) fn bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.bytes).sum()
+    }
+
+    /// The first term of the store's generation, and whether it is settled, if a fact has set them.
+    pub(crate) const fn generation(&self) -> Option<(Epoch, bool)> {
+        self.generation
     }
 
     /// The lease time, if a fact has set it.

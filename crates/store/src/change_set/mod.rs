@@ -147,6 +147,8 @@ pub(crate) struct ChangeSet<S> {
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
     lease_time_set: bool,
+    /// The first term of the store's generation, and whether it is settled, if a fact has set them.
+    generation: Option<(Epoch, bool)>,
     tasks: TaskChanges,
     runs: RunChanges,
     usage: UsageDeltas,
@@ -166,6 +168,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             condemned_before: None,
             drained: BTreeMap::new(),
             lease_time_set: false,
+            generation: None,
             tasks: TaskChanges::default(),
             runs: RunChanges::default(),
             usage: UsageDeltas::new(),
@@ -271,6 +274,10 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                 self.ledger.apply(fact)?;
                 self.lease_time_set = true;
             }
+            Fact::CopyOpened { epoch, .. } => self.generation = Some((*epoch, false)),
+            Fact::CopySettled { epoch } => self.generation = Some((*epoch, true)),
+            // Only history.
+            Fact::AttemptsDisowned { .. } => {}
             Fact::WorkerCondemned { .. } => {
                 self.fetch_condemned(stored)?;
                 self.ledger.apply(fact)?;

@@ -59,7 +59,7 @@ use crate::view::{
     Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
     RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
 };
-use crate::{CommitCallback, PruneReport, Retention, Store, StoreError, TakeOutcome};
+use crate::{CommitCallback, Fingerprint, PruneReport, Retention, Store, StoreError, TakeOutcome};
 use rusqlite::Connection;
 
 use queue::{Callback, ExclusiveOp, Queue, Write};
@@ -178,15 +178,23 @@ impl Store for SqliteStore {
         self.readers.read(rows::leadership)
     }
 
-    fn take(&self, expected: Epoch) -> Result<TakeOutcome, StoreError> {
-        if !self.run_exclusive(|done| ExclusiveOp::Take { expected, done })? {
+    fn fingerprint(&self) -> Result<Fingerprint, StoreError> {
+        self.readers.read(read::fingerprint)
+    }
+
+    fn take(&self, expected: Epoch, next: Epoch) -> Result<TakeOutcome, StoreError> {
+        let take = |done| ExclusiveOp::Take {
+            expected,
+            next,
+            done,
+        };
+        if next <= expected || !self.run_exclusive(take)? {
             return Ok(TakeOutcome::Overtaken);
         }
         // Only this store may write under the new epoch, so this reads exactly what earlier leaders
         // left.
-        let epoch = expected.next();
-        match self.readers.read(|db| read::ledger(db, epoch))? {
-            Some(ledger) => Ok(TakeOutcome::Won(epoch, Box::new(ledger?))),
+        match self.readers.read(|db| read::ledger(db, next))? {
+            Some(ledger) => Ok(TakeOutcome::Won(next, Box::new(ledger?))),
             None => Ok(TakeOutcome::Overtaken),
         }
     }

@@ -60,6 +60,7 @@ pub(super) enum ExclusiveOp {
     /// Take the leadership row; returns whether its epoch was the expected one.
     Take {
         expected: Epoch,
+        next: Epoch,
         done: Callback<bool>,
     },
     /// Remove some expired records.

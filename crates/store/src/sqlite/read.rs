@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use baton_core::ledger::{Ledger, LedgerError, LedgerParts, Range};
-use baton_model::ids::{Epoch, InstanceId, WorkerName};
+use baton_core::ledger::{Identity, Ledger, LedgerError, LedgerParts, Range};
+use baton_model::ids::{Epoch, InstanceId, StoreId, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use rusqlite::{Connection, Rows, params};
@@ -15,10 +15,10 @@ use rusqlite::{Connection, Rows, params};
 use super::rows::{self, INSTANCES, SPANS, Source, to_store_error, unsigned};
 use super::specs::SpecCache;
 use super::{library, runs, schema};
-use crate::StoreError;
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::READERS_IDLE_MAX;
 use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, sql_id};
+use crate::{Fingerprint, StoreError};
 
 /// Pool of read connections.
 pub(super) struct Readers {
@@ -88,6 +88,7 @@ pub(super) fn ledger(
         last_run,
         ..LedgerParts::default()
     });
+    let identity = identity(db)?;
     let admitted = restored
         .map_err(RestoreError::Ledger)
         .and_then(|mut ledger| {
@@ -96,6 +97,7 @@ pub(super) fn ledger(
                 admit_table(db, &source, &mut cache, &mut ledger)?;
             }
             ledger.settle();
+            ledger.identify(identity);
             Ok(ledger)
         });
     match admitted {
@@ -103,6 +105,33 @@ pub(super) fn ledger(
         Err(RestoreError::Ledger(error)) => Ok(Some(Err(StoreError::Corrupt(error.to_string())))),
         Err(RestoreError::Database(error)) => Err(error),
     }
+}
+
+/// The identity of the store, with its terms.
+fn identity(db: &Connection) -> Result<Identity, rusqlite::Error> {
+    let mut statement = db.prepare("SELECT epoch FROM term ORDER BY epoch")?;
+    let terms = statement.query_map([], |row| Ok(Epoch(unsigned(row, 0)?)))?;
+    let terms = terms.collect::<Result<Vec<_>, _>>()?;
+    let sql = "SELECT store, generation, settled FROM identity";
+    db.query_row(sql, [], |row| {
+        let store = StoreId(unsigned(row, 0)?);
+        let mut identity = Identity::new(store, terms);
+        identity.generation = Epoch(unsigned(row, 1)?);
+        identity.unsettled = !row.get::<_, bool>(2)?;
+        Ok(identity)
+    })
+}
+
+pub(super) fn fingerprint(db: &Connection) -> Result<Fingerprint, rusqlite::Error> {
+    let sql = "SELECT store, epoch, generation, last_seq FROM identity, leader, totals";
+    db.query_row(sql, [], |row| {
+        Ok(Fingerprint {
+            store: StoreId(unsigned(row, 0)?),
+            epoch: Epoch(unsigned(row, 1)?),
+            generation: Epoch(unsigned(row, 2)?),
+            last_fact: Seq(unsigned(row, 3)?),
+        })
+    })
 }
 
 /// Counts a range of instances by state. Spans do not overlap, so besides those that end within the

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v3.sql"),
     include_str!("v4.sql"),
     include_str!("v5.sql"),
+    include_str!("v6.sql"),
 ];
 
 /// The version that this Baton writes.

@@ -25,6 +25,12 @@ pub(super) fn write(
     library::write(db, change_set)?;
     runs::write(db, change_set)?;
     usage::write(db, change_set.usage())?;
+    if let Some((generation, settled)) = change_set.generation() {
+        db.execute(
+            "UPDATE identity SET generation = ?1, settled = ?2",
+            params![generation.0.cast_signed(), settled],
+        )?;
+    }
     let mut count = db.prepare_cached(
         "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
          ON CONFLICT (state) DO UPDATE SET instances = instances + excluded.instances",

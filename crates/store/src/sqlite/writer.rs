@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::ids::Epoch;
+use baton_model::limits::TERMS_MAX;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::queue::{ExclusiveOp, Queue, Write, WriterTask};
@@ -98,9 +99,13 @@ impl Writer {
 
     fn run_exclusive(&mut self, op: ExclusiveOp) {
         match op {
-            ExclusiveOp::Take { expected, done } => {
+            ExclusiveOp::Take {
+                expected,
+                next,
+                done,
+            } => {
                 done(self.transaction(|tx, path| {
-                    take(tx, expected).map_err(|error| to_store_error(path, error))
+                    take(tx, expected, next).map_err(|error| to_store_error(path, error))
                 }));
             }
             ExclusiveOp::Prune {
@@ -249,12 +254,24 @@ fn write_group(
     Ok(epoch)
 }
 
-fn take(tx: &Transaction<'_>, expected: Epoch) -> Result<bool, rusqlite::Error> {
+fn take(tx: &Transaction<'_>, expected: Epoch, next: Epoch) -> Result<bool, rusqlite::Error> {
     let changed = tx.execute(
         "UPDATE leader SET epoch = ?1, renewals = 0 WHERE epoch = ?2",
-        [expected.next().0.cast_signed(), expected.0.cast_signed()],
+        [next.0.cast_signed(), expected.0.cast_signed()],
     )?;
-    Ok(changed == 1)
+    if changed == 0 {
+        return Ok(false);
+    }
+    tx.execute(
+        "INSERT INTO term (epoch) VALUES (?1)",
+        [next.0.cast_signed()],
+    )?;
+    tx.execute(
+        "DELETE FROM term WHERE epoch IN (SELECT epoch FROM term ORDER BY epoch DESC \
+         LIMIT -1 OFFSET ?1)",
+        [i64::try_from(TERMS_MAX).unwrap_or(i64::MAX)],
+    )?;
+    Ok(true)
 }
 
 fn check(tx: &Transaction<'_>, epoch: Epoch) -> Result<Result<(), StoreError>, rusqlite::Error> {

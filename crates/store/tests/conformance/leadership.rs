@@ -4,12 +4,16 @@ use std::sync::mpsc;
 use std::thread;
 
 use baton_core::leader::Row;
+use baton_core::ledger::{Identity, Ledger};
+use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::{Epoch, InstanceId};
 use baton_store::view::{Query, View};
-use baton_store::{Retention, StoreError, TakeOutcome};
+use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
 
 use crate::Open;
 use crate::leading::{Leader, NOW, submitted};
+
+const FIRST: Epoch = Epoch::new(1, 1);
 
 pub(crate) fn a_new_store_has_no_leader_and_nothing_else(open: Open<'_>) {
     let store = open();
@@ -18,10 +22,44 @@ pub(crate) fn a_new_store_has_no_leader_and_nothing_else(open: Open<'_>) {
         let page = store.page(&Query::first(view, 10)).expect("readable");
         assert!(page.items.is_empty() && page.next.is_none());
     }
-    assert_eq!(
-        store.take(Epoch(0)),
-        Ok(TakeOutcome::Won(Epoch(1), Box::default()))
-    );
+    let first = store.fingerprint().expect("readable");
+    assert_eq!((first.epoch, first.generation), (Epoch(0), Epoch(0)));
+    let taken = store.take(Epoch(0), FIRST);
+    let mut empty = Ledger::default();
+    empty.identify(Identity::new(first.store, [FIRST]));
+    assert_eq!(taken, Ok(TakeOutcome::Won(FIRST, Box::new(empty))));
+}
+
+pub(crate) fn stores_differ_and_their_terms_are_known(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let second = Leader::elect(&*store);
+    let identity = second.identity.clone();
+    assert_eq!(Ok(identity.store), store.fingerprint().map(|it| it.store));
+    assert!(identity.knows(leader.epoch) && identity.knows(second.epoch));
+    assert!(!identity.knows(leader.epoch.successor(8).expect("not the last")));
+    leader = second;
+    let last_fact = || store.fingerprint().map(|it| it.last_fact.0);
+    assert_eq!(last_fact(), Ok(0));
+    leader.commit(&*store, vec![submitted(1), submitted(2)]);
+    assert_eq!(last_fact(), Ok(2));
+    let other = SqliteStore::in_memory().expect("there is memory");
+    assert_ne!(other.fingerprint().map(|it| it.store), Ok(identity.store));
+}
+
+pub(crate) fn a_generation_begins_and_is_settled(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let evidence = CopyEvidence::OlderThanMark;
+    let epoch = leader.epoch;
+    leader.commit(&*store, vec![Fact::CopyOpened { epoch, evidence }]);
+    let mut second = Leader::elect(&*open());
+    let identity = &second.identity;
+    assert!(identity.generation == epoch && identity.unsettled);
+    assert_eq!(store.fingerprint().map(|it| it.generation), Ok(epoch));
+    second.commit(&*store, vec![Fact::CopySettled { epoch }]);
+    let identity = Leader::elect(&*store).identity;
+    assert!(identity.generation == epoch && !identity.unsettled);
 }
 
 pub(crate) fn one_of_many_takers_wins(open: Open<'_>) {
@@ -29,7 +67,7 @@ pub(crate) fn one_of_many_takers_wins(open: Open<'_>) {
     let won = thread::scope(|scope| {
         let takers: Vec<_> = stores
             .iter()
-            .map(|store| scope.spawn(|| store.take(Epoch(0)).expect("takeable")))
+            .map(|store| scope.spawn(|| store.take(Epoch(0), FIRST).expect("takeable")))
             .collect();
         let answers = takers.into_iter().map(|it| it.join().expect("no panic"));
         answers
@@ -38,14 +76,19 @@ pub(crate) fn one_of_many_takers_wins(open: Open<'_>) {
     });
     assert_eq!(won, 1);
     let row = open().read_row().expect("readable");
-    assert_eq!(row.epoch, Epoch(1));
+    assert_eq!(row.epoch, FIRST);
 }
 
 pub(crate) fn a_take_on_an_old_epoch_changes_nothing(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
-    assert_eq!(store.take(Epoch(0)), Ok(TakeOutcome::Overtaken));
-    assert_eq!(store.take(Epoch(7)), Ok(TakeOutcome::Overtaken));
+    assert_eq!(store.take(Epoch(0), FIRST), Ok(TakeOutcome::Overtaken));
+    assert_eq!(
+        store.take(Epoch(7), Epoch::new(8, 1)),
+        Ok(TakeOutcome::Overtaken)
+    );
+    let back = store.take(leader.epoch, Epoch(leader.epoch.0 - 1));
+    assert_eq!(back, Ok(TakeOutcome::Overtaken), "epochs only grow");
     leader.commit(&*store, vec![submitted(1)]);
     store.renew(leader.epoch).expect("still leads");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_core::ledger::Ledger;
+use baton_core::ledger::{Identity, Ledger};
 use baton_core::step::{Batch, Outbox, Step};
 use baton_model::fact::{Condemnation, Fact, Holder};
 use baton_model::ids::{
@@ -15,10 +15,24 @@ use baton_store::{Store, StoreError, TakeOutcome};
 
 pub(crate) const NOW: Wall = Wall(1_000_000);
 
+/// The epoch of the next leader.
+pub(crate) fn next(epoch: Epoch) -> Epoch {
+    epoch.successor(7).expect("not the last")
+}
+
+/// Takes the identity of the store out of a ledger.
+pub(crate) fn take_identity(ledger: &mut Ledger) -> Identity {
+    let identity = ledger.identity().clone();
+    ledger.identify(Identity::default());
+    identity
+}
+
 /// One term, with the ledger that this leader expects.
 pub(crate) struct Leader {
     pub(crate) epoch: Epoch,
+    /// Without the identity of the store, in which every leader leaves its epoch.
     pub(crate) ledger: Ledger,
+    pub(crate) identity: Identity,
     outbox: Outbox<()>,
 }
 
@@ -26,9 +40,13 @@ impl Leader {
     /// Takes the row, whichever leader holds it.
     pub(crate) fn elect(store: &dyn Store) -> Self {
         let row = store.read_row().expect("the row can be read");
-        match store.take(row.epoch).expect("the row can be taken") {
-            TakeOutcome::Won(epoch, ledger) => Self {
+        match store
+            .take(row.epoch, next(row.epoch))
+            .expect("the row can be taken")
+        {
+            TakeOutcome::Won(epoch, mut ledger) => Self {
                 epoch,
+                identity: take_identity(&mut ledger),
                 ledger: *ledger,
                 outbox: Outbox::new(epoch),
             },

@@ -61,6 +61,8 @@ macro_rules! backends {
         $(conform! { $backend:
             leadership {
                 a_new_store_has_no_leader_and_nothing_else,
+                stores_differ_and_their_terms_are_known,
+                a_generation_begins_and_is_settled,
                 one_of_many_takers_wins,
                 a_take_on_an_old_epoch_changes_nothing,
                 renewals_are_counted_and_begin_anew_with_each_term,

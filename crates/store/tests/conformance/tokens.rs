@@ -80,10 +80,11 @@ pub(crate) fn a_secret_belongs_to_one_token(open: Open<'_>) {
 
 pub(crate) fn tokens_are_made_beside_a_leader_and_do_not_disturb_it(open: Open<'_>) {
     let (leader, other) = (open(), open());
-    let taken = leader.take(Epoch(0)).expect("takeable");
-    assert!(matches!(taken, TakeOutcome::Won(Epoch(1), _)));
+    let first = Epoch::new(1, 1);
+    let taken = leader.take(Epoch(0), first).expect("takeable");
+    assert!(matches!(taken, TakeOutcome::Won(..)));
     let id = other.create_token(&new(1, Role::Worker)).expect("new");
-    assert_eq!(leader.renew(Epoch(1)), Ok(()));
+    assert_eq!(leader.renew(first), Ok(()));
     assert_eq!(leader.tokens().expect("readable").len(), 1);
     other.revoke_token(id).expect("there");
     assert!(leader.tokens().expect("readable")[0].revoked);

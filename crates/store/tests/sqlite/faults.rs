@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::file::{open, place, refusal};
-use crate::leading::{Leader, NOW, granted, submitted};
+use crate::leading::{Leader, NOW, granted, next, submitted, take_identity};
 
 /// A file system of its own, unmounted at the end.
 struct Disk(TempDir);
@@ -143,10 +143,13 @@ fn damaged_pages_are_an_error_and_never_a_wrong_answer() {
             continue;
         };
         let row = store.read_row();
-        let taken = row.and_then(|row| store.take(row.epoch));
+        let taken = row.and_then(|row| store.take(row.epoch, next(row.epoch)));
         match taken {
             // The damage is in the history, an index or a free page.
-            Ok(baton_store::TakeOutcome::Won(_, ledger)) => assert_eq!(*ledger, leader.left()),
+            Ok(baton_store::TakeOutcome::Won(_, mut ledger)) => {
+                take_identity(&mut ledger);
+                assert_eq!(*ledger, leader.left());
+            }
             Ok(baton_store::TakeOutcome::Overtaken) => panic!("no other leader takes the row"),
             Err(error) => assert!(matches!(error, StoreError::Corrupt(_)), "{error}"),
         }
@@ -185,7 +188,9 @@ fn a_row_that_no_facts_could_have_left_so_is_not_led_on() {
     ] {
         db.execute(damage, []).expect("writable");
         let row = store.read_row().expect("readable");
-        let error = store.take(row.epoch).expect_err("not to be led on");
+        let error = store
+            .take(row.epoch, next(row.epoch))
+            .expect_err("not to be led on");
         assert!(matches!(error, StoreError::Corrupt(_)), "{damage}: {error}");
         for undo in undo {
             db.execute(undo, []).expect("writable");
@@ -195,6 +200,8 @@ fn a_row_that_no_facts_could_have_left_so_is_not_led_on() {
     }
     db.execute("DELETE FROM spec", []).expect("writable");
     let row = store.read_row().expect("readable");
-    let error = store.take(row.epoch).expect_err("not to be led on");
+    let error = store
+        .take(row.epoch, next(row.epoch))
+        .expect_err("not to be led on");
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
 }

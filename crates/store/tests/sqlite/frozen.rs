@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use baton_core::workflow::ItemState;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, RunId};
+use baton_model::ids::{Epoch, InstanceId, RunId, StoreId};
 use baton_model::library::Created;
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
@@ -112,4 +112,31 @@ fn stores_of_older_versions_take_runs() {
         assert_eq!(store.check(), Ok(()), "{older}");
         assert_eq!(Leader::elect(&store).ledger, leader.left(), "{older}");
     }
+}
+
+#[test]
+fn the_identity_of_schema_version_6_can_still_be_read() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v6.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let last = store.read_row().expect("readable").epoch;
+    assert_eq!(last.number(), 2);
+    let identity = Leader::elect(&store).identity;
+    assert_ne!(identity.store, StoreId(0));
+    assert!(identity.generation == last && identity.unsettled);
+    assert!(identity.knows(last) && !identity.knows(Epoch::new(1, 0)));
+    assert_eq!(store.check(), Ok(()));
+}
+
+#[test]
+fn a_store_of_an_older_version_gets_an_identity_and_knows_its_terms() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v3.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let identity = Leader::elect(&store).identity;
+    assert_ne!(identity.store, StoreId(0));
+    assert!(identity.knows(Epoch(1)) && identity.knows(Epoch(2)) && !identity.knows(Epoch(3)));
+    assert!(!identity.unsettled);
 }

@@ -7,7 +7,7 @@ use baton_core::protocol::frame::{PREAMBLE, encode_to_scheduler};
 use baton_model::fact::Holder;
 use baton_model::ids::{
     Association, AttemptId, AttemptNo, BootId, CheckId, Epoch, HostId, Incarnation, IncarnationNo,
-    InstanceId, LeaseId, Lineage, NotifySeq, SessionId, WorkerName,
+    InstanceId, LeaseId, Lineage, NotifySeq, SessionId, StoreId, WorkerName,
 };
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, Status, ToScheduler};
@@ -97,6 +97,7 @@ pub(crate) fn absurd() -> Vec<(&'static str, Vec<ToScheduler>)> {
 
 fn association(incarnation: Incarnation, epoch: Epoch) -> Association {
     Association {
+        store: StoreId(u64::MAX),
         epoch,
         incarnation,
         session: SessionId(u64::MAX),

@@ -3,13 +3,14 @@
 use super::*;
 use baton_model::ids::SessionId;
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, Lineage,
+    AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, Lineage, StoreId,
 };
 use baton_model::spec::Work;
 use baton_model::time::Mono;
 
 const ASSOCIATION: Association = Association {
-    epoch: Epoch(3),
+    store: StoreId(u64::MAX),
+    epoch: Epoch::new(3, u32::MAX),
     incarnation: Incarnation {
         lineage: Lineage(u64::MAX),
         number: IncarnationNo(2),

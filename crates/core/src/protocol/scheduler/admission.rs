@@ -5,7 +5,7 @@
 //! | incoming incarnation | result |
 //! |---|---|
 //! | speaks another protocol version | refused; not an order to die |
-//! | has obeyed a higher epoch | not answered; the driver learns that it may be deposed |
+//! | has obeyed a higher epoch, or one of a lost future of this store | not answered; the driver learns that it may be deposed, or that its store is a copy |
 //! | was condemned and is not seated | refused as condemned |
 //! | seat empty | admitted |
 //! | holds the seat | refreshed; if MUST_DIE, ordered to die again |
@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Condemnation, Fact};
+use baton_model::fact::{Condemnation, CopyEvidence, Fact};
 use baton_model::ids::{Incarnation, WorkerName};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToWorker, WorkerAddress};
@@ -33,6 +33,7 @@ use super::context::Cx;
 use super::seat::Seat;
 use super::{Protocol, Timer, address};
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
 impl Protocol {
@@ -42,9 +43,10 @@ impl Protocol {
         if heartbeat.version != PROTOCOL_VERSION {
             return self.refuse(cx, heartbeat, Refusal::OtherVersion);
         }
-        if heartbeat.epoch_seen > self.epoch {
+        let evidence = self.copy_evidence(cx, heartbeat);
+        if heartbeat.epoch_seen > self.term.epoch || evidence.is_some() {
             cx.notice("higher-epoch-seen");
-            cx.leader.epoch_overtaken(heartbeat.epoch_seen);
+            cx.leader.epoch_overtaken(heartbeat.epoch_seen, evidence);
             return;
         }
         if self.is_superseded(cx, heartbeat) {
@@ -69,6 +71,18 @@ impl Protocol {
             return self.admit(cx, heartbeat);
         }
         self.contest(cx, heartbeat);
+    }
+
+    /// The evidence that the store is a copy: the worker is associated with a term of this store
+    /// that the store does not know.
+    fn copy_evidence(&self, cx: &Cx<'_>, heartbeat: &Heartbeat) -> Option<CopyEvidence> {
+        let obeyed = heartbeat.association?;
+        let identity = cx.ledger().identity();
+        let unknown = identity.is_lost_future(obeyed.store, obeyed.epoch);
+        (unknown && cx.config.store == StoreMode::Durable).then(|| CopyEvidence::LaterTermObeyed {
+            worker: heartbeat.worker.worker.clone(),
+            epoch: obeyed.epoch,
+        })
     }
 
     /// True if a later incarnation of the same state directory is seated, under any
@@ -155,7 +169,7 @@ impl Protocol {
     fn refresh(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
         let name = heartbeat.worker.worker.clone();
         let now = cx.now.mono;
-        let association = self.seats[&name].association(self.epoch);
+        let association = self.seats[&name].association(self.term);
         let Some(seat) = self.seats.get_mut(&name) else {
             return;
         };
@@ -177,7 +191,7 @@ impl Protocol {
         let awaits_permission = !seat.has_been_healthy;
         let knows_me = heartbeat
             .association
-            .is_some_and(|it| it.epoch == self.epoch);
+            .is_some_and(|it| it.epoch == self.term.epoch);
         if !knows_me {
             self.begin_session(cx, &name);
         } else if heartbeat.association == Some(association)
@@ -228,7 +242,7 @@ impl Protocol {
             timeouts.lease = cx.config.timeouts.lease().scaled(3, 2);
         }
         let reply = HeartbeatReply {
-            association: seat.association(self.epoch),
+            association: seat.association(self.term),
             stamp: seat.last_stamp,
             state: seat.state,
             timeouts,
@@ -254,7 +268,7 @@ impl Protocol {
         }
         self.reply(cx, name);
         let seat = &self.seats[name];
-        let association = seat.association(self.epoch);
+        let association = seat.association(self.term);
         cx.send(
             address(name, seat),
             ToWorker::RequestSuicide { association },
@@ -279,7 +293,7 @@ impl Protocol {
         cx.send(
             to,
             ToWorker::HeartbeatRefused {
-                epoch: self.epoch,
+                epoch: self.term.epoch,
                 incarnation: heartbeat.worker.incarnation,
                 stamp: heartbeat.stamp,
                 refusal,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Fact, Holder};
+use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, LeaseId, RequestId, WorkerName};
 use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
@@ -35,8 +35,9 @@ pub(crate) trait Leader {
     /// Lets later effects wait for a commit, even if no fact is recorded.
     fn fence(&mut self);
 
-    /// A worker has obeyed a leader of this higher epoch.
-    fn epoch_overtaken(&mut self, epoch: Epoch);
+    /// A worker has obeyed a leader of this epoch, which this leader cannot have succeeded; with
+    /// the evidence, if any, that the store is a copy.
+    fn epoch_overtaken(&mut self, epoch: Epoch, evidence: Option<CopyEvidence>);
 
     /// A log request is answered.
     fn logs_read(&mut self, request: RequestId, answer: LogAnswer);

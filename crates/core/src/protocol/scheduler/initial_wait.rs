@@ -1,4 +1,4 @@
-//! Initial wait: when a scheduler without a store may start work.
+//! Initial wait: when a scheduler without a store, or with a copy of one, may start work.
 //!
 //! A scheduler without a store must not place an instance that a worker
 //! of its predecessor may still be running. It waits until one of two things is true:
@@ -13,7 +13,13 @@
 //! a worker that first appears after the full wait cannot be running an earlier attempt,
 //! so it does not prolong the wait: crash-looping workers cannot extend it
 //! beyond one more lease time.
+//!
+//! A scheduler whose store is a copy knows what it knew when the copy was made. Its original may
+//! have placed everything that waits here since then. So it waits as if it had no store, for a
+//! full lease time, and for at most one more while workers are killing attempts that it does not
+//! know; there is no worker set to shorten that.
 
+use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::time::Mono;
 
 use super::context::Cx;
@@ -31,38 +37,56 @@ pub(crate) struct InitialWait {
 
 impl Protocol {
     pub(super) fn begin_initial_wait(&mut self, cx: &Cx<'_>) {
-        if cx.config.store == StoreMode::Durable {
-            return;
+        match cx.config.store {
+            StoreMode::Durable if !cx.ledger().identity().unsettled => return,
+            StoreMode::Durable => {}
+            StoreMode::Memory => self.consensus = Some(Consensus::new(self.term.epoch)),
         }
-        self.consensus = Some(Consensus::new(self.epoch));
         if cx.config.bugs.has(Bug::InitialWaitSkipped) {
             return;
         }
-        let until = cx.now.mono + cx.config.timeouts.lease();
+        let until = cx.now.mono + cx.config.timeouts.lease().max(cx.ledger().lease_time());
         self.initial_wait = Some(InitialWait { until });
         self.timers.arm(Timer::InitialWait, until);
     }
 
+    /// The store is a copy: a new generation of it begins.
+    pub(crate) fn open_copy(&mut self, cx: &mut Cx<'_>, evidence: CopyEvidence) {
+        let epoch = self.term.epoch;
+        cx.commit(Fact::CopyOpened { epoch, evidence });
+        self.begin_initial_wait(cx);
+    }
+
     /// Ends the wait if that is safe. Called after every input: any of them may
     /// change the answer, and outside the wait it costs nothing.
-    pub(crate) fn end_initial_wait_if_safe(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn end_initial_wait_if_safe(&mut self, cx: &mut Cx<'_>) {
         let Some(wait) = &self.initial_wait else {
             return;
         };
-        let Some(consensus) = &self.consensus else {
-            return;
-        };
+        let agreed = self.consensus.as_ref().is_some_and(Consensus::agreed);
         let now = cx.now.mono;
         let waited = now >= wait.until;
         let unknown = self.holdings.0.values().any(|holding| {
             !holding.reported && holding.expires > now && (!waited || holding.since < wait.until)
         });
-        if unknown {
+        if unknown || !(waited || agreed) || self.awaits_kills(cx, wait) {
             return;
         }
-        if waited || consensus.agreed() {
-            self.initial_wait = None;
-            self.timers.disarm(&Timer::InitialWait);
+        self.initial_wait = None;
+        self.timers.disarm(&Timer::InitialWait);
+        if cx.ledger().identity().unsettled {
+            let epoch = cx.ledger().identity().generation;
+            cx.commit(Fact::CopySettled { epoch });
         }
+    }
+
+    /// True if a worker is killing an attempt that the copy does not know. One that cannot be
+    /// killed must not stop everything for ever.
+    fn awaits_kills(&self, cx: &Cx<'_>, wait: &InitialWait) -> bool {
+        let end = wait.until + cx.config.timeouts.lease();
+        let mut kills = self.seats.values().flat_map(|seat| &seat.kills);
+        self.consensus.is_none()
+            && cx.now.mono < end
+            && kills.any(|lease| cx.ledger().open_lease(*lease).is_none())
     }
 }

@@ -21,7 +21,7 @@ impl Protocol {
         instance: InstanceId,
         name: &WorkerName,
     ) -> Launch {
-        let lease = cx.ledger().next_lease(instance, self.epoch);
+        let lease = cx.ledger().next_lease(instance, self.term.epoch);
         let holder = self.seats[name].holder.clone();
         cx.commit(Fact::LeaseGranted {
             lease,
@@ -51,7 +51,7 @@ impl Protocol {
         let seat = &self.seats[name];
         for chunk in launches.chunks(LAUNCHES_PER_MESSAGE_MAX) {
             let message = ToWorker::RunTask {
-                association: seat.association(self.epoch),
+                association: seat.association(self.term),
                 seq: seat.seq,
                 stamp: seat.last_stamp,
                 launches: chunk.to_vec(),

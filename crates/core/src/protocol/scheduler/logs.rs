@@ -38,7 +38,7 @@ impl Protocol {
         }
         query.bytes_max = query.bytes_max.min(LOG_CHUNK_BYTES_MAX);
         let message = ToWorker::GetLogs {
-            association: seat.association(self.epoch),
+            association: seat.association(self.term),
             request,
             query,
         };

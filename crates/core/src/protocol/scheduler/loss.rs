@@ -45,7 +45,7 @@ impl Protocol {
             self.update_offer(cx, name);
         }
         let seat = &self.seats[name];
-        let association = seat.association(self.epoch);
+        let association = seat.association(self.term);
         cx.send(
             address(name, seat),
             ToWorker::RequestSuicide { association },

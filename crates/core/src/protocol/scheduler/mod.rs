@@ -13,7 +13,7 @@
 //! | `loss` | condemning a worker, and closing its leases |
 //! | `holdings` | the leases that each incarnation may be running, and until when |
 //! | `upkeep` | health, health checks and timers |
-//! | `initial_wait` | when a scheduler without a store may start work |
+//! | `initial_wait` | when a scheduler without a store, or with a copy of one, may start work |
 //! | `logs` | `getLogs`, passed through |
 //!
 //! Three rules hold everywhere:
@@ -41,9 +41,7 @@ mod upkeep;
 
 use std::collections::BTreeMap;
 
-use baton_model::ids::{
-    Association, CheckId, Epoch, Incarnation, RequestId, SessionId, WorkerName,
-};
+use baton_model::ids::{Association, CheckId, Incarnation, RequestId, SessionId, Term, WorkerName};
 use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::Mono;
 
@@ -74,7 +72,7 @@ pub(crate) enum Timer {
 /// One leader's view of its workers, for one epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Protocol {
-    epoch: Epoch,
+    term: Term,
     seats: BTreeMap<WorkerName, Seat>,
     /// Seats by incarnation.
     seated: BTreeMap<Incarnation, WorkerName>,
@@ -92,7 +90,10 @@ impl Protocol {
     /// lease of the ledger may still be running: each gets a full lease time.
     pub(crate) fn new(cx: &Cx<'_>) -> Self {
         let mut protocol = Self {
-            epoch: cx.epoch,
+            term: Term {
+                store: cx.ledger().identity().store,
+                epoch: cx.epoch,
+            },
             seats: BTreeMap::new(),
             seated: BTreeMap::new(),
             holdings: Holdings::default(),
@@ -169,6 +170,11 @@ impl Protocol {
         self.timers.next()
     }
 
+    /// The term of the leader.
+    pub(crate) const fn term(&self) -> Term {
+        self.term
+    }
+
     /// The seats by name.
     pub(crate) const fn seats(&self) -> &BTreeMap<WorkerName, Seat> {
         &self.seats
@@ -193,10 +199,13 @@ impl Protocol {
             .get(&association.incarnation)
             .cloned()
             .filter(|name| {
-                let current = self.seats[name].association(self.epoch);
+                let current = self.seats[name].association(self.term);
                 #[cfg(feature = "seeded-bugs")]
-                let association =
-                    crate::bugs::protocol::ignore_epoch(cx.config.bugs, association, self.epoch);
+                let association = crate::bugs::protocol::ignore_epoch(
+                    cx.config.bugs,
+                    association,
+                    self.term.epoch,
+                );
                 current == association
             });
         if heard.is_none() {

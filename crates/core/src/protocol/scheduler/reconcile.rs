@@ -35,6 +35,7 @@ impl Protocol {
             cx.notice("running-tasks-known-already");
             return;
         }
+        self.disown(cx, &name, held);
         for held in held {
             self.reported(cx, &name, held);
         }
@@ -56,6 +57,24 @@ impl Protocol {
         self.update_health(cx, &name);
         self.repeat_kills(cx, &name);
         self.seat_due(cx, &name);
+    }
+
+    /// Shows the operator that a worker holds attempts of an unknown generation of the store.
+    fn disown(&self, cx: &mut Cx<'_>, name: &WorkerName, held: &[HeldAttempt]) {
+        if cx.config.store == StoreMode::Memory {
+            return;
+        }
+        let leases = held.iter().map(|held| held.lease);
+        let mut disowned = leases.filter(|lease| cx.ledger().is_unheard_of(*lease));
+        if let Some(example) = disowned.next() {
+            let others = u32::try_from(disowned.count()).unwrap_or(u32::MAX);
+            cx.commit(Fact::AttemptsDisowned {
+                worker: name.clone(),
+                incarnation: self.seats[name].holder.incarnation,
+                attempts: others.saturating_add(1),
+                example,
+            });
+        }
     }
 
     /// The worker holds this attempt: note it, adopt it, or have it killed; and if
@@ -109,7 +128,7 @@ impl Protocol {
     /// over unless the instance has another lease already or has ended.
     fn may_adopt(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
         cx.config.store == StoreMode::Memory
-            && lease.epoch < self.epoch
+            && lease.epoch < self.term.epoch
             && match cx.ledger().find(lease.attempt.instance) {
                 Some(it) => it.lease.is_none() && !it.state.is_terminal(),
                 // Unknown altogether, or ended and dropped.
@@ -132,13 +151,13 @@ impl Protocol {
         let reporter = self.seats[name].holder.incarnation;
         let held: BTreeSet<LeaseId> = held.iter().map(|held| held.lease).collect();
         for incarnation in self.holdings.lineage_up_to(reporter) {
-            let end = if incarnation == reporter {
-                Synthetic::WasNotRunning
-            } else {
-                Synthetic::WorkerLost(LossProof::NewerIncarnation)
-            };
             for lease in self.holdings.leases(incarnation) {
                 if !held.contains(&lease) {
+                    let end = if incarnation == reporter {
+                        not_running(cx, lease)
+                    } else {
+                        Synthetic::WorkerLost(LossProof::NewerIncarnation)
+                    };
                     self.end_attempt(cx, lease, AttemptEnd::Synthetic(end), None);
                 }
             }
@@ -160,5 +179,15 @@ impl Protocol {
         for incarnation in over {
             self.lose_all(cx, incarnation, LossProof::HostRebooted);
         }
+    }
+}
+
+/// The end of an attempt that a worker does not have. In a copy of a store it may have ended, and
+/// been forgotten, after the copy was made.
+pub(super) fn not_running(cx: &Cx<'_>, lease: LeaseId) -> Synthetic {
+    if lease.epoch < cx.ledger().identity().generation {
+        Synthetic::WorkerLost(LossProof::StoreCopied)
+    } else {
+        Synthetic::WasNotRunning
     }
 }

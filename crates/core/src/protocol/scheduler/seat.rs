@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
-use baton_model::ids::{Association, CheckId, Epoch, LeaseId, NotifySeq, SessionId};
+use baton_model::ids::{Association, CheckId, LeaseId, NotifySeq, SessionId, Term};
 use baton_model::limits::CHECKS_OPEN_MAX;
 use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
@@ -153,9 +153,10 @@ impl Seat {
 
     /// The association of every message to and from its holder.
     #[must_use]
-    pub const fn association(&self, epoch: Epoch) -> Association {
+    pub const fn association(&self, leader: Term) -> Association {
         Association {
-            epoch,
+            store: leader.store,
+            epoch: leader.epoch,
             incarnation: self.holder.incarnation,
             session: self.session,
         }

@@ -2,9 +2,10 @@
 
 use baton_model::ids::{Association, LeaseId, WorkerName};
 use baton_model::message::{Status, ToWorker};
-use baton_model::outcome::{AttemptEnd, Report, Synthetic};
+use baton_model::outcome::{AttemptEnd, Report};
 
 use super::context::Cx;
+use super::reconcile::not_running;
 use super::{Protocol, address};
 use crate::bugs::Bug;
 
@@ -47,7 +48,7 @@ impl Protocol {
                 self.end_attempt(cx, lease, AttemptEnd::Real(report.outcome), Some(report));
             }
             Status::WasNotRunning => {
-                let end = AttemptEnd::Synthetic(Synthetic::WasNotRunning);
+                let end = AttemptEnd::Synthetic(not_running(cx, lease));
                 self.end_attempt(cx, lease, end, None);
             }
         }
@@ -70,7 +71,7 @@ impl Protocol {
     fn acknowledge(&mut self, cx: &mut Cx<'_>, name: &WorkerName, statuses: &[(LeaseId, Status)]) {
         let seat = &self.seats[name];
         let message = ToWorker::StatusAck {
-            association: seat.association(self.epoch),
+            association: seat.association(self.term),
             leases: statuses.iter().map(|(lease, _)| *lease).collect(),
         };
         cx.leader

@@ -107,7 +107,7 @@ impl Protocol {
             .scaled(2, 1)
             .min(cx.config.timeouts.unsure_poll_max);
         let message = ToWorker::NotifyIfTasksNotRunning {
-            association: seat.association(self.epoch),
+            association: seat.association(self.term),
             seq: seat.seq,
             leases,
         };

@@ -91,7 +91,7 @@ impl Protocol {
             return;
         }
         seat.next_ask = now + cx.config.timeouts.reply_wait;
-        let association = seat.association(self.epoch);
+        let association = seat.association(self.term);
         cx.send(
             address(name, seat),
             ToWorker::GetRunningTasks { association },
@@ -110,7 +110,7 @@ impl Protocol {
         seat.check_sent(self.last_check, now);
         seat.next_check = now + check_pause(seat.state, cx);
         let message = ToWorker::CheckHealth {
-            association: seat.association(self.epoch),
+            association: seat.association(self.term),
             check: self.last_check,
         };
         cx.send(address(name, seat), message);
@@ -168,7 +168,7 @@ impl Protocol {
         let seat = &self.seats[name];
         for lease in leases {
             let message = ToWorker::KillTask {
-                association: seat.association(self.epoch),
+                association: seat.association(self.term),
                 lease: *lease,
                 grace: cx.config.timeouts.kill_grace,
             };

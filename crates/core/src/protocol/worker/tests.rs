@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     Association, AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo,
-    InstanceId, LeaseId, Lineage, NotifySeq, SessionId, WorkerName,
+    InstanceId, LeaseId, Lineage, NotifySeq, SessionId, StoreId, WorkerName,
 };
 use baton_model::message::{
     HeartbeatReply, Launch, LaunchRefusal, LaunchVerdict, Refusal, Status, ToScheduler, ToWorker,
@@ -36,6 +36,7 @@ fn lease(instance: u64) -> LeaseId {
 
 fn association(session: u64) -> Association {
     Association {
+        store: StoreId(1),
         epoch: Epoch(1),
         incarnation: ME,
         session: SessionId(session),

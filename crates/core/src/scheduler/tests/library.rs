@@ -1,6 +1,6 @@
 //! The library of a leader: due times, launch limits and commands. Helpers of its tests are here.
 
-use baton_model::ids::Revision;
+use baton_model::ids::{Epoch, Revision};
 use baton_model::library::{Definition, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 
@@ -185,7 +185,7 @@ impl Leader {
 
     /// The next leader, which starts from what is durable.
     fn successor(&self) -> Self {
-        let epoch = self.core.epoch().next();
+        let epoch = Epoch(self.core.epoch().0 + 1);
         Self {
             core: Scheduler::new(Config::default(), epoch, self.kept.clone(), self.clock()),
             outbox: Outbox::new(epoch),

@@ -363,7 +363,7 @@ fn check_none_alive<'a>(
     truth: &Truth,
 ) -> Check {
     let alive = instances.find_map(|id| {
-        let (lease, excused) = truth.live_of(*id)?;
+        let (lease, excused) = truth.live_of(*id, None)?;
         let strict = truth.live(lease)?.exclusive == Exclusive::Strict;
         (strict || !excused).then_some(lease)
     });

@@ -142,7 +142,7 @@ fn scheduler(world: &mut World, words: &[&str]) -> Done {
         (Epoch(options.number("epoch", 1)?), Ledger::default(), None)
     } else {
         let store: &mut Store = world.stores.entry(STORE.to_owned()).or_default();
-        store.epoch = store.epoch.next();
+        store.epoch = Epoch(store.epoch.0 + 1);
         (store.epoch, store.ledger.clone(), Some(STORE.to_owned()))
     };
     options.finish()?;
@@ -453,14 +453,14 @@ fn join(world: &mut World, name: &str) -> Done {
     let seat = world.worker(name)?.me.worker.clone();
     let leader_name = world.leader.clone();
     let leader = world.scheduler(&leader_name)?;
-    let epoch = leader.core.epoch();
+    let term = leader.core.term();
     let Some(seat) = leader.core.seats().get(&seat) else {
         return Err(format!("{name} has no seat\n"));
     };
     if seat.state != WorkerState::Healthy {
         return Err(format!("{name} is {}\n", seat.state));
     }
-    let line = format!("{name} joins {leader_name}: {}", seat.association(epoch));
+    let line = format!("{name} joins {leader_name}: {}", seat.association(term));
     world.out.line(&line);
     Ok(())
 }

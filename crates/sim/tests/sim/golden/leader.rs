@@ -157,7 +157,7 @@ impl Leader {
             out.line(&format!("{}: in its initial wait", self.name));
         }
         for (name, seat) in self.core.seats() {
-            let association = seat.association(self.core.epoch());
+            let association = seat.association(self.core.term());
             out.line(&format!(
                 "{}: {name} {} {association}",
                 self.name, seat.state

@@ -97,7 +97,7 @@ impl World {
                     continue;
                 }
                 Effect::Reply(request, reply) => render::reply(request, &reply),
-                Effect::EpochOvertaken(epoch) => format!("a worker has obeyed {epoch}"),
+                Effect::EpochOvertaken(epoch, _) => format!("a worker has obeyed {epoch}"),
             };
             self.out.line(&format!("{name}: {line}"));
         }
