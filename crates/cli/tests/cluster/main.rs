@@ -4,6 +4,7 @@ mod api;
 mod effects;
 mod mounts;
 
+mod copies;
 mod disks;
 mod events;
 mod faults;
