@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use baton_model::mark::{FileId, Mark, StoreState};
-use baton_store::{Fingerprint, Store};
+use baton_store::{Fingerprint, Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -156,7 +156,13 @@ impl MarkFile {
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> ServeError {
     let path = path.to_owned();
-    |error| ServeError::Data { path, error }
+    |error| match error.kind() {
+        io::ErrorKind::StorageFull => {
+            let what = format!("{}: the disk is full", path.display());
+            ServeError::Store(StoreError::DiskFull(what))
+        }
+        _ => ServeError::Data { path, error },
+    }
 }
 
 /// The identity of a file. Its device is no part of it: many file systems get another number with
