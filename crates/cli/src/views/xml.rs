@@ -44,7 +44,7 @@ pub(super) fn line(body: &mut String, text: fmt::Arguments<'_>) {
     let _ = writeln!(body, "{text}");
 }
 
-/// [`line`] with the arguments of `format!`.
+/// [`line()`] with the arguments of `format!`.
 macro_rules! element {
     ($body:expr, $($text:tt)*) => {
         $crate::views::xml::line($body, format_args!($($text)*))
