@@ -18,7 +18,7 @@ fn setup(store: Arc<Faulty>) -> Setup {
         store,
         config: Config::default(),
         limits: Vec::new(),
-        mark: Arc::new(MarkFile::nowhere()),
+        mark: Arc::new(MarkFile::temporary()),
         metrics: Arc::default(),
     }
 }
@@ -26,7 +26,7 @@ fn setup(store: Arc<Faulty>) -> Setup {
 /// A leader whose store has just failed to commit.
 fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     let store = Arc::new(store);
-    let taken = leadership::take(&*store, &MarkFile::nowhere(), Epoch(0), None).expect("free");
+    let taken = leadership::take(&*store, &MarkFile::temporary(), Epoch(0), None).expect("free");
     let epoch = taken.epoch;
     *store.commits.lock().expect("sound") = VecDeque::from([Fault::Closed]);
     *store.takes.lock().expect("sound") = takes.iter().copied().collect();
@@ -94,7 +94,8 @@ fn a_broken_invariant_ends_the_leader_with_its_state() {
         ..LedgerParts::default()
     });
     let store = Arc::new(Faulty::default());
-    let mut taken = leadership::take(&*store, &MarkFile::nowhere(), Epoch(0), None).expect("free");
+    let mut taken =
+        leadership::take(&*store, &MarkFile::temporary(), Epoch(0), None).expect("free");
     *taken.ledger = broken.expect("restored");
     let handle = start(setup(store), taken).expect("a thread");
     handle.inbox.send(Event::Due);

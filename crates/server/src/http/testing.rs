@@ -25,7 +25,7 @@ pub(super) fn app() -> App {
 /// The same, with a given faulty store and history lock.
 pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let store: Arc<dyn baton_store::Store> = store;
-    let mark = Arc::new(MarkFile::nowhere());
+    let mark = Arc::new(MarkFile::temporary());
     let taken = leadership::take(&*store, &mark, Epoch(0), None).expect("free");
     let metrics = Arc::new(Metrics::default());
     let setup = Setup {
