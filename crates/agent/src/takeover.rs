@@ -8,7 +8,9 @@ use std::time::Duration;
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::Supervisor;
 use baton_core::supervision::io::{Event, Sighting};
-use baton_core::supervision::takeover::{Inventory, KnownAttempt, ReportedRun};
+use baton_core::supervision::takeover::{
+    CoordinatorState, Inventory, KnownAttempt, Remnant, ReportedRun,
+};
 use baton_model::ids::LeaseId;
 use baton_model::outcome::KillCause;
 use baton_model::task::{Identity, Moment};
@@ -31,7 +33,6 @@ impl Agent {
         let worker_state = self.dir.worker_state;
         let handover = self.dir.handover();
         let existed = worker_state.number.0 > 0;
-        let same_boot = existed && worker_state.boot == self.host.boot;
         let dying = worker_state.dying.then_some(KillCause::Suicide);
         let found = self.coordinator.find()?;
         let owned = found.owned();
@@ -39,18 +40,28 @@ impl Agent {
         let known = handover.attempts;
         let runs = self.reported(found.runs, &known);
         let inventory = Inventory::new(known, runs, dying);
-        let (resumes, leftovers, fired) = match found.state {
-            DiscoveredState::Running { fired } => (same_boot, true, fired),
-            DiscoveredState::Dead { permit, readable } => {
-                let leased = guard.is_some_and(|guard| clock::now().mono < guard.deadline);
-                self.save_handover_of(&inventory, guard)?;
-                self.coordinator.start(permit, existed || readable)?;
-                let resumes = same_boot && readable && leased && dying.is_none();
-                (resumes, existed || readable, false)
-            }
+        let deadline = guard.map(|guard| guard.deadline);
+        let remnant = Remnant {
+            is_of_this_boot: existed && worker_state.boot == self.host.boot,
+            is_dying: worker_state.dying,
+            coordinator: match &found.state {
+                DiscoveredState::Running { .. } => CoordinatorState::Running,
+                DiscoveredState::Dead { readable: true, .. } => CoordinatorState::Dead(deadline),
+                DiscoveredState::Dead { .. } => CoordinatorState::Unknown,
+            },
         };
+        let resumes = remnant.is_resumable(clock::now().mono);
+        let has_predecessor = existed || remnant.coordinator != CoordinatorState::Unknown;
+        let mut has_fired = false;
+        match found.state {
+            DiscoveredState::Running { fired } => has_fired = fired,
+            DiscoveredState::Dead { permit, .. } => {
+                self.save_handover_of(&inventory, guard)?;
+                self.coordinator.start(permit, has_predecessor)?;
+            }
+        }
         if !resumes {
-            if leftovers {
+            if has_predecessor {
                 self.coordinator.kill_leftovers()?;
             }
             return self.begin_incarnation(inventory.into_ended());
@@ -77,7 +88,7 @@ impl Agent {
         self.supervisor = supervisor;
         self.resume_protocol();
         self.carry_out(actions);
-        if fired || dying.is_some() {
+        if has_fired || dying.is_some() {
             self.handle(Event::GuardFired);
         }
         Ok(())

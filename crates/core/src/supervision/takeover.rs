@@ -24,6 +24,44 @@ use crate::protocol::worker::io::Input;
 /// Time from SIGTERM to SIGKILL for an attempt that has timed out, or whose stop is repeated.
 pub const STOP_GRACE: Millis = Millis::from_secs(10);
 
+/// What an agent finds of the incarnation before it, when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remnant {
+    /// An incarnation of this boot is on record.
+    pub is_of_this_boot: bool,
+    /// It was given up, and can only end.
+    pub is_dying: bool,
+    pub coordinator: CoordinatorState,
+}
+
+/// A coordinator that an agent finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoordinatorState {
+    /// It has the attempts on record, and watches the time.
+    Running,
+    /// Its log can be read; until this time its dead-man timer would not have fired.
+    Dead(Option<Mono>),
+    /// There was none, or its log cannot be read.
+    Unknown,
+}
+
+impl Remnant {
+    /// True if the incarnation goes on. A dead coordinator has watched no time: once the lease has
+    /// ended, the scheduler may have placed its work elsewhere. A running one tells whether its
+    /// timer has fired, and then the incarnation ends in order.
+    #[must_use]
+    pub fn is_resumable(self, now: Mono) -> bool {
+        let is_guarded = match self.coordinator {
+            CoordinatorState::Running => true,
+            CoordinatorState::Dead(deadline) => {
+                !self.is_dying && deadline.is_some_and(|deadline| now < deadline)
+            }
+            CoordinatorState::Unknown => false,
+        };
+        self.is_of_this_boot && is_guarded
+    }
+}
+
 /// What is known of an attempt apart from what its coordinator will report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAttempt {

@@ -17,7 +17,7 @@ use baton_model::time::{Millis, Mono, Wall};
 
 use super::attempts::{Assignment, Attempt, LOST, Phase};
 use super::io::{Action, Ending, Event, Sighting};
-use super::takeover::{Inventory, KnownAttempt, ReportedRun};
+use super::takeover::{CoordinatorState, Inventory, KnownAttempt, Remnant, ReportedRun};
 use super::{Identity, RUNNER_RESTARTS_MAX, Supervisor, WAIT_MAX};
 use crate::bugs::Bugs;
 use crate::protocol::worker::io::Effect;
@@ -396,6 +396,36 @@ fn the_next_agent_decides_again_about_a_runner_that_was_to_be_started_later() {
     assert_eq!(actions, []);
     let actions = next.handle(Mono(300) + Millis(250), Event::Tick);
     assert!(orders(actions).contains(&Action::Launch(run(1, 2))));
+}
+
+#[test]
+fn an_incarnation_goes_on_only_where_its_time_was_watched() {
+    let found = |coordinator| Remnant {
+        is_of_this_boot: true,
+        is_dying: false,
+        coordinator,
+    };
+    let now = Mono(100);
+    let running = found(CoordinatorState::Running);
+    let dead = |deadline| found(CoordinatorState::Dead(deadline));
+    assert!(running.is_resumable(now));
+    assert!(dead(Some(Mono(101))).is_resumable(now));
+    assert!(!dead(Some(now)).is_resumable(now), "the lease has ended");
+    assert!(!dead(None).is_resumable(now), "there was no lease");
+    assert!(!found(CoordinatorState::Unknown).is_resumable(now));
+    for other in [running, dead(Some(Mono(101)))] {
+        let rebooted = Remnant {
+            is_of_this_boot: false,
+            ..other
+        };
+        assert!(!rebooted.is_resumable(now));
+    }
+    let dying = |found| Remnant {
+        is_dying: true,
+        ..found
+    };
+    assert!(dying(running).is_resumable(now), "it ends in order");
+    assert!(!dying(dead(Some(Mono(101)))).is_resumable(now));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::{Action, Ending, Event as AgentEvent};
-use baton_core::supervision::takeover::{Inventory, KnownAttempt};
+use baton_core::supervision::takeover::{CoordinatorState, Inventory, KnownAttempt, Remnant};
 use baton_core::supervision::{Identity, Supervisor};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
@@ -49,6 +49,8 @@ pub(super) struct Host {
     pub(super) records: BTreeMap<RunKey, DiskRecord>,
     /// The last order of the dead-man timer, for an agent that finds the coordinator dead.
     pub(super) guard_on_disk: Option<GuardOrder>,
+    /// The incarnation was given up: it can only end.
+    is_dying: bool,
     /// The incarnation has not begun yet.
     is_new_life: bool,
     pub(super) coordinator: Option<Coordinator>,
@@ -98,6 +100,7 @@ impl World {
             life: IncarnationNo(0),
             records: BTreeMap::new(),
             guard_on_disk: None,
+            is_dying: false,
             is_new_life: false,
             coordinator: None,
             children: BTreeMap::new(),
@@ -125,12 +128,20 @@ impl World {
             return;
         }
         let now = host.clock.mono(self.now);
-        let dead_leased = host.coordinator.is_none()
-            && host.guard_on_disk.is_some_and(|order| now < order.deadline);
-        let intact = host.coordinator.as_ref().is_some_and(|it| !it.paused);
+        let remnant = Remnant {
+            // A reboot takes the last order with it.
+            is_of_this_boot: true,
+            is_dying: host.is_dying,
+            coordinator: match &host.coordinator {
+                // A stopped one cannot be reached, and is killed with the rest.
+                Some(coordinator) if coordinator.paused => CoordinatorState::Unknown,
+                Some(_) => CoordinatorState::Running,
+                None => CoordinatorState::Dead(host.guard_on_disk.map(|order| order.deadline)),
+            },
+        };
         if host.is_new_life {
             self.begin_life(index);
-        } else if intact || dead_leased {
+        } else if remnant.is_resumable(now) {
             self.resume_life(index, now);
         } else {
             self.kill_leftovers(index);
@@ -144,7 +155,7 @@ impl World {
             .coordinator
             .as_ref()
             .is_some_and(|it| it.guard.has_fired());
-        let first = if fired {
+        let first = if fired || self.hosts[index].is_dying {
             AgentEvent::GuardFired
         } else {
             AgentEvent::Tick
@@ -196,11 +207,12 @@ impl World {
         }
         let order = host.coordinator.as_ref().and_then(|it| it.guard.order());
         let sightings = self.sightings(index, &[]);
-        let inventory = Inventory::new(Vec::new(), reported, None);
+        let dying = self.hosts[index].is_dying.then_some(KillCause::Suicide);
+        let inventory = Inventory::new(Vec::new(), reported, dying);
         let sight = |attempt: &Attempt| sightings(attempt.run);
         let identity = self.identity(index);
         let (mut supervisor, actions) =
-            Supervisor::resume(&identity, inventory, &owned, None, sight, now);
+            Supervisor::resume(&identity, inventory, &owned, dying, sight, now);
         if let Some(order) = order {
             supervisor.worker_mut().resume(order);
         }
@@ -214,6 +226,7 @@ impl World {
     fn begin_life(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         host.is_new_life = false;
+        host.is_dying = false;
         host.guard_on_disk = None;
         // Recorded as running but not found: the outcome is unknown.
         host.records.retain(|_, record| record.ended.is_some());
@@ -367,7 +380,8 @@ impl World {
                 };
                 self.agent_event(index, AgentEvent::Ended(run, ending));
             }
-            Action::ReadLogs(..) | Action::GiveUp => {}
+            Action::GiveUp => self.hosts[index].is_dying = true,
+            Action::ReadLogs(..) => {}
             Action::EndLife => self.incarnation_ends(index),
             order => self.coordinator_order(index, order, assignment),
         }
