@@ -1,12 +1,13 @@
 //! Ranges of logs, and logs that grow.
 
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
 use tokio::time::timeout;
 
 use crate::rig::{Server, config, got};
-use crate::worker::LOG;
+use crate::worker::{LOG, Worker};
 
 /// Longer than anything takes on a slow machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,14 +24,19 @@ async fn whole(answer: Response) -> Vec<u8> {
     bytes.expect("to its end").to_vec()
 }
 
+/// A server with a worker that has run one task, and the path of its whole log.
+async fn with_whole_log(dir: &Path) -> (Server, Worker, String) {
+    let server = Server::start(config(dir)).await;
+    let worker = server.worker("w1").await;
+    let path = server.submit("a").await;
+    server.until_state(&path, "DONE").await;
+    (server, worker, format!("{path}/logs/stdout"))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_range_of_a_log_is_answered_as_the_standard_says() {
     let dir = tempfile::tempdir().expect("a place");
-    let server = Server::start(config(dir.path())).await;
-    let _worker = server.worker("w1").await;
-    let path = server.submit("a").await;
-    server.until_state(&path, "DONE").await;
-    let log = format!("{path}/logs/stdout");
+    let (server, _worker, log) = with_whole_log(dir.path()).await;
     let size = LOG.len();
     for (range, first, last) in [
         ("bytes=0-3", 0, 3),
@@ -71,11 +77,7 @@ async fn a_range_of_a_log_is_answered_as_the_standard_says() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_piece_continues_at_the_cursor_of_the_one_before() {
     let dir = tempfile::tempdir().expect("a place");
-    let server = Server::start(config(dir.path())).await;
-    let _worker = server.worker("w1").await;
-    let path = server.submit("a").await;
-    server.until_state(&path, "DONE").await;
-    let log = format!("{path}/logs/stdout");
+    let (server, _worker, log) = with_whole_log(dir.path()).await;
     let get = |query: &str| server.request(Method::GET, &format!("{log}?{query}"));
     let first = get("limit=4").send().await.expect("an answer");
     assert_eq!(first.headers()["baton-offset"], "0");

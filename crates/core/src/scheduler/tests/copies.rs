@@ -1,7 +1,8 @@
 //! A store that is a copy of another.
 
 use baton_model::fact::CopyEvidence;
-use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
+use baton_model::message::Status;
+use baton_model::outcome::{AttemptEnd, LossProof, Outcome, Synthetic};
 
 use super::*;
 
@@ -45,15 +46,18 @@ fn a_copy_of_a_store_places_nothing_for_a_lease_time() {
     next.welcome(&mut Remote::new("x", 8, 1), &[]);
 }
 
-#[test]
-fn an_attempt_of_an_unknown_term_is_shown_killed_and_waited_for() {
+/// A copy of a store with one instance, and a lease of it that only the lost future granted.
+fn copy_and_lost_lease() -> (Leader, LeaseId) {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.submit(1, Exclusive::Timed);
-    let lost = leader
-        .core
-        .ledger()
-        .next_lease(InstanceId(1), Epoch::new(2, 4));
-    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    let ledger = leader.core.ledger();
+    let lost = ledger.next_lease(InstanceId(1), Epoch::new(2, 4));
+    (reopened(&leader, Epoch::new(2, 5)), lost)
+}
+
+#[test]
+fn an_attempt_of_an_unknown_term_is_shown_killed_and_waited_for() {
+    let (mut copy, lost) = copy_and_lost_lease();
     copy.give(Input::CopyOpened(EVIDENCE));
     let mut w = Remote::new("w", 7, 1);
     copy.welcome(&mut w, &[lost]);
@@ -79,23 +83,14 @@ fn an_attempt_of_an_unknown_term_is_shown_killed_and_waited_for() {
 
 #[test]
 fn the_end_of_an_attempt_of_an_unknown_term_changes_nothing() {
-    let mut leader = Leader::new(StoreMode::Durable, 1);
-    leader.submit(1, Exclusive::Timed);
-    let lost = leader
-        .core
-        .ledger()
-        .next_lease(InstanceId(1), Epoch::new(2, 4));
-    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    let (mut copy, lost) = copy_and_lost_lease();
     let mut w = Remote::new("w", 7, 1);
     copy.welcome(&mut w, &[lost]);
     let own = copy.lease(1);
     assert_eq!(own.attempt, lost.attempt, "only the epoch tells them apart");
     let effects = copy.give(Input::Message(ToScheduler::UpdateStatus {
         association: w.association(),
-        statuses: vec![(
-            lost,
-            baton_model::message::Status::Ended(baton_model::outcome::Outcome::Exited(0).into()),
-        )],
+        statuses: vec![(lost, Status::Ended(Outcome::Exited(0).into()))],
     }));
     let acknowledged = |effect: &Effect| match effect {
         Effect::Send(_, ToWorker::StatusAck { leases, .. }) => leases == &[lost],

@@ -1,6 +1,6 @@
 //! Workflows of the library: the same triggers and limits as tasks, with runs for instances.
 
-use baton_model::ids::{Generation, RunId};
+use baton_model::ids::RunId;
 use baton_model::library::{Created, EntryKind, Execution, RunOrigin, TriggerSource};
 use baton_model::outcome::Outcome;
 use baton_model::spec::{Due, Work};
@@ -47,6 +47,23 @@ pub(super) fn workflow(definition: Definition, tasks: &[&str]) -> Definition {
         plan: Some(Arc::new(plan(tasks))),
         ..definition
     }
+}
+
+/// Resumes the first run, which has ended, of a workflow with the task `a`.
+fn resume_first(leader: &mut Leader) {
+    let head = leader.kept.runs().head(R1).cloned().expect("is known");
+    let resume = Resume {
+        run: StoredRun {
+            head,
+            plan: Arc::new(plan(&["a"])),
+            ended: Vec::new(),
+        },
+        plan: None,
+        rerun: None,
+        generation: None,
+    };
+    let resume = Command::Run(Box::new(RunCommand::Resume(resume)));
+    leader.give(Input::Command(RequestId(9), resume));
 }
 
 fn origin(leader: &Leader, run: u64) -> Option<RunOrigin> {
@@ -163,19 +180,7 @@ fn max_instances_counts_runs_until_they_have_ended_and_again_when_they_are_resum
     leader.ends(&worker, &[1], Outcome::Exited(1), 1);
     assert_eq!(state(&leader, 1), Some(UniversalState::Failed));
     assert_eq!((leader.active(1), leader.successor().active(1)), (0, 0));
-    let head = leader.kept.runs().head(R1).cloned().expect("is known");
-    let resume = Resume {
-        run: StoredRun {
-            head,
-            plan: Arc::new(plan(&["a"])),
-            ended: Vec::new(),
-        },
-        plan: None,
-        rerun: None,
-        generation: None,
-    };
-    let resume = Command::Run(Box::new(RunCommand::Resume(resume)));
-    leader.give(Input::Command(RequestId(9), resume));
+    resume_first(&mut leader);
     assert_eq!((leader.active(1), leader.successor().active(1)), (1, 1));
     assert_eq!(verdicts(&leader.at(NEW_YEAR + 3 * HOUR)), [FULL]);
     let of = origin(&leader, 1).and_then(|origin| origin.due);
@@ -329,19 +334,7 @@ fn nothing_follows_a_run_that_failed_until_a_resume_has_made_it_done() {
     leader.at(NEW_YEAR + HOUR);
     let facts = leader.facts_of(|leader| leader.ends(&worker, &[1], Outcome::Exited(1), 1));
     assert_eq!(launched(&facts), []);
-    let head = leader.kept.runs().head(R1).cloned().expect("is known");
-    let resume = Resume {
-        run: StoredRun {
-            head,
-            plan: Arc::new(plan(&["a"])),
-            ended: Vec::new(),
-        },
-        plan: None,
-        rerun: None,
-        generation: Some(Generation(1)),
-    };
-    let resume = Command::Run(Box::new(RunCommand::Resume(resume)));
-    leader.give(Input::Command(RequestId(9), resume));
+    resume_first(&mut leader);
     let facts = leader.facts_of(|leader| leader.ends(&worker, &[2], Outcome::Exited(0), 1));
     let i3 = Execution::Instance(InstanceId(3));
     assert_eq!(launched(&facts), [(Some(i3), Some(Execution::Run(R1)))]);
