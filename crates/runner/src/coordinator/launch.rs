@@ -340,6 +340,12 @@ impl Coordinator {
         if !awaits_descendants && key.run > RunNo(0) {
             self.kill_predecessors(key);
         }
+        if !tag.is_empty() {
+            self.record(CoordinatorRecord::Accepted { run: key, tag });
+        }
+        // Before the launch: a pid note exists only for the last one, and tells neither the tag of
+        // its run nor anything of the launch before.
+        self.write_records();
         let at = clock::now();
         self.launcher.set_mark(key, &self.config.mark, &mut launch);
         let (identity, group) = match self.spawn_run(key, at, &launch) {
@@ -348,9 +354,6 @@ impl Coordinator {
                 // The cause is in its stderr log, if that could be opened.
                 if awaits_descendants {
                     log_line!("coordinator: {key} cannot be launched: {error}");
-                }
-                if !tag.is_empty() {
-                    self.record(CoordinatorRecord::Accepted { run: key, tag });
                 }
                 return self.end_unstarted(key, launch.tag, Outcome::LaunchFailed);
             }
@@ -375,10 +378,8 @@ impl Coordinator {
             run,
             at,
             identity,
-            tag,
+            tag: String::new(),
         });
-        // At once: a pid note exists only for the last launch.
-        self.write_records();
         self.reply(Reply::Started { run, at, identity });
     }
 
