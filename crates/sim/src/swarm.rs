@@ -40,8 +40,10 @@ pub enum FaultKind {
     RunnerCrash,
     /// A coordinator is killed.
     CoordinatorCrash,
-    /// A coordinator is stopped for a while: the host counts as frozen.
+    /// A coordinator is stopped for a while. Without a reaper, the host counts as frozen.
     CoordinatorPause,
+    /// A reaper is killed, alone or with its agent and its coordinator.
+    ReaperCrash,
     /// A host is rebooted, perhaps without its state directory.
     HostReboot,
     /// A host is gone for good, and another takes its name.
@@ -81,6 +83,7 @@ impl FaultKind {
         Self::RunnerCrash,
         Self::CoordinatorCrash,
         Self::CoordinatorPause,
+        Self::ReaperCrash,
         Self::HostReboot,
         Self::HostReplaced,
         Self::Impostor,
@@ -97,7 +100,7 @@ impl FaultKind {
     /// replace machines are rare.
     const fn per_mille(self) -> u64 {
         match self {
-            Self::CoordinatorPause => 150,
+            Self::ReaperCrash => 200,
             Self::HostReplaced | Self::Impostor | Self::CrashLoop => 300,
             Self::StoreOutage | Self::StoreHangs | Self::HostSuspend => 300,
             Self::ChecksFail | Self::HostReboot => 350,

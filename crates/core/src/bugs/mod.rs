@@ -69,6 +69,8 @@ bugs! {
         "the worker's deadline is longer than the scheduler's";
     DeadManInAgent, "dead-man-in-agent",
         "only the agent watches the deadline, not the coordinator";
+    DeadManAlone, "dead-man-alone",
+        "only the coordinator watches the deadline, not the reaper";
     StatusForgottenEarly, "status-forgotten-early",
         "the worker forgets an attempt when its status is sent, not when it is acknowledged";
     InitialWaitSkipped, "initial-wait-skipped",

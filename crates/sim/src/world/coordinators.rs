@@ -2,8 +2,7 @@
 //!
 //! A coordinator records every start and end on disk before it informs the agent, queues launches
 //! that find no room, holds the dead-man timer, and outlives the agent. If it is killed while its
-//! agent lives, the agent (the subreaper) inherits the children and starts another; if both are
-//! gone, the children run unguarded until the service manager restarts the agent.
+//! agent lives, the agent starts another; if both are gone, the reaper guards the children.
 //!
 //! The runner of a task may be killed: its work goes on, and the next runner takes it over.
 
@@ -36,7 +35,7 @@ pub(super) struct DiskRecord {
 pub(super) struct Child {
     exit: i32,
     ignores_term: bool,
-    killed_by: Option<KillCause>,
+    pub(super) killed_by: Option<KillCause>,
     /// The run that watches it.
     run: RunKey,
     is_unwatched: bool,
@@ -428,8 +427,7 @@ impl World {
                 coordinator.zombies.push((run, outcome));
             }
             Some(_) => self.record_end(index, run, outcome),
-            // Without a coordinator, the outcome is not recorded.
-            None => {}
+            None => self.reaper_keep(index, &[(run, outcome)]),
         }
     }
 
@@ -508,15 +506,15 @@ impl World {
         }
     }
 
-    /// SIGSTOP: from now on only time ends the host's work, and a stopped coordinator cannot
-    /// watch the time.
+    /// SIGSTOP: a stopped coordinator cannot watch the time, only the reaper can.
     pub(super) fn coordinator_pause(&mut self, index: usize) {
         let Some(coordinator) = &mut self.hosts[index].coordinator else {
             return;
         };
         coordinator.paused = true;
-        self.hosts[index].excused = true;
-        self.checkers.truth.excuse_host(index);
+        if self.hosts[index].reaper.is_none() {
+            self.excuse(index);
+        }
         self.note(&index, || format!("h{index} coordinator is stopped"));
     }
 
@@ -590,17 +588,26 @@ impl World {
         {
             self.start_unrecorded(index, *run, assignment);
         }
-        if self.hosts[index].agent.is_none() {
+        self.reaper_keep(index, &old.zombies);
+        let host = &self.hosts[index];
+        if host.agent_is_awake() {
+            self.replace_coordinator(index);
+        } else if host.agent.is_none() && host.reaper.is_none() {
             self.at(self.now.0 % (8 * SECOND), Event::AgentStart(index));
-            return;
         }
-        self.hosts[index].coordinator = Some(Coordinator {
-            guard: old.guard,
-            ..Default::default()
-        });
+    }
+
+    /// The agent replaces a dead coordinator.
+    pub(super) fn replace_coordinator(&mut self, index: usize) {
+        let mut successor = Coordinator::default();
+        if let Some(order) = self.hosts[index].guard_on_disk {
+            successor.guard.extend(order);
+        }
+        self.hosts[index].coordinator = Some(successor);
         // The timer first: the agent's orders must not overtake it.
         self.guard_poll(index);
-        self.agent_takes_over(index, &old.zombies);
+        let exits = self.reaper_exits(index);
+        self.agent_takes_over(index, &exits);
         self.rearm_guard(index);
     }
 

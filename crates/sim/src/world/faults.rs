@@ -39,6 +39,7 @@ impl World {
             FaultKind::RunnerCrash => self.runner_crash(host),
             FaultKind::CoordinatorCrash => self.crash_coordinator(host),
             FaultKind::CoordinatorPause => self.pause_coordinator(host),
+            FaultKind::ReaperCrash => self.crash_reaper(host),
             FaultKind::HostReboot => self.reboot(host),
             FaultKind::HostReplaced => self.replace(host),
             FaultKind::Impostor => self.add_impostor(host),
@@ -182,14 +183,28 @@ impl World {
     }
 
     fn crash_coordinator(&mut self, host: usize) {
-        // A stopped agent cannot take over from a killed coordinator: losing both guards at once
-        // is a frozen host, a fault of its own.
-        let agent_stopped = self.hosts[host]
-            .agent
-            .as_ref()
-            .is_some_and(|agent| agent.paused);
-        if !agent_stopped {
+        // A stopped agent cannot take over from a killed coordinator: without a reaper, losing both
+        // at once is a frozen host, a fault of its own.
+        let agent = self.hosts[host].agent.as_ref();
+        let is_stopped = agent.is_some_and(|agent| agent.paused);
+        if !is_stopped || self.hosts[host].reaper.is_some() {
             self.coordinator_crash(host);
+        }
+    }
+
+    /// Kills the reaper alone, or together with all that could notice it.
+    fn crash_reaper(&mut self, host: usize) {
+        if self.fault_rng.chance(500) {
+            let span = self.draw_span();
+            self.hosts[host].agent = None;
+            self.coordinator_crash(host);
+            self.reaper_crash(host);
+            return self.agent_crash(host, span);
+        }
+        // Without a coordinator, no process would watch the time.
+        let host_state = &self.hosts[host];
+        if host_state.coordinator.is_some() || host_state.agent_is_awake() {
+            self.reaper_crash(host);
         }
     }
 

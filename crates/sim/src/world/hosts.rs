@@ -18,6 +18,7 @@ use baton_model::task::RunKey;
 use baton_model::time::Mono;
 
 use super::coordinators::{Child, Coordinator, DiskRecord};
+use super::reapers::Reaper;
 use super::suspend::Sleep;
 use super::{Event, World};
 use crate::time::{Clock, SECOND, Time};
@@ -54,6 +55,7 @@ pub(super) struct Host {
     /// The incarnation has not begun yet.
     is_new_life: bool,
     pub(super) coordinator: Option<Coordinator>,
+    pub(super) reaper: Option<Reaper>,
     pub(super) children: BTreeMap<LeaseId, Child>,
     pub(super) agent: Option<Agent>,
     pub(super) agent_wake: Option<Time>,
@@ -103,6 +105,7 @@ impl World {
             is_dying: false,
             is_new_life: false,
             coordinator: None,
+            reaper: None,
             children: BTreeMap::new(),
             agent: None,
             agent_wake: None,
@@ -206,7 +209,9 @@ impl World {
             host.coordinator = Some(successor);
         }
         let order = host.coordinator.as_ref().and_then(|it| it.guard.order());
-        let sightings = self.sightings(index, &[]);
+        self.reaper_start(index, order);
+        let exits = self.reaper_exits(index);
+        let sightings = self.sightings(index, &exits);
         let dying = self.hosts[index].is_dying.then_some(KillCause::Suicide);
         let inventory = Inventory::new(Vec::new(), reported, dying);
         let sight = |attempt: &Attempt| sightings(attempt.run);
@@ -233,6 +238,9 @@ impl World {
         host.life = host.life.next();
         host.coordinator = Some(Coordinator::default());
         let now = host.clock.mono(self.now);
+        self.reaper_start(index, None);
+        // They are of the incarnation before.
+        self.reaper_exits(index);
         let reported = self.reported_runs(index);
         let carried = Inventory::new(Vec::<KnownAttempt>::new(), reported, None).into_ended();
         let host = &mut self.hosts[index];
@@ -272,10 +280,12 @@ impl World {
         if self.hosts[index].agent.take().is_some() {
             self.note(&index, || format!("h{index} agent is killed"));
         }
-        let downtime = match &self.hosts[index].coordinator {
+        let host = &self.hosts[index];
+        let downtime = if host.coordinator.is_none() && host.reaper.is_none() {
             // The children are unguarded: the service manager restarts quickly.
-            None => downtime.min(8 * SECOND),
-            Some(_) => downtime,
+            downtime.min(8 * SECOND)
+        } else {
+            downtime
         };
         self.at(downtime, Event::AgentStart(index));
     }
@@ -299,6 +309,13 @@ impl World {
         self.note(&index, || format!("h{index} agent continues"));
         for event in events {
             self.agent_event(index, event);
+        }
+        let order = self.hosts[index].guard_on_disk;
+        if self.hosts[index].reaper.is_none() {
+            self.reaper_start(index, order);
+        }
+        if self.hosts[index].coordinator.is_none() {
+            self.replace_coordinator(index);
         }
         self.agent_event(index, AgentEvent::Tick);
     }
@@ -381,6 +398,10 @@ impl World {
                 self.agent_event(index, AgentEvent::Ended(run, ending));
             }
             Action::GiveUp => self.hosts[index].is_dying = true,
+            Action::Guard(order) => {
+                self.reaper_guard(index, Some(order));
+                self.coordinator_order(index, action, assignment);
+            }
             Action::ReadLogs(..) => {}
             Action::EndLife => self.incarnation_ends(index),
             order => self.coordinator_order(index, order, assignment),
@@ -407,6 +428,7 @@ impl World {
         self.note(&incarnation, || format!("h{index} life {incarnation} ends"));
         let alive = self.hosts[index].children.keys().next().copied();
         self.checkers.incarnation_ended(incarnation, alive);
+        self.reaper_guard(index, None);
         let host = &mut self.hosts[index];
         host.agent = None;
         host.is_new_life = true;
@@ -455,6 +477,7 @@ impl World {
         let host = &mut self.hosts[index];
         host.agent = None;
         host.coordinator = None;
+        host.reaper = None;
         for (lease, _) in std::mem::take(&mut host.children) {
             self.checkers.truth.end(lease, Outcome::Signaled(9));
         }

@@ -11,6 +11,7 @@
 //! | `client` | clients that submit and cancel, and the operator |
 //! | `workflows` | clients that submit, halt and resume workflows |
 //! | `recovery` | the ledger of a new leader, restored from rows |
+//! | `reapers` | the parents of coordinators, which remain when agent and coordinator die |
 //! | `suspend` | hosts that sleep |
 //! | `faults` | fault injection and recovery |
 //!
@@ -23,6 +24,7 @@ mod copies;
 mod faults;
 mod hosts;
 mod network;
+mod reapers;
 mod recovery;
 mod schedulers;
 mod store;
@@ -98,6 +100,7 @@ enum Event {
     AgentResume(usize),
     GuardWake(usize),
     CoordinatorResume(usize),
+    ReaperWake(usize),
     StraysDead(usize),
     ChildEnds {
         host: usize,
@@ -360,6 +363,7 @@ impl World {
             Event::AgentResume(host) => self.agent_resume(host),
             Event::GuardWake(host) => self.guard_wake(host),
             Event::CoordinatorResume(host) => self.coordinator_resume(host),
+            Event::ReaperWake(host) => self.reaper_wake(host),
             Event::StraysDead(host) => self.strays_dead(host),
             Event::ChildEnds { host, lease } => self.child_ends(host, lease),
             Event::ChildTerminated { host, lease } | Event::ChildKilled { host, lease } => {

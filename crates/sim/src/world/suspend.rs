@@ -45,6 +45,7 @@ impl World {
             | Event::AgentStart(host)
             | Event::AgentResume(host)
             | Event::GuardWake(host)
+            | Event::ReaperWake(host)
             | Event::CoordinatorResume(host)
             | Event::StraysDead(host)
             | Event::ChildKilled { host, .. }
@@ -76,6 +77,7 @@ impl World {
         }
         self.guard_poll(index);
         self.rearm_guard(index);
+        self.reaper_poll(index);
         if !agent_first {
             self.agent_event(index, AgentEvent::Tick);
         }

@@ -111,6 +111,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::InitialWaitSkipped | Bug::ConsensusIgnoresUnhealthy => &["overlap"],
         Bug::DeadlineTooLong
         | Bug::DeadManInAgent
+        | Bug::DeadManAlone
         | Bug::LeaseWaitSkipped
         | Bug::HeartbeatUnfenced
         | Bug::ClockStandsStill

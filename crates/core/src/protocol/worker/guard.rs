@@ -5,6 +5,9 @@
 //! deadline, each time a leader answers one of its heartbeats. Once the timer has
 //! fired it stays fired for this incarnation, so that an order in flight
 //! cannot start anything after the killing has begun.
+//!
+//! A coordinator may be killed together with its agent, or be stopped. For that there is
+//! a second timer, the [`Backstop`], in the reaper: the parent of coordinators.
 
 use baton_model::time::{Millis, Mono};
 
@@ -107,11 +110,49 @@ impl DeadMan {
     }
 }
 
+/// The pause before the backstop kills again what it could not kill.
+const BACKSTOP_RETRY: Millis = Millis::from_secs(1);
+
+/// The second timer, of the reaper. It fires when the first must have killed everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Backstop {
+    kill_at: Option<Mono>,
+}
+
+impl Backstop {
+    /// Takes the order in force; `None` if there is no work left.
+    ///
+    /// The coordinator gets half the grace to do the same, and knows how everything has ended.
+    /// The time budget of a lease (`kill_slack`) leaves room for it.
+    pub fn set(&mut self, order: Option<GuardOrder>) {
+        let kill_at = |order: GuardOrder| order.deadline + order.grace + order.grace.scaled(1, 2);
+        self.kill_at = order.map(kill_at);
+    }
+
+    /// True if everything is to be killed now. The caller reports with [`Self::killed`].
+    #[must_use]
+    pub fn is_due(&self, now: Mono) -> bool {
+        self.kill_at.is_some_and(|at| now >= at)
+    }
+
+    /// Everything was killed, except so many processes.
+    pub fn killed(&mut self, now: Mono, left: usize) {
+        self.kill_at = (left > 0).then(|| now + BACKSTOP_RETRY);
+    }
+
+    /// When everything is to be killed; `None` while there is no order, or once all is dead.
+    #[must_use]
+    pub const fn next_due(&self) -> Option<Mono> {
+        self.kill_at
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use baton_model::ids::Epoch;
     use baton_model::time::Stamp;
+    use baton_model::timeouts::Timeouts;
 
     fn order(deadline: u64) -> GuardOrder {
         GuardOrder {
@@ -183,5 +224,29 @@ mod tests {
         guard.extend(order(100));
         assert!(guard.admits(Mono(99)));
         assert!(!guard.admits(Mono(100)));
+    }
+
+    #[test]
+    fn the_backstop_fires_after_the_first_timer_and_within_the_budget() {
+        let timeouts = Timeouts::default();
+        let order = GuardOrder {
+            grace: timeouts.kill_grace,
+            ..order(100)
+        };
+        let mut first = DeadMan::default();
+        first.extend(order);
+        let mut backstop = Backstop::default();
+        assert!(!backstop.is_due(Mono(u64::MAX)), "no order");
+        backstop.set(Some(order));
+        let at = backstop.next_due().expect("is set");
+        assert_eq!(first.poll(at), Some(GuardAction::Terminate));
+        assert_eq!(first.poll(at), Some(GuardAction::Kill));
+        let last = order.deadline + order.grace + timeouts.kill_slack;
+        assert!(at + timeouts.kill_slack.scaled(1, 2) < last, "time to kill");
+        assert!(!backstop.is_due(Mono(at.0 - 1)) && backstop.is_due(at));
+        backstop.killed(at, 3);
+        assert!(!backstop.is_due(at) && backstop.is_due(at + BACKSTOP_RETRY));
+        backstop.killed(at + BACKSTOP_RETRY, 0);
+        assert_eq!(backstop.next_due(), None);
     }
 }
