@@ -9,15 +9,17 @@ use baton_model::outcome::{AttemptStats, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunKey};
 use baton_model::time::{Millis, Mono};
 use baton_runner::coordinator::{CoordinatorSpec, Discovery, Link, StartPermit};
+use baton_runner::reaper::ReaperSpec;
 use baton_runner::record::Evidence;
 use baton_runner::sys::exits::{Exits, Remains};
 use baton_runner::sys::identity::ExitStatus;
-use baton_runner::sys::spawn::Spawner;
+use baton_runner::sys::spawn::{Command, Spawner};
 use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Guard, KnownRun, Reply, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::error::Error;
+use crate::reaper::Reaper;
 
 /// How often a coordinator is told to exit.
 const EXIT_TRIES_MAX: u32 = 10;
@@ -33,7 +35,8 @@ pub(crate) struct Coordinator {
     spawner: Spawner,
     /// Children that this process had before it became an agent: not the worker's.
     foreign_children: Vec<Identity>,
-    /// Exit statuses of children inherited from a dead coordinator.
+    reaper: Reaper,
+    /// Exit statuses of children inherited from a dead coordinator, by us or by the reaper.
     exits: Exits,
     link: Option<Link>,
     /// Requests that are not sent yet.
@@ -58,11 +61,18 @@ pub(crate) enum DiscoveredState {
 
 impl Coordinator {
     pub(crate) fn new(spec: CoordinatorSpec, boot: BootId) -> Result<Self, Error> {
+        let reaper = ReaperSpec {
+            binary: spec.binary.clone(),
+            checkpoint: spec.checkpoint.clone(),
+            mark: spec.mark.clone(),
+            cgroup: spec.cgroup.clone(),
+        };
         Ok(Self {
             spec,
             boot,
             spawner: Spawner::new().map_err(Error::io("prepare to start a coordinator"))?,
             foreign_children: identity::children(boot),
+            reaper: Reaper::new(reaper, boot),
             exits: Exits::default(),
             link: None,
             requests: Vec::new(),
@@ -78,14 +88,29 @@ impl Coordinator {
         self.guard
     }
 
-    pub(crate) const fn set_guard(&mut self, guard: Option<Guard>) {
+    pub(crate) fn set_guard(&mut self, guard: Option<Guard>) {
         self.guard = guard;
+        self.reaper.set_guard(guard);
+    }
+
+    pub(crate) const fn reaper(&self) -> &Reaper {
+        &self.reaper
+    }
+
+    pub(crate) fn reaper_disconnected(&mut self) {
+        self.reaper.disconnected();
+    }
+
+    /// Finds or starts the reaper, if it is gone.
+    pub(crate) fn connect_reaper(&mut self) {
+        self.reaper.connect(&mut self.spawner);
     }
 
     pub(crate) fn push(&mut self, request: Request) {
         self.requests.push(request);
     }
 
+    /// Reaps every child of ours that has ended.
     pub(crate) fn collect_exits(&mut self) {
         self.exits.take(self.boot);
     }
@@ -120,6 +145,7 @@ impl Coordinator {
     pub(crate) fn find(&mut self) -> Result<Discovered, Error> {
         self.link = None;
         self.requests.clear();
+        self.connect_reaper();
         self.collect_exits();
         match self.discover()? {
             Discovery::Running(link, greeting) => {
@@ -133,7 +159,12 @@ impl Coordinator {
                 })
             }
             Discovery::Absent(permit) => {
-                let evidence = match permit.evidence(&self.spec, &self.exits) {
+                let (boot, reaper, exits) = (self.boot, &mut self.reaper, &mut self.exits);
+                let mut reaped = |pid| {
+                    take_exits(boot, reaper, exits);
+                    exits.start_of(pid)
+                };
+                let evidence = match permit.evidence(&self.spec, &mut reaped) {
                     Ok(records) => records.map(Evidence::from_iter),
                     Err(error) => {
                         tracing::error!("the log of the dead coordinator cannot be read: {error}");
@@ -158,7 +189,9 @@ impl Coordinator {
 
     /// Starts a coordinator. Its first record replaces the log of the one before.
     pub(crate) fn start(&mut self, permit: StartPermit, successor: bool) -> Result<(), Error> {
-        let begun = permit.start(&self.spec, &mut self.spawner, successor);
+        let (reaper, spawner) = (&mut self.reaper, &mut self.spawner);
+        let mut spawn = |command: &Command<'_>| reaper.spawn(spawner, command);
+        let begun = permit.start(&self.spec, &mut spawn, successor);
         let (link, _) = begun.map_err(Error::io("start the coordinator"))?;
         self.link = Some(link);
         Ok(())
@@ -166,14 +199,21 @@ impl Coordinator {
 
     /// Queues the first requests to a coordinator.
     pub(crate) fn attach(&mut self, amounts: Vec<u64>) {
-        let spared = self.foreign_children.clone();
-        self.push(Request::Attach { spared });
+        self.push(self.attachment());
         self.push(Request::Capacity { amounts });
         self.requests.extend(self.guard.map(Request::Guard));
     }
 
-    /// Tells the coordinator to exit.
+    fn attachment(&self) -> Request {
+        Request::Attach {
+            spared: self.foreign_children.clone(),
+            reaper: self.reaper.identity(),
+        }
+    }
+
+    /// Tells the coordinator to exit: no work is left.
     pub(crate) fn dismiss(&mut self) {
+        self.set_guard(None);
         self.push(Request::Exit);
         // Fails only if it is already gone.
         let _ = self.flush();
@@ -217,15 +257,12 @@ impl Coordinator {
     }
 
     fn kill_once(&mut self, id: u64) -> io::Result<u32> {
+        let attachment = self.attachment();
         let Some(link) = &mut self.link else {
             return Err(io::ErrorKind::NotConnected.into());
         };
-        let spared = self.foreign_children.clone();
         let grace = Millis(0);
-        link.send_all(&[
-            Request::Attach { spared },
-            Request::KillEverything { id, grace },
-        ])?;
+        link.send_all(&[attachment, Request::KillEverything { id, grace }])?;
         loop {
             poll(&mut [PollFd::new(&*link, PollFlags::IN)], None)?;
             let (replies, alive) = link.receive()?;
@@ -246,7 +283,11 @@ impl Coordinator {
             self.collect_exits();
             return Sighting::Unknown;
         };
-        let outcome = match self.exits.remains_of(self.boot, &identity) {
+        let (boot, reaper) = (self.boot, &mut self.reaper);
+        let remains = self.exits.remains_of(boot, &identity, |exits| {
+            take_exits(boot, reaper, exits);
+        });
+        let outcome = match remains {
             Remains::Present => return Sighting::Present,
             Remains::Unknown => return Sighting::Unknown,
             Remains::Ended(ExitStatus::Unexecuted(signal)) => return Sighting::Unexecuted(signal),
@@ -280,6 +321,12 @@ impl Discovered {
             DiscoveredState::Dead { .. } => BTreeSet::new(),
         }
     }
+}
+
+/// Adds the exits of our own children, and of the reaper's.
+fn take_exits(boot: BootId, reaper: &mut Reaper, exits: &mut Exits) {
+    exits.take(boot);
+    reaper.take_exits(exits);
 }
 
 /// Waits a bounded time until a coordinator that was told to exit is gone. It serves one connection

@@ -108,6 +108,10 @@ impl Agent {
                     }
                 }
             }
+            if ready.reaper {
+                self.coordinator.reaper_disconnected();
+            }
+            self.coordinator.connect_reaper();
             if ready.coordinator {
                 self.read_coordinator()?;
             }
@@ -172,6 +176,7 @@ impl Agent {
             Some(self.scheduler.next_due()),
             self.memory_watch.next_due(self.supervisor.attempts()),
             Some(self.sweep.next_due()),
+            self.coordinator.reaper().next_due(),
             ping,
         ];
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
@@ -180,6 +185,10 @@ impl Agent {
             let mut flags = PollFlags::IN;
             flags.set(PollFlags::OUT, link.wants_write());
             fds.push(PollFd::new(link, flags));
+        }
+        let reaper = fds.len();
+        if let Some(fd) = self.coordinator.reaper().fd() {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         let scheduler = fds.len();
         if let Some((fd, flags)) = self.scheduler.interest() {
@@ -190,6 +199,7 @@ impl Agent {
         Ok(Ready {
             signals: any(0),
             coordinator: link.is_some() && any(1),
+            reaper: reaper < scheduler && any(reaper),
             scheduler: any(scheduler),
         })
     }
@@ -248,5 +258,7 @@ pub(crate) fn coordinator_spec(config: &Config, state: &Path, mark: String) -> C
 struct Ready {
     signals: bool,
     coordinator: bool,
+    /// It is gone: it sends nothing unasked.
+    reaper: bool,
     scheduler: bool,
 }

@@ -20,6 +20,7 @@
 //! | `actions` | actions of the supervisor |
 //! | `events` | replies of the coordinator |
 //! | `coordinator` | the coordinator: its connection, start and end |
+//! | `reaper` | the reaper: the parent of coordinators, which remains when both die |
 //! | `tag` | what the coordinator stores with each attempt |
 //! | `launch` | launch parameters of an attempt |
 //! | `attempt_dir` | the directory of an attempt, and its files |
@@ -53,6 +54,7 @@ mod lookup;
 mod memory;
 mod outgoing;
 mod outputs;
+mod reaper;
 pub mod resources;
 mod scheduler;
 mod state;

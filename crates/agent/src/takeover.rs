@@ -225,6 +225,10 @@ pub(crate) fn sight(
 ) -> Sighting {
     match coordinator.sight(started) {
         Sighting::Ended(ending) => Sighting::Ended(launcher.with_outputs(lease, ending)),
+        Sighting::Unknown => {
+            tracing::warn!("nothing tells how {lease} has ended, or whether it had started");
+            Sighting::Unknown
+        }
         other => other,
     }
 }

@@ -38,7 +38,7 @@ mod tests {
     use std::process::{Command as Process, Stdio};
 
     use baton_agent::{ATTEMPT_COMMAND, FETCH_COMMAND};
-    use baton_runner::coordinator;
+    use baton_runner::{coordinator, reaper};
     use clap::{CommandFactory as _, ValueEnum as _};
 
     use super::*;
@@ -59,7 +59,13 @@ mod tests {
             for name in &names {
                 assert!(script.contains(name), "{shell}: {name}");
             }
-            for hidden in [coordinator::COMMAND, ATTEMPT_COMMAND, FETCH_COMMAND, TETHER] {
+            for hidden in [
+                coordinator::COMMAND,
+                reaper::COMMAND,
+                ATTEMPT_COMMAND,
+                FETCH_COMMAND,
+                TETHER,
+            ] {
                 assert!(!script.contains(hidden), "{shell}: {hidden}");
             }
         }

@@ -56,7 +56,7 @@ mod worker;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use baton_runner::{coordinator, helpers};
+use baton_runner::{coordinator, helpers, reaper};
 use clap::{CommandFactory, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -134,6 +134,7 @@ fn hidden_command(args: &[OsString]) -> Option<i32> {
     let rest = rest?;
     match name {
         coordinator::COMMAND => Some(coordinator::main(&rest)),
+        reaper::COMMAND => Some(reaper::main(&rest)),
         baton_agent::ATTEMPT_COMMAND => Some(attempt::main(&rest)),
         baton_agent::FETCH_COMMAND => Some(fetch::main(&rest)),
         run::TETHER => Some(run::tether(&rest)),

@@ -101,7 +101,7 @@ fn worker(count: u64, directory: &Path) -> Result<Cost> {
     let Discovery::Absent(permit) = start.discover()? else {
         return Err("a coordinator in a new directory".into());
     };
-    let (mut link, _) = permit.start(&start, &mut Spawner::new()?, false)?;
+    let (mut link, _) = permit.start(&start, &mut Spawner::new()?.as_fn(), false)?;
     let guard = Guard {
         deadline: clock::now().mono + Millis::from_secs(3_600),
         grace: Millis(0),

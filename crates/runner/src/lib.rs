@@ -20,6 +20,7 @@
 //! | [`task`] | one attempt from start to end: the driver of `core::plan` |
 //! | [`coordinator`] | the small parent of all processes of a task |
 //! | [`wire`] | the protocol between the two |
+//! | [`reaper`] | the parent of a worker's coordinators, for when one dies together with its agent |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
 //! | [`logs`] | reading the output of processes |
 //! | [`record`] | the records of the two logs |
@@ -40,6 +41,7 @@ pub mod coordinator;
 pub mod helpers;
 pub mod log;
 pub mod logs;
+pub mod reaper;
 pub mod record;
 pub mod root;
 pub mod samples;

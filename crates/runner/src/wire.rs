@@ -187,6 +187,9 @@ pub enum Request {
     Attach {
         /// These, with all their descendants, do not belong to the task.
         spared: Vec<Identity>,
+        /// The reaper of a worker: what is below it belongs to the worker.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reaper: Option<Identity>,
     },
     /// Sets the capacity of each resource that launches claim; replaces an earlier one. From the
     /// first of these on, a launch whose claim does not fit beside what runs waits, first come

@@ -43,7 +43,9 @@ impl Effects {
     /// The same as a task of processes, with a runner of its own.
     pub(crate) fn task_of_processes(&self) -> Value {
         let process = json!({ "name": "one", "run": SCRIPT, "env": { "DIR": self.dir } });
-        json!({ "task": "effects", "processes": [process] })
+        // With one process alone it would need no runner.
+        let other = json!({ "name": "other", "run": "true" });
+        json!({ "task": "effects", "processes": [process, other] })
     }
 
     /// Lets it end.

@@ -46,7 +46,7 @@ impl Bench {
             panic!("a coordinator is running");
         };
         let mut spawner = Spawner::new().expect("a spawner");
-        let begun = permit.start(&self.start, &mut spawner, false);
+        let begun = permit.start(&self.start, &mut spawner.as_fn(), false);
         begun.expect("a coordinator").0
     }
 
@@ -63,7 +63,7 @@ impl Bench {
         until("the one before is gone", || {
             if let Ok(Discovery::Absent(permit)) = self.start.discover() {
                 let mut spawner = Spawner::new().expect("a spawner");
-                begun = permit.start(&self.start, &mut spawner, true).ok();
+                begun = permit.start(&self.start, &mut spawner.as_fn(), true).ok();
             }
             begun.is_some()
         });

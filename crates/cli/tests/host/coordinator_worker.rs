@@ -8,7 +8,6 @@ use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;
 use baton_runner::coordinator::{Discovery, Link};
 use baton_runner::record::Evidence;
-use baton_runner::sys::exits::Exits;
 use baton_runner::sys::spawn::Spawner;
 use baton_runner::sys::{clock, proc};
 use baton_runner::wire::{
@@ -445,7 +444,7 @@ fn after_a_kill_the_log_says_what_ran_and_what_waited() {
     });
     let permit = permit.expect("just seen");
     let records = permit
-        .evidence(&bench.start, &Exits::default())
+        .evidence(&bench.start, &mut |_| None)
         .expect("readable");
     let evidence = Evidence::from_iter(records.expect("there was one"));
     assert!(
@@ -464,7 +463,7 @@ fn after_a_kill_the_log_says_what_ran_and_what_waited() {
     assert!(failed.ended.is_some() && !failed.waiting);
 
     let mut spawner = Spawner::new().expect("a spawner");
-    let begun = permit.start(&bench.start, &mut spawner, true);
+    let begun = permit.start(&bench.start, &mut spawner.as_fn(), true);
     let mut link = begun.expect("a successor").0;
     let adopt = Request::Adopt {
         run: run(0),

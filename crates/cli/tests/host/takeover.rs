@@ -7,7 +7,7 @@ use baton_testing::processes::{is_alive, send};
 use baton_testing::until;
 use rustix::process::Signal;
 
-use crate::rig::{GATED, Rig, long_timeouts, script, short_timeouts, touch};
+use crate::rig::{Agent, GATED, Rig, long_timeouts, script, short_timeouts, touch};
 
 fn begun(rig: &Rig, instance: u64) {
     until("the attempt runs", || {
@@ -147,37 +147,121 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
     worker.kill();
     let _next = rig.worker();
     touch(&rig.work(1).join("go"));
-    let end = rig.end(1).0;
-    // Its parent is gone with the agent: where the kernel does not report how an orphan
-    // ended, that is lost.
-    let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
-    assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
-    assert_eq!(rig.holders(1)[0].incarnation.number, IncarnationNo(1));
+    assert_eq!(
+        rig.outcome(1),
+        Outcome::Exited(7),
+        "its parent is the reaper"
+    );
+    holds_one_incarnation(&rig, 1);
 }
 
-#[test]
-fn when_both_are_killed_attempts_are_adopted_or_lost_and_no_process_is_left() {
-    let rig = Rig::new(long_timeouts());
-    let worker = rig.worker();
-    rig.submit(1, 1, script(GATED));
-    begun(&rig, 1);
-    confirmed(&rig, 1);
+/// `kill -9` of an agent and its coordinator at once.
+fn kill_both(rig: &Rig, worker: Agent) {
     let coordinator = rig.coordinator();
     worker.signal(Signal::STOP);
     send(coordinator, Signal::KILL);
     worker.kill();
-    let before = rig.attempts();
-    let _next = rig.worker();
-    until("the next agent has taken over", || {
-        rig.agent_log().contains("resuming incarnation")
-    });
+    until("the coordinator is dead", || !is_alive(coordinator));
+}
+
+#[test]
+fn when_both_are_killed_what_runs_is_adopted_and_what_has_ended_is_known() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    for instance in [1, 2] {
+        rig.submit(instance, 1, script(GATED));
+        begun(&rig, instance);
+        confirmed(&rig, instance);
+    }
+    kill_both(&rig, worker);
+    let running = rig.attempts().len();
     touch(&rig.work(1).join("go"));
-    let end = rig.end(1).0;
-    let known = [Outcome::Exited(7), Outcome::Killed(KillCause::Suicide)];
-    assert!(known.map(AttemptEnd::Real).contains(&end), "{end:?}");
-    until("no process is left", || {
+    until("the first has ended", || rig.attempts().len() < running);
+    let _next = rig.worker();
+    assert_eq!(rig.outcome(1), Outcome::Exited(7), "the reaper has seen it");
+    touch(&rig.work(2).join("go"));
+    assert_eq!(rig.outcome(2), Outcome::Exited(7));
+    for instance in [1, 2] {
+        assert_eq!(rig.holders(instance).len(), 1, "one attempt");
+    }
+    assert!(rig.agent_log().contains("resuming incarnation"));
+}
+
+#[test]
+fn work_dies_with_its_lease_when_both_are_killed_and_stay_dead() {
+    let rig = Rig::new(short_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(&format!("trap '' TERM; {GATED}")));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    kill_both(&rig, worker);
+    until("everything is dead", || rig.attempts().is_empty());
+    until("the reaper has nothing left to do", || {
+        rig.reapers().is_empty()
+    });
+    let _next = rig.worker();
+    until("the next life gets the work", || {
+        let holders = rig.holders(1).into_iter();
+        holders.map(|holder| holder.incarnation.number).max() == Some(IncarnationNo(2))
+    });
+}
+
+#[test]
+fn work_dies_with_its_lease_when_the_coordinator_is_stopped() {
+    let rig = Rig::new(short_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    let (coordinator, before) = (rig.coordinator(), rig.attempts());
+    send(coordinator, Signal::STOP);
+    worker.kill();
+    until("everything is dead", || {
         before.iter().all(|pid| !is_alive(*pid))
     });
+    rig.scheduler.silent(true);
+    send(coordinator, Signal::CONT);
+    let _next = rig.worker();
+    rig.scheduler.silent(false);
+    assert_lapsed(rig.end(1).0);
+}
+
+/// As the worker observed it, unless the scheduler closed the lease first.
+fn assert_lapsed(end: AttemptEnd) {
+    let is_synthetic = matches!(end, AttemptEnd::Synthetic(_));
+    let lapsed = AttemptEnd::Real(Outcome::Killed(KillCause::LeaseLapsed));
+    assert!(end == lapsed || is_synthetic, "{end:?}");
+}
+
+#[test]
+fn a_killed_reaper_is_succeeded_and_guards_what_runs() {
+    let rig = Rig::new(short_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script(GATED));
+    begun(&rig, 1);
+    confirmed(&rig, 1);
+    let first = rig.reapers();
+    for pid in &first {
+        send(*pid, Signal::KILL);
+    }
+    until("another one is there", || {
+        let reapers = rig.reapers();
+        reapers.len() == 1 && reapers != first
+    });
+    kill_both(&rig, worker);
+    until("everything is dead", || rig.attempts().is_empty());
+}
+
+#[test]
+fn a_worker_that_leaves_nothing_running_leaves_no_reaper() {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, script("exit 3"));
+    assert_eq!(rig.outcome(1), Outcome::Exited(3));
+    assert_eq!(rig.reapers().len(), 1);
+    worker.signal(Signal::INT);
+    assert_eq!(worker.wait().code(), Some(0));
+    until("the reaper has exited", || rig.reapers().is_empty());
 }
 
 #[test]
@@ -213,9 +297,5 @@ fn work_dies_with_its_lease_even_if_the_agent_is_stopped() {
         before.iter().all(|pid| !is_alive(*pid))
     });
     worker.signal(Signal::CONT);
-    let end = rig.end(1).0;
-    // As the worker observed it, unless the scheduler closed the lease first.
-    let synthetic = matches!(end, AttemptEnd::Synthetic(_));
-    let lapsed = AttemptEnd::Real(Outcome::Killed(KillCause::LeaseLapsed));
-    assert!(end == lapsed || synthetic, "{end:?}");
+    assert_lapsed(rig.end(1).0);
 }

@@ -29,6 +29,8 @@ struct Client {
 #[derive(Default)]
 pub(super) struct Connection {
     client: Option<Client>,
+    /// The reaper of a worker, which outlives its agents.
+    reaper: Option<Identity>,
     replies: ReplyBuffer,
     /// Connections are accepted from this time on.
     accept_at: Mono,
@@ -51,7 +53,12 @@ impl Connection {
         Some((client.pid, &client.spared))
     }
 
-    pub(super) fn spare(&mut self, spared: Vec<Identity>) {
+    pub(super) const fn reaper(&self) -> Option<Identity> {
+        self.reaper
+    }
+
+    pub(super) fn attach(&mut self, spared: Vec<Identity>, reaper: Option<Identity>) {
+        self.reaper = reaper;
         if let Some(client) = &mut self.client {
             client.spared = spared;
         }

@@ -1,8 +1,8 @@
 //! Membership of processes in runs, and killing them.
 //!
 //! A process is found in three ways, each of which finds what another misses: it descends from the
-//! coordinator (which is the subreaper, so this finds daemonised processes), or from the runner
-//! (which inherits the children of a dead coordinator); it carries the task's mark in its
+//! coordinator (which is the subreaper, so this finds daemonised processes), or from the runner or
+//! the reaper (which inherit the children of a dead coordinator); it carries the task's mark in its
 //! environment (which finds processes without a parent of ours); it is in the task's cgroup, where
 //! there is one. A process that was just being launched when its coordinator died is found by none
 //! of them; the next coordinator kills it first.
@@ -388,16 +388,23 @@ impl Coordinator {
     }
 
     /// The processes whose descendants belong to the task: ourselves, those that we hold, and the
-    /// runner, which inherited the children of an earlier coordinator.
+    /// runner or the reaper, which inherited the children of an earlier coordinator.
     fn roots(&self) -> Vec<u32> {
-        let client = self.client().filter(|_| self.config.successor);
+        let heirs = [self.client().map(|(pid, _)| pid), self.reaper()];
+        let heirs = heirs
+            .into_iter()
+            .flatten()
+            .filter(|_| self.config.successor);
         let held = self.table.held().map(|handle| handle.identity().pid);
-        let client = client.map(|(pid, _)| pid).into_iter();
-        client.chain(held).chain([std::process::id()]).collect()
+        heirs.chain(held).chain([std::process::id()]).collect()
     }
 
-    /// True for descendants of children that the runner had before it began the task.
+    /// True for the reaper itself, and for descendants of children that the runner had before it
+    /// began the task.
     fn is_spared(&self, stat: &Stat) -> bool {
+        if Some(stat.pid) == self.reaper() {
+            return true;
+        }
         let Some((client, spared)) = self.client().filter(|(_, spared)| !spared.is_empty()) else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! The last resort: work that no process guards any more is killed before its guard exits.
+//! The last resort: killing the work of a worker without its coordinator.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use baton_model::time::Millis;
 use super::runs::parse_mark;
 use crate::stderr::log_line;
 use crate::sys::kill::Sweep;
+use crate::sys::proc::Stat;
 use crate::sys::{cgroup, clock};
 
 /// The time of one attempt.
@@ -15,26 +16,56 @@ const ATTEMPT_MAX: Millis = Millis::from_secs(5);
 /// The pause after one that left something alive.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Kills every process that carries this mark or is in the control group, without a coordinator,
-/// and returns when nothing is left.
-pub fn kill_all(mark: &str, group: Option<&Path>) {
-    let is_marked = |text: &str| parse_mark(mark, text).is_some();
-    let sweep = Sweep {
-        roots: &[],
-        spare: &|_| false,
-        mark: Some(&is_marked),
-    };
-    loop {
-        if let Some(group) = group.and_then(cgroup::open)
+/// The processes of a worker.
+pub(crate) struct Leftovers<'a> {
+    /// Every process that carries this mark, with its descendants.
+    pub(crate) mark: &'a str,
+    /// Every process in this control group.
+    pub(crate) cgroup: Option<&'a Path>,
+    /// Every descendant of these.
+    pub(crate) roots: &'a [u32],
+    /// Except these, though not their descendants.
+    pub(crate) spare: &'a dyn Fn(&Stat) -> bool,
+}
+
+impl Leftovers<'_> {
+    /// Kills them, and returns how many are left; at least one if that is unknown.
+    pub(crate) fn kill(&self) -> usize {
+        if let Some(group) = self.cgroup.and_then(cgroup::open)
             && let Err(error) = group.kill()
         {
             log_line!("baton: cannot kill a control group: {error}");
         }
+        let is_marked = |text: &str| parse_mark(self.mark, text).is_some();
+        let sweep = Sweep {
+            roots: self.roots,
+            spare: self.spare,
+            mark: Some(&is_marked),
+        };
         match sweep.kill(clock::now().mono + ATTEMPT_MAX) {
-            Ok(0) => return,
-            Ok(left) => log_line!("baton: {left} processes cannot be killed; retrying"),
-            Err(error) => log_line!("baton: cannot find the processes to kill: {error}; retrying"),
+            Ok(0) => 0,
+            Ok(left) => {
+                log_line!("baton: {left} processes cannot be killed; retrying");
+                left
+            }
+            Err(error) => {
+                log_line!("baton: cannot find the processes to kill: {error}; retrying");
+                1
+            }
         }
+    }
+}
+
+/// Kills every process that carries this mark or is in the control group, and returns when nothing
+/// is left.
+pub fn kill_all(mark: &str, cgroup: Option<&Path>) {
+    let leftovers = Leftovers {
+        mark,
+        cgroup,
+        roots: &[],
+        spare: &|_| false,
+    };
+    while leftovers.kill() > 0 {
         std::thread::sleep(RETRY);
     }
 }

@@ -19,9 +19,10 @@
 //! * A record is in the log before its reply is on the socket. While launches wait, both may be
 //!   batched for some milliseconds (`reply_buffer`). The log is synced only while no runner is
 //!   connected: a connected runner keeps its own, synced log.
-//! * Everything recorded in one turn of the loop is one write, except that a launch and the exit of
-//!   an attempt are each written at once. The one launch that may be missing from the log is known
-//!   from a note that its process writes itself: see `pid_note`. A successor is asked to kill every
+//! * Everything recorded in one turn of the loop is one write, except that all of it is written
+//!   before a launch, and the exit of an attempt at once. So an attempt that may have started is in
+//!   the log, and the one start that may be missing is known from a note that its process writes
+//!   itself: see `pid_note`. A successor is asked to kill every
 //!   process that carries a mark of no run that it adopted ([`Request::KillStrays`], done before
 //!   its first launch in any case); what was accepted and not seen to start is then lost.
 //! * A run is launched once, however often it is ordered (launches are idempotent).

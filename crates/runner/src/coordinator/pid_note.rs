@@ -4,7 +4,7 @@
 //! that is killed in between leaves a process that runs, and may finish, unknown to the log. So the
 //! process itself writes its pid before it calls exec ([`PidNote`]), behind a header that names the
 //! run and the time. There is only one such note, that of the last launch: earlier launches are
-//! recorded.
+//! written to the log before it.
 //!
 //! The coordinator's lock is free only once that process has closed it, which happens after the
 //! note. So a reader that holds the lock reads a complete note.
@@ -124,13 +124,13 @@ impl LaunchHeader {
 }
 
 /// The launch that a dead coordinator of this boot did not record, if there was one and its process
-/// can be identified. `reaped` knows the start time of a child of ours that had this pid and was
-/// reaped.
+/// can be identified. `reaped` returns the start time of a child of ours that had this pid and
+/// was reaped.
 pub(super) fn unrecorded_launch(
     start: &CoordinatorSpec,
     boot: BootId,
     records: &[CoordinatorRecord],
-    reaped: &dyn Fn(u32) -> Option<u64>,
+    reaped: &mut dyn FnMut(u32) -> Option<u64>,
 ) -> io::Result<Option<CoordinatorRecord>> {
     let note = match std::fs::read(path(&start.checkpoint)) {
         Ok(note) => note,
@@ -176,7 +176,7 @@ fn start_ticks_of(
     launch: &LaunchHeader,
     pid: u32,
     mark: &str,
-    reaped: &dyn Fn(u32) -> Option<u64>,
+    reaped: &mut dyn FnMut(u32) -> Option<u64>,
 ) -> io::Result<Option<u64>> {
     let fits = |ticks: &u64| {
         let started_ms = ticks.saturating_mul(1_000) / proc::ticks_per_second();
@@ -254,8 +254,9 @@ mod tests {
                 cgroup: None,
                 guarded: true,
             };
-            let reaped = |pid| exits.start_of(pid);
-            let found = unrecorded_launch(&start, self.boot, records, &reaped).expect("readable");
+            let mut reaped = |pid| exits.start_of(pid);
+            let found =
+                unrecorded_launch(&start, self.boot, records, &mut reaped).expect("readable");
             match found? {
                 CoordinatorRecord::Started { run, identity, .. } => Some((run, identity)),
                 other => panic!("{other:?}"),

@@ -138,6 +138,9 @@ impl Coordinator {
             if ready.signals {
                 self.log_failure(signals.take());
             }
+            // Before exits: if this process was stopped beyond the lease, the reaper has killed its
+            // children, and that is how they have ended.
+            self.poll_guard();
             // Exits are polled in every turn: it costs one call, and one signal may stand for
             // several exits.
             let reaped = self.reap_children();
@@ -209,6 +212,19 @@ impl Coordinator {
         all.into_iter().flatten().min()
     }
 
+    fn poll_guard(&mut self) {
+        while let Some(action) = self.guard.poll(clock::now().mono) {
+            match action {
+                GuardAction::Terminate => {
+                    self.reply(Reply::GuardFired);
+                    self.refuse_waiting();
+                    self.terminate_for_guard();
+                }
+                GuardAction::Kill => self.kill_for_guard(),
+            }
+        }
+    }
+
     fn handle_timers(&mut self) {
         let now = clock::now().mono;
         while let Some(due) = self.table.pop_due(now) {
@@ -217,16 +233,6 @@ impl Coordinator {
                 Timer::Poll(run) => self.poll_run(run),
                 Timer::Timeout(run) => self.handle_timeout(run, now),
                 Timer::Probe(id) => self.kill_late_probe(id),
-            }
-        }
-        while let Some(action) = self.guard.poll(now) {
-            match action {
-                GuardAction::Terminate => {
-                    self.reply(Reply::GuardFired);
-                    self.refuse_waiting();
-                    self.terminate_for_guard();
-                }
-                GuardAction::Kill => self.kill_for_guard(),
             }
         }
         if self.guard_retry_at.is_some_and(|at| at <= now) {
@@ -289,7 +295,7 @@ impl Coordinator {
     fn handle_request(&mut self, request: Request) {
         let now = clock::now().mono;
         match request {
-            Request::Attach { spared } => self.connection.spare(spared),
+            Request::Attach { spared, reaper } => self.connection.attach(spared, reaper),
             Request::Capacity { amounts } => self.queue.set_capacity(amounts),
             Request::Launch { run, launch } => self.launch(run, launch),
             Request::Withdraw { run } => self.withdraw(run),
@@ -389,6 +395,13 @@ impl Coordinator {
     /// Queues a reply to the runner; it is sent once all records are written.
     pub(super) fn reply(&mut self, reply: Reply) {
         self.connection.push(reply);
+    }
+
+    /// The reaper of the worker, while it lives.
+    pub(super) fn reaper(&self) -> Option<u32> {
+        let reaper = self.connection.reaper();
+        let reaper = reaper.filter(|reaper| identity::is_alive(reaper, self.boot));
+        reaper.map(|reaper| reaper.pid)
     }
 
     /// The pid of the connected runner, and its children that do not belong to the task.

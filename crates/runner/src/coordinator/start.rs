@@ -19,8 +19,7 @@ use crate::channel::Channel;
 use crate::log::{self, Kind, LogError};
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
-use crate::sys::exits::Exits;
-use crate::sys::spawn::{Command, Spawner};
+use crate::sys::spawn::Command;
 use crate::sys::{identity, proc, socket};
 use crate::wire::{Guard, KnownRun, Reply, Request, VERSION};
 
@@ -261,14 +260,15 @@ impl CoordinatorSpec {
 impl StartPermit {
     /// The records of the dead coordinator; `None` if there was none. Collected they are an
     /// [`Evidence`](crate::record::Evidence). A launch that it did not record is included if its
-    /// process is found, or has ended as a child of ours.
+    /// process is found, or has ended as a child of ours: `reaped` returns the start time of the
+    /// last one with a pid.
     ///
     /// # Errors
     /// If its log is damaged or cannot be read.
     pub fn evidence(
         &self,
         start: &CoordinatorSpec,
-        exits: &Exits,
+        reaped: &mut dyn FnMut(u32) -> Option<u64>,
     ) -> Result<Option<Vec<CoordinatorRecord>>, LogError> {
         let path = log_path(&start.checkpoint);
         if !path.exists() {
@@ -284,8 +284,7 @@ impl StartPermit {
         if let Some(&CoordinatorRecord::Begun { boot, .. }) = records.first()
             && identity::boot_id().is_ok_and(|now| now == boot)
         {
-            let reaped = |pid| exits.start_of(pid);
-            let last = pid_note::unrecorded_launch(start, boot, &records, &reaped);
+            let last = pid_note::unrecorded_launch(start, boot, &records, reaped);
             // Without it that launch counts as lost.
             let last = last
                 .inspect_err(|error| log_line!("baton: cannot recover the last launch: {error}"));
@@ -294,14 +293,15 @@ impl StartPermit {
         Ok(Some(records))
     }
 
-    /// Starts a coordinator. `successor` if an earlier one may have left processes behind.
+    /// Starts a coordinator, as a child of the process in which `spawn` launches it. `successor` if
+    /// an earlier one may have left processes behind.
     ///
     /// # Errors
     /// If it cannot be started, or does not answer.
     pub fn start(
         self,
         start: &CoordinatorSpec,
-        spawner: &mut Spawner,
+        spawn: &mut dyn FnMut(&Command<'_>) -> io::Result<()>,
         successor: bool,
     ) -> io::Result<(Link, Greeting)> {
         let listener = socket::listen(&start.checkpoint.join(SOCKET))?;
@@ -339,7 +339,7 @@ impl StartPermit {
             ],
             ..Command::new(&argv, &env)
         };
-        spawner.spawn(&command).map_err(io::Error::other)?;
+        spawn(&command)?;
         // The coordinator's own copies keep the lock and the socket.
         drop((self.lock, listener));
         start

@@ -37,14 +37,18 @@ impl Exits {
             if reap::reap(pid).is_err() {
                 return;
             }
-            if self.seen.len() >= EXITS_MAX {
-                self.seen.clear();
-            }
             if let Some(identity) = identity {
-                self.seen
-                    .insert((identity.pid, identity.start_ticks), status);
+                self.insert(identity.pid, identity.start_ticks, status);
             }
         }
+    }
+
+    /// Adds the exit status of a child of ours, or of our reaper.
+    pub(crate) fn insert(&mut self, pid: u32, start_ticks: u64, status: ExitStatus) {
+        if self.seen.len() >= EXITS_MAX {
+            self.seen.clear();
+        }
+        self.seen.insert((pid, start_ticks), status);
     }
 
     /// Removes and returns the exit status of a process that ended as our child.
@@ -52,14 +56,20 @@ impl Exits {
         self.seen.remove(&(identity.pid, identity.start_ticks))
     }
 
-    /// Looks for a process, and then for its exit status.
-    pub fn remains_of(&mut self, boot: BootId, identity: &Identity) -> Remains {
+    /// Looks for a process, and then for its exit status. `take` adds those that are new.
+    pub fn remains_of(
+        &mut self,
+        boot: BootId,
+        identity: &Identity,
+        take: impl FnOnce(&mut Self),
+    ) -> Remains {
         if identity.boot == boot && is_present(identity) {
             return Remains::Present;
         }
-        self.take(boot);
-        self.remove(identity)
-            .map_or(Remains::Unknown, Remains::Ended)
+        take(self);
+        // Not removed: who asks may have to ask again.
+        let status = self.seen.get(&(identity.pid, identity.start_ticks));
+        status.map_or(Remains::Unknown, |status| Remains::Ended(*status))
     }
 
     /// The start time of the last child with this pid.

@@ -13,11 +13,13 @@ use baton_model::ids::BootId;
 use baton_model::outcome::Outcome;
 use baton_model::task::Identity;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
 
 use super::proc;
 use super::raw::{self, Child};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ExitStatus {
     /// It exited with this code.
     Code(i32),

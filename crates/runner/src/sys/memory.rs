@@ -1,38 +1,60 @@
-//! Returning memory that only the start of the process needed.
+//! Returning memory that only the start of the process needed, and locking the rest.
 
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Returns the pages of program code that only the start needed. Pages that are needed again are
-/// mapped again, from memory, in microseconds. A small long-lived process, one of many, then costs
-/// what it uses, not the size of its binary.
+/// Returns the pages of program code and constants that only the start needed. Pages that are needed
+/// again are mapped again, from memory, in microseconds. A small long-lived process, one of many,
+/// then costs what it uses, not the size of its binary.
 ///
 /// # Errors
-/// If `/proc/self/maps` cannot be read.
+/// If `/proc/self/smaps` cannot be read.
 pub fn release_startup_pages() -> io::Result<()> {
-    for (start, end) in code(&std::fs::read_to_string("/proc/self/maps")?) {
-        // SAFETY: the range is a mapping of ours that is readable, executable, not
-        // writable, private, and backed by a file. Nothing of it can differ from the file,
-        // so dropping its pages loses nothing. A refusal changes nothing either.
+    for (start, end) in unmodified(&std::fs::read_to_string("/proc/self/smaps")?) {
+        // SAFETY: the range is a mapping of ours that is not writable, private, backed by a
+        // file, and has no page that differs from the file, so dropping its pages loses
+        // nothing. A refusal changes nothing either.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
     }
     Ok(())
 }
 
-/// The mappings of program code: private, executable, not writable, of a file.
-fn code(maps: &str) -> impl Iterator<Item = (usize, usize)> + '_ {
-    maps.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (range, rights) = (words.next()?, words.next()?);
-        let path = words.nth(3)?;
-        let (start, end) = range.split_once('-')?;
-        let bounds = (
-            usize::from_str_radix(start, 16).ok()?,
-            usize::from_str_radix(end, 16).ok()?,
-        );
-        (rights == "r-xp" && path.starts_with('/') && bounds.0 < bounds.1).then_some(bounds)
-    })
+/// Keeps what this process touches from now on in memory, so that it runs on a host without any
+/// left. Where that is not permitted, it may be swapped out.
+pub fn lock() {
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: takes a number only. A refusal changes nothing.
+    unsafe { libc::mlockall(flags) };
+}
+
+/// The private mappings of files that are not writable, and never were: the loader writes to some
+/// before it protects them.
+fn unmodified(smaps: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut last = None;
+    for line in smaps.lines() {
+        if let Some(size) = line.strip_prefix("Anonymous:") {
+            found.extend(last.take().filter(|_| size.trim() == "0 kB"));
+        } else if !line.ends_with(" kB") && !line.starts_with("VmFlags:") {
+            last = mapping(line);
+        }
+    }
+    found
+}
+
+/// The range of a private mapping of a file that is not writable.
+fn mapping(line: &str) -> Option<(usize, usize)> {
+    let mut words = line.split_whitespace();
+    let (range, rights) = (words.next()?, words.next()?);
+    let path = words.nth(3)?;
+    let (start, end) = range.split_once('-')?;
+    let bounds = (
+        usize::from_str_radix(start, 16).ok()?,
+        usize::from_str_radix(end, 16).ok()?,
+    );
+    let is_fixed = matches!(rights, "r-xp" | "r--p");
+    (is_fixed && path.starts_with('/') && bounds.0 < bounds.1).then_some(bounds)
 }
 
 #[cfg(test)]
@@ -40,15 +62,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_files_is_meant() {
-        let maps = "\
-1000-3000 r-xp 00000000 08:01 12 /bin/x
-3000-4000 r--p 00000000 08:01 12 /bin/x
-4000-5000 rwxp 00000000 08:01 12 /bin/x
-5000-6000 r-xp 00000000 00:00 0
-6000-7000 r-xp 00000000 00:00 0 [vdso]
-";
-        assert_eq!(code(maps).collect::<Vec<_>>(), [(0x1000, 0x3000)]);
+    fn only_unmodified_mappings_of_files_are_meant() {
+        let one = |range: &str, rights: &str, rest: &str, anonymous: u32| {
+            format!(
+                "{range} {rights} 00000000 {rest}\nRss: 8 kB\nAnonymous: {anonymous} kB\n\
+                 THPeligible:    0\nVmFlags: rd ex mr\n"
+            )
+        };
+        let smaps = [
+            one("1000-3000", "r-xp", "08:01 12 /bin/x", 0),
+            one("3000-4000", "r--p", "08:01 12 /bin/x", 0),
+            one("4000-5000", "r--p", "08:01 12 /bin/x", 4),
+            one("5000-6000", "rw-p", "08:01 12 /bin/x", 0),
+            one("6000-7000", "r-xp", "00:00 0", 0),
+            one("7000-8000", "r-xp", "00:00 0 [vdso]", 0),
+        ];
+        let found = unmodified(&smaps.concat());
+        assert_eq!(found, [(0x1000, 0x3000), (0x3000, 0x4000)]);
     }
 
     #[test]

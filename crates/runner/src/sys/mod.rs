@@ -16,6 +16,7 @@
 //! | [`inherit`] | inherited descriptors, and the peer of a socket |
 //! | [`memory`] | returning unused memory |
 //! | [`socket`] | unix sockets with paths of any length |
+//! | [`packets`] | unix sockets that carry whole messages, with descriptors |
 //! | [`random`] | random numbers |
 //!
 //! Three rules hold everywhere here. A pid is never enough to signal a process: it is held by a
@@ -34,6 +35,7 @@ pub mod identity;
 pub mod inherit;
 pub mod kill;
 pub mod memory;
+pub mod packets;
 pub mod proc;
 pub mod random;
 mod raw;

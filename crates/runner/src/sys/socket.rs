@@ -29,7 +29,7 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(short)
 }
 
-fn shorten(path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+pub(super) fn shorten(path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };

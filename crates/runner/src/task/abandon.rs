@@ -53,7 +53,11 @@ impl Task {
 fn kill(coordinator: &CoordinatorSpec) -> io::Result<u32> {
     let mut link = match coordinator.discover()? {
         Discovery::Running(link, _) => link,
-        Discovery::Absent(permit) => permit.start(coordinator, &mut Spawner::new()?, true)?.0,
+        Discovery::Absent(permit) => {
+            permit
+                .start(coordinator, &mut Spawner::new()?.as_fn(), true)?
+                .0
+        }
     };
     link.send(&Request::KillEverything {
         id: 1,

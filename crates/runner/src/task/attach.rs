@@ -60,7 +60,11 @@ impl Task {
             Discovery::Absent(permit) => self.replace_coordinator(permit, watcher)?,
         };
         let spared = self.foreign_children.clone();
-        link.send(&Request::Attach { spared })
+        let attach = Request::Attach {
+            spared,
+            reaper: None,
+        };
+        link.send(&attach)
             .map_err(TaskError::io("send to the coordinator"))?;
         self.exits.take(self.boot);
         self.take_over(&mut link, known)?;
@@ -89,7 +93,8 @@ impl Task {
         permit: StartPermit,
         watcher: &mut dyn Watcher,
     ) -> Result<(Link, Vec<KnownRun>), TaskError> {
-        let evidence = permit.evidence(&self.coordinator, &self.exits)?;
+        let mut reaped = |pid| self.exits.start_of(pid);
+        let evidence = permit.evidence(&self.coordinator, &mut reaped)?;
         let successor = self.successor || evidence.is_some();
         // A task that has ended told it to exit; nothing was lost with it.
         if evidence.is_some() && self.plan.outcome().is_none() {
@@ -103,7 +108,7 @@ impl Task {
         self.lose_unstarted_runs();
         self.commit(watcher)?;
         let (link, Greeting { runs, .. }) = permit
-            .start(&self.coordinator, &mut self.spawner, successor)
+            .start(&self.coordinator, &mut self.spawner.as_fn(), successor)
             .map_err(TaskError::io("start the coordinator"))?;
         Ok((link, runs))
     }
@@ -166,7 +171,10 @@ impl Task {
             }
             return Ok(());
         }
-        match self.exits.remains_of(self.boot, identity) {
+        match self
+            .exits
+            .remains_of(self.boot, identity, |exits| exits.take(self.boot))
+        {
             Remains::Present => link.send(&Request::Adopt {
                 run,
                 at,

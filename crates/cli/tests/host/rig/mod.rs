@@ -259,17 +259,23 @@ impl Rig {
 
     /// The one coordinator of the worker.
     pub(crate) fn coordinator(&self) -> u32 {
-        let all = self.coordinators();
+        let all = self.processes("__coordinator");
         assert_eq!(all.len(), 1, "{all:?}");
         all[0]
     }
 
-    fn coordinators(&self) -> Vec<u32> {
+    pub(crate) fn reapers(&self) -> Vec<u32> {
+        self.processes("__reaper")
+    }
+
+    /// The processes of the worker with this hidden command.
+    fn processes(&self, command: &str) -> Vec<u32> {
         let state = self.state().display().to_string();
+        let command = format!("\0{command}\0");
         let is_it = |pid: &u32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line).into_owned();
-            line.contains("\0__coordinator\0") && line.contains(&state)
+            line.contains(&command) && line.contains(&state)
         };
         live().into_iter().filter(is_it).collect()
     }
@@ -298,7 +304,8 @@ impl Drop for Rig {
             let path = self.state().join("checkpoint/coordinator.err");
             eprintln!("{}", fs::read_to_string(path).unwrap_or_default());
         }
-        for pid in self.coordinators().into_iter().chain(self.attempts()) {
+        let hidden = ["__reaper", "__coordinator"].map(|command| self.processes(command));
+        for pid in hidden.into_iter().flatten().chain(self.attempts()) {
             send(pid, Signal::KILL);
         }
     }

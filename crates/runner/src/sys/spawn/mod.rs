@@ -163,6 +163,14 @@ impl Spawner {
         }
         Err(SpawnError::from_fault(fault, command, &image))
     }
+
+    /// [`Self::spawn`] as a function without a pid.
+    pub fn as_fn(&mut self) -> impl FnMut(&Command<'_>) -> io::Result<()> + '_ {
+        |command| match self.spawn(command) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
 }
 
 /// Memory for the stack of a child, with a guard page below it.
