@@ -16,7 +16,7 @@ use baton_model::ids::InstanceId;
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_testing::cluster::{Cluster, lines};
 use baton_testing::processes::send;
-use baton_testing::{Rng, setting, until_some};
+use baton_testing::{Rng, setting, until, until_some};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -65,6 +65,57 @@ sleep 0.0$((BATON_ARRAY_INDEX % 10))
 echo "end $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
 [ $((BATON_ARRAY_INDEX % 50)) -ne 0 ] || exit 7
 "#;
+
+/// The first attempt runs until it is killed; a later one ends.
+const STUBBORN: &str = r#"
+trap '' TERM
+exec 9>"$DIR/$BATON_ARRAY_INDEX.lock"
+flock -n 9 || echo "$BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX.overlap"
+echo "start $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
+[ "$BATON_ATTEMPT" -gt 1 ] || while true; do sleep 1; done
+"#;
+
+/// Agents and coordinators are killed and stay dead; another worker gets their work after the lease.
+/// `BATON_WORKERS` and `BATON_ROUNDS` choose a longer run.
+#[test]
+fn work_whose_guards_stay_dead_never_meets_its_next_attempt() {
+    let workers = setting("BATON_WORKERS").unwrap_or(3);
+    for round in 0..setting("BATON_ROUNDS").unwrap_or(1) {
+        let mut cluster = Cluster::new(&["--lease", "6s"]);
+        let dir = cluster.path("effects");
+        std::fs::create_dir(&dir).expect("made");
+        let names: Vec<String> = (0..workers).map(|number| format!("w{number}")).collect();
+        for name in &names {
+            cluster.start_worker(name, &["--resources", "cpu=1"]);
+            cluster.healthy(name);
+        }
+        let file = json!({
+            "task": "stubborn",
+            "run": STUBBORN,
+            "env": { "DIR": dir },
+            "resources": { "cpu": 1 },
+        });
+        let span = cluster.submit(file, workers);
+        let file_of = |index: u64| dir.join(index.to_string());
+        until("all run", || {
+            (1..=workers).all(|index| !lines(&file_of(index)).is_empty())
+        });
+        for name in &names {
+            let coordinator = cluster.coordinator_pid(name).expect("there is one");
+            cluster.kill_worker(name);
+            send(coordinator, Signal::KILL);
+        }
+        cluster.start_worker("rescue", &["--resources", &format!("cpu={workers}")]);
+        until("another worker has done it all", || {
+            cluster.states(span).get("DONE") == Some(&workers)
+        });
+        for index in 1..=workers {
+            let overlaps = lines(&dir.join(format!("{index}.overlap")));
+            assert!(overlaps.is_empty(), "round {round}, {index}: two at once");
+            assert_eq!(lines(&file_of(index)), ["start 1", "start 2"]);
+        }
+    }
+}
 
 fn run(victim: Victim) {
     let kills = setting("BATON_KILLS").unwrap_or(8);
