@@ -18,11 +18,12 @@ pub(super) struct Sleep {
 }
 
 impl World {
-    /// Suspends a host. Without a coordinator that watches the time, or with one that is stopped,
+    /// Suspends a host. Unless a coordinator that is not stopped, or a reaper, watches the time,
     /// it counts as frozen, which is a fault of its own.
     pub(super) fn suspend(&mut self, index: usize, span: Micros) {
         let host = &mut self.hosts[index];
-        if host.coordinator.as_ref().is_none_or(|it| it.paused) {
+        let is_unwatched = host.coordinator.as_ref().is_none_or(|it| it.paused);
+        if is_unwatched && host.reaper.is_none() {
             return;
         }
         let until = self.now.after(span);
