@@ -55,7 +55,7 @@ struct Preview {
     #[arg(long, value_enum, default_value_t = GapName::Late)]
     gap: GapName,
     /// DST fold: how often a time is due that occurs twice because clocks are set back
-    #[arg(long, value_enum, default_value_t = FoldName::Once)]
+    #[arg(long, value_enum, default_value_t = FoldName::Auto)]
     fold: FoldName,
     /// Print JSON
     #[arg(long)]
@@ -74,6 +74,8 @@ enum GapName {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FoldName {
+    /// Both times if it repeats within the hour, or else only the first time
+    Auto,
     /// Only the first time
     Once,
     /// Both times
@@ -137,6 +139,7 @@ fn due_times(preview: &Preview) -> Result<DueTimes, ScheduleError> {
             GapName::Late => Gap::Late,
         },
         fold: match preview.fold {
+            FoldName::Auto => Fold::Auto,
             FoldName::Once => Fold::Once,
             FoldName::Twice => Fold::Twice,
         },

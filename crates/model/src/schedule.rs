@@ -43,10 +43,13 @@ pub enum Gap {
 #[serde(rename_all = "lowercase")]
 pub enum Fold {
     /// Happens the first time.
-    #[default]
     Once,
     /// Happens both times.
     Twice,
+    /// Happens both times if it repeats within the hour, as `*/10 1-3 * * *` does; or else the first
+    /// time.
+    #[default]
+    Auto,
 }
 
 /// Catch-up policy: the missed due times that are launched late, if they are within slack.

@@ -93,7 +93,7 @@ fn a_wrong_schedule_gets_its_hint_and_exit_2() {
     let (code, out, err) = preview(&["every", "mnday", "at", "9:00", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, &*err), (Some(2), ""));
-    assert_eq!(json["hint"], "did you mean `monday`?");
+    assert_eq!(json["hint"], "did you mean `every monday at 9:00`?");
     let (code, _, err) = preview(&["noon", "--timezone", "Berlin"]);
     assert_eq!(code, Some(2));
     assert!(err.contains("such as Europe/Berlin"), "{err}");

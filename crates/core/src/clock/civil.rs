@@ -3,6 +3,8 @@
 //! A pattern computes exactly and without iterating over times: the first time at or after another,
 //! membership, and the number of times in a range. `search` maps civil times to instants.
 
+use std::ops::RangeInclusive;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, date};
 use jiff::tz::Offset;
@@ -11,6 +13,9 @@ use super::limits::{CYCLE_YEARS, YEAR_MAX};
 
 /// Seconds of a day without a change of offset.
 pub(super) const DAY: i64 = 86_400;
+
+/// The same for times of a day.
+const DAY_SECONDS: u32 = 86_400;
 
 /// A civil time, in seconds since the civil start of 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,11 +61,12 @@ pub(super) struct Days {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Numbers {
     pub(super) plain: u32,
-    /// The working day nearest to a day, within its month.
+    /// The working day nearest to a day, within its month. Months without the day have none.
     pub(super) nearest: u32,
-    pub(super) last: bool,
-    /// The last working day.
-    pub(super) last_working: bool,
+    /// Days before the end of the month; bit 0 is the last day.
+    pub(super) before_end: u32,
+    /// The working day nearest to one of these; bit 0 is the last working day.
+    pub(super) nearest_before_end: u32,
 }
 
 /// Days of the week, Sunday as 0.
@@ -112,17 +118,12 @@ impl Days {
 
 impl Numbers {
     fn of_month(&self, first: Date, length: u32) -> u32 {
-        let mut days = self.plain;
-        if self.last {
-            days |= 1 << length;
-        }
-        if self.last_working {
-            days |= 1 << working(first, length, length);
-        }
-        for day in (1..=length).filter(|day| self.nearest & 1 << day != 0) {
-            days |= 1 << working(first, length, day);
-        }
-        days
+        let has = |set: u32, number: u32| set & 1 << number != 0;
+        let before_end = (1..=length).filter(|day| has(self.before_end, length - day));
+        let nearest = (1..=length)
+            .filter(|day| has(self.nearest, *day) || has(self.nearest_before_end, length - day))
+            .map(|day| working(first, length, day));
+        self.plain | bits(before_end) | bits(nearest)
     }
 }
 
@@ -170,6 +171,77 @@ pub(super) enum Times {
     },
     /// Seconds since midnight, in order; for times that are not such a product.
     List(Box<[u32]>),
+    /// A progression that is not such a product.
+    Steps(Steps),
+}
+
+/// An interval within a day: `first`, `first + step`, … up to `last`, in seconds since midnight.
+///
+/// A `last` beyond the end of the day stands for times after midnight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Steps {
+    first: u32,
+    last: u32,
+    step: u32,
+}
+
+impl Steps {
+    /// From `first` to at most `end`, which is on the next day if it is less. `step` is at least 1.
+    fn new(first: u32, end: u32, step: u32) -> Self {
+        let end = if end < first { end + DAY_SECONDS } else { end };
+        Self {
+            first,
+            last: end - (end - first) % step,
+            step,
+        }
+    }
+
+    pub(super) const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The last time, as seconds since midnight.
+    pub(super) const fn last(&self) -> u32 {
+        self.last % DAY_SECONDS
+    }
+
+    pub(super) const fn step(&self) -> u32 {
+        self.step
+    }
+
+    /// The times of one day, in order: those after midnight, then those before it.
+    fn parts(self) -> impl Iterator<Item = RangeInclusive<u32>> {
+        let (end, step) = (DAY_SECONDS, self.step);
+        let after = (self.last >= end).then(|| {
+            let first = self.first + (end - self.first).div_ceil(step) * step;
+            first - end..=self.last - end
+        });
+        let before = self.first..=self.last.min(end - 1);
+        after.into_iter().chain([before])
+    }
+
+    fn all(self) -> impl Iterator<Item = u32> {
+        let step = self.step as usize;
+        self.parts().flat_map(move |part| part.step_by(step))
+    }
+
+    fn at_or_after(self, time: u32) -> Option<u32> {
+        self.parts().find_map(|part| {
+            let (first, last) = part.into_inner();
+            let steps = time.saturating_sub(first).div_ceil(self.step);
+            Some(first + steps * self.step).filter(|at| *at <= last)
+        })
+    }
+
+    /// Number of times before `time`.
+    fn before(self, time: u32) -> u64 {
+        let in_part = |part: RangeInclusive<u32>| {
+            let (first, last) = part.into_inner();
+            let end = time.min(last + 1);
+            u64::from(end.saturating_sub(first).div_ceil(self.step))
+        };
+        self.parts().map(in_part).sum()
+    }
 }
 
 impl Times {
@@ -177,23 +249,14 @@ impl Times {
     pub(super) fn of_list(mut list: Vec<u32>) -> Self {
         list.sort_unstable();
         list.dedup();
-        let (mut hours, mut minutes, mut seconds) = (0_u32, 0_u64, 0_u64);
-        for time in &list {
-            hours |= 1 << (time / 3_600);
-            minutes |= 1 << (time / 60 % 60);
-            seconds |= 1 << (time % 60);
-        }
-        let product = hours.count_ones() * minutes.count_ones() * seconds.count_ones();
-        // A canonical form, so that equal sets compare equal.
-        if usize::try_from(product) == Ok(list.len()) {
-            Self::Fields {
-                hours,
-                minutes,
-                seconds,
-            }
-        } else {
-            Self::List(list.into())
-        }
+        product(list.iter().copied()).unwrap_or_else(|| Self::List(list.into()))
+    }
+
+    /// Every `step` seconds from one time of the day to another, inclusive; over midnight if the end
+    /// is before the start.
+    pub(super) fn of_steps(first: u32, end: u32, step: u32) -> Self {
+        let steps = Steps::new(first, end, step);
+        product(steps.all()).unwrap_or(Self::Steps(steps))
     }
 
     /// Whether every hour of the day has a time.
@@ -209,6 +272,7 @@ impl Times {
                 seconds,
             } => (u64::from(*hours), *minutes, *seconds),
             Self::List(list) => return list.get(list.partition_point(|&at| at < time)).copied(),
+            Self::Steps(steps) => return steps.at_or_after(time),
         };
         let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
         if hours & 1 << hour != 0 {
@@ -234,6 +298,7 @@ impl Times {
                 seconds,
             } => (u64::from(*hours), *minutes, *seconds),
             Self::List(list) => return list.partition_point(|&at| at < time) as u64,
+            Self::Steps(steps) => return steps.before(time),
         };
         let below = |set: u64, n: u32| u64::from((set & !(u64::MAX << n)).count_ones());
         let has = |set: u64, n: u32| set >> n & 1;
@@ -243,6 +308,24 @@ impl Times {
         let in_hour = has(hours, hour) * (below(minutes, minute) * per_minute + in_minute);
         below(hours, hour) * per_hour + in_hour
     }
+}
+
+/// The fields whose product a set of times is, if it is one: the canonical form, so that equal sets
+/// compare equal.
+fn product(times: impl Iterator<Item = u32>) -> Option<Times> {
+    let (mut hours, mut minutes, mut seconds, mut count) = (0_u32, 0_u64, 0_u64, 0_u32);
+    for time in times {
+        hours |= 1 << (time / 3_600);
+        minutes |= 1 << (time / 60 % 60);
+        seconds |= 1 << (time % 60);
+        count += 1;
+    }
+    let product = hours.count_ones() * minutes.count_ones() * seconds.count_ones();
+    (product == count).then_some(Times::Fields {
+        hours,
+        minutes,
+        seconds,
+    })
 }
 
 /// The lowest member of a set that is at least `from`.
@@ -256,9 +339,22 @@ fn next_bit(set: u64, from: u32) -> Option<u32> {
 pub(super) struct Pattern {
     pub(super) days: Days,
     pub(super) times: Times,
+    /// Whether it repeats within the hours that it names, as `*/10 1-3 * * *` does. Never set if
+    /// these are all hours.
+    pub(super) is_interval: bool,
 }
 
 impl Pattern {
+    /// `repeats`: whether its minutes are an interval (`*` in cron).
+    pub(super) fn new(days: Days, times: Times, repeats: bool) -> Self {
+        let is_interval = repeats && !times.every_hour();
+        Self {
+            days,
+            times,
+            is_interval,
+        }
+    }
+
     /// The first time at or after one.
     pub(super) fn at_or_after(&self, from: Civil) -> Option<Civil> {
         let day = self.day_from(from.date()?)?;
@@ -298,7 +394,7 @@ impl Pattern {
         }
         days += self.earlier(last);
         days -= self.earlier(first);
-        let times = days * self.times.before(24 * 3_600) + self.on_the_day(last, to);
+        let times = days * self.times.before(DAY_SECONDS) + self.on_the_day(last, to);
         times - self.on_the_day(first, from)
     }
 

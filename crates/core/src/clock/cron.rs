@@ -1,7 +1,7 @@
 //! Cron expressions: five fields, or six with seconds first.
 //!
 //! The text is in lower case. Beside numbers, lists, ranges and steps a field may contain names, `?`,
-//! and for days `L`, `LW`, `15W`, `5L` and `5#2`.
+//! and for days `L`, `L-3`, `LW`, `15W`, `5L` and `5#2`.
 
 use super::civil::{ALL_HOURS, ALL_MONTHS, Days, Numbers, Pattern, Times, Weekdays};
 use super::english::tokens::{MONTHS, WEEKDAYS, by_name};
@@ -16,6 +16,7 @@ const MACROS: &[(&str, &str)] = &[
     ("@daily", "0 0 * * *"),
     ("@midnight", "0 0 * * *"),
     ("@hourly", "0 * * * *"),
+    ("@every_minute", "* * * * *"),
 ];
 
 /// The allowed values of a field.
@@ -24,22 +25,20 @@ struct Field {
     min: u32,
     max: u32,
     names: &'static [&'static str],
-    /// Unit of the English interval that a hint suggests if a step is too large.
-    unit: &'static str,
 }
 
-const SECOND: Field = Field::numbers("second", 0, 59, "seconds");
-const MINUTE: Field = Field::numbers("minute", 0, 59, "minutes");
-const HOUR: Field = Field::numbers("hour", 0, 23, "hours");
-const DAY: Field = Field::numbers("day of month", 1, 31, "days at 00:00");
+const SECOND: Field = Field::numbers("second", 0, 59);
+const MINUTE: Field = Field::numbers("minute", 0, 59);
+const HOUR: Field = Field::numbers("hour", 0, 23);
+const DAY: Field = Field::numbers("day of month", 1, 31);
 const MONTH: Field = Field {
     names: MONTHS,
-    ..Field::numbers("month", 1, 12, "")
+    ..Field::numbers("month", 1, 12)
 };
 /// Both 0 and 7 are Sunday.
 const WEEKDAY: Field = Field {
     names: WEEKDAYS,
-    ..Field::numbers("day of week", 0, 7, "")
+    ..Field::numbers("day of week", 0, 7)
 };
 
 /// Whether a text is meant as cron. In cron the first two fields have no letters, in English they
@@ -76,31 +75,71 @@ pub(super) fn parse(text: &str) -> Result<Pattern, ScheduleError> {
             ));
         }
     };
+    if let Some(error) = long_step(second, [minute, hour, day, month, weekday]) {
+        return Err(error);
+    }
     let months = MONTH.set(month)?;
-    Ok(Pattern {
-        times: Times::Fields {
-            seconds: SECOND.set(second)?,
-            minutes: MINUTE.set(minute)?,
-            hours: HOUR.set(hour)? as u32 & ALL_HOURS,
-        },
-        days: Days {
-            numbers: numbers(day)?,
-            months: months as u16 & ALL_MONTHS,
-            weekdays: weekdays(weekday)?,
-            every: 1,
-        },
-    })
+    let times = Times::Fields {
+        seconds: SECOND.set(second)?,
+        minutes: MINUTE.set(minute)?,
+        hours: HOUR.set(hour)? as u32 & ALL_HOURS,
+    };
+    let days = Days {
+        numbers: numbers(day)?,
+        months: months as u16 & ALL_MONTHS,
+        weekdays: weekdays(weekday)?,
+        every: 1,
+    };
+    Ok(Pattern::new(days, times, minute.starts_with('*')))
 }
 
 fn unabbreviate(word: &str) -> Result<&'static str, ScheduleError> {
     let known = MACROS.iter().find(|(name, _)| *name == word);
     known.map(|(_, fields)| *fields).ok_or_else(|| {
         let names: Vec<&str> = MACROS.iter().map(|(name, _)| *name).collect();
-        ScheduleError::new(
-            format!("there is no {}", quote(word)),
-            format!("write one of {}", names.join(", ")),
-        )
+        let hint = match word.strip_prefix("@every ") {
+            Some(period) => format!("write `every {}`", period.trim()),
+            None => format!("write one of {}", names.join(", ")),
+        };
+        ScheduleError::new(format!("there is no {}", quote(word)), hint)
     })
+}
+
+/// The error for a step such as `*/90` that is longer than its field. Cron cannot say this, but
+/// English can, provided that no other field restricts it.
+fn long_step(
+    second: &str,
+    [minute, hour, day, month, weekday]: [&str; 5],
+) -> Option<ScheduleError> {
+    let long = |field: &Field, text: &str| -> Option<u32> {
+        let step = text.strip_prefix("*/")?.parse().ok()?;
+        (step > field.max - field.min).then_some(step)
+    };
+    let is_free = |fields: &[&str]| fields.iter().all(|field| is_any(field));
+    let (field, step, english) = if let Some(step) = long(&SECOND, second) {
+        let free = is_free(&[minute, hour, day, month, weekday]);
+        (&SECOND, step, free.then(|| format!("every {step} seconds")))
+    } else if let Some(step) = long(&MINUTE, minute) {
+        let free = second == "0" && is_free(&[hour, day, month, weekday]);
+        (&MINUTE, step, free.then(|| format!("every {step} minutes")))
+    } else if let Some(step) = long(&HOUR, hour) {
+        let free = second == "0" && minute == "0" && is_free(&[day, month, weekday]);
+        (&HOUR, step, free.then(|| format!("every {step} hours")))
+    } else {
+        let step = long(&DAY, day)?;
+        let time = match (second, HOUR.number(hour), MINUTE.number(minute)) {
+            ("0", Ok(hour), Ok(minute)) if is_free(&[month, weekday]) => Some((hour, minute)),
+            _ => None,
+        };
+        let english = time.map(|(hour, minute)| format!("every {step} days at {hour}:{minute:02}"));
+        (&DAY, step, english)
+    };
+    let range = field.max - field.min;
+    let hint = match english {
+        Some(english) => format!("write `{english}`"),
+        None => format!("write a step from 1 to {range}"),
+    };
+    Some(field.error(format!("a step of {step} is more than {range}"), hint))
 }
 
 /// Parses days of the month, including `L` and `W`; `None` if all.
@@ -110,14 +149,33 @@ fn numbers(text: &str) -> Result<Option<Numbers>, ScheduleError> {
     }
     let mut days = Numbers::default();
     for item in text.split(',') {
-        match item.strip_suffix('w') {
-            _ if item == "l" => days.last = true,
-            Some("l") => days.last_working = true,
-            Some(day) => days.nearest |= 1 << DAY.number(day)?,
-            None => days.plain |= DAY.item(item)? as u32,
+        let (day, working) = match item.strip_suffix('w') {
+            Some(day) => (day, true),
+            None => (item, false),
+        };
+        match (day.strip_prefix('l'), working) {
+            (Some(before), true) => days.nearest_before_end |= 1 << before_end(before)?,
+            (Some(before), false) => days.before_end |= 1 << before_end(before)?,
+            (None, true) => days.nearest |= 1 << DAY.number(day)?,
+            (None, false) => days.plain |= DAY.item(item)? as u32,
         }
     }
     Ok(Some(days))
+}
+
+/// Parses the rest of `L` or `L-3`: days before the last of the month.
+fn before_end(text: &str) -> Result<u32, ScheduleError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let days = text.strip_prefix('-').and_then(|days| days.parse().ok());
+    days.filter(|days| (1..DAY.max).contains(days))
+        .ok_or_else(|| {
+            DAY.error(
+                format!("{} is not understood", quote(&format!("L{text}"))),
+                "write `L` for the last day of a month, or `L-3` for the third before it (1 to 30)",
+            )
+        })
 }
 
 /// Parses days of the week, including `L` and `#`; `None` if all.
@@ -153,13 +211,12 @@ fn weekdays(text: &str) -> Result<Option<Weekdays>, ScheduleError> {
 }
 
 impl Field {
-    const fn numbers(name: &'static str, min: u32, max: u32, unit: &'static str) -> Self {
+    const fn numbers(name: &'static str, min: u32, max: u32) -> Self {
         Self {
             name,
             min,
             max,
             names: &[],
-            unit,
         }
     }
 
@@ -195,21 +252,16 @@ impl Field {
                 (number, number)
             }
         };
-        let step = step.unwrap_or(1);
-        if from <= to {
-            return Ok(steps(from, to, step));
-        }
-        if self.names.is_empty() {
-            return Err(self.error(
-                format!("{} is in descending order", quote(base)),
-                format!("write `{from}-{},{}-{to}`", self.max, self.min),
-            ));
-        }
-        // Wraps around the end of the week or the year, with the same step.
+        // Beyond its end it goes on from the field's beginning, with the same step.
         let round = last + 1 - self.min;
-        let set = steps(from, to + round, step);
-        let low = (1 << (last + 1)) - 1;
-        Ok(set & low | (set & !low) >> round)
+        let to = if from <= to { to } else { to + round };
+        let numbers = (from..=to).step_by(step.unwrap_or(1) as usize);
+        let numbers = numbers.map(|number| match number {
+            // Sunday as 7: its own bit, which the caller folds.
+            number if number <= self.max => number,
+            number => number - round,
+        });
+        Ok(numbers.fold(0, |set, number| set | 1 << number))
     }
 
     fn step(&self, text: &str) -> Result<u32, ScheduleError> {
@@ -217,10 +269,6 @@ impl Field {
         match text.parse() {
             Ok(step) if (1..=range).contains(&step) => Ok(step),
             Ok(0) => Err(self.error("a step of 0 is not possible", "write at least 1")),
-            Ok(step) if !self.unit.is_empty() => Err(self.error(
-                format!("a step of {step} is more than {range}"),
-                format!("write `every {step} {}`", self.unit),
-            )),
             _ => Err(self.error(
                 format!("{} is not a step", quote(text)),
                 format!("write a number from 1 to {range}"),
@@ -254,9 +302,4 @@ impl Field {
 /// Whether a field matches everything. `*/2` is a restriction.
 fn is_any(text: &str) -> bool {
     matches!(text, "*" | "?" | "*/1")
-}
-
-fn steps(from: u32, to: u32, step: u32) -> u64 {
-    let steps = (from..=to).step_by(step as usize);
-    steps.fold(0, |set, number| set | 1 << number)
 }

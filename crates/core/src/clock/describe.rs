@@ -32,14 +32,7 @@ fn stamp(second: u64, zone: &Zone) -> String {
 }
 
 fn period(period: &Period, zone: &Zone) -> String {
-    let mut left = period.seconds();
-    let mut text = String::from("every ");
-    for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
-        if left >= length {
-            text += &format!("{}{unit}", left / length);
-            left %= length;
-        }
-    }
+    let text = format!("every {}", duration(period.seconds()));
     match period.anchor() {
         0 => text + ", counted from 1970-01-01 00:00:00 +00:00",
         anchor => format!("{text}, counted from {}", stamp(anchor, zone)),
@@ -47,6 +40,14 @@ fn period(period: &Period, zone: &Zone) -> String {
 }
 
 fn times(times: &Times) -> String {
+    if let Times::Steps(steps) = times {
+        let span = span(u64::from(steps.step()));
+        return format!(
+            "{span} from {} to {}",
+            clock(steps.first()),
+            clock(steps.last())
+        );
+    }
     let listed = listed(times);
     let Times::Fields {
         hours,
@@ -59,26 +60,108 @@ fn times(times: &Times) -> String {
     if let Some(listed) = listed.filter(|_| !times.every_hour()) {
         return format!("at {listed}");
     }
-    let hours = if times.every_hour() {
-        String::new()
-    } else {
-        format!(" of the hours {}", numbers(u64::from(*hours)))
-    };
+    let hours = u64::from(*hours);
     let within = match (*seconds, *minutes) {
         (ALL_60, ALL_60) => "every second".to_owned(),
         (1, ALL_60) => "every minute".to_owned(),
-        (1, minutes) if hours.is_empty() && step(minutes).is_none() => {
-            return format!("at {} of every hour", counted("minute", minutes));
+        (1, minutes) if step(minutes, 60).is_some() => every_nth("minute", minutes),
+        (1, minutes) => {
+            return hourly(hours, minutes)
+                .unwrap_or_else(|| format!("at {} {}", counted("minute", minutes), past(hours)));
         }
-        (1, minutes) => every_nth("minute", minutes),
         (seconds, ALL_60) => every_nth("second", seconds),
-        (seconds, minutes) => format!(
-            "{} of {}",
-            every_nth("second", seconds),
-            counted("minute", minutes)
-        ),
+        (seconds, minutes) => {
+            let seconds = every_nth("second", seconds);
+            let minutes = counted("minute", minutes);
+            return format!("{seconds} of {minutes} {}", past(hours));
+        }
     };
-    within + &hours
+    if times.every_hour() {
+        return within;
+    }
+    // It fills its hours: each run of consecutive ones is a window.
+    let first = minutes.trailing_zeros() * 60 + seconds.trailing_zeros();
+    let last = minutes.ilog2() * 60 + seconds.ilog2();
+    let windows: Vec<String> = runs(hours)
+        .map(|(from, to)| {
+            let (from, to) = (clock(from * 3_600 + first), clock(to * 3_600 + last));
+            format!("from {from} to {to}")
+        })
+        .collect();
+    format!("{within} {}", and(&windows))
+}
+
+/// `every hour from 09:05 to 17:05`, `every 2 hours from 00:00 to 22:00`: one minute of some hours.
+fn hourly(hours: u64, minutes: u64) -> Option<String> {
+    let step = match runs(hours).collect::<Vec<_>>()[..] {
+        [(from, to)] if (1..23).contains(&(to - from)) => 1,
+        _ => step(hours, 24)?,
+    };
+    let minute = (minutes.count_ones() == 1).then(|| minutes.trailing_zeros() * 60)?;
+    let (first, last) = (hours.trailing_zeros(), hours.ilog2());
+    let (first, last) = (clock(first * 3_600 + minute), clock(last * 3_600 + minute));
+    Some(format!(
+        "{} from {first} to {last}",
+        span(u64::from(step) * 3_600)
+    ))
+}
+
+/// `past every hour`, `past every hour from 9 to 17`, `past hours 1 and 5`.
+fn past(hours: u64) -> String {
+    let runs: Vec<(u32, u32)> = runs(hours).collect();
+    match runs[..] {
+        [(0, 23)] => "past every hour".to_owned(),
+        [(from, to)] if from < to => format!("past every hour from {from} to {to}"),
+        _ => match step(hours, 24) {
+            Some(step) => format!("past every {step} hours"),
+            None => format!("past {}", counted("hour", hours)),
+        },
+    }
+}
+
+/// Runs of consecutive members of a set, each by its first and last one.
+fn runs(set: u64) -> impl Iterator<Item = (u32, u32)> {
+    let starts = set & !(set << 1);
+    (0..u64::BITS)
+        .filter(move |bit| starts >> bit & 1 == 1)
+        .map(move |bit| (bit, bit + (set >> bit).trailing_ones() - 1))
+}
+
+/// `09:00`, `23:59:58`.
+fn clock(time: u32) -> String {
+    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+    match second {
+        0 => format!("{hour:02}:{minute:02}"),
+        _ => format!("{hour:02}:{minute:02}:{second:02}"),
+    }
+}
+
+/// `every 5 minutes`, or as a duration: `every 1h30m`.
+fn span(seconds: u64) -> String {
+    match seconds {
+        1 => "every second".to_owned(),
+        60 => "every minute".to_owned(),
+        3_600 => "every hour".to_owned(),
+        _ if seconds.is_multiple_of(3_600) => format!("every {} hours", seconds / 3_600),
+        2..60 => format!("every {seconds} seconds"),
+        _ if seconds < 3_600 && seconds.is_multiple_of(60) => {
+            format!("every {} minutes", seconds / 60)
+        }
+        _ => format!("every {}", duration(seconds)),
+    }
+}
+
+/// `1d12h`.
+fn duration(seconds: u64) -> String {
+    let mut left = seconds;
+    let mut text = String::new();
+    for (unit, length) in [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)] {
+        if left >= length {
+            text += &format!("{}{unit}", left / length);
+            left %= length;
+        }
+    }
+    text
 }
 
 /// The list of all times, if they are few.
@@ -89,15 +172,12 @@ fn listed(times: &Times) -> Option<String> {
         let limit = match times {
             Times::Fields { .. } => LISTED_MAX,
             Times::List(list) => list.len(),
+            Times::Steps(_) => return None,
         };
         if list.len() == limit {
             return None;
         }
-        let (hour, minute, second) = (at / 3_600, at / 60 % 60, at % 60);
-        list.push(match second {
-            0 => format!("{hour:02}:{minute:02}"),
-            _ => format!("{hour:02}:{minute:02}:{second:02}"),
-        });
+        list.push(clock(at));
         from = at + 1;
     }
     Some(and(&list))
@@ -105,17 +185,17 @@ fn listed(times: &Times) -> Option<String> {
 
 /// `every 5 minutes`, or a list.
 fn every_nth(unit: &str, set: u64) -> String {
-    match step(set) {
+    match step(set, 60) {
         Some(step) => format!("every {step} {unit}s"),
         None => format!("at {}", counted(unit, set)),
     }
 }
 
-/// The step of a set that is an even division of sixty.
-fn step(set: u64) -> Option<u32> {
-    (2..=30).find(|step| {
-        let even = (0..60).step_by(*step as usize);
-        60 % step == 0 && set == even.fold(0, |set, number| set | 1 << number)
+/// The step of a set that is an even division of the whole.
+fn step(set: u64, whole: u32) -> Option<u32> {
+    (2..=whole / 2).find(|step| {
+        let even = (0..whole).step_by(*step as usize);
+        whole.is_multiple_of(*step) && set == even.fold(0, |set, number| set | 1 << number)
     })
 }
 
@@ -131,17 +211,12 @@ fn numbers(set: u64) -> String {
 }
 
 fn spans(set: u64, name: &dyn Fn(u32) -> String) -> String {
-    let mut parts = Vec::new();
-    let mut number = 0;
-    while number < 64 {
-        let length = (set >> number).trailing_ones();
-        match length {
-            0 => number += 1,
-            1 | 2 => parts.extend((number..number + length).map(name)),
-            _ => parts.push(format!("{} to {}", name(number), name(number + length - 1))),
-        }
-        number += length;
-    }
+    let parts: Vec<String> = runs(set)
+        .flat_map(|(from, to)| match to - from {
+            0 | 1 => (from..=to).map(name).collect(),
+            _ => vec![format!("{} to {}", name(from), name(to))],
+        })
+        .collect();
     and(&parts)
 }
 
@@ -172,13 +247,24 @@ fn days_of_month(days: &Numbers) -> String {
         let near = counted("day", u64::from(days.nearest));
         parts.push(format!("the working day nearest to {near}"));
     }
-    if days.last {
-        parts.push("the last day".to_owned());
+    for before in (0..31).filter(|before| days.before_end & 1 << before != 0) {
+        parts.push(before_end(before));
     }
-    if days.last_working {
-        parts.push("the last working day".to_owned());
+    for before in (0..31).filter(|before| days.nearest_before_end & 1 << before != 0) {
+        parts.push(match before {
+            0 => "the last working day".to_owned(),
+            _ => format!("the working day nearest to {}", before_end(before)),
+        });
     }
     format!("on {} of the month", and(&parts))
+}
+
+fn before_end(days: u32) -> String {
+    match days {
+        0 => "the last day".to_owned(),
+        1 => "the day before the last".to_owned(),
+        _ => format!("the day {days} days before the last"),
+    }
 }
 
 fn days_of_week(days: &Weekdays) -> String {

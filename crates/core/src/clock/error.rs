@@ -41,19 +41,28 @@ pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    near(word, candidates).into_iter().min()
+}
+
+/// All candidates with the smallest edit distance, if it is small enough.
+pub(super) fn near<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     // A longer word is not a typing error, and its distance costs the square.
     const CHARS_MAX: usize = 40;
     if word.chars().count() > CHARS_MAX {
-        return None;
+        return Vec::new();
     }
     let word = word.to_ascii_lowercase();
-    candidates
+    let distances: Vec<(usize, &str)> = candidates
         .into_iter()
         .map(|candidate| {
             let plain = candidate.to_ascii_lowercase();
             (strsim::damerau_levenshtein(&word, &plain), candidate)
         })
         .filter(|(distance, candidate)| *distance <= 1 + word.len().min(candidate.len()) / 5)
-        .min()
-        .map(|(_, candidate)| candidate)
+        .collect();
+    let least = distances.iter().map(|(distance, _)| *distance).min();
+    let nearest = distances
+        .into_iter()
+        .filter(|(distance, _)| Some(*distance) == least);
+    nearest.map(|(_, candidate)| candidate).collect()
 }

@@ -12,7 +12,7 @@
 //! | `rule` | the rule of a schedule: one of the three |
 //! | `period`, `moment` | fixed periods; single instants |
 //! | `civil` | sets of civil times (without a zone) |
-//! | `zone` | time zones; the rules are compiled in |
+//! | `zone` | time zones |
 //! | `search` | from civil times to instants: gaps and folds |
 //! | `describe` | description of a schedule |
 //! | `intern` | one copy of equal schedules |

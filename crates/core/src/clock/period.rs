@@ -27,7 +27,7 @@ impl Period {
             }),
             _ => Err(ScheduleError::new(
                 "a period of more than ten years is too long",
-                "write a date: `once at 2036-01-01 00:00`",
+                "write at most 3660d",
             )),
         }
     }

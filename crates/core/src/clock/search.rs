@@ -55,17 +55,24 @@ pub(super) fn count(pattern: &Pattern, zone: &Zone, dst: Dst, from: i64, to: i64
     count
 }
 
-/// A pattern with times in every hour is an interval: it follows the local time whenever it occurs,
-/// regardless of the policy.
+/// The policy that a pattern follows.
+///
+/// One with times in every hour is elapsed time: it follows the local clock whenever it shows one of
+/// them. One that repeats within some hours is elapsed time in a fold, unless the policy says
+/// otherwise; a pause of an hour would be a hole in an interval.
 fn effective(pattern: &Pattern, dst: Dst) -> Dst {
     if pattern.times.every_hour() {
-        Dst {
+        return Dst {
             gap: Gap::Skip,
             fold: Fold::Twice,
-        }
-    } else {
-        dst
+        };
     }
+    let fold = match dst.fold {
+        Fold::Auto if pattern.is_interval => Fold::Twice,
+        Fold::Auto => Fold::Once,
+        fold => fold,
+    };
+    Dst { fold, ..dst }
 }
 
 /// The first due instant of a segment at or after `from`, which may lie before the segment if that

@@ -114,7 +114,7 @@ pub(crate) static TRIGGER: Object = Object::new(
         field("catch_up", Word(&["none", "last", "all"]), "Which of several late due times launch.").or("last"),
         field("jitter", Duration(Allowed), "The maximum delay of a launch.").or("0s"),
         field("gap", Word(&["skip", "early", "late"]), "What happens to a due time that a change of clocks skips.").or("late"),
-        field("fold", Word(&["once", "twice"]), "How often a due time launches that a change of clocks repeats.").or("once"),
+        field("fold", Word(&["auto", "once", "twice"]), "How often a due time launches that a change of clocks repeats. `auto`: twice if the schedule repeats within the hour, as `*/10 1-3 * * *` does, or else once.").or("auto"),
         field("max_instances", POSITIVE, "Instances or runs in flight at once, QUEUED ones included."),
         field("overlap", Word(&["skip", "queue", "replace"]), "What a launch beyond `max_instances` does: it is skipped, waits for its turn, or stops the oldest and takes its place.").or("skip"),
         field("launch_rate", Type::Pattern("count per duration", "^[^/]+/[^/]+$"), "Launches per period: `1/s`, `10/m`, `5/30s`."),

@@ -236,7 +236,7 @@ impl TimeScale {
             zone: rng.pick(ZONES).to_owned(),
             dst: Dst {
                 gap: rng.pick(&[Gap::Skip, Gap::Early, Gap::Late]),
-                fold: rng.pick(&[Fold::Once, Fold::Twice]),
+                fold: rng.pick(&[Fold::Auto, Fold::Once, Fold::Twice]),
             },
             slack: Millis(rng.pick(&[0, 500, self.unit, 10 * self.unit, 40 * self.unit])),
             catch_up: rng.pick(&[CatchUp::None, CatchUp::Last, CatchUp::All]),

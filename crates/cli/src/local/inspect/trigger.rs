@@ -49,7 +49,8 @@ fn schedule(schedule: &Schedule) -> String {
             Gap::Late => "",
         },
         match schedule.dst.fold {
-            Fold::Once => "",
+            Fold::Auto => "",
+            Fold::Once => "once in a DST fold",
             Fold::Twice => "twice in a DST fold",
         },
     ];

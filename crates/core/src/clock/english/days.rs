@@ -8,6 +8,9 @@ use crate::clock::error::{ScheduleError, quote};
 const WORKING: u8 = 0b011_1110;
 const WEEKEND: u8 = 0b100_0001;
 
+/// January, April, July and October.
+const QUARTERS: u16 = 0b0100_1001_0010;
+
 /// `first`, `2nd`, `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ordinal {
@@ -15,40 +18,50 @@ pub(super) enum Ordinal {
     Last,
 }
 
-/// Parses days of any kind.
-pub(super) fn days(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
+/// Whether days can start with the next word.
+pub(super) fn is_next(tokens: &Tokens<'_>) -> bool {
+    let Some(word) = tokens.peek() else {
+        return false;
+    };
+    let is_day = matches!(
+        word,
+        "on" | "the" | "daily" | "everyday" | "business" | "working" | "work"
+    );
+    is_day
+        || weekday_set(word).is_some()
+        || ordinal(word).is_some()
+        || number(word).is_some()
+        || month(word).is_some()
+}
+
+/// Parses days of any kind. `is_every`: after `every`, where `second monday` may also mean every
+/// other Monday.
+pub(super) fn days(tokens: &mut Tokens<'_>, is_every: bool) -> Result<Days, ScheduleError> {
     if tokens.eat("on") {
         tokens.eat_any(&["every", "each"]);
     }
     tokens.eat("the");
-    let (first, second) = (tokens.peek(), tokens.peek_second());
-    if tokens.eat("daily") {
+    let (first, second) = (tokens.peek(), tokens.peek_at(1));
+    if tokens.eat_any(&["daily", "everyday", "day"]) {
         return Ok(Days::ALL);
     }
-    if first.is_some_and(|word| weekday_set(word).is_some()) {
-        let plain = weekdays(tokens)?;
-        return Ok(Days {
-            weekdays: Some(Weekdays {
-                plain,
-                ..Weekdays::default()
-            }),
-            ..Days::ALL
-        });
+    if let Some(plain) = weekdays(tokens)? {
+        return Ok(on_weekdays(plain));
     }
     if first.is_some_and(|word| ordinal(word).is_some()) {
-        let days = of_month(tokens)?;
-        let months = if tokens.eat("of") {
-            months(tokens)?
-        } else {
-            named_months(tokens).ok_or_else(|| {
-                tokens.unexpected(&format!("write `{} of every month`", tokens.parsed()))
-            })?
-        };
-        return Ok(Days { months, ..days });
+        return on_ordinals(tokens, is_every);
     }
-    if first.is_some_and(|word| number(word).is_some())
-        && second.is_some_and(|word| month(word).is_some())
-    {
+    let is_number = first.is_some_and(|word| number(word).is_some());
+    if is_number && second.is_some_and(|word| word == "," || word == "and" || word == "of") {
+        let plain = numbers(tokens)?;
+        let months = match named_months(tokens) {
+            Some(months) => months,
+            None if tokens.eat("of") => months_of(tokens)?,
+            None => return Err(tokens.unexpected("write `of every month`, or name the months")),
+        };
+        return Ok(numbered(months, plain));
+    }
+    if is_number && second.is_some_and(|word| month(word).is_some()) {
         let plain = numbers(tokens)?;
         let months = named_months(tokens).unwrap_or(ALL_MONTHS);
         return Ok(numbered(months, plain));
@@ -57,12 +70,12 @@ pub(super) fn days(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
         tokens.eat("the");
         return Ok(numbered(months, numbers(tokens)?));
     }
-    Err(tokens.unexpected("write `every monday at 9:00`, `every 5 minutes`, or cron fields"))
+    Err(tokens.unexpected("write days and a time, an interval such as 5 minutes, or cron fields"))
 }
 
-/// `on the 1st`, after `every month`.
+/// `on the 1st`, after `every month` or `monthly`.
 pub(super) fn monthly(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
-    let hint = "write `every month on the 1st at 9:00`";
+    let hint = "name the day, such as `on the 1st`";
     if !tokens.eat("on") {
         return Err(tokens.unexpected(hint));
     }
@@ -73,19 +86,41 @@ pub(super) fn monthly(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
     }
 }
 
-/// `on january 1st`, after `every year`.
+/// `on january 1st`, after `every year` or `yearly`.
 pub(super) fn yearly(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
-    let hint = "write `every year on january 1st at 9:00`";
+    let hint = "name the day, such as `on january 1st`";
     if tokens.peek() != Some("on") {
         return Err(tokens.unexpected(hint));
     }
-    let days = days(tokens)?;
+    let days = days(tokens, false)?;
     match days.months {
         ALL_MONTHS => Err(ScheduleError::new(
             format!("{} does not name the month", quote(&tokens.parsed())),
             hint,
         )),
         _ => Ok(days),
+    }
+}
+
+/// `on monday`, after `every week` or `weekly`.
+pub(super) fn weekly(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
+    tokens.eat("on");
+    match weekdays(tokens)? {
+        Some(plain) => Ok(on_weekdays(plain)),
+        None => Err(tokens.unexpected("name the day, such as `on monday`")),
+    }
+}
+
+/// Days of the week and months that `except` names: `except sundays`, `except in august`.
+pub(super) fn exception(tokens: &mut Tokens<'_>) -> Result<(u8, u16), ScheduleError> {
+    tokens.eat_any(&["on", "in"]);
+    tokens.eat("the");
+    if let Some(plain) = weekdays(tokens)? {
+        return Ok((plain, 0));
+    }
+    match named_months(tokens) {
+        Some(months) => Ok((0, months)),
+        None => Err(tokens.unexpected("only days of the week and months can be excepted")),
     }
 }
 
@@ -111,14 +146,14 @@ fn number(word: &str) -> Option<u32> {
     (1..=31).contains(&number).then_some(number)
 }
 
-fn month(word: &str) -> Option<u32> {
+pub(super) fn month(word: &str) -> Option<u32> {
     by_name(MONTHS, word).map(|index| index + 1)
 }
 
 /// One day of the week, in the singular or the plural.
-fn weekday(word: &str) -> Option<u32> {
+pub(super) fn weekday(word: &str) -> Option<u32> {
     by_name(WEEKDAYS, word).or_else(|| {
-        let singular = word.strip_suffix('s').filter(|word| word.len() > 3)?;
+        let singular = word.strip_suffix('s').filter(|word| word.len() >= 3)?;
         by_name(WEEKDAYS, singular)
     })
 }
@@ -126,7 +161,7 @@ fn weekday(word: &str) -> Option<u32> {
 /// Days of the week that a word denotes.
 fn weekday_set(word: &str) -> Option<u8> {
     match word {
-        "weekday" | "weekdays" => Some(WORKING),
+        "weekday" | "weekdays" | "workday" | "workdays" => Some(WORKING),
         "weekend" | "weekends" => Some(WEEKEND),
         _ => match word.split_once('-') {
             Some((from, to)) => Some(span(weekday(from)?, weekday(to)?)),
@@ -140,8 +175,26 @@ fn span(from: u32, to: u32) -> u8 {
     (0..=(to + 7 - from) % 7).fold(0, |set, step| set | 1 << ((from + step) % 7))
 }
 
-/// Parses a list of days of the week.
-fn weekdays(tokens: &mut Tokens<'_>) -> Result<u8, ScheduleError> {
+/// Consumes `business day` and the like.
+fn eat_working_day(tokens: &mut Tokens<'_>) -> bool {
+    let is_day = |word: &str| matches!(word, "day" | "days");
+    let is_working = |word: &str| matches!(word, "business" | "working" | "work");
+    if tokens.peek().is_some_and(is_working) && tokens.peek_at(1).is_some_and(is_day) {
+        tokens.take();
+        tokens.take();
+        return true;
+    }
+    false
+}
+
+/// Parses a list of days of the week, if one is next.
+fn weekdays(tokens: &mut Tokens<'_>) -> Result<Option<u8>, ScheduleError> {
+    if eat_working_day(tokens) {
+        return Ok(Some(WORKING));
+    }
+    if tokens.peek().and_then(weekday_set).is_none() {
+        return Ok(None);
+    }
     let mut set = 0;
     loop {
         let from = tokens.peek().and_then(weekday);
@@ -154,13 +207,23 @@ fn weekdays(tokens: &mut Tokens<'_>) -> Result<u8, ScheduleError> {
             set |= span(from, to);
         }
         if !tokens.eat_separator(|word| weekday_set(word).is_some()) {
-            return Ok(set);
+            return Ok(Some(set));
         }
     }
 }
 
+fn on_weekdays(plain: u8) -> Days {
+    Days {
+        weekdays: Some(Weekdays {
+            plain,
+            ..Weekdays::default()
+        }),
+        ..Days::ALL
+    }
+}
+
 /// A list of months, if one is next.
-fn named_months(tokens: &mut Tokens<'_>) -> Option<u16> {
+pub(super) fn named_months(tokens: &mut Tokens<'_>) -> Option<u16> {
     let mut set = 1 << tokens.read(month)?;
     while let Some(next) = tokens.next_in_list(month) {
         set |= 1 << next;
@@ -168,13 +231,29 @@ fn named_months(tokens: &mut Tokens<'_>) -> Option<u16> {
     Some(set)
 }
 
-/// The months after `of`.
-fn months(tokens: &mut Tokens<'_>) -> Result<u16, ScheduleError> {
-    let article = tokens.eat_any(&["the", "every", "each"]);
-    if tokens.eat("month") || (!article && tokens.eat("months")) {
+/// The months after `of` or `in`.
+pub(super) fn months_of(tokens: &mut Tokens<'_>) -> Result<u16, ScheduleError> {
+    let is_article = tokens.eat_any(&["the", "every", "each", "a"]);
+    if tokens.eat("month") || (!is_article && tokens.eat("months")) {
         return Ok(ALL_MONTHS);
     }
-    named_months(tokens).ok_or_else(|| tokens.unexpected("write `of every month` or `of january`"))
+    if tokens.eat("quarter") {
+        return Ok(QUARTERS);
+    }
+    // `first month of the quarter`.
+    if let Some(Ordinal::Number(nth @ 1..=3)) = tokens.peek().and_then(ordinal)
+        && tokens.peek_at(1) == Some("month")
+    {
+        tokens.take();
+        tokens.take();
+        let is_of = tokens.eat("of");
+        tokens.eat_any(&["the", "every", "each", "a"]);
+        if is_of && tokens.eat("quarter") {
+            return Ok(QUARTERS << (nth - 1));
+        }
+        return Err(tokens.unexpected("write `of the quarter`"));
+    }
+    named_months(tokens).ok_or_else(|| tokens.unexpected("write `every month`, or name the months"))
 }
 
 /// A list of days of the month, as bits.
@@ -194,18 +273,36 @@ fn numbers(tokens: &mut Tokens<'_>) -> Result<u32, ScheduleError> {
     Ok(set)
 }
 
-const fn numbered(months: u16, plain: u32) -> Days {
+fn numbered(months: u16, plain: u32) -> Days {
     Days {
         months,
         numbers: Some(Numbers {
             plain,
-            nearest: 0,
-            last: false,
-            last_working: false,
+            ..Numbers::default()
         }),
-        weekdays: None,
-        every: 1,
+        ..Days::ALL
     }
+}
+
+/// `first monday of march`, `1st and 15th of every month`.
+fn on_ordinals(tokens: &mut Tokens<'_>, is_every: bool) -> Result<Days, ScheduleError> {
+    let days = of_month(tokens)?;
+    if let Some(months) = named_months(tokens) {
+        return Ok(Days { months, ..days });
+    }
+    if tokens.eat("of") {
+        return Ok(Days {
+            months: months_of(tokens)?,
+            ..days
+        });
+    }
+    if is_every && days.weekdays.is_some() {
+        return Err(ScheduleError::new(
+            format!("{} does not say of what", quote(&tokens.parsed())),
+            "add `of every month` if you count within a month; weeks cannot be counted",
+        ));
+    }
+    Ok(days)
 }
 
 /// Parses days of every month that start with an ordinal.
@@ -215,7 +312,7 @@ fn of_month(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
     while let Some(next) = tokens.next_in_list(ordinal) {
         ordinals.push(next);
     }
-    if tokens.eat("weekday") {
+    if eat_working_day(tokens) || tokens.eat_any(&["weekday", "workday"]) {
         return working_days(tokens, &ordinals);
     }
     if let Some(first) = tokens.read(weekday) {
@@ -226,13 +323,13 @@ fn of_month(tokens: &mut Tokens<'_>) -> Result<Days, ScheduleError> {
         return nth_weekdays(tokens, &ordinals, set);
     }
     if !tokens.eat("day") && ordinals.contains(&Ordinal::Last) {
-        return Err(tokens.unexpected("name what is counted: `last day of the month`"));
+        return Err(tokens.unexpected("name what is counted, such as `last day`"));
     }
     let mut numbers = Numbers::default();
     for ordinal in ordinals {
         match ordinal {
             Ordinal::Number(day) => numbers.plain |= 1 << day,
-            Ordinal::Last => numbers.last = true,
+            Ordinal::Last => numbers.before_end = 1,
         }
     }
     Ok(Days {
@@ -248,7 +345,7 @@ fn working_days(tokens: &Tokens<'_>, ordinals: &[Ordinal]) -> Result<Days, Sched
         match ordinal {
             // The working day nearest to the first, without leaving the month.
             Ordinal::Number(1) => numbers.nearest |= 1 << 1,
-            Ordinal::Last => numbers.last_working = true,
+            Ordinal::Last => numbers.nearest_before_end = 1,
             Ordinal::Number(_) => {
                 return Err(ScheduleError::new(
                     format!("{} is not understood", quote(&tokens.parsed())),

@@ -1,6 +1,6 @@
 //! Tokens of an English schedule.
 
-use crate::clock::error::{ScheduleError, nearest, quote};
+use crate::clock::error::{ScheduleError, quote};
 
 /// Sunday first, as in cron.
 pub(in crate::clock) const WEEKDAYS: &[&str] = &[
@@ -29,24 +29,63 @@ pub(in crate::clock) const MONTHS: &[&str] = &[
     "december",
 ];
 
-/// Keywords besides names of days and months, for suggestions.
-const KNOWN: &[&str] = &[
-    "every", "day", "daily", "weekday", "weekdays", "weekend", "weekends", "first", "second",
-    "third", "fourth", "fifth", "last", "month", "year", "hour", "hourly", "minute", "minutes",
-    "hours", "seconds", "days", "noon", "midnight", "once", "from", "the", "of", "on", "at", "and",
+/// Numbers in words, and the same in digits.
+pub(super) const NUMBERS: &[(&str, &str)] = &[
+    ("one", "1"),
+    ("two", "2"),
+    ("three", "3"),
+    ("four", "4"),
+    ("five", "5"),
+    ("six", "6"),
+    ("seven", "7"),
+    ("eight", "8"),
+    ("nine", "9"),
+    ("ten", "10"),
+    ("eleven", "11"),
+    ("twelve", "12"),
+    ("fifteen", "15"),
+    ("twenty", "20"),
+    ("thirty", "30"),
+    ("forty-five", "45"),
+    ("sixty", "60"),
+    ("ninety", "90"),
+    ("sixth", "6th"),
+    ("seventh", "7th"),
+    ("eighth", "8th"),
+    ("ninth", "9th"),
+    ("tenth", "10th"),
+    ("eleventh", "11th"),
+    ("twelfth", "12th"),
+    ("fifteenth", "15th"),
+    ("twentieth", "20th"),
+    ("thirtieth", "30th"),
 ];
 
-/// Index of a name, given in full or by its first three letters.
+/// Abbreviations of names that are longer than three letters.
+const LONG_ABBREVIATIONS: &[&str] = &["tues", "thur", "thurs", "sept"];
+
+/// Index of a name, given in full or abbreviated, mostly to three letters.
 pub(in crate::clock) fn by_name(names: &[&str], word: &str) -> Option<u32> {
+    let is_short = word.len() == 3 || LONG_ABBREVIATIONS.contains(&word);
     let index = names
         .iter()
-        .position(|name| *name == word || (word.len() == 3 && name.starts_with(word)))?;
+        .position(|name| *name == word || (is_short && name.starts_with(word)))?;
     u32::try_from(index).ok()
 }
 
-/// A cursor over tokens: words and commas.
+/// A word or a comma.
+#[derive(Clone, Copy, Debug)]
+struct Token<'a> {
+    /// As the user wrote it.
+    text: &'a str,
+    /// The same with digits for number words.
+    word: &'a str,
+}
+
+/// A cursor over tokens.
+#[derive(Clone, Debug)]
 pub(super) struct Tokens<'a> {
-    all: Vec<&'a str>,
+    all: Vec<Token<'a>>,
     at: usize,
 }
 
@@ -60,15 +99,31 @@ impl<'a> Tokens<'a> {
             }
             all.extend(Some(word).filter(|word| !word.is_empty()));
         }
-        Self { all, at: 0 }
+        let token = |text| {
+            let number = NUMBERS.iter().find(|(name, _)| *name == text);
+            Token {
+                text,
+                word: number.map_or(text, |(_, digits)| digits),
+            }
+        };
+        Self {
+            all: all.into_iter().map(token).collect(),
+            at: 0,
+        }
     }
 
     pub(super) fn peek(&self) -> Option<&'a str> {
-        self.all.get(self.at).copied()
+        self.peek_at(0)
     }
 
-    pub(super) fn peek_second(&self) -> Option<&'a str> {
-        self.all.get(self.at + 1).copied()
+    /// The word some places after the next one.
+    pub(super) fn peek_at(&self, ahead: usize) -> Option<&'a str> {
+        self.all.get(self.at + ahead).map(|token| token.word)
+    }
+
+    /// The next word as the user wrote it.
+    pub(super) fn peek_text(&self) -> Option<&'a str> {
+        self.all.get(self.at).map(|token| token.text)
     }
 
     /// Consumes the next word.
@@ -119,28 +174,37 @@ impl<'a> Tokens<'a> {
 
     /// Consumes all remaining words, as one text.
     pub(super) fn take_rest(&mut self) -> String {
-        let rest = self.all[self.at..].join(" ");
+        let rest = self.text_between(self.at, self.all.len());
         self.at = self.all.len();
         rest
     }
 
     /// The text parsed so far.
     pub(super) fn parsed(&self) -> String {
-        self.all[..self.at].join(" ").replace(" ,", ",")
+        self.text_between(0, self.at)
     }
 
-    /// Fails if a word is left.
-    pub(super) fn expect_end(&self) -> Result<(), ScheduleError> {
-        match self.peek() {
-            None => Ok(()),
-            Some(_) => Err(self.unexpected("leave it out")),
-        }
+    /// The whole text.
+    pub(super) fn whole(&self) -> String {
+        self.text_between(0, self.all.len())
+    }
+
+    /// The whole text with another word in place of the next one, or without it.
+    pub(super) fn whole_with(&self, word: Option<&str>) -> String {
+        let (before, after) = self.all.split_at(self.at.min(self.all.len()));
+        let before = before.iter().map(|token| token.text);
+        let after = after.iter().skip(1).map(|token| token.text);
+        join(before.chain(word).chain(after))
+    }
+
+    fn text_between(&self, from: usize, to: usize) -> String {
+        join(self.all[from..to].iter().map(|token| token.text))
     }
 
     /// The error for an unexpected next word, or for a missing one.
-    pub(super) fn unexpected(&self, hint: &str) -> ScheduleError {
+    pub(super) fn unexpected(&self, hint: impl Into<String>) -> ScheduleError {
         let so_far = self.parsed();
-        let Some(word) = self.peek() else {
+        let Some(word) = self.peek_text() else {
             return ScheduleError::new(format!("{} is not complete", quote(&so_far)), hint);
         };
         let message = if so_far.is_empty() {
@@ -154,20 +218,11 @@ impl<'a> Tokens<'a> {
                 "set the time zone in its own field, not in the schedule",
             );
         }
-        let known = WEEKDAYS.iter().chain(MONTHS).chain(KNOWN).copied();
-        match nearest(word, known.filter(|known| *known != word)) {
-            Some(meant) if !is_known(word) => {
-                ScheduleError::new(message, format!("did you mean `{meant}`?"))
-            }
-            _ => ScheduleError::new(message, hint),
-        }
+        ScheduleError::new(message, hint)
     }
 }
 
-/// Whether a word is spelled correctly, and only misplaced.
-fn is_known(word: &str) -> bool {
-    by_name(WEEKDAYS, word).is_some()
-        || by_name(MONTHS, word).is_some()
-        || KNOWN.contains(&word)
-        || word.len() < 3
+fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.collect();
+    words.join(" ").replace(" ,", ",")
 }

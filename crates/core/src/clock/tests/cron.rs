@@ -97,6 +97,24 @@ fn names_and_ranges_over_the_end_of_a_week_or_a_year() {
 }
 
 #[test]
+fn ranges_wrap_in_every_field() {
+    for (text, same) in [
+        ("50-10 0 * * *", "0-10,50-59 0 * * *"),
+        ("50-10/10 0 * * *", "0,10,50 0 * * *"),
+        ("0 22-4 * * *", "0 0-4,22,23 * * *"),
+        ("0 22-4/2 * * *", "0 22,0,2,4 * * *"),
+        ("0 0 30-2 * *", "0 0 1,2,30,31 * *"),
+        ("0 0 28-5/3 * *", "0 0 28,31,3 * *"),
+        ("58-1 0 0 * * *", "0,1,58,59 0 0 * * *"),
+        ("0 0 * 11-2 *", "0 0 * 1,2,11,12 *"),
+        ("0 0 * * 5-1", "0 0 * * 0,1,5,6"),
+    ] {
+        let same = schedule(same, "UTC", Dst::default());
+        assert_eq!(schedule(text, "UTC", Dst::default()), same, "{text}");
+    }
+}
+
+#[test]
 fn sunday_is_0_and_7() {
     let zero = schedule("0 0 * * 0", "UTC", Dst::default());
     assert_eq!(zero, schedule("0 0 * * 7", "UTC", Dst::default()));
@@ -158,6 +176,23 @@ fn last_days_and_last_weekdays_of_a_month() {
 }
 
 #[test]
+fn days_before_the_last_of_a_month() {
+    check(
+        "0 0 L-3 * *",
+        "UTC",
+        &["01-28 00:00", "02-25 00:00", "03-28 00:00"],
+    );
+    check("0 0 L-1,L 2 *", "UTC", &["02-27 00:00", "02-28 00:00"]);
+    // The first of a month with 31 days; February has no such day.
+    check("0 0 L-30 * *", "UTC", &["01-01 00:00", "03-01 00:00"]);
+    // 28 February 2026 is a Saturday, 1 March a Sunday, 28 March a Saturday.
+    check("0 0 L-3W 3 *", "UTC", &["03-27 00:00"]);
+    check("0 0 L-30W 3,8 *", "UTC", &["03-02 00:00", "08-03 00:00"]);
+    let last = schedule("0 0 LW * *", "UTC", Dst::default());
+    assert_eq!(schedule("0 0 lw * *", "UTC", Dst::default()), last);
+}
+
+#[test]
 fn working_days_nearest_to_a_day_stay_in_its_month() {
     // 15 Feb 2026 is a Sunday, 15 Aug a Saturday, 1 Feb a Sunday, 1 Aug a Saturday.
     check(
@@ -205,6 +240,7 @@ fn words_for_fields() {
         ("@daily", "0 0 * * *"),
         ("@midnight", "0 0 * * *"),
         ("@HOURLY", "0 * * * *"),
+        ("@every_minute", "* * * * *"),
     ] {
         let whole = schedule(fields, "UTC", Dst::default());
         assert_eq!(schedule(word, "UTC", Dst::default()), whole, "{word}");

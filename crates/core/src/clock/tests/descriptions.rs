@@ -16,16 +16,46 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ("* * * * *", "every minute"),
     ("* * * * * *", "every second"),
     ("*/10 * * * * *", "every 10 seconds"),
-    ("15 * * * *", "at minute 15 of every hour"),
-    ("0,7,9 * * * *", "at minutes 0, 7 and 9 of every hour"),
+    ("15 * * * *", "at minute 15 past every hour"),
+    ("0,7,9 * * * *", "at minutes 0, 7 and 9 past every hour"),
     (
         "*/15 9-17 * * 1-5",
-        "every 15 minutes of the hours 9 to 17 on Monday to Friday",
+        "every 15 minutes from 09:00 to 17:45 on Monday to Friday",
     ),
-    ("5 9-17 * * *", "at minute 5 of the hours 9 to 17 every day"),
+    ("5 9-17 * * *", "every hour from 09:05 to 17:05 every day"),
+    ("0 */2 * * *", "every 2 hours from 00:00 to 22:00 every day"),
     (
-        "0 */2 * * *",
-        "at minute 0 of the hours 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20 and 22 every day",
+        "*/2 1 * * *",
+        "every 2 minutes from 01:00 to 01:58 every day",
+    ),
+    (
+        "*/5 1,5-6 * * *",
+        "every 5 minutes from 01:00 to 01:55 and from 05:00 to 06:55 every day",
+    ),
+    (
+        "1,2,3,5,7,11,13,17,19 1,5 * * *",
+        "at minutes 1 to 3, 5, 7, 11, 13, 17 and 19 past hours 1 and 5 every day",
+    ),
+    (
+        "1,2,3,5,7,11,13,17,19 1 * * *",
+        "at minutes 1 to 3, 5, 7, 11, 13, 17 and 19 past hour 1 every day",
+    ),
+    (
+        "*/10 30 9-17 * * *",
+        "every 10 seconds of minute 30 past every hour from 9 to 17 every day",
+    ),
+    (
+        "every 5 minutes from 10:00 to 14:00 on weekdays",
+        "every 5 minutes from 10:00 to 14:00 on Monday to Friday",
+    ),
+    (
+        "every 7 minutes between 22:00 and 2:00",
+        "every 7 minutes from 22:00 to 01:58 every day",
+    ),
+    (
+        "0 0 L-3,L-2W * *",
+        "at 00:00 on the day 3 days before the last and the working day nearest to the day \
+         2 days before the last of the month",
     ),
     ("30 5 0 * * *", "at 00:05:30 every day"),
     (

@@ -22,7 +22,7 @@ fn a_time_in_a_gap_is_skipped_moved_to_the_jump_or_moved_by_its_length() {
     assert_eq!(berlin(SKIP), [next_day, "2026-03-31T02:30:00+02:00"]);
     assert_eq!(berlin(EARLY), ["2026-03-29T03:00:00+02:00", next_day]);
     assert_eq!(berlin(LATE), ["2026-03-29T03:30:00+02:00", next_day]);
-    assert_eq!(Dst::default(), LATE);
+    assert_eq!(berlin(Dst::default()), berlin(LATE));
 }
 
 #[test]
@@ -30,6 +30,7 @@ fn a_time_in_a_fold_comes_once_or_twice() {
     let berlin = |dst| occurrences("30 2 * * *", "Europe/Berlin", dst, "2026-10-24 12:00", 3);
     let (first, second) = ("2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00");
     let (after, later) = ("2026-10-26T02:30:00+01:00", "2026-10-27T02:30:00+01:00");
+    assert_eq!(berlin(Dst::default()), [first, after, later]);
     assert_eq!(berlin(LATE), [first, after, later]);
     assert_eq!(berlin(TWICE), [first, second, after]);
 }
@@ -130,6 +131,59 @@ fn something_for_every_hour_goes_by_elapsed_time_whatever_the_policy() {
             }
         }
     }
+}
+
+#[test]
+fn an_interval_within_some_hours_has_no_hole_in_a_fold_unless_it_is_asked_for() {
+    // Ten minutes from one due time to the next, over both changes, for as long as it lasts.
+    let evenly = |text: &str, dst, day: &str| {
+        let shown = occurrences(text, "Europe/Berlin", dst, &format!("{day} 00:00"), 40);
+        let today: Vec<&String> = shown.iter().filter(|at| at.starts_with(day)).collect();
+        let minutes: Vec<u64> = today
+            .windows(2)
+            .map(|pair| utc(pair[1]).since(utc(pair[0])).0 / 60_000)
+            .collect();
+        (today.len(), minutes.iter().all(|minutes| *minutes == 10))
+    };
+    for text in [
+        "*/10 1-3 * * *",
+        "every 10 minutes from 1:00 to 3:50",
+        "every 10m from 1:00 to 3:50",
+    ] {
+        assert_eq!(
+            evenly(text, Dst::default(), "2026-03-29"),
+            (12, true),
+            "{text}"
+        );
+        assert_eq!(
+            evenly(text, Dst::default(), "2026-10-25"),
+            (24, true),
+            "{text}"
+        );
+        assert_eq!(evenly(text, TWICE, "2026-10-25"), (24, true), "{text}");
+        // An hour's hole, on request.
+        assert_eq!(evenly(text, LATE, "2026-10-25"), (18, false), "{text}");
+    }
+    // Named times happen once.
+    for text in ["0-50/10 1-3 * * *", "0,10,20,30,40,50 1-3 * * *"] {
+        assert_eq!(
+            evenly(text, Dst::default(), "2026-10-25"),
+            (18, false),
+            "{text}"
+        );
+    }
+    // In a gap they move as others do, and none is lost.
+    let night = occurrences(
+        "*/30 2 * * *",
+        "Europe/Berlin",
+        Dst::default(),
+        "2026-03-29 00:00",
+        2,
+    );
+    assert_eq!(
+        night,
+        ["2026-03-29T03:00:00+02:00", "2026-03-29T03:30:00+02:00"]
+    );
 }
 
 #[test]

@@ -54,8 +54,24 @@ const CRON: &[(&str, &str)] = &[
         "minute: `x` is not a step; write a number from 1 to 59",
     ),
     (
-        "* 22-4 * * *",
-        "hour: `22-4` is in descending order; write `22-23,0-4`",
+        "*/75 9-17 * * *",
+        "minute: a step of 75 is more than 59; write a step from 1 to 59",
+    ),
+    (
+        "0 */48 * * *",
+        "hour: a step of 48 is more than 23; write `every 48 hours`",
+    ),
+    (
+        "30 6 */40 * *",
+        "day of month: a step of 40 is more than 30; write `every 40 days at 6:30`",
+    ),
+    (
+        "10/75 * * * *",
+        "minute: `75` is not a step; write a number from 1 to 59",
+    ),
+    (
+        "* * L-31 * *",
+        "day of month: `L-31` is not understood; write `L` for the last day of a month, or `L-3` for the third before it (1 to 30)",
     ),
     (
         "? * * * *",
@@ -107,7 +123,11 @@ const CRON: &[(&str, &str)] = &[
     ),
     (
         "@reboot",
-        "there is no `@reboot`; write one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly",
+        "there is no `@reboot`; write one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly, @every_minute",
+    ),
+    (
+        "@every 1h30m",
+        "there is no `@every 1h30m`; write `every 1h30m`",
     ),
 ];
 
@@ -125,23 +145,23 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every monday",
-        "`every monday` has no time of day; add one: `every monday at 9:00`",
+        "`every monday` has no time of day; write `every monday at 9:00`",
     ),
     (
         "every 3 days",
-        "`every 3 days` has no time of day; add one: `every 3 days at 9:00`",
+        "`every 3 days` has no time of day; write `every 3 days at 9:00`",
     ),
     (
         "every month on the 1st",
-        "`every month on the 1st` has no time of day; add one: `every month on the 1st at 9:00`",
+        "`every month on the 1st` has no time of day; write `every month on the 1st at 9:00`",
     ),
     (
         "every mnday at 9:00",
-        "`mnday` is not understood after `every`; did you mean `monday`?",
+        "`mnday` is not understood after `every`; did you mean `every monday at 9:00`?",
     ),
     (
         "evry monday at 9:00",
-        "`evry` is not understood; did you mean `every`?",
+        "`evry` is not understood; did you mean `every monday at 9:00`?",
     ),
     (
         "every monday at 9:00 please",
@@ -165,7 +185,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every day at 24:00",
-        "`24:00` is on the next day; write 00:00",
+        "`24:00` is the midnight of the next day; write 00:00 of that day",
     ),
     (
         "every day at 13pm",
@@ -181,11 +201,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every day at 9:00 and",
-        "`and` is not understood after `every day at 9:00`; leave it out",
-    ),
-    (
-        "at 9:00 every day",
-        "`at 9:00 every day` has no days; write the days first: `every day at 9:00`",
+        "`and` is not understood after `every day at 9:00`; only days, times, a window or an exception may follow",
     ),
     (
         "weekly",
@@ -193,7 +209,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "monthly",
-        "`monthly` does not name the day; write `on the 1st of every month at 9:00`",
+        "`monthly` does not name the day; write `every month on the 1st at 9:00`",
     ),
     (
         "every week",
@@ -201,15 +217,11 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every 2 weeks",
-        "`every 2 weeks` does not name the day; write `every 14 days at 9:00`",
+        "`every 2 weeks`: weeks are not counted; write a period from a date: every 14d from YYYY-MM-DD HH:MM",
     ),
     (
         "every 3 months",
-        "`every 3 months` does not name the day; write months: `on the 1st of january and july at 9:00`",
-    ),
-    (
-        "every other day at 9:00",
-        "`other` is not understood after `every`; write `every 2 days at 9:00`",
+        "`every 3 months` does not name the months; name days and months, such as the 1st of january and july",
     ),
     (
         "every 0 minutes",
@@ -221,11 +233,11 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every 20000d",
-        "a period of more than ten years is too long; write a date: `once at 2036-01-01 00:00`",
+        "a period of more than ten years is too long; write at most 3660d",
     ),
     (
         "every 400 days at 9:00",
-        "400 days are more than a year; write a date: `january 1st at 9:00`",
+        "400 days are more than a year; write at most 366",
     ),
     (
         "every 5x",
@@ -241,15 +253,11 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every 5",
-        "`every 5` is not complete; name the unit: `every 5 minutes`, `every 2 hours`",
-    ),
-    (
-        "every 15th at 8:00",
-        "`at` is not understood after `every 15th`; write `every 15th of every month`",
+        "`every 5` is not complete; name the unit, such as minutes or hours",
     ),
     (
         "sixth monday of the month at 8:00",
-        "`sixth` is not understood; did you mean `fifth`?",
+        "`sixth monday`: no month has that many; write first to fifth, or last",
     ),
     (
         "6th monday of the month at 8:00",
@@ -261,7 +269,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "last of the month at 8:00",
-        "`of` is not understood after `last`; name what is counted: `last day of the month`",
+        "`of` is not understood after `last`; name what is counted, such as `last day`",
     ),
     (
         "february 30th at 8:00",
@@ -273,7 +281,7 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "once",
-        "`once` is not complete; write `once at 2026-11-14 06:00`",
+        "`once` is not complete; write a date and a time, such as once at 2026-11-14 06:00",
     ),
     (
         "once at 2026-11-14",
@@ -293,15 +301,114 @@ const ENGLISH: &[(&str, &str)] = &[
     ),
     (
         "every year on mondays at 9:00",
-        "`every year on mondays` does not name the month; write `every year on january 1st at 9:00`",
+        "`every year on mondays` does not name the month; name the day, such as `on january 1st`",
     ),
     (
         "every hour at 15",
-        "`15` is not understood after `every hour at`; write a minute of the hour such as :15",
+        "`every hour at 15` has an interval and a time; write days with the time, or the interval with a window such as from 9:00 to 17:00",
+    ),
+    (
+        "every night at 2:30",
+        "`night` is not exact; write `every day at 2:30`",
+    ),
+    (
+        "every morning",
+        "`morning` is not exact; write `every day at 9:00`",
+    ),
+    (
+        "nightly at 11pm",
+        "`nightly` is not exact; write `every day at 11pm`",
+    ),
+    (
+        "every monday morning at 8:00",
+        "`morning` is not exact; write `every monday at 8:00`",
+    ),
+    // In the evening 8:00 is hardly meant.
+    (
+        "every evening at 8:00",
+        "`evening` is not exact; name the days, and the time as 8:00 and 20:00, or as 8am and 8pm",
+    ),
+    (
+        "daily 6",
+        "`6` is not understood after `daily`; write `daily at 6`",
+    ),
+    ("18:00", "`18:00` has no days; write `every day 18:00`"),
+    (
+        "weekly at 6pm",
+        "`weekly` does not name the day; write `every monday at 6pm`",
+    ),
+    (
+        "every 2 weeks on monday at 9:00",
+        "`every 2 weeks on monday at 9:00`: weeks are not counted; write a period from a date: every 14d from YYYY-MM-DD HH:MM",
+    ),
+    (
+        "every other monday at 9:00",
+        "`every other monday at 9:00`: weeks are not counted; write a period from a date: every 14d from YYYY-MM-DD HH:MM",
+    ),
+    (
+        "every second tuesday at 9:00",
+        "`every second tuesday` does not say of what; add `of every month` if you count within a month; weeks cannot be counted",
+    ),
+    (
+        "every 24 hours at 6pm",
+        "`every 24 hours at 6pm` has an interval and a time; write `every day at 6pm`",
+    ),
+    (
+        "every 7 minutes on weekdays",
+        "`every 7 minutes on weekdays` does not divide its days evenly; write `every 7 minutes on weekdays from 0:00 to 23:59`",
+    ),
+    (
+        "every 7 minutes synchronized",
+        "`every 7 minutes synchronized` does not divide a day; write an interval that does, such as 5 minutes or 2 hours",
+    ),
+    (
+        "every 5 minutes from 10:00",
+        "`every 5 minutes from 10:00` is not complete; write `to` and the end of the window, such as `to 17:00`",
+    ),
+    (
+        "every hour from 9 to 5",
+        "`every hour from 9 to 5` goes over midnight; write both times with am or pm, or as 9:00 and 17:00",
+    ),
+    (
+        "every hour from 22:00 to 2:00 on fridays",
+        "`every hour from 22:00 to 2:00 on fridays` goes over midnight, into other days; leave out the days, or end the window at 23:59",
+    ),
+    (
+        "weekdays from 9:00 to 17:00",
+        "`weekdays from 9:00 to 17:00` does not say how often; add an interval, such as every 30 minutes",
+    ),
+    (
+        "on the 1st except sunday at 9:00",
+        "`on the 1st except sunday at 9:00` excepts days of the week; except them from days of the week or from every day, not from days of the month",
+    ),
+    (
+        "weekends except saturday and sunday at 9:00",
+        "`weekends except saturday and sunday at 9:00` excepts all its days; leave some",
+    ),
+    (
+        "every monday at 9:00 except holidays",
+        "`holidays` is not understood after `every monday at 9:00 except`; only days of the week and months can be excepted",
+    ),
+    (
+        "every monday on tuesday at 9:00",
+        "`every monday on tuesday` has days twice; join them with `and`, or write two schedules",
+    ),
+    (
+        "every day at 0930",
+        "`0930` has no colon; write it as 09:30",
+    ),
+    // Monday and Sunday are equally near.
+    (
+        "every munday at 9:00",
+        "`munday` is not understood after `every`; write days and a time, an interval such as 5 minutes, or cron fields",
+    ),
+    (
+        "evry wedensday at 9:00",
+        "`evry` is not understood; did you mean `every wednesday at 9:00`?",
     ),
     (
         "\u{1b}[2J",
-        "`\\u{1b}[2j` is not understood; write `every monday at 9:00`, `every 5 minutes`, or cron fields",
+        "`\\u{1b}[2j` is not understood; write days and a time, an interval such as 5 minutes, or cron fields",
     ),
 ];
 

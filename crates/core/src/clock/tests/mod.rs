@@ -7,6 +7,7 @@ mod descriptions;
 mod dst;
 mod english;
 mod errors;
+mod hints;
 mod policies;
 
 use super::{Dst, Schedule, Wall, Zone};
