@@ -36,7 +36,7 @@ from .errors import (
 )
 from .functions import TaskFunction, task
 from .run import Run
-from .views import ErrorGroup, ItemCounts, RunEdge, RunItem, RunProblem, RunTask
+from .views import ErrorGroup, ItemCounts, Process, RunEdge, RunItem, RunProblem, RunTask
 from .tasks import Output, Task, Template
 from .workflow import Workflow
 
@@ -49,6 +49,7 @@ __all__ = [
     "ItemCounts",
     "Output",
     "Problem",
+    "Process",
     "Run",
     "RunConflict",
     "RunEdge",

@@ -27,7 +27,7 @@ from .boxes import is_box
 from .errors import BatonError, Problem, RunFailed, WaitTimeout
 from .parts import values_of
 from .progress import Progress
-from .views import ENDED, ErrorGroup, ItemCounts, RunItem, RunProblem, RunTask
+from .views import ENDED, ErrorGroup, ItemCounts, Process, RunItem, RunProblem, RunTask
 from .tasks import Task
 from .transport import may_pass
 from .workflow import Workflow, file_of
@@ -274,6 +274,14 @@ class Run:
             cursor = answer.headers.get("baton-cursor")
             if not answer.body or answer.headers.get("baton-end") == "true":
                 return b"".join(pieces).decode("utf-8", "replace")
+
+    def processes(self, task: Union[Task, str], item: int = 0) -> List[Process]:
+        """The processes of the last attempt of an item, asked from its worker."""
+        transport = self.client.transport
+        path = transport.at("instances", self.item(task, item).instance, "processes")
+        found = transport.get_json(path)
+        with transport.decoding(path):
+            return [Process.read(each) for each in found["processes"]]
 
     def outputs(self, task: Union[Task, str], item: int = 0) -> Dict[str, Any]:
         """The outputs of an item, without the boxes between functions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Mapping, Optional
 
 #: States of an ended run; it may be resumed.
@@ -126,6 +126,40 @@ class RunItem:
             worker=data.get("worker"),
             end_text=data.get("endText"),
             outputs=None if outputs is None else json.loads(outputs),
+        )
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of an attempt, as its worker knows it now."""
+
+    name: str
+    state: str
+    #: Runs so far, including a current one.
+    runs: int
+    #: Runs that count towards `max_failures`.
+    failures: int
+    #: Its process id on the host of the worker, while it runs.
+    pid: Optional[int] = None
+    #: Milliseconds since 1970, by its worker's clock.
+    started_at: Optional[int] = None
+    #: A description of how the run before has ended.
+    last_end_text: Optional[str] = None
+    #: Samples of its resource usage, oldest first, in the format of the API.
+    usage: List[Dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Process:
+        """Reads the server's JSON."""
+        return cls(
+            name=data["name"],
+            state=data["state"],
+            runs=data["runs"],
+            failures=data["failures"],
+            pid=data.get("pid"),
+            started_at=data.get("startedAt"),
+            last_end_text=data.get("lastEndText"),
+            usage=list(data["usage"]),
         )
 
 

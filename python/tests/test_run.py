@@ -98,6 +98,21 @@ def test_one_item_is_asked_for_by_its_place(fake: FakeServer) -> None:
         run.logs("a", 8)
 
 
+def test_the_processes_of_an_item_are_asked_for_by_its_instance(fake: FakeServer) -> None:
+    item = {"task": "a", "item": 0, "instance": "i9", "state": "RUNNING", "generation": 1}
+    sample = {"at": 5, "cpuSeconds": 0.5, "memoryBytes": 9}
+    process = {"name": "p", "state": "RUNNING", "runs": 2, "failures": 1, "pid": 7}
+    process |= {"usage": [sample], "later": True}
+    run, _ = run_at(fake.url)
+    fake.replies = [
+        (200, json.dumps({"items": [item], "links": {}}).encode()),
+        (200, json.dumps({"processes": [process]}).encode()),
+    ]
+    [found] = run.processes("a")
+    assert (found.name, found.pid, found.failures, found.usage) == ("p", 7, 1, [sample])
+    assert fake.seen[-1][1] == "/instances/i9/processes"
+
+
 @pytest.mark.parametrize("value", ["eu", "5", 5, None, {"name": "a"}, ["x"], True])
 def test_the_value_of_an_item_is_what_was_told(value: Any) -> None:
     data = {"task": "a", "item": 0, "instance": "i1", "state": "DONE", "generation": 1}

@@ -2,14 +2,16 @@
 
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::io::{Action, Event};
+use baton_model::ids::RequestId;
+use baton_model::message::ProcessQuery;
 use baton_model::task::RunKey;
 use baton_model::time::Millis;
 use baton_runner::sys::clock;
 use baton_runner::wire::Request;
 
 use crate::drive::Agent;
-use crate::logs;
 use crate::state::WorkerState;
+use crate::{logs, processes};
 
 impl Agent {
     /// Passes an event to the supervisor, and carries its actions out.
@@ -31,6 +33,7 @@ impl Agent {
                 let answer = logs::read(self.dir.path(), &query);
                 return self.handle(Event::LogsRead(request, answer));
             }
+            Action::ReadProcesses(request, query) => return self.read_processes(request, query),
             Action::Launch(run) => return self.launch(run),
             Action::Check(run) => Request::Launch {
                 run,
@@ -66,6 +69,18 @@ impl Agent {
             }
         };
         self.coordinator.push(request);
+    }
+
+    fn read_processes(&mut self, request: RequestId, query: ProcessQuery) {
+        let attempt = self.supervisor.attempts().of(query.lease);
+        match attempt.filter(|attempt| !attempt.assignment.is_task()) {
+            Some(attempt) => {
+                let usage = self.usage_watch.history(query.lease);
+                let answer = processes::of_command(attempt, usage, query.samples_max);
+                self.handle(Event::ProcessesRead(request, answer));
+            }
+            None => self.process_reader.begin(request, query),
+        }
     }
 
     fn launch(&mut self, run: RunKey) {

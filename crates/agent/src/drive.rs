@@ -27,10 +27,11 @@ use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::incarnation::{Host, identity_of};
 use crate::launch::Launcher;
-use crate::memory::MemoryWatch;
+use crate::processes::ProcessReader;
 use crate::scheduler::Scheduler;
 use crate::state::{CHECKPOINT, StateDir};
 use crate::sweep::Sweep;
+use crate::usage::UsageWatch;
 use crate::watchdog::{self, Watchdog};
 use crate::{AgentExit, Config};
 
@@ -47,7 +48,8 @@ pub(crate) struct Agent {
     /// The supervisor has ended this incarnation.
     pub(crate) life_ended: bool,
     pub(crate) shutting_down: bool,
-    memory_watch: MemoryWatch,
+    pub(crate) usage_watch: UsageWatch,
+    pub(crate) process_reader: ProcessReader,
     sweep: Sweep,
 }
 
@@ -75,7 +77,8 @@ impl Agent {
             backoff: IncarnationBackoff::default(),
             life_ended: false,
             shutting_down: false,
-            memory_watch: MemoryWatch::new(group, now),
+            usage_watch: UsageWatch::new(group, now),
+            process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
             sweep: Sweep::new(dir.path(), config.keep, now),
             dir,
             config,
@@ -114,6 +117,11 @@ impl Agent {
             self.coordinator.connect_reaper();
             if ready.coordinator {
                 self.read_coordinator()?;
+            }
+            if ready.processes {
+                for (request, answer) in self.process_reader.take() {
+                    self.handle(Event::ProcessesRead(request, answer));
+                }
             }
             let now = clock::now().mono;
             self.read_scheduler(now, ready.scheduler);
@@ -174,12 +182,15 @@ impl Agent {
         let due = [
             self.supervisor.next_due(),
             Some(self.scheduler.next_due()),
-            self.memory_watch.next_due(self.supervisor.attempts()),
+            self.usage_watch.next_due(self.supervisor.attempts()),
             Some(self.sweep.next_due()),
             self.coordinator.reaper().next_due(),
             ping,
         ];
-        let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
+        let mut fds = vec![
+            PollFd::new(signals, PollFlags::IN),
+            PollFd::new(&self.process_reader, PollFlags::IN),
+        ];
         let link = self.coordinator.link();
         if let Some(link) = link {
             let mut flags = PollFlags::IN;
@@ -198,7 +209,8 @@ impl Agent {
         let any = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
         Ok(Ready {
             signals: any(0),
-            coordinator: link.is_some() && any(1),
+            processes: any(1),
+            coordinator: link.is_some() && any(2),
             reaper: reaper < scheduler && any(reaper),
             scheduler: any(scheduler),
         })
@@ -231,7 +243,7 @@ impl Agent {
         if self.supervisor.next_due().is_some_and(|due| due <= now) {
             self.handle(Event::Tick);
         }
-        for (run, bytes) in self.memory_watch.sample(now, self.supervisor.attempts()) {
+        for (run, bytes) in self.usage_watch.sample(now, self.supervisor.attempts()) {
             self.handle(Event::MemoryUsed(run, bytes));
         }
         if now >= self.sweep.next_due() {
@@ -257,6 +269,7 @@ pub(crate) fn coordinator_spec(config: &Config, state: &Path, mark: String) -> C
 
 struct Ready {
     signals: bool,
+    processes: bool,
     coordinator: bool,
     /// It is gone: it sends nothing unasked.
     reaper: bool,

@@ -12,8 +12,8 @@ use baton_core::bugs::Bugs;
 use baton_core::supervision::takeover::KnownAttempt;
 use baton_core::supervision::{Identity, Supervisor};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, HostId, Incarnation};
-use baton_runner::sys::{clock, identity};
+use baton_model::ids::{BootId, ExecutorId, HostId, Incarnation};
+use baton_runner::sys::{clock, identity, users};
 
 use crate::drive::Agent;
 use crate::error::Error;
@@ -47,10 +47,16 @@ pub(crate) fn identity_of(config: &Config, dir: &StateDir, host: Host) -> Identi
             host: host.id,
             boot: host.boot,
         },
+        executor: Some(executor_of(dir)),
         slots: config.slots,
         offer: Arc::clone(&config.offer),
         bugs: Bugs::default(),
     }
+}
+
+/// This agent, as operators read it.
+pub(crate) fn executor_of(dir: &StateDir) -> ExecutorId {
+    ExecutorId::new(&users::hostname(), std::process::id(), dir.lineage)
 }
 
 impl Agent {
@@ -78,7 +84,8 @@ impl Agent {
         self.supervisor = Supervisor::begin(&self.identity(), handover.attempts, now);
         self.supervisor.worker_mut().obeyed(worker_state.epoch);
         let incarnation = self.supervisor.worker().me().incarnation;
-        tracing::info!("starting incarnation {incarnation}");
+        let executor = executor_of(&self.dir);
+        tracing::info!("starting incarnation {incarnation} as {executor}");
         Ok(())
     }
 

@@ -31,7 +31,8 @@
 //! | `state` | the state directory |
 //! | `logs` | reading a part of a log |
 //! | `log_follower` | following the logs of one instance on the worker's host |
-//! | `memory` | sampling the memory of attempts with a limit |
+//! | `processes` | the processes of an attempt |
+//! | `usage` | sampling the resource usage of attempts |
 //! | `outputs` | reading an attempt's outputs |
 //! | `sweep` | removing old files |
 //! | `watchdog` | notifications to the service manager (systemd) |
@@ -51,9 +52,9 @@ mod launch;
 mod log_follower;
 mod logs;
 mod lookup;
-mod memory;
 mod outgoing;
 mod outputs;
+mod processes;
 mod reaper;
 pub mod resources;
 mod scheduler;
@@ -61,6 +62,7 @@ mod state;
 mod sweep;
 mod tag;
 mod takeover;
+mod usage;
 mod watchdog;
 
 use std::fmt::Display;

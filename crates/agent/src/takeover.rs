@@ -21,6 +21,7 @@ use baton_runner::wire::{Guard, KnownRun};
 use crate::coordinator::{Coordinator, Discovered, DiscoveredState};
 use crate::drive::Agent;
 use crate::error::Error;
+use crate::incarnation::executor_of;
 use crate::launch::Launcher;
 use crate::state::Handover;
 
@@ -105,7 +106,9 @@ impl Agent {
             }),
             None => worker.obeyed(epoch),
         }
-        tracing::info!("resuming incarnation {}", worker.me().incarnation);
+        let incarnation = worker.me().incarnation;
+        let executor = executor_of(&self.dir);
+        tracing::info!("resuming incarnation {incarnation} as {executor}");
     }
 
     /// The coordinator has died while the agent runs: starts another, in the same incarnation.

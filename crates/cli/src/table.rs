@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::output::{Output, Style};
-use crate::text::display_width;
+use crate::text::{Line, display_width};
 
 /// Rows of cells. The last cell of a row has no maximum width.
 #[derive(Debug, Default)]
@@ -58,17 +58,21 @@ impl Table {
 
     /// Formats the rows.
     pub(crate) fn lines(&self, out: &Output) -> Vec<String> {
+        let lines = self.styled().into_iter();
+        lines
+            .map(|line| line.paint(usize::MAX, out.colours))
+            .collect()
+    }
+
+    /// The rows as lines that a painter can truncate.
+    pub(crate) fn styled(&self) -> Vec<Line> {
         let widths = self.widths();
         let line = |row: &Vec<Cell>| {
-            let mut line = " ".repeat(self.indent);
-            // Trailing empty cells add no spaces.
-            let used = row.iter().rposition(|cell| !cell.text.is_empty());
-            let used = used.map_or(0, |last| last + 1);
-            for (place, (cell, width)) in row.iter().zip(&widths).take(used).enumerate() {
-                line += &out.paint(cell.style, &cell.text);
-                if place + 1 < used {
-                    line += &" ".repeat(width + 2 - display_width(&cell.text));
-                }
+            let mut line = Line::new();
+            let mut column = self.indent;
+            for (cell, width) in row.iter().zip(&widths) {
+                line.pad(column).add(cell.style, &*cell.text);
+                column += width + 2;
             }
             line
         };

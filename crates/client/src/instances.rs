@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use baton_model::api::{
-    CancelReply, Event, Explanation, Instance, List, RangeSummary, Readiness, Root, Submit,
-    SubmitReply,
+    AttemptProcesses, CancelReply, Event, Explanation, Instance, List, RangeSummary, Readiness,
+    Root, Submit, SubmitReply,
 };
 use baton_model::ids::InstanceId;
 use reqwest::header::HeaderName;
@@ -194,6 +194,23 @@ impl Client {
     /// Explains the state of an instance.
     pub async fn explain(&self, id: InstanceId) -> Result<Explanation, ClientError> {
         self.transport.get(self.of(id, "explain")).await
+    }
+
+    /// The processes of an attempt, the given one or the last, with at most so many samples of each.
+    pub async fn processes(
+        &self,
+        id: InstanceId,
+        attempt: Option<u32>,
+        samples: u32,
+    ) -> Result<AttemptProcesses, ClientError> {
+        let mut url = self.of(id, "processes");
+        url.query_pairs_mut()
+            .append_pair("samples", &samples.to_string());
+        if let Some(attempt) = attempt {
+            url.query_pairs_mut()
+                .append_pair("attempt", &attempt.to_string());
+        }
+        self.transport.get(url).await
     }
 
     /// Reads a part of an attempt's log: as much as exists, or as the scheduler returns at once.

@@ -147,6 +147,7 @@ mod tests {
         Heartbeat {
             version: PROTOCOL_VERSION,
             worker: holder(1),
+            executor: None,
             slots: 1,
             offer: Arc::new(Offer::default()),
             association,

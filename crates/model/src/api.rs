@@ -7,6 +7,7 @@
 
 mod library;
 mod once;
+mod processes;
 mod runs;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use library::{
     DefineReply, DueTimes, FileProblem, LibraryPage, Task, Tick, TriggerReply, TriggerTask,
 };
 
+pub use processes::{AttemptProcesses, Process, UsageSample};
 pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
     RunItem, RunProblem, RunReply, RunTask, SubmitRun,
@@ -147,10 +149,11 @@ pub struct Instance {
     pub submitted_at: u64,
     /// When its last fact was recorded.
     pub changed_at: u64,
-    /// Start of its last attempt, by the clock of the worker.
+    /// Start of its last attempt, by the clock of the worker; while the attempt runs, when it was
+    /// assigned to its worker, by the clock of the scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<u64>,
-    /// Wall-clock duration of its last attempt.
+    /// Wall-clock duration of its last attempt, so far if it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_seconds: Option<f64>,
     /// CPU time of its last attempt.
@@ -159,7 +162,7 @@ pub struct Instance {
     /// Peak memory of any one of its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
-    /// `self`, `task`, `run`, `timeline`, `explain`, `stdout`, `stderr`, `cancel`, `retry`: those
+    /// `self`, `task`, `run`, `timeline`, `explain`, `processes`, `stdout`, `stderr`, `cancel`, `retry`: those
     /// that apply to its current state.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -328,6 +331,9 @@ pub struct Worker {
     pub lineage: String,
     /// Number of its incarnation.
     pub life: u64,
+    /// Its agent: `HOST:PID:SHORT-ID`, where the short id is that of its state directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<String>,
     /// Attempts that it may be running.
     pub attempts: u32,
     /// Maximum number of attempts it may hold.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::ids::{
-    BootId, Epoch, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision, RunId, TaskNo,
-    WorkerName,
+    BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision,
+    RunId, TaskNo, WorkerName,
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats};
@@ -126,6 +126,9 @@ pub enum Fact {
         /// The attempt and the granting epoch.
         lease: LeaseId,
         holder: Holder,
+        /// The agent of the holder.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        executor: Option<ExecutorId>,
     },
     /// Without a store only: a worker reported an attempt that it held already.
     AttemptAdopted {

@@ -211,6 +211,49 @@ impl fmt::Display for Incarnation {
     }
 }
 
+/// The agent of a worker, as operators read it: `host:pid:short-id`. Only for display: no decision
+/// depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(transparent)]
+#[cfg_attr(feature = "openapi", schema(value_type = String))]
+pub struct ExecutorId(Arc<str>);
+
+impl ExecutorId {
+    /// Characters of the host name that are shown.
+    const HOST_CHARS_MAX: usize = 64;
+    const CHARS_MAX: usize = 96;
+
+    /// The agent with that process id on that host, in that state directory.
+    #[must_use]
+    pub fn new(host: &str, pid: u32, lineage: Lineage) -> Self {
+        // The upper half, which tells random numbers apart as well as the whole does.
+        let short = lineage.0 >> 32;
+        let host = printable(host, Self::HOST_CHARS_MAX);
+        Self(format!("{host}:{pid}:{short:08x}").into())
+    }
+}
+
+/// The characters of a host name: anything else would mislead in a log.
+fn printable(text: &str, chars_max: usize) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || ".-_:".contains(*c);
+    text.chars().filter(is_plain).take(chars_max).collect()
+}
+
+impl fmt::Display for ExecutorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ExecutorId {
+    /// Of a text from another host only what an executor id may contain is taken.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        Ok(Self(printable(&text, Self::CHARS_MAX).into()))
+    }
+}
+
 /// One term of one store: the authority of a leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Term {
@@ -307,6 +350,21 @@ mod tests {
         assert_eq!(next, Some(Epoch::new(42, 9)));
         assert_eq!(next.map(Epoch::number), Some(42));
         assert!(Epoch(41).is_plain() && !Epoch::new(42, 9).is_plain());
+    }
+
+    #[test]
+    fn an_executor_is_readable_and_a_hostile_one_is_harmless() {
+        let executor = ExecutorId::new("node7", 4211, Lineage(0x1f3a_9c02_0000_0001));
+        assert_eq!(executor.to_string(), "node7:4211:1f3a9c02");
+        let json = serde_json::to_string(&executor).expect("JSON");
+        assert_eq!(json, "\"node7:4211:1f3a9c02\"");
+        assert_eq!(
+            serde_json::from_str::<ExecutorId>(&json).ok(),
+            Some(executor)
+        );
+        let hostile = format!("\"a\\u001b[2J\\n{}\"", "b".repeat(1_000));
+        let read: ExecutorId = serde_json::from_str(&hostile).expect("a text");
+        assert_eq!(read.to_string(), format!("a2J{}", "b".repeat(93)));
     }
 
     #[test]

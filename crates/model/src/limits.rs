@@ -1,7 +1,7 @@
 //! Every bound on a queue, list or loop, each with its reason.
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.
@@ -24,11 +24,20 @@ pub const STATUS_OUTPUTS_BYTES_MAX: usize = 4 << 20;
 /// refuses new work instead of forgetting.
 pub const TOMBSTONES_MAX: usize = 1_000_000;
 
-/// Log requests that one scheduler keeps open towards its workers.
-pub const LOG_REQUESTS_MAX: usize = 1_024;
+/// Requests for logs and processes that one scheduler keeps open towards its workers.
+pub const WORKER_QUERIES_MAX: usize = 1_024;
 
 /// Bytes in one piece of a log on the wire.
 pub const LOG_CHUNK_BYTES_MAX: u32 = 256 * 1_024;
+
+/// Processes of an attempt that one answer describes: more than a person reads.
+pub const PROCESSES_SHOWN_MAX: usize = 256;
+
+/// Samples of resource usage in one answer, of all processes together: some 400 kB.
+pub const SAMPLES_SHOWN_MAX: usize = 4_096;
+
+/// Samples of one process: enough for a curve.
+pub const SAMPLES_PER_PROCESS_MAX: u32 = 120;
 
 /// Past `notifyIfTasksNotRunning` calls of one association whose reply may still
 /// arrive; older ones are asked again instead of remembered.

@@ -110,6 +110,7 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
             host: HostId(u64::MAX / 5),
             boot: BootId(u64::MAX / 7),
         },
+        executor: None,
     };
     let ended = |id| Fact::AttemptEnded {
         lease: lease(id),

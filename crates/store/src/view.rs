@@ -218,6 +218,8 @@ pub struct Record {
     pub changed_at: Wall,
     /// Its last fact.
     pub changed: Seq,
+    /// When its open lease was granted.
+    pub leased_at: Option<Wall>,
     /// The last attempt that has ended.
     pub last: Option<LastEnd>,
 }

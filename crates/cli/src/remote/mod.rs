@@ -5,6 +5,7 @@
 //! | `submit` | submit a task, a workflow or a command |
 //! | `list` | list queued, running and ended instances |
 //! | `show`, `explain` | details of an instance or run, and the reason of its state |
+//! | `top` | running instances with their processes, live |
 //! | `logs` | output of an instance |
 //! | `events` | the event stream |
 //! | `usage` | resource usage by owner and time |
@@ -13,7 +14,7 @@
 //! | `runs` | workflow runs |
 //! | `workers` | list, drain and forget workers |
 //!
-//! Shared by them: `ids`, parsing of ids; `rows`, table rows; `waiting`, waiting for instances to
+//! Shared by them: `ids`, parsing of ids; `rows` and `processes`, table rows; `waiting`, waiting for instances to
 //! end.
 //!
 //! Exit codes: 0 success; 1 the work has failed, or nothing was found; 2 wrong usage, or a file
@@ -27,11 +28,13 @@ pub(crate) mod ids;
 mod library;
 mod list;
 mod logs;
+mod processes;
 pub(crate) mod rows;
 pub(crate) mod runs;
 mod show;
 mod submit;
 mod ticks;
+mod top;
 mod trigger;
 mod usage;
 pub(crate) mod waiting;
@@ -64,6 +67,7 @@ pub(crate) enum Remote {
     History(list::History),
     Runs(runs::list::Runs),
     Watch(runs::follow::Watch),
+    Top(top::Top),
     Show(show::Show),
     Explain(explain::Explain),
     Logs(logs::Logs),
@@ -96,6 +100,7 @@ pub(crate) fn run(
             Remote::History(command) => list::history(command, &client).await,
             Remote::Runs(command) => runs::list::run(command, &client).await,
             Remote::Watch(command) => runs::follow::run(command, &client).await,
+            Remote::Top(command) => top::run(command, &client).await,
             Remote::Show(command) => show::run(command, &client).await,
             Remote::Explain(command) => explain::run(command, &client).await,
             Remote::Logs(command) => logs::run(command, &client).await,

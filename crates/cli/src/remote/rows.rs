@@ -16,7 +16,7 @@ pub(crate) const INSTANCE: &[&str] = &[
 
 /// Headings of [`worker`].
 pub(crate) const WORKER: &[&str] = &[
-    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "HEARD", "LABELS",
+    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "HEARD", "EXECUTOR", "LABELS",
 ];
 
 pub(crate) const fn style(state: UniversalState) -> Style {
@@ -110,6 +110,7 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         cores(worker.capacity.cpu_milli).into(),
         size(worker.capacity.memory).into(),
         format!("{} ago", span(millis(worker.heard_seconds))).into(),
+        clean(worker.executor.as_deref().unwrap_or("-")).into(),
         labels.join(" ").into(),
     ]
 }
@@ -208,6 +209,7 @@ pub(crate) mod tests {
             drained: true,
             lineage: "l1".to_owned(),
             life: 1,
+            executor: Some("node7:4211:1f3a9c02".to_owned()),
             attempts: 3,
             slots: 100,
             capacity: Capacity {
@@ -222,8 +224,8 @@ pub(crate) mod tests {
         assert_eq!(
             table.lines(&Output::new()),
             [
-                "NAME  STATE              ATTEMPTS  CPU  MEMORY  HEARD      LABELS",
-                "w1    HEALTHY (drained)  3/100     3.5  8GiB    400ms ago  zone=eu",
+                "NAME  STATE              ATTEMPTS  CPU  MEMORY  HEARD      EXECUTOR             LABELS",
+                "w1    HEALTHY (drained)  3/100     3.5  8GiB    400ms ago  node7:4211:1f3a9c02  zone=eu",
             ]
         );
     }

@@ -3,24 +3,30 @@
 use std::io::Write;
 
 use baton_client::{Client, Span};
-use baton_model::api::{Event, Instance, RangeSummary};
+use baton_model::api::{AttemptProcesses, Event, Instance, RangeSummary};
+use baton_model::fact::Fact;
+use baton_model::ids::ExecutorId;
+use baton_model::limits::SAMPLES_PER_PROCESS_MAX;
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::Args;
 use serde::Serialize;
 
 use super::ids::Target;
 use super::runs::show::RunViewArgs;
-use super::{ids, refused, rows, runs};
+use super::{ids, processes, refused, rows, runs};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
 
 /// Show details of an instance, a range of instances, or a run
 ///
-/// For an instance: its attributes and its events. For a range: counts by state. For a run: its
+/// For an instance: its attributes, the processes of its last attempt while it runs, and its events.
+/// For a range: counts by state. For a run: its
 /// tasks, its graph, its timeline or its items.
 ///
-/// With --json, an object: instance and timeline, in the API's format; for a range, its first, last
+/// With --json, an object: instance, processes and timeline, in the API's format; processes is null if
+/// the instance does not run, and processes_error says why it is null otherwise. For a range, its first, last
 /// and counts by state; for a run, run, tasks and errors. With --items or --timeline, an array of
 /// items.
 #[derive(Debug, Args)]
@@ -49,6 +55,9 @@ pub(crate) struct Show {
 #[derive(Serialize)]
 struct InstanceDetails<'a> {
     instance: &'a Instance,
+    processes: Option<&'a AttemptProcesses>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes_error: Option<String>,
     timeline: &'a [Event],
 }
 
@@ -76,19 +85,72 @@ pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
     let id = span.first;
     let instance = client.instance(id).await.map_err(refused)?;
     let timeline = client.timeline(id).await.map_err(refused)?;
+    let processes = match instance.state {
+        // A worker that cannot be asked does not hide the rest.
+        UniversalState::Launched | UniversalState::Running => {
+            Some(client.processes(id, None, samples(command)).await)
+        }
+        _ => None,
+    };
     if command.json {
+        let found = processes.as_ref().and_then(|it| it.as_ref().ok());
+        let error = processes.as_ref().and_then(|it| it.as_ref().err());
         out.json(&InstanceDetails {
             instance: &instance,
+            processes: found,
+            processes_error: error.map(ToString::to_string),
             timeline: &timeline,
         })?;
         return out.done();
     }
-    facts(&instance, now()).print(&mut out)?;
+    let now = now();
+    facts(&instance, executor(&timeline), now).print(&mut out)?;
+    match &processes {
+        Some(Ok(found)) => {
+            writeln!(out)?;
+            process_table(found, now).print(&mut out)?;
+        }
+        Some(Err(error)) => {
+            writeln!(out)?;
+            let text = format!("processes: {}", clean(&error.to_string()));
+            writeln!(out, "{}", out.paint(Style::Odd, &text))?;
+        }
+        None => {}
+    }
     if !timeline.is_empty() {
         writeln!(out)?;
         events(&timeline).print(&mut out)?;
     }
     out.done()
+}
+
+/// As many samples as a reader of the output can use.
+const fn samples(command: &Show) -> u32 {
+    if command.json {
+        SAMPLES_PER_PROCESS_MAX
+    } else {
+        processes::SAMPLES
+    }
+}
+
+/// The agent that the last attempt was assigned to.
+fn executor(timeline: &[Event]) -> Option<&ExecutorId> {
+    let mut events = timeline.iter().rev();
+    events.find_map(|event| match &event.fact {
+        Fact::LeaseGranted { executor, .. } => Some(executor.as_ref()),
+        _ => None,
+    })?
+}
+
+fn process_table(found: &AttemptProcesses, now: Wall) -> Table {
+    let mut table = Table::headed(processes::PROCESS);
+    for process in &found.processes {
+        table.row(processes::row(process, now));
+    }
+    if let Some(more) = processes::omitted(found) {
+        table.row([Cell::new(more, Style::Faint)]);
+    }
+    table
 }
 
 fn range(summary: &RangeSummary, span: Span) -> Table {
@@ -101,7 +163,7 @@ fn range(summary: &RangeSummary, span: Span) -> Table {
     table
 }
 
-fn facts(instance: &Instance, now: Wall) -> Table {
+fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table {
     let mut table = Table::default();
     let mut add = |name: &str, value: Cell| {
         table.row([Cell::new(name, Style::Faint), value]);
@@ -127,6 +189,9 @@ fn facts(instance: &Instance, now: Wall) -> Table {
     add("attempts", attempts.into());
     if let Some(worker) = &instance.worker {
         add("worker", clean(worker).into());
+    }
+    if let Some(executor) = executor {
+        add("executor", clean(&executor.to_string()).into());
     }
     if let Some(end) = &instance.end_text {
         add("end", clean(end).into());
@@ -163,9 +228,7 @@ fn events(timeline: &[Event]) -> Table {
 mod tests {
     use std::collections::BTreeMap;
 
-    use baton_model::fact::Fact;
-    use baton_model::ids::InstanceId;
-    use baton_model::state::UniversalState;
+    use baton_model::ids::{InstanceId, Lineage};
 
     use super::*;
 
@@ -184,8 +247,9 @@ mod tests {
             memory_peak_bytes: Some(3 << 20),
             ..rows::tests::fresh("i12")
         };
+        let executor = ExecutorId::new("node7", 4_211, Lineage(1 << 32));
         assert_eq!(
-            facts(&instance, Wall(121_000)).lines(&Output::new()),
+            facts(&instance, Some(&executor), Wall(121_000)).lines(&Output::new()),
             [
                 "id         i12",
                 "name       hello",
@@ -193,6 +257,7 @@ mod tests {
                 "state      FAILED",
                 "attempts   3, 2 failed, 1 lost",
                 "worker     w1",
+                "executor   node7:4211:00000001",
                 "end        exit 7",
                 "submitted  1970-01-01 00:00:01Z, 2m00s ago",
                 "started    1970-01-01 00:01:01Z, 1m00s ago",

@@ -5,5 +5,6 @@ mod rig;
 
 mod coordinator;
 mod coordinator_worker;
+mod processes;
 mod takeover;
 mod worker;

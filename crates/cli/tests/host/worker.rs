@@ -424,7 +424,7 @@ fn wrong_words_are_told_before_anything_is_made() {
     }
 }
 
-fn task(commands: &[&str]) -> InstanceSpec {
+pub(crate) fn task(commands: &[&str]) -> InstanceSpec {
     let processes = commands.iter().enumerate();
     let processes = processes.map(|(at, text)| {
         ProcessSpec::new(&format!("p{at}"), CommandLine::Shell((*text).to_owned()))

@@ -108,7 +108,7 @@ impl Ledger {
     pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         match fact {
             Fact::InstancesSubmitted { first, last, spec } => self.submit(*first, *last, spec),
-            Fact::LeaseGranted { lease, holder } => self.grant(*lease, holder),
+            Fact::LeaseGranted { lease, holder, .. } => self.grant(*lease, holder),
             Fact::AttemptAdopted {
                 lease,
                 holder,

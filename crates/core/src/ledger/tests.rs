@@ -82,6 +82,7 @@ fn leased() -> (Ledger, LeaseId) {
         .apply(&Fact::LeaseGranted {
             lease,
             holder: holder(),
+            executor: None,
         })
         .expect("a queued instance can be leased");
     (ledger, lease)
@@ -107,6 +108,7 @@ fn a_submission_is_ready_and_a_lease_takes_it_out_of_the_bullpen() {
         .apply(&Fact::LeaseGranted {
             lease,
             holder: holder(),
+            executor: None,
         })
         .expect("fits");
     assert_eq!(waiting(&ledger), []);
@@ -125,6 +127,7 @@ fn a_second_lease_is_refused_while_one_is_open() {
     let error = ledger.apply(&Fact::LeaseGranted {
         lease: second,
         holder: holder(),
+        executor: None,
     });
     assert_eq!(
         error,

@@ -5,7 +5,7 @@
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName};
-use baton_model::message::{LogAnswer, LogQuery};
+use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 
 use super::instances::{self, CancelCounts, RetryError, Submission, SubmitError};
 use super::library::{
@@ -38,6 +38,11 @@ pub enum Command {
     },
     /// Reads a log from a worker.
     ReadLogs { worker: WorkerName, query: LogQuery },
+    /// Reads the processes of an attempt from a worker.
+    ReadProcesses {
+        worker: WorkerName,
+        query: ProcessQuery,
+    },
     /// Defines a task of the library.
     Define(Box<DefineCommand>),
     /// Removes a task from the library.
@@ -61,6 +66,7 @@ pub enum Reply {
     /// Whether there was a worker of that name.
     Forgotten(bool),
     Logs(LogAnswer),
+    Processes(ProcessAnswer),
     Defined(Result<DefineReply, LibraryError>),
     /// The revision that it had.
     Removed(Result<Revision, LibraryError>),
@@ -94,6 +100,10 @@ pub(super) fn execute(
         }
         Command::ReadLogs { worker, query } => {
             protocol.read_logs(&mut cx.protocol(), request, &worker, query);
+            return None;
+        }
+        Command::ReadProcesses { worker, query } => {
+            protocol.read_processes(&mut cx.protocol(), request, &worker, query);
             return None;
         }
         Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),

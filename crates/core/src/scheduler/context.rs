@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
 use baton_model::library::Execution;
-use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
 use baton_model::spec::{Due, InstanceSpec};
@@ -124,6 +124,11 @@ impl Leader for Cx<'_> {
 
     fn logs_read(&mut self, request: RequestId, answer: LogAnswer) {
         self.step.emit(Effect::Reply(request, Reply::Logs(answer)));
+    }
+
+    fn processes_read(&mut self, request: RequestId, answer: ProcessAnswer) {
+        let reply = Reply::Processes(answer);
+        self.step.emit(Effect::Reply(request, reply));
     }
 
     fn close(&mut self, lease: LeaseId, end: AttemptEnd, report: Option<&Report>) {

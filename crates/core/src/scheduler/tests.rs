@@ -120,6 +120,7 @@ impl Leader {
         let heartbeat = Heartbeat {
             version: PROTOCOL_VERSION,
             worker: remote.holder.clone(),
+            executor: None,
             slots: remote.slots,
             offer: Arc::clone(&remote.offer),
             association: remote.association,
@@ -353,6 +354,7 @@ fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
     let heartbeat = Heartbeat {
         version: PROTOCOL_VERSION,
         worker: w.holder,
+        executor: None,
         slots: 1,
         offer: Arc::default(),
         association: None,

@@ -207,6 +207,12 @@ impl Attempts {
         (attempt.run == run).then_some(attempt)
     }
 
+    /// The attempt of a lease.
+    #[must_use]
+    pub fn of(&self, lease: LeaseId) -> Option<&Attempt> {
+        self.by_number.get(self.by_lease.get(&lease)?)
+    }
+
     #[must_use]
     pub fn contains(&self, lease: LeaseId) -> bool {
         self.by_lease.contains_key(&lease)
@@ -276,8 +282,7 @@ impl Attempts {
     }
 
     pub(super) fn run_of(&self, lease: LeaseId) -> Option<RunKey> {
-        let attempt = self.by_number.get(self.by_lease.get(&lease)?)?;
-        Some(attempt.run)
+        Some(self.of(lease)?.run)
     }
 
     pub(super) fn remove(&mut self, lease: LeaseId) -> Option<Attempt> {

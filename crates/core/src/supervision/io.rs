@@ -1,7 +1,9 @@
 //! Events and actions of the supervisor.
 
 use baton_model::ids::RequestId;
-use baton_model::message::{LogAnswer, LogQuery, ToScheduler, ToWorker};
+use baton_model::message::{
+    LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
+};
 use baton_model::outcome::{KillCause, Report};
 use baton_model::task::{Identity, Moment, RunKey};
 use baton_model::time::{Millis, Mono};
@@ -42,6 +44,8 @@ pub enum Event {
     GuardFired,
     /// A part of a log was read.
     LogsRead(RequestId, LogAnswer),
+    /// The processes of an attempt were read.
+    ProcessesRead(RequestId, ProcessAnswer),
     /// A run waits at the coordinator for room.
     Accepted(RunKey),
     /// The process of a run was started.
@@ -73,6 +77,8 @@ pub enum Action {
     Send(ToScheduler),
     /// Read a part of a log and report [`Event::LogsRead`].
     ReadLogs(RequestId, LogQuery),
+    /// Read the processes of an attempt and report [`Event::ProcessesRead`].
+    ReadProcesses(RequestId, ProcessQuery),
     /// Coordinator: start this run of an attempt. If that is impossible: [`Event::LaunchImpossible`].
     Launch(RunKey),
     /// Coordinator: run a trivial process as this run.

@@ -50,7 +50,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
-use baton_model::ids::CheckId;
+use baton_model::ids::{CheckId, ExecutorId};
 use baton_model::outcome::{KillCause, Report};
 use baton_model::placement::Offer;
 use baton_model::task::RunKey;
@@ -74,6 +74,8 @@ pub const WAIT_MAX: Millis = Millis::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub me: Holder,
+    /// Its agent, as operators read it.
+    pub executor: Option<ExecutorId>,
     /// Maximum number of concurrent attempts.
     pub slots: u32,
     pub offer: Arc<Offer>,
@@ -84,6 +86,7 @@ impl Identity {
     fn machine(&self, records: Vec<Record>, now: Mono) -> Worker {
         let (me, offer) = (self.me.clone(), Arc::clone(&self.offer));
         Worker::begin(me, self.slots, offer, self.bugs, records, now)
+            .with_executor(self.executor.clone())
     }
 }
 
@@ -217,6 +220,9 @@ impl Supervisor {
             Event::GuardFired => self.inputs.push_back(Input::GuardFired),
             Event::LogsRead(request, answer) => {
                 self.inputs.push_back(Input::LogsRead(request, answer));
+            }
+            Event::ProcessesRead(request, answer) => {
+                self.inputs.push_back(Input::ProcessesRead(request, answer));
             }
             Event::Accepted(run) => self.accepted(now, run, out),
             Event::Started { run, at, identity } => self.started(run, at, identity, out),

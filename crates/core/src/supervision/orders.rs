@@ -23,6 +23,9 @@ impl Supervisor {
             Effect::Forget(lease) => self.forget(lease, out),
             Effect::RunCheck(check) => self.check(check, out),
             Effect::ReadLogs(request, query) => out.push(Action::ReadLogs(request, query)),
+            Effect::ReadProcesses(request, query) => {
+                out.push(Action::ReadProcesses(request, query));
+            }
             Effect::EndLife => self.life_over = true,
         }
     }

@@ -106,6 +106,7 @@ fn identity() -> Identity {
             host: HostId(1),
             boot: BootId(1),
         },
+        executor: None,
         slots: 4,
         offer: Arc::default(),
         bugs: Bugs::NONE,

@@ -17,9 +17,15 @@ impl Fact {
             Self::InstancesSubmitted { first, last, .. } => {
                 format!("accepted as one of {}", last.0 - first.0 + 1)
             }
-            Self::LeaseGranted { lease, holder } => {
-                let number = lease.attempt.number.0;
-                format!("attempt {number} was assigned to worker {}", holder.worker)
+            Self::LeaseGranted {
+                lease,
+                holder,
+                executor,
+            } => {
+                let (number, worker) = (lease.attempt.number.0, &holder.worker);
+                let executor = executor.as_ref().map(|it| format!(" ({it})"));
+                let executor = executor.unwrap_or_default();
+                format!("attempt {number} was assigned to worker {worker}{executor}")
             }
             Self::AttemptAdopted { lease, holder, .. } => {
                 let number = lease.attempt.number.0;
@@ -123,7 +129,8 @@ impl Fact {
         match self {
             Self::InstancesSubmitted { first, last, .. }
             | Self::InstancesHalted { first, last } => InstanceRange(*first, *last).to_string(),
-            Self::LeaseGranted { lease, holder } | Self::AttemptAdopted { lease, holder, .. } => {
+            Self::LeaseGranted { lease, holder, .. }
+            | Self::AttemptAdopted { lease, holder, .. } => {
                 format!("{lease} {}", holder.incarnation)
             }
             Self::AttemptConfirmed { lease } | Self::AttemptEnded { lease, .. } => {

@@ -106,6 +106,11 @@ impl Display for ToScheduler {
                 request,
                 ..
             } => write!(f, "logs {association} {request}"),
+            Self::Processes {
+                association,
+                request,
+                ..
+            } => write!(f, "processes {association} {request}"),
         }
     }
 }
@@ -167,6 +172,13 @@ impl Display for ToWorker {
                 query,
             } => {
                 write!(f, "getLogs {association} {request} {}", query.lease)
+            }
+            Self::GetProcesses {
+                association,
+                request,
+                query,
+            } => {
+                write!(f, "getProcesses {association} {request} {}", query.lease)
             }
         }
     }

@@ -9,6 +9,7 @@
 
 mod display;
 mod log;
+mod process;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::Holder;
 use crate::ids::{
-    Association, CheckId, Epoch, Incarnation, LeaseId, NotifySeq, RequestId, WorkerName,
+    Association, CheckId, Epoch, ExecutorId, Incarnation, LeaseId, NotifySeq, RequestId, WorkerName,
 };
 use crate::limits::{STATUS_OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
 use crate::outcome::Report;
@@ -30,6 +31,7 @@ use crate::worker_set::KnownSet;
 pub use log::{
     InvalidLogCursor, LogAnswer, LogChunk, LogCursor, LogFileId, LogQuery, LogStart, LogStream,
 };
+pub use process::{AttemptProcesses, ProcessAnswer, ProcessQuery, ProcessStatus, UsageSample};
 
 /// `processHeartbeat`: the only call that may be made without an association.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,6 +40,8 @@ pub struct Heartbeat {
     pub version: u16,
     /// The caller: seat, incarnation, host and boot.
     pub worker: Holder,
+    /// Its agent, as operators read it.
+    pub executor: Option<ExecutorId>,
     /// How many attempts it can hold at once.
     pub slots: u32,
     /// Its total resources and its labels.
@@ -231,6 +235,12 @@ pub enum ToScheduler {
         request: RequestId,
         answer: LogAnswer,
     },
+    /// The reply to `getProcesses`.
+    Processes {
+        association: Association,
+        request: RequestId,
+        answer: ProcessAnswer,
+    },
 }
 
 /// A message from a scheduler to a worker.
@@ -292,6 +302,13 @@ pub enum ToWorker {
         /// Identifies the reply.
         request: RequestId,
         query: LogQuery,
+    },
+    /// Report the processes of an attempt.
+    GetProcesses {
+        association: Association,
+        /// Identifies the reply.
+        request: RequestId,
+        query: ProcessQuery,
     },
 }
 

@@ -66,7 +66,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    pub(super) fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
+    pub(crate) fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
         Self::Io {
             path: path.to_owned(),
             doing,

@@ -44,5 +44,5 @@ mod tests;
 pub use damage::{Damage, DamageKind, Quarantine};
 pub use error::LogError;
 pub use format::{Kind, RECORD_BYTES_MAX, VERSION};
-pub use read::{RecoveredLog, read, salvage};
+pub use read::{RecoveredLog, read, read_open, salvage};
 pub use writer::{Log, set_aside};

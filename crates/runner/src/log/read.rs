@@ -1,6 +1,7 @@
 //! Reading a log without changing it, also while a runner appends to it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -30,6 +31,36 @@ pub fn read<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<RecoveredLog
         (recovered, None) => Ok(recovered),
         (_, Some(damage)) => Err(LogError::Damaged(Box::new(damage))),
     }
+}
+
+/// Like [`read()`], from a file that is open already, and only if it has at most `bytes_max` bytes;
+/// `path` names it in errors. For a log that another user may have replaced by anything.
+///
+/// # Errors
+/// If it cannot be read, is too long, is no log of this kind, or is damaged.
+pub fn read_open<T: DeserializeOwned>(
+    file: &File,
+    path: &Path,
+    bytes_max: u64,
+    kind: Kind,
+) -> Result<RecoveredLog<T>, LogError> {
+    let load = || load_open(file, bytes_max).map_err(|error| LogError::io(path, "read", error));
+    match salvage_from(load, path, kind)? {
+        (recovered, None) => Ok(recovered),
+        (_, Some(damage)) => Err(LogError::Damaged(Box::new(damage))),
+    }
+}
+
+fn load_open(mut file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let bytes = file.metadata()?.len();
+    if bytes > bytes_max {
+        let text = format!("it has {bytes} bytes, and at most {bytes_max} are read");
+        return Err(io::Error::other(text));
+    }
+    file.seek(SeekFrom::Start(0))?;
+    let mut read = Vec::new();
+    file.take(bytes_max).read_to_end(&mut read)?;
+    Ok(read)
 }
 
 /// Like [`read()`], but returns the records before the damage of a damaged log, and the report. For

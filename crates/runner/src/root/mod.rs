@@ -23,6 +23,7 @@
 //! | `lock` | the runner's exclusive lock |
 //! | `find` | tasks by exact id, pattern or prefix |
 //! | `view` | the state of one task, replayed from its log |
+//! | `guarded` | the same, from a directory of another user |
 //! | `logs` | removing the output of its processes |
 //! | `gc` | garbage collection of finished tasks |
 //! | `tree` | measuring and removing directory trees safely |
@@ -34,6 +35,7 @@ mod entries;
 mod error;
 mod find;
 mod gc;
+mod guarded;
 mod id;
 mod lock;
 mod logs;
@@ -52,6 +54,7 @@ pub use gc::{
     GcCandidates, GcPolicy, GcReport, LEFTOVER_AGE_MIN, Leftover, Removal, RemovalReason,
     SandboxAction, find_gc_candidates,
 };
+pub use guarded::GuardedView;
 pub use id::TaskId;
 pub use lock::RunnerLock;
 pub use logs::{LOGS_DIR, remove_run_logs};
@@ -90,7 +93,7 @@ impl Root {
     /// The runner's log.
     #[must_use]
     pub fn runner_log(&self, id: &TaskId) -> PathBuf {
-        self.checkpoint(id).join("runner")
+        self.checkpoint(id).join(RUNNER_LOG)
     }
 
     /// Locked while a runner drives the task.
@@ -114,7 +117,7 @@ impl Root {
     /// The ring of resource usage samples.
     #[must_use]
     pub fn samples(&self, id: &TaskId) -> PathBuf {
-        self.checkpoint(id).join("samples")
+        self.checkpoint(id).join(SAMPLES)
     }
 
     /// The entry of a task in this phase.
@@ -146,6 +149,8 @@ const CHECKPOINTS: &str = "checkpoints";
 const TASKS: &str = "tasks";
 const SANDBOXES: &str = "sandboxes";
 const LOCK_NAME: &str = "runner.lock";
+const RUNNER_LOG: &str = "runner";
+const SAMPLES: &str = "samples";
 
 #[cfg(test)]
 mod tests {

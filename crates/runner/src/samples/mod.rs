@@ -16,7 +16,7 @@ mod usage;
 
 use baton_model::time::Wall;
 
-pub use ring::{Ring, SLOTS_MAX, read};
+pub use ring::{Ring, SLOTS_MAX, read, read_open};
 pub use usage::Sampler;
 
 use crate::wire::RunKey;

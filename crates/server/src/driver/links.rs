@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baton_core::protocol::frame::{FrameError, encode_to_worker};
+use baton_model::ids::ExecutorId;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use tokio::sync::mpsc;
 
@@ -31,6 +32,8 @@ pub(crate) struct Link {
 struct OpenLink {
     link: Link,
     worker: Option<WorkerAddress>,
+    /// The worker's agent, for the log.
+    executor: Option<ExecutorId>,
     pending: Vec<u8>,
 }
 
@@ -48,6 +51,7 @@ impl Links {
         let open = OpenLink {
             link,
             worker: None,
+            executor: None,
             pending: Vec::new(),
         };
         self.open.insert(id, open);
@@ -67,16 +71,13 @@ impl Links {
         if open.worker.as_ref() == Some(&worker) {
             return None;
         }
+        open.executor.clone_from(&heartbeat.executor);
+        tracing::info!("worker {} is connected", label(&worker, &open.executor));
         let left = open.worker.replace(worker.clone());
         let left = left.filter(|left| self.by_worker.get(left) == Some(&id));
         if let Some(left) = &left {
             self.by_worker.remove(left);
         }
-        tracing::info!(
-            "worker {} ({}) is connected",
-            worker.worker,
-            worker.incarnation
-        );
         if let Some(earlier) = self.by_worker.insert(worker, id) {
             self.open.remove(&earlier);
         }
@@ -85,16 +86,13 @@ impl Links {
 
     /// Removes a connection. Returns the worker that thereby has none left.
     pub(super) fn closed(&mut self, id: LinkId) -> Option<WorkerAddress> {
-        let worker = self.open.remove(&id)?.worker?;
+        let open = self.open.remove(&id)?;
+        let worker = open.worker?;
         if self.by_worker.get(&worker) != Some(&id) {
             return None;
         }
         self.by_worker.remove(&worker);
-        tracing::info!(
-            "worker {} ({}) is disconnected",
-            worker.worker,
-            worker.incarnation
-        );
+        tracing::info!("worker {} is disconnected", label(&worker, &open.executor));
         Some(worker)
     }
 
@@ -163,5 +161,16 @@ fn encode(message: &ToWorker, out: &mut Vec<u8>) -> Result<(), FrameError> {
             Ok(())
         }
         (result, _) => result,
+    }
+}
+/// A worker in the log: its seat, its incarnation, and its agent.
+fn label(worker: &WorkerAddress, executor: &Option<ExecutorId>) -> String {
+    let WorkerAddress {
+        worker,
+        incarnation,
+    } = worker;
+    match executor {
+        Some(executor) => format!("{worker} ({incarnation}, {executor})"),
+        None => format!("{worker} ({incarnation})"),
     }
 }

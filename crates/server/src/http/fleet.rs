@@ -165,6 +165,7 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         drained: leader.ledger().drained().contains(name),
         lineage: seat.holder.incarnation.lineage.to_string(),
         life: seat.holder.incarnation.number.0,
+        executor: seat.executor.as_ref().map(ToString::to_string),
         attempts: seat.load(),
         slots: seat.slots,
         capacity: offer.capacity.clone(),

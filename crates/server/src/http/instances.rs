@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::app::App;
-use super::conditional::tagged;
+use super::conditional::{tagged, tagged_by};
 use super::extract::{self, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
@@ -157,8 +157,12 @@ pub(super) async fn show(
                 app.wait(id, id, wait).await;
                 record = app.record(id).await?;
             }
-            let instance = Box::new(views::instance(&record));
-            Ok(tagged(&InstanceOrRange::One(instance)))
+            let instance = views::instance(&record, clock::now().wall);
+            let lasting = views::lasting(&instance);
+            Ok(tagged_by(
+                &InstanceOrRange::One(Box::new(instance)),
+                &lasting,
+            ))
         }
         Target::Range(first, last) => {
             if let Some(wait) = wait {
@@ -241,7 +245,8 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
         Fault::new(StatusCode::CONFLICT, "not-ended", detail)
     })?;
     let record = app.record(id).await?;
-    Ok(respond(StatusCode::ACCEPTED, &views::instance(&record)))
+    let instance = views::instance(&record, clock::now().wall);
+    Ok(respond(StatusCode::ACCEPTED, &instance))
 }
 
 /// Why an instance is in its current state

@@ -8,12 +8,13 @@ use baton_model::state::UniversalState;
 use baton_store::view::{Query, Seq, View};
 
 use super::app::App;
-use super::conditional::tagged;
+use super::conditional::{tagged, tagged_by};
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
 use super::views;
+use crate::clock;
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
 /// Instances that are ready and have no lease, by id
@@ -100,12 +101,15 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     let in_view = view.states().iter();
     let in_view = in_view.filter(|state| only.is_none_or(|only| only == **state));
     let total: u64 = in_view.filter_map(|state| counts.states.get(state)).sum();
+    let now = clock::now().wall;
+    let items = page.items.iter();
     let list = List::<Instance> {
-        items: page.items.iter().map(views::instance).collect(),
+        items: items.map(|record| views::instance(record, now)).collect(),
         total: (!filtered).then_some(total),
         links: page_links(path, &parameters, page.next.map(|next| next.to_string())),
     };
-    Ok(tagged(&list))
+    let lasting: Vec<Instance> = list.items.iter().map(views::lasting).collect();
+    Ok(tagged_by(&list, &(lasting, list.total, &list.links)))
 }
 
 /// Timeline of an instance, oldest event first

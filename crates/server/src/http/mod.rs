@@ -18,7 +18,9 @@
 //! | `library` | library tasks, and their triggers |
 //! | `runs` | workflow runs |
 //! | `lists` | bullpen, arena, history, timelines |
+//! | `attempt` | the attempt that a request is about |
 //! | `logs` | output of attempts |
+//! | `processes` | processes of attempts |
 //! | `events` | the stream of facts |
 //! | `usage` | resource usage by owner and hour |
 //! | `fleet` | workers |
@@ -34,6 +36,7 @@
 //! Every response has the media type of the API or is a problem, whatever the client accepts.
 
 pub(crate) mod app;
+mod attempt;
 mod conditional;
 mod connection;
 mod counters;
@@ -52,6 +55,7 @@ pub(crate) mod openapi;
 mod owners;
 mod peer;
 mod problem;
+mod processes;
 mod response;
 mod roles;
 pub(crate) mod routes;

@@ -15,8 +15,8 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    events, fleet, instances, library, lists, logs, metrics, openapi, runs, schemas, server,
-    tokens, usage,
+    events, fleet, instances, library, lists, logs, metrics, openapi, processes, runs, schemas,
+    server, tokens, usage,
 };
 
 /// A route.
@@ -83,6 +83,7 @@ routes! {
     POST   "/instances/{id}/retry"            OPERATOR Instance    instances::retry;
     GET    "/instances/{id}/timeline"         VIEWER   Instance    lists::timeline;
     GET    "/instances/{id}/explain"          VIEWER   Instance    instances::explain;
+    GET    "/instances/{id}/processes"        VIEWER   Instance    processes::read;
     GET    "/instances/{id}/logs/{stream}"    VIEWER   Instance    logs::read;
     GET    "/runs/"                           VIEWER   List        runs::read::list;
     POST   "/runs/"                           OPERATOR Submission  runs::change::submit;

@@ -4,7 +4,7 @@ use baton_model::api::{Instance, Links, SubmitReply, Worker};
 use baton_model::fact::InstanceRange;
 use baton_model::ids::InstanceId;
 use baton_model::state::UniversalState;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 use baton_store::view::Record;
 
 /// Links from pairs of relation and target.
@@ -35,8 +35,8 @@ pub(super) fn submitted(first: InstanceId, last: InstanceId) -> SubmitReply {
     }
 }
 
-/// An instance.
-pub(super) fn instance(record: &Record) -> Instance {
+/// An instance, at a time.
+pub(super) fn instance(record: &Record, now: Wall) -> Instance {
     let it = &record.instance;
     let lease = it.lease.as_deref();
     let last = record.span.unwrap_or(it.id);
@@ -47,6 +47,8 @@ pub(super) fn instance(record: &Record) -> Instance {
     let worker = holder.or_else(|| ended.map(|ended| &ended.worker));
     let index = it.spec.array.filter(|_| record.span.is_none());
     let due = it.spec.origin.and_then(|origin| origin.due);
+    let since = running_since(record);
+    let elapsed = since.map(|since| Millis(now.0.saturating_sub(since.0)));
     Instance {
         id: it.id.to_string(),
         last: record.span.map(|last| last.to_string()),
@@ -67,12 +69,28 @@ pub(super) fn instance(record: &Record) -> Instance {
         slack_until: due.map(|due| due.latest.0),
         submitted_at: record.submitted_at.0,
         changed_at: record.changed_at.0,
-        started_at: ran.map(|ran| ran.started.0),
-        elapsed_seconds: ran.map(|ran| seconds(ran.elapsed)),
+        started_at: ran.map(|ran| ran.started).or(since).map(|at| at.0),
+        elapsed_seconds: ran.map(|ran| ran.elapsed).or(elapsed).map(seconds),
         cpu_seconds: ran.map(|ran| seconds(ran.cpu)),
         memory_peak_bytes: ran.map(|ran| ran.memory_peak),
         links: instance_links(record, last),
     }
+}
+
+/// An instance without the field that grows while it runs.
+pub(super) fn lasting(instance: &Instance) -> Instance {
+    let mut lasting = instance.clone();
+    if !instance.state.is_terminal() && instance.end.is_none() {
+        lasting.elapsed_seconds = None;
+    }
+    lasting
+}
+
+/// When the running attempt was assigned to its worker, by the clock of the scheduler. Its start by
+/// the clock of the worker is known when it has ended.
+fn running_since(record: &Record) -> Option<Wall> {
+    let runs = record.instance.state == UniversalState::Running;
+    record.leased_at.filter(|_| runs)
 }
 
 fn instance_links(record: &Record, last: InstanceId) -> Links {
@@ -94,6 +112,7 @@ fn instance_links(record: &Record, last: InstanceId) -> Links {
         add("explain", format!("{path}/explain"));
     }
     if single && it.attempts.0 > 0 {
+        add("processes", format!("{path}/processes"));
         add("stdout", format!("{path}/logs/stdout"));
         add("stderr", format!("{path}/logs/stderr"));
     }

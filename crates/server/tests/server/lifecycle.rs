@@ -39,7 +39,7 @@ async fn a_submission_is_run_and_its_timeline_is_kept() {
         .collect();
     assert_eq!(texts.first(), Some(&"accepted"));
     assert!(
-        texts.contains(&"attempt 1 was assigned to worker w1"),
+        texts.contains(&"attempt 1 was assigned to worker w1 (host-of-w1:7:00000005)"),
         "{texts:?}"
     );
     assert_eq!(texts.last(), Some(&"attempt 1 ended: exit 0; done"));
@@ -155,6 +155,70 @@ async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
     assert_eq!(drained.body["drained"], false);
     let it = server.get(&format!("{path}?wait=60")).await.body;
     assert_eq!(it["state"], "DONE", "{it}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_instance_has_a_start_a_duration_and_processes() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let path = server.submit("hold").await;
+    let processes = format!("{path}/processes");
+    let refused = server.get(&processes).await;
+    refused.is_problem(StatusCode::NOT_FOUND, "not-found");
+    let worker = server.worker("w1").await;
+    server.until_state(&path, "RUNNING").await;
+    let shown = server.get("/workers/w1").await.body;
+    assert_eq!(shown["executor"], "host-of-w1:7:00000005");
+    let first = server.get(&path).await;
+    let started = first.body["startedAt"].as_u64().expect("a start");
+    assert!(started >= first.body["submittedAt"].as_u64().expect("a time"));
+    let grows = async || {
+        let now = &server.get("/arena/").await.body["items"][0];
+        now["elapsedSeconds"].as_f64() > first.body["elapsedSeconds"].as_f64()
+    };
+    assert!(until(grows).await, "its duration stands still");
+    // Time alone is no change.
+    let again = server.request(Method::GET, &path);
+    let again = got(again.header("If-None-Match", &first.headers["etag"])).await;
+    assert_eq!(again.status, StatusCode::NOT_MODIFIED);
+
+    assert_eq!(first.body["links"]["processes"], processes);
+    let found = server.get(&format!("{processes}?samples=3")).await;
+    assert_eq!(found.status, StatusCode::OK);
+    let it = &found.body["processes"][0];
+    let text = json!(["main", "RUNNING", 77, 2, 1, "exit 3"]);
+    let shown = json!([
+        it["name"],
+        it["state"],
+        it["pid"],
+        it["runs"],
+        it["failures"],
+        it["lastEndText"]
+    ]);
+    assert_eq!(shown, text);
+    assert_eq!(it["usage"].as_array().map(Vec::len), Some(3));
+    assert_eq!(it["usage"][2]["cpuSeconds"], 1.0);
+    assert_eq!(
+        (&found.body["worker"], &found.body["attempt"]),
+        (&json!("w1"), &json!(1))
+    );
+    let most = server.get(&format!("{processes}?samples=4000000000")).await;
+    let most = most.body["processes"][0]["usage"].as_array().map(Vec::len);
+    assert_eq!(most, Some(120));
+    let odd = server.get(&format!("{processes}?samples=many")).await;
+    odd.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+
+    // A stop that takes long hides neither.
+    server.delete(&path).await;
+    let over = server.get(&format!("{path}?wait=60")).await.body;
+    assert_eq!(over["elapsedSeconds"], 1.5, "as its worker measured it");
+    let gone = server.get(&processes).await;
+    gone.is_problem(StatusCode::NOT_FOUND, "not-found");
+    drop(worker);
+    let path = server.submit("hold").await;
+    let it = server.get(&path).await.body;
+    assert_eq!(it.get("startedAt"), None, "{it}");
     server.stop().await;
 }
 

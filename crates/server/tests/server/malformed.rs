@@ -31,6 +31,7 @@ fn heartbeat(stamp: u64) -> Vec<u8> {
             host: HostId(1),
             boot: BootId(1),
         },
+        executor: None,
         slots: 1,
         offer: Arc::new(Offer::default()),
         association: None,

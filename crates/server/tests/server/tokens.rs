@@ -31,6 +31,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("POST", "/instances/{id}/retry", "operator"),
     ("GET", "/instances/{id}/timeline", "viewer"),
     ("GET", "/instances/{id}/explain", "viewer"),
+    ("GET", "/instances/{id}/processes", "viewer"),
     ("GET", "/instances/{id}/logs/{stream}", "viewer"),
     ("GET", "/runs/", "viewer"),
     ("POST", "/runs/", "operator"),

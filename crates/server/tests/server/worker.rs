@@ -17,11 +17,17 @@ use baton_core::protocol::frame::{
 use baton_core::protocol::worker::Worker as Machine;
 use baton_core::protocol::worker::io::{Effect, Input};
 use baton_model::fact::Holder;
-use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
+use baton_model::ids::{
+    BootId, ExecutorId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName,
+};
 use baton_model::limits::OUTPUTS_BYTES_MAX;
-use baton_model::message::{LogAnswer, LogChunk, LogCursor, LogFileId, LogStart};
+use baton_model::message::{
+    AttemptProcesses, LogAnswer, LogChunk, LogCursor, LogFileId, LogStart, ProcessAnswer,
+    ProcessStatus, UsageSample,
+};
 use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::placement::{Capacity, Offer};
+use baton_model::state::{AttemptState, ProcessState};
 use baton_model::time::{Millis, Mono, Wall};
 use baton_model::token::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -122,7 +128,9 @@ fn machine(name: &str) -> Machine {
         labels: [("zone".to_owned(), "a".to_owned())].into(),
         open: true,
     };
+    let executor = ExecutorId::new(&format!("host-of-{name}"), 7, Lineage(5 << 32));
     Machine::begin(me, 64, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
+        .with_executor(Some(executor))
 }
 
 struct Body {
@@ -260,6 +268,13 @@ impl Body {
                 };
                 self.input(Input::LogsRead(request, answer));
             }
+            Effect::ReadProcesses(request, query) => {
+                let answer = match self.held.get(&query.lease) {
+                    Some(()) => ProcessAnswer::Processes(processes(query.samples_max)),
+                    None => ProcessAnswer::NotFound,
+                };
+                self.input(Input::ProcessesRead(request, answer));
+            }
             Effect::Forget(_) | Effect::EndLife => {}
         }
     }
@@ -278,6 +293,36 @@ impl Body {
             outputs,
         };
         self.input(Input::Ended(lease, report));
+    }
+}
+
+/// The one process of every attempt, with as many samples as may be.
+fn processes(samples_max: u32) -> AttemptProcesses {
+    let sample = |number: u32| UsageSample {
+        at: Wall(1_000 + u64::from(number)),
+        cpu_ms: u64::from(number) * 500,
+        memory: 4_096,
+        threads: 2,
+        processes: 1,
+        read: 0,
+        written: 0,
+    };
+    AttemptProcesses {
+        state: AttemptState::Active,
+        processes: vec![ProcessStatus {
+            name: "main".to_owned(),
+            state: ProcessState::Running,
+            runs: 2,
+            successes: 0,
+            failures: 1,
+            kills: 0,
+            losses: 0,
+            pid: Some(77),
+            started: Some(Wall(1_000)),
+            last_end: Some("exit 3".to_owned()),
+            usage: (0..samples_max).map(sample).collect(),
+        }],
+        omitted: 0,
     }
 }
 

@@ -35,6 +35,7 @@ impl TransientWorker {
         ToScheduler::ProcessHeartbeat(Heartbeat {
             version: PROTOCOL_VERSION,
             worker: self.holder.clone(),
+            executor: None,
             slots: self.slots,
             offer: Arc::default(),
             association: self.association,

@@ -148,6 +148,7 @@ impl World {
             Action::Adopt(_) | Action::KillRun(_) => {}
             Action::Send(_)
             | Action::ReadLogs(..)
+            | Action::ReadProcesses(..)
             | Action::Check(_)
             | Action::GiveUp
             | Action::EndLife => {}

@@ -178,6 +178,7 @@ impl World {
         };
         Identity {
             me: self.hosts[index].me(),
+            executor: None,
             slots,
             offer: Arc::new(offer),
             bugs: self.config.bugs,
@@ -402,7 +403,7 @@ impl World {
                 self.reaper_guard(index, Some(order));
                 self.coordinator_order(index, action, assignment);
             }
-            Action::ReadLogs(..) => {}
+            Action::ReadLogs(..) | Action::ReadProcesses(..) => {}
             Action::EndLife => self.incarnation_ends(index),
             order => self.coordinator_order(index, order, assignment),
         }

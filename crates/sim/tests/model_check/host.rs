@@ -269,7 +269,7 @@ impl Host {
                 effects.forgotten.push(lease);
             }
             Effect::RunCheck(check) => return Some(Input::CheckDone(check, true)),
-            Effect::ReadLogs(..) => panic!("no client reads logs here"),
+            Effect::ReadLogs(..) | Effect::ReadProcesses(..) => panic!("no client reads here"),
             Effect::EndLife => self.over = true,
         }
         None

@@ -167,6 +167,7 @@ fn record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite::Erro
         submitted: row.lifecycle.submitted,
         changed_at: row.lifecycle.changed_at,
         changed: row.lifecycle.changed,
+        leased_at: row.leased_at,
         last: row.last,
     })
 }
@@ -182,6 +183,7 @@ fn span_record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite:
         submitted: span.lifecycle.submitted,
         changed_at: span.lifecycle.changed_at,
         changed: span.lifecycle.changed,
+        leased_at: None,
         last: None,
     })
 }

@@ -137,6 +137,7 @@ pub(crate) fn granted(lease: LeaseId) -> Fact {
     Fact::LeaseGranted {
         lease,
         holder: holder(1),
+        executor: None,
     }
 }
 

@@ -151,6 +151,7 @@ impl Model {
             2 | 3 => Fact::LeaseGranted {
                 lease: next,
                 holder: holder(rng.below(9)),
+                executor: None,
             },
             4 => Fact::AttemptConfirmed { lease },
             5 | 6 => self.end(rng, lease),

@@ -29,6 +29,7 @@ fn heartbeat() -> Heartbeat {
             host: HostId(1),
             boot: BootId(1),
         },
+        executor: None,
         slots: 4,
         offer: Arc::new(Offer {
             open: true,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use baton_core::scheduler::{Command as LeaderCommand, Input, Submission};
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, RequestId, WorkerName};
-use baton_model::message::{LogAnswer, LogQuery, LogStart, LogStream};
+use baton_model::message::{LogAnswer, LogQuery, LogStart, LogStream, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Millis;
@@ -207,7 +207,7 @@ impl Rig {
     pub(crate) fn holders(&self, instance: u64) -> Vec<Holder> {
         let facts = self.scheduler.facts();
         let granted = facts.iter().filter_map(|fact| match fact {
-            Fact::LeaseGranted { lease, holder }
+            Fact::LeaseGranted { lease, holder, .. }
                 if lease.attempt.instance == InstanceId(instance) =>
             {
                 Some(holder.clone())
@@ -255,6 +255,25 @@ impl Rig {
             chunk.cursor = None;
         }
         answer
+    }
+
+    /// The processes of the first attempt of an instance.
+    pub(crate) fn processes(&self, instance: u64) -> ProcessAnswer {
+        let request = RequestId(3_000_000 + instance);
+        let read = LeaderCommand::ReadProcesses {
+            worker: WorkerName::new("w"),
+            query: ProcessQuery {
+                lease: lease(instance),
+                samples_max: 10,
+            },
+        };
+        self.scheduler.input(Input::Command(request, read));
+        let mut answer = None;
+        until("the processes are read", || {
+            answer = self.scheduler.take_processes(request);
+            answer.is_some()
+        });
+        answer.expect("an answer")
     }
 
     /// The one coordinator of the worker.

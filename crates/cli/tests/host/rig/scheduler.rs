@@ -16,7 +16,7 @@ use baton_core::scheduler::{Config, Effect, Input, Reply, Scheduler as Machine};
 use baton_core::step::Outbox;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, Incarnation, RequestId};
-use baton_model::message::{LogAnswer, ToScheduler};
+use baton_model::message::{LogAnswer, ProcessAnswer, ToScheduler};
 use baton_model::timeouts::Timeouts;
 use baton_runner::sys::clock;
 
@@ -31,6 +31,7 @@ enum Event {
 struct Observations {
     facts: Vec<Fact>,
     logs: HashMap<RequestId, LogAnswer>,
+    processes: HashMap<RequestId, ProcessAnswer>,
 }
 
 /// A scheduler at work, for as long as the test process lives.
@@ -76,6 +77,12 @@ impl Scheduler {
     pub(crate) fn logs(&self, request: RequestId) -> Option<LogAnswer> {
         let seen = self.seen.lock().expect("sound");
         seen.logs.get(&request).cloned()
+    }
+
+    /// The answer to a request for processes, once.
+    pub(crate) fn take_processes(&self, request: RequestId) -> Option<ProcessAnswer> {
+        let mut seen = self.seen.lock().expect("sound");
+        seen.processes.remove(&request)
     }
 
     pub(crate) fn forget_logs(&self, request: RequestId) {
@@ -203,6 +210,9 @@ impl Leader {
                 }
                 Effect::Reply(request, Reply::Logs(answer)) => {
                     seen.logs.insert(request, answer);
+                }
+                Effect::Reply(request, Reply::Processes(answer)) => {
+                    seen.processes.insert(request, answer);
                 }
                 _ => {}
             }

@@ -181,7 +181,11 @@ fn a_ledger_restored_from_its_parts_counts_instances_in_flight() {
         defined(1, "a", 1, 0),
         submit(1, 1),
         submit(2, 9),
-        Fact::LeaseGranted { lease, holder },
+        Fact::LeaseGranted {
+            lease,
+            holder,
+            executor: None,
+        },
         halt(3, 4),
     ]);
     assert_eq!(ledger.library().active_count(K1), 7);

@@ -57,6 +57,7 @@ fn halting_a_range_stops_what_waits_and_nothing_else() {
     let granted = Fact::LeaseGranted {
         lease: second,
         holder: holder(),
+        executor: None,
     };
     ledger.apply(&granted).expect("fits");
     let requeued = ended(second, lost, Verdict::Requeued);
@@ -129,6 +130,7 @@ fn the_settings_of_the_next_attempt_are_kept_until_it_starts() {
     let granted = Fact::LeaseGranted {
         lease: next,
         holder: holder(),
+        executor: None,
     };
     ledger.apply(&granted).expect("fits");
     let runs = ledger.instance(I1).expect("is there");

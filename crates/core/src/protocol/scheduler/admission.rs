@@ -152,6 +152,7 @@ impl Protocol {
             heartbeat.stamp,
             now,
         );
+        seat.executor.clone_from(&heartbeat.executor);
         seat.load = u32::try_from(self.holdings.leases(heartbeat.worker.incarnation).len())
             .unwrap_or(u32::MAX);
         self.seated
@@ -180,6 +181,7 @@ impl Protocol {
         }
         seat.last_stamp = heartbeat.stamp;
         seat.slots = heartbeat.slots;
+        seat.executor.clone_from(&heartbeat.executor);
         if seat.offer != heartbeat.offer {
             seat.offer = Arc::clone(&heartbeat.offer);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, LeaseId, RequestId, WorkerName};
-use baton_model::message::{LogAnswer, ToWorker, WorkerAddress};
+use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
 use baton_model::spec::InstanceSpec;
@@ -41,6 +41,8 @@ pub(crate) trait Leader {
 
     /// A log request is answered.
     fn logs_read(&mut self, request: RequestId, answer: LogAnswer);
+    /// A request for processes is answered.
+    fn processes_read(&mut self, request: RequestId, answer: ProcessAnswer);
 
     /// Closes an open lease with the end of its attempt, and decides what follows. An observed end
     /// comes with its report.

@@ -22,10 +22,12 @@ impl Protocol {
         name: &WorkerName,
     ) -> Launch {
         let lease = cx.ledger().next_lease(instance, self.term.epoch);
-        let holder = self.seats[name].holder.clone();
+        let seat = &self.seats[name];
+        let holder = seat.holder.clone();
         cx.commit(Fact::LeaseGranted {
             lease,
             holder: holder.clone(),
+            executor: seat.executor.clone(),
         });
         let expires = cx.now.mono + cx.config.timeouts.lease();
         self.holdings

@@ -14,7 +14,7 @@
 //! | `holdings` | the leases that each incarnation may be running, and until when |
 //! | `upkeep` | health, health checks and timers |
 //! | `initial_wait` | when a scheduler without a store, or with a copy of one, may start work |
-//! | `logs` | `getLogs`, passed through |
+//! | `queries` | `getLogs` and `getProcesses`, passed through |
 //!
 //! Three rules hold everywhere:
 //!
@@ -31,8 +31,8 @@ pub mod context;
 mod holdings;
 mod initial_wait;
 mod launch;
-mod logs;
 mod loss;
+mod queries;
 mod reconcile;
 pub mod seat;
 mod status;
@@ -51,7 +51,7 @@ use crate::timers::Timers;
 use context::Cx;
 use holdings::Holdings;
 use initial_wait::InitialWait;
-use logs::LogRequests;
+use queries::WorkerQueries;
 use seat::Seat;
 
 /// Timers of the scheduler.
@@ -65,8 +65,8 @@ pub(crate) enum Timer {
     Inherited,
     /// The initial wait may end.
     InitialWait,
-    /// A log request was not answered.
-    Logs(RequestId),
+    /// A request for logs or processes was not answered.
+    Query(RequestId),
 }
 
 /// One leader's view of its workers, for one epoch.
@@ -82,7 +82,7 @@ pub struct Protocol {
     last_check: CheckId,
     consensus: Option<Consensus>,
     initial_wait: Option<InitialWait>,
-    logs: LogRequests,
+    queries: WorkerQueries,
 }
 
 impl Protocol {
@@ -102,7 +102,7 @@ impl Protocol {
             last_check: CheckId(0),
             consensus: None,
             initial_wait: None,
-            logs: LogRequests::default(),
+            queries: WorkerQueries::default(),
         };
         protocol.inherit_leases(cx);
         protocol.begin_initial_wait(cx);
@@ -149,6 +149,13 @@ impl Protocol {
             } => {
                 self.logs_answered(cx, association, request, answer);
             }
+            ToScheduler::Processes {
+                association,
+                request,
+                answer,
+            } => {
+                self.processes_answered(cx, association, request, answer);
+            }
         }
     }
 
@@ -160,7 +167,7 @@ impl Protocol {
                 Timer::Holding(incarnation) => self.lease_ran_out(cx, incarnation),
                 Timer::Inherited => self.inherited_ran_out(cx),
                 Timer::InitialWait => self.end_initial_wait_if_safe(cx),
-                Timer::Logs(request) => self.logs_overdue(cx, request),
+                Timer::Query(request) => self.query_overdue(cx, request),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
-use baton_model::ids::{Association, CheckId, LeaseId, NotifySeq, SessionId, Term};
+use baton_model::ids::{Association, CheckId, ExecutorId, LeaseId, NotifySeq, SessionId, Term};
 use baton_model::limits::CHECKS_OPEN_MAX;
 use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
@@ -79,6 +79,8 @@ pub(crate) struct Unsure {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Seat {
     pub holder: Holder,
+    /// Its agent, as it last reported it.
+    pub executor: Option<ExecutorId>,
     /// How many attempts it can hold.
     pub slots: u32,
     /// The handshake in force.
@@ -127,6 +129,7 @@ impl Seat {
     ) -> Self {
         Self {
             holder,
+            executor: None,
             slots,
             session,
             state: WorkerState::New,

@@ -40,6 +40,7 @@ impl Worker {
         out.push(Effect::Send(ToScheduler::ProcessHeartbeat(Heartbeat {
             version: PROTOCOL_VERSION,
             worker: self.me.clone(),
+            executor: self.executor.clone(),
             slots: self.slots,
             offer: Arc::clone(&self.offer),
             association: self.association,

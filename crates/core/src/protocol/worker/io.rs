@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use baton_model::ids::{CheckId, Epoch, LeaseId, RequestId};
-use baton_model::message::{Launch, LogAnswer, LogQuery, ToScheduler, ToWorker};
+use baton_model::message::{
+    Launch, LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
+};
 use baton_model::outcome::{KillCause, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Mono, Stamp};
@@ -39,6 +41,8 @@ pub enum Input {
     CheckDone(CheckId, bool),
     /// A piece of a log was read.
     LogsRead(RequestId, LogAnswer),
+    /// The processes of an attempt were read.
+    ProcessesRead(RequestId, ProcessAnswer),
 }
 
 /// An effect of the worker machine.
@@ -61,6 +65,8 @@ pub enum Effect {
     RunCheck(CheckId),
     /// Read a piece of a log and report with [`Input::LogsRead`].
     ReadLogs(RequestId, LogQuery),
+    /// Read the processes of an attempt and report with [`Input::ProcessesRead`].
+    ReadProcesses(RequestId, ProcessQuery),
     /// This incarnation has ended, and so have all its processes.
     EndLife,
 }

@@ -44,8 +44,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
-use baton_model::ids::{Association, Epoch, LeaseId, NotifySeq, RequestId};
-use baton_model::message::{LogAnswer, ToScheduler, ToWorker};
+use baton_model::ids::{Association, Epoch, ExecutorId, LeaseId, NotifySeq, RequestId};
+use baton_model::message::{LogAnswer, ProcessAnswer, ToScheduler, ToWorker};
 use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
@@ -63,6 +63,8 @@ use tombstones::Tombstones;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Worker {
     me: Holder,
+    /// Its agent, as operators read it.
+    executor: Option<ExecutorId>,
     slots: u32,
     offer: Arc<Offer>,
     bugs: Bugs,
@@ -111,6 +113,7 @@ impl Worker {
         }
         Self {
             me,
+            executor: None,
             slots,
             offer,
             bugs,
@@ -168,6 +171,9 @@ impl Worker {
             Input::GuardFired => self.give_up(&mut out),
             Input::CheckDone(check, ok) => self.check_done(now, check, ok, &mut out),
             Input::LogsRead(request, answer) => self.logs_read(request, answer, &mut out),
+            Input::ProcessesRead(request, answer) => {
+                self.processes_read(request, answer, &mut out);
+            }
         }
         self.send_due(now, &mut out);
         self.end_life_if_over(now, &mut out);
@@ -198,6 +204,13 @@ impl Worker {
     #[must_use]
     pub const fn state(&self) -> WorkerState {
         self.state
+    }
+
+    /// Names the agent in every heartbeat from now on.
+    #[must_use]
+    pub fn with_executor(mut self, executor: Option<ExecutorId>) -> Self {
+        self.executor = executor;
+        self
     }
 
     #[must_use]
@@ -259,12 +272,25 @@ impl Worker {
             ToWorker::GetLogs { request, query, .. } => {
                 out.push(Effect::ReadLogs(request, query));
             }
+            ToWorker::GetProcesses { request, query, .. } => {
+                out.push(Effect::ReadProcesses(request, query));
+            }
         }
     }
 
     fn logs_read(&self, request: RequestId, answer: LogAnswer, out: &mut Vec<Effect>) {
         if let Some(association) = self.association {
             out.push(Effect::Send(ToScheduler::Logs {
+                association,
+                request,
+                answer,
+            }));
+        }
+    }
+
+    fn processes_read(&self, request: RequestId, answer: ProcessAnswer, out: &mut Vec<Effect>) {
+        if let Some(association) = self.association {
+            out.push(Effect::Send(ToScheduler::Processes {
                 association,
                 request,
                 answer,
@@ -284,6 +310,7 @@ const fn association_of(message: &ToWorker) -> Option<Association> {
         | ToWorker::KillTask { association, .. }
         | ToWorker::CheckHealth { association, .. }
         | ToWorker::StatusAck { association, .. }
-        | ToWorker::GetLogs { association, .. } => Some(*association),
+        | ToWorker::GetLogs { association, .. }
+        | ToWorker::GetProcesses { association, .. } => Some(*association),
     }
 }

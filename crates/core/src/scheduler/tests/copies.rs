@@ -143,6 +143,7 @@ fn a_worker_proves_a_copy_by_a_term_of_this_store_only() {
         let heartbeat = Heartbeat {
             version: PROTOCOL_VERSION,
             worker: w.holder.clone(),
+            executor: None,
             slots: 1,
             offer: Arc::default(),
             association: w.association,

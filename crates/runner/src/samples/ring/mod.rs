@@ -98,7 +98,15 @@ impl Ring {
 /// # Errors
 /// If it is not a ring, or the file system returns an error.
 pub fn read(path: &Path) -> io::Result<Vec<Sample>> {
-    let (_, slots) = load(&File::open(path)?)?;
+    read_open(&File::open(path)?)
+}
+
+/// Like [`read`], from a file that is open already.
+///
+/// # Errors
+/// If it is not a ring, or the file system returns an error.
+pub fn read_open(file: &File) -> io::Result<Vec<Sample>> {
+    let (_, slots) = load(file)?;
     Ok(slots.into_iter().map(|(_, sample)| sample).collect())
 }
 

@@ -13,34 +13,22 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::{Command, Reply};
-use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, LeaseId, WorkerName};
+use baton_model::ids::InstanceId;
 use baton_model::limits::LOG_CHUNK_BYTES_MAX;
 use baton_model::message::{LogAnswer, LogChunk, LogCursor, LogQuery, LogStart, LogStream};
-use baton_store::view::Record;
 
 use super::app::App;
+use super::attempt::AttemptSource;
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem, Unavailable};
 use super::problem::{Answer, Fault};
 use super::streams::StreamRequest;
-use crate::limits::TIMELINE_EVENTS_MAX;
 use follow::LogTail;
 use range::Range;
 
 /// Default size of a piece.
 const PIECE_BYTES_DEFAULT: u32 = 64 << 10;
-
-/// An attempt, the worker with its log, and whether the log may grow.
-struct Source {
-    lease: LeaseId,
-    worker: WorkerName,
-    is_over: bool,
-    /// Whether a process of it ran, as far as is known: without a log it then printed nothing, or
-    /// the log was removed.
-    has_run: bool,
-}
 
 /// Selects a log of an instance.
 struct LogSelector {
@@ -183,8 +171,8 @@ impl Lookup {
     }
 }
 
-fn classify(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answer<Lookup> {
-    let Source { lease, worker, .. } = source;
+fn classify(source: &AttemptSource, selector: &LogSelector, answer: LogAnswer) -> Answer<Lookup> {
+    let AttemptSource { lease, worker, .. } = source;
     let whole = selector.process.is_none() && selector.run.unwrap_or(0) == 0;
     match answer {
         LogAnswer::Chunk(chunk) => Ok(Lookup::Piece(chunk)),
@@ -204,7 +192,7 @@ fn classify(source: &Source, selector: &LogSelector, answer: LogAnswer) -> Answe
 }
 
 /// A response without its body.
-fn head(source: &Source, lookup: &Lookup) -> Response {
+fn head(source: &AttemptSource, lookup: &Lookup) -> Response {
     let mut response = Body::empty().into_response();
     let headers = response.headers_mut();
     let media = HeaderValue::from_static("application/octet-stream");
@@ -237,10 +225,10 @@ impl App {
         selector: &LogSelector,
         start: LogStart,
         bytes_max: u32,
-    ) -> Answer<(Source, LogAnswer)> {
+    ) -> Answer<(AttemptSource, LogAnswer)> {
         // Read before the log: an attempt that has ended by then has written everything.
         let record = self.record(id).await?;
-        let source = self.source(&record, selector.attempt).await?;
+        let source = self.attempt(&record, selector.attempt).await?;
         let query = LogQuery {
             lease: source.lease,
             process: selector.process.clone(),
@@ -261,7 +249,7 @@ impl App {
     fn tail(
         &self,
         id: InstanceId,
-        source: &Source,
+        source: &AttemptSource,
         selector: LogSelector,
         lookup: &Lookup,
     ) -> LogTail {
@@ -286,7 +274,7 @@ impl App {
     fn stream_tail(
         &self,
         request: &StreamRequest,
-        source: &Source,
+        source: &AttemptSource,
         lookup: &Lookup,
         tail: LogTail,
     ) -> Answer<Response> {
@@ -342,56 +330,5 @@ impl App {
             response,
             format!("bytes {first}-{last}/{total}"),
         ))
-    }
-
-    /// Finds the attempt: the given one, or the last one.
-    async fn source(&self, record: &Record, number: Option<u32>) -> Answer<Source> {
-        let is_wanted =
-            |lease: LeaseId| number.is_none_or(|number| lease.attempt.number.0 == number);
-        let open = record.instance.lease.as_deref();
-        if let Some(open) = open.filter(|open| is_wanted(open.id)) {
-            return Ok(Source {
-                lease: open.id,
-                worker: open.holder.worker.clone(),
-                is_over: false,
-                has_run: true,
-            });
-        }
-        if let Some(last) = record.last.as_ref().filter(|last| is_wanted(last.lease)) {
-            return Ok(Source {
-                lease: last.lease,
-                worker: last.worker.clone(),
-                is_over: true,
-                has_run: last.stats.is_some(),
-            });
-        }
-        let id = record.instance.id;
-        match number {
-            Some(number) => self.source_from_timeline(id, number).await,
-            None => Err(Fault::not_found(format!(
-                "{id} has no log: it has not started yet"
-            ))),
-        }
-    }
-
-    /// Finds an attempt that only the timeline knows.
-    async fn source_from_timeline(&self, id: InstanceId, number: u32) -> Answer<Source> {
-        let page = self
-            .read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX))
-            .await?;
-        let granted = page.items.into_iter().find_map(|entry| match entry.fact {
-            Fact::LeaseGranted { lease, holder } | Fact::AttemptAdopted { lease, holder, .. }
-                if lease.attempt.number.0 == number =>
-            {
-                Some(Source {
-                    lease,
-                    worker: holder.worker,
-                    is_over: true,
-                    has_run: true,
-                })
-            }
-            _ => None,
-        });
-        granted.ok_or_else(|| Fault::not_found(format!("{id} has no attempt {number}")))
     }
 }

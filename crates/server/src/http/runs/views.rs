@@ -7,7 +7,6 @@ use baton_core::workflow::{Dag, ItemState, Tally};
 use baton_model::api::{ItemCounts, Links, Run, RunEdge, RunItem, RunReply, RunTask};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
-use baton_model::time::Wall;
 use baton_model::workflow::{Edges, HaltCause, ItemEnd};
 use baton_store::view::{ItemRecord, Record, RunRecord};
 use serde_json::Value;
@@ -151,12 +150,11 @@ fn row(
     record: Option<&Record>,
 ) -> RunItem<Value> {
     let named = dag.plan.tasks.get(task as usize);
-    let it = record.map(views::instance);
+    let it = record.map(|record| views::instance(record, record.changed_at));
     // While an attempt is open, the times of the previous one are not shown.
     let open = record.is_some_and(|record| record.instance.lease.is_some());
     let last = record.and_then(|record| record.last.as_ref());
     let ran = last.and_then(|last| last.stats).filter(|_| !open);
-    let since = record.and_then(running_since);
     RunItem {
         task: named.map_or_else(String::new, |task| task.name.clone()),
         item,
@@ -164,19 +162,11 @@ fn row(
         instance: instance.to_string(),
         state,
         generation: 0,
-        started_at: ran.map(|ran| ran.started).or(since).map(|at| at.0),
+        started_at: it.as_ref().and_then(|it| it.started_at),
         ended_at: ran.map(|ran| ran.ended.0),
         worker: it.as_ref().and_then(|it| it.worker.clone()),
         end_text: it.and_then(|it| it.end_text),
         outputs: None,
         links: views::links([("instance", views::path(instance, instance))]),
     }
-}
-
-/// When the worker confirmed the open attempt: the last change of the instance, unless a stop was
-/// requested since.
-fn running_since(record: &Record) -> Option<Wall> {
-    let it = &record.instance;
-    let runs = it.state == UniversalState::Running && !it.stop_requested;
-    runs.then_some(record.changed_at)
 }

@@ -35,7 +35,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, RequestId, WorkerName,
 };
-use baton_model::message::{LogQuery, LogStart, LogStream, WorkerAddress};
+use baton_model::message::{LogQuery, LogStart, LogStream, ProcessQuery, WorkerAddress};
 use baton_model::outcome::Outcome;
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
 use baton_model::state::WorkerState;
@@ -63,7 +63,9 @@ pub(crate) fn run(world: &mut World, line: &str) -> Done {
         "crash" | "worker" | "stop" | "start" | "next-life" | "reboot" | "sick" | "well" => {
             host(world, verb, rest)
         }
-        "submit" | "cancel" | "forget" | "logs" | "disconnect" => client(world, verb, rest),
+        "submit" | "cancel" | "forget" | "logs" | "processes" | "disconnect" => {
+            client(world, verb, rest)
+        }
         "deliver" | "drop" | "dup" | "hold" | "free" => flights(world, verb, rest),
         "lose" | "catch" | "cut" | "heal" => rules(world, verb, rest),
         "tick" | "advance" | "run" | "freeze" => time(world, verb, rest),
@@ -272,6 +274,7 @@ fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
                 incarnation: me.incarnation,
             })
         }
+        "processes" => process_request(name, rest)?,
         _ => log_request(name, rest)?,
     };
     world.feed_scheduler(&leader, input)
@@ -329,6 +332,20 @@ fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
     let worker = WorkerName::new(worker);
     let request = RequestId(number(request.strip_prefix('r').unwrap_or(request))?);
     Ok(Input::Command(request, Command::ReadLogs { worker, query }))
+}
+
+fn process_request(request: &str, words: &[&str]) -> Result<Input, String> {
+    let (worker, rest) = first(words)?;
+    let (lease, rest) = first(rest)?;
+    Options::of(rest).finish()?;
+    let query = ProcessQuery {
+        lease: self::lease(lease)?,
+        samples_max: 1,
+    };
+    let worker = WorkerName::new(worker);
+    let request = RequestId(number(request.strip_prefix('r').unwrap_or(request))?);
+    let read = Command::ReadProcesses { worker, query };
+    Ok(Input::Command(request, read))
 }
 
 fn flights(world: &mut World, verb: &str, pattern: &[&str]) -> Done {

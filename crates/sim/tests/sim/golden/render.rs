@@ -5,7 +5,7 @@ use baton_model::ids::{LeaseId, RequestId};
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
     Heartbeat, HeartbeatReply, LaunchRefusal, LaunchVerdict, LogAnswer, LogQuery, LogStart,
-    LogStream, Refusal, Status, ToScheduler, ToWorker,
+    LogStream, ProcessAnswer, Refusal, Status, ToScheduler, ToWorker,
 };
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::worker_set::KnownSet;
@@ -70,6 +70,14 @@ pub(crate) fn to_scheduler(message: &ToScheduler) -> String {
             request,
             answer,
         } => format!("logs {request} {} under {association}", log_answer(answer)),
+        ToScheduler::Processes {
+            association,
+            request,
+            answer,
+        } => {
+            let answer = process_answer(answer);
+            format!("processes {request} {answer} under {association}")
+        }
     }
 }
 
@@ -121,6 +129,11 @@ pub(crate) fn to_worker(message: &ToWorker) -> String {
             request,
             query,
         } => format!("getLogs {request} {} under {association}", log_query(query)),
+        ToWorker::GetProcesses {
+            association,
+            request,
+            query,
+        } => format!("getProcesses {request} {} under {association}", query.lease),
     }
 }
 
@@ -136,6 +149,9 @@ pub(crate) fn reply(request: RequestId, reply: &Reply) -> String {
             counts.halted, counts.stopping
         ),
         Reply::Logs(answer) => format!("log for {request}: {}", log_answer(answer)),
+        Reply::Processes(answer) => {
+            format!("processes for {request}: {}", process_answer(answer))
+        }
         other => format!("{request}: {other:?}"),
     }
 }
@@ -145,6 +161,19 @@ fn log_answer(answer: &LogAnswer) -> String {
         LogAnswer::Chunk(chunk) => format!("{:?}", String::from_utf8_lossy(&chunk.bytes)),
         LogAnswer::NotFound => "not found".to_owned(),
         LogAnswer::Unavailable(why) => format!("unavailable: {why}"),
+    }
+}
+
+fn process_answer(answer: &ProcessAnswer) -> String {
+    match answer {
+        ProcessAnswer::Processes(found) => {
+            let processes = found.processes.iter();
+            let processes = processes.map(|it| format!("{} {}", it.name, it.state));
+            let processes: Vec<String> = processes.collect();
+            format!("{} [{}]", found.state, processes.join(", "))
+        }
+        ProcessAnswer::NotFound => "not found".to_owned(),
+        ProcessAnswer::Unavailable(why) => format!("unavailable: {why}"),
     }
 }
 

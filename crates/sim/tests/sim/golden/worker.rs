@@ -10,9 +10,13 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, LeaseId};
-use baton_model::message::{Launch, LogAnswer, LogChunk, LogQuery, LogStart, ToScheduler};
+use baton_model::message::{
+    AttemptProcesses, Launch, LogAnswer, LogChunk, LogQuery, LogStart, ProcessAnswer, ProcessQuery,
+    ProcessStatus, ToScheduler,
+};
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::InstanceSpec;
+use baton_model::state::{AttemptState, ProcessState};
 use baton_model::time::Mono;
 
 use super::render::seconds;
@@ -263,6 +267,10 @@ impl Party {
             Effect::ReadLogs(request, query) => {
                 return vec![Input::LogsRead(request, self.read_log(&query))];
             }
+            Effect::ReadProcesses(request, query) => {
+                let answer = self.read_processes(&query);
+                return vec![Input::ProcessesRead(request, answer)];
+            }
             Effect::EndLife => {
                 out.line(&format!("{}: {} is over", self.name, self.me.incarnation));
                 self.agent = None;
@@ -374,6 +382,33 @@ impl Party {
         record.kill_at = None;
         out.line(&format!("{}: {lease} ended ({outcome})", self.name));
         vec![Input::Ended(lease, outcome.into())]
+    }
+
+    fn read_processes(&self, query: &ProcessQuery) -> ProcessAnswer {
+        let Some(record) = self.coordinator.records.get(&query.lease) else {
+            return ProcessAnswer::NotFound;
+        };
+        let (state, process) = match record.ended {
+            Some(_) => (AttemptState::Success, ProcessState::Success),
+            None => (AttemptState::Active, ProcessState::Running),
+        };
+        ProcessAnswer::Processes(AttemptProcesses {
+            state,
+            processes: vec![ProcessStatus {
+                name: "main".to_owned(),
+                state: process,
+                runs: 1,
+                successes: 0,
+                failures: 0,
+                kills: 0,
+                losses: 0,
+                pid: None,
+                started: None,
+                last_end: None,
+                usage: Vec::new(),
+            }],
+            omitted: 0,
+        })
     }
 
     fn read_log(&self, query: &LogQuery) -> LogAnswer {
