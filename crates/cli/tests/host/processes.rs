@@ -32,7 +32,7 @@ fn a_command_is_one_process_with_its_pid_and_its_usage() {
     until("it runs", || read().ends_with('\n'));
     let mut last = None;
     until("its usage was sampled twice", || {
-        let it = found(rig.processes(1));
+        let it = found(rig.attempt_processes(1));
         let sampled = it.processes[0].usage.len() > 1;
         last = Some(it);
         sampled
@@ -57,7 +57,7 @@ fn a_command_is_one_process_with_its_pid_and_its_usage() {
     touch(&rig.work(1).join("go"));
     assert_eq!(rig.outcome(1), Outcome::Exited(0));
     until("it is forgotten", || {
-        rig.processes(1) == ProcessAnswer::NotFound
+        rig.attempt_processes(1) == ProcessAnswer::NotFound
     });
 }
 
@@ -76,7 +76,7 @@ fn the_processes_of_a_task_are_read_from_the_log_of_its_runner() {
     until("it runs", || rig.work(1).join("begun").exists());
     let mut last = None;
     until("the first has ended, and the second was sampled", || {
-        let it = found(rig.processes(1));
+        let it = found(rig.attempt_processes(1));
         let is =
             it.processes[0].state == ProcessState::Success && !it.processes[1].usage.is_empty();
         last = Some(it);
@@ -96,7 +96,7 @@ fn the_processes_of_a_task_are_read_from_the_log_of_its_runner() {
     assert!(rig.attempts().contains(&second.pid.expect("it runs")));
     touch(&rig.work(1).join("go"));
     rig.outcome(1);
-    let it = found(rig.processes(1));
+    let it = found(rig.attempt_processes(1));
     assert_eq!(it.state, AttemptState::Failed, "also when it has ended");
     assert_eq!(it.processes[1].failures, 1);
 }
@@ -116,14 +116,18 @@ fn a_log_that_the_user_of_an_attempt_has_replaced_harms_no_one() {
     let moved = rig.path("moved");
     fs::rename(&log, &moved).expect("moved");
     symlink("/etc/passwd", &log).expect("linked");
-    assert_eq!(rig.processes(1), ProcessAnswer::NotFound);
+    assert_eq!(rig.attempt_processes(1), ProcessAnswer::NotFound);
     fs::remove_file(&log).expect("removed");
     fs::write(&log, "nonsense").expect("written");
-    let ProcessAnswer::Unavailable(why) = rig.processes(1) else {
+    let ProcessAnswer::Unavailable(why) = rig.attempt_processes(1) else {
         panic!("it was read");
     };
     assert!(why.contains("is not a"), "{why}");
-    assert_eq!(found(rig.processes(2)).processes.len(), 1, "others are");
+    assert_eq!(
+        found(rig.attempt_processes(2)).processes.len(),
+        1,
+        "others are"
+    );
     fs::rename(&moved, &log).expect("moved");
     touch(&rig.work(1).join("go"));
     touch(&rig.work(2).join("go"));

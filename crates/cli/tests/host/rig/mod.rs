@@ -258,7 +258,7 @@ impl Rig {
     }
 
     /// The processes of the first attempt of an instance.
-    pub(crate) fn processes(&self, instance: u64) -> ProcessAnswer {
+    pub(crate) fn attempt_processes(&self, instance: u64) -> ProcessAnswer {
         let request = RequestId(3_000_000 + instance);
         let read = LeaderCommand::ReadProcesses {
             worker: WorkerName::new("w"),
