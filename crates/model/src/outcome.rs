@@ -67,14 +67,27 @@ impl Outcome {
         matches!(self, Self::Exited(0))
     }
 
-    /// True if the end is due to the worker and not to the work; it then counts as a loss, not as a
-    /// failure.
+    /// True if the end is due to the worker or to a person, and not to the work; it then counts as a
+    /// loss, not as a failure.
     #[must_use]
     pub const fn is_loss(self) -> bool {
-        matches!(
-            self,
-            Self::Killed(KillCause::LeaseLapsed | KillCause::Suicide)
-        )
+        self.is_outside_kill()
+            || matches!(
+                self,
+                Self::Killed(KillCause::LeaseLapsed | KillCause::Suicide)
+            )
+    }
+
+    /// True for the signals with which people and service managers end a process. A program that
+    /// crashes dies of others.
+    #[must_use]
+    pub const fn is_outside_kill(self) -> bool {
+        const HUP: i32 = 1;
+        const INT: i32 = 2;
+        const QUIT: i32 = 3;
+        const KILL: i32 = 9;
+        const TERM: i32 = 15;
+        matches!(self, Self::Signaled(HUP | INT | QUIT | KILL | TERM))
     }
 }
 

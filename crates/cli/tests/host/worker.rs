@@ -12,7 +12,7 @@ use baton_model::spec::{Array, InstanceSpec, Uri, Work};
 use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 use baton_testing::processes::{lacks_root, send};
-use baton_testing::until;
+use baton_testing::{until, until_some};
 use rustix::process::Signal;
 
 use crate::rig::{GATED, Rig, command, long_timeouts, script, touch};
@@ -152,6 +152,26 @@ fn what_is_cancelled_is_killed_with_all_that_it_has_started() {
     rig.cancel(1);
     assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::Requested));
     assert_eq!(rig.attempts(), Vec::<u32>::new());
+}
+
+#[test]
+fn what_a_person_kills_is_tried_again_and_has_not_failed() {
+    let rig = Rig::new(long_timeouts());
+    let _worker = rig.worker();
+    rig.submit(
+        1,
+        1,
+        script("[ $BATON_ATTEMPT -gt 1 ] || { echo $$ > pid; exec sleep 1000; }"),
+    );
+    let pid = until_some("it runs", || {
+        let text = fs::read_to_string(rig.work(1).join("pid")).ok()?;
+        text.trim().parse().ok()
+    });
+    send(pid, Signal::KILL);
+    until("it is done", || rig.ends(1).len() == 2);
+    let ends: Vec<AttemptEnd> = rig.ends(1).into_iter().map(|(end, _)| end).collect();
+    let outcomes = [Outcome::Signaled(9), Outcome::Exited(0)];
+    assert_eq!(ends, outcomes.map(AttemptEnd::Real));
 }
 
 #[test]

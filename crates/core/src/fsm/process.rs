@@ -31,9 +31,9 @@ events! {
         Started = "started",
         /// It exited with success.
         Succeeded = "succeeded",
-        /// It exited with failure, or died of a signal that Baton did not send.
+        /// It exited with failure, crashed, or ran out of memory.
         Failed = "failed",
-        /// It died because it was told to.
+        /// It was killed, by Baton or from outside.
         Killed = "killed",
         /// What became of it can no longer be proved.
         ProofLost = "proof-lost",

@@ -1,15 +1,16 @@
 //! Classification of the end of a run: success, failure, killed or lost. Pure, without state.
 //!
-//! * LOST and killed by Baton do not count as failures; both lead to another run.
-//! * A death by a signal of its own counts exactly like a non-zero exit, whether
-//!   or not a shell stood between and turned it into 128+n.
+//! * LOST and killed, by Baton or from outside, do not count as failures; they lead to another run.
+//!   With `on_kill: fail` a kill from outside is a failure.
+//! * A death by a signal of its own, a crash, counts exactly like a non-zero exit, whether
+//!   or not a shell stood between and turned it into 128+n. So does what ran out of memory.
 //! * What was stopped because of a timeout or a failed health check has failed,
 //!   however politely it then exited.
 //! * What was stopped because its part of the task is over was killed, unless it
 //!   had succeeded after all.
 
-use baton_model::outcome::Outcome;
-use baton_model::task::{Backoff, NextStep, ProcessSpec, RunEnd, StopCause};
+use baton_model::outcome::{KillCause, Outcome};
+use baton_model::task::{Backoff, NextStep, OnKill, ProcessSpec, RunEnd, StopCause};
 use baton_model::time::{Millis, Mono};
 
 use crate::fsm::ProcessEvent;
@@ -41,7 +42,10 @@ impl Judgement {
                 Self::Failure { retryable: true }
             }
             (Outcome::Exited(0), _) => Self::Success,
-            (Outcome::Killed(_), _) | (_, Some(StopCause::Ending)) => Self::Killed,
+            (_, Some(StopCause::Ending)) => Self::Killed,
+            (Outcome::Killed(KillCause::OutOfMemory), None) => Self::Failure { retryable: true },
+            (Outcome::Killed(_), None) => Self::Killed,
+            (outcome, None) if is_killed(spec, outcome) => Self::Killed,
             // Outputs belong to attempts; of one process there are none to be bad.
             (Outcome::LaunchFailed | Outcome::BadOutput, None) => Self::Failure { retryable: true },
             (Outcome::Exited(code), None) => Self::Failure {
@@ -60,7 +64,11 @@ impl Judgement {
 }
 
 /// The row of the process machine that an end takes.
-pub(super) fn process_event(end: RunEnd, stopped: Option<StopCause>) -> ProcessEvent {
+pub(super) fn process_event(
+    spec: &ProcessSpec,
+    end: RunEnd,
+    stopped: Option<StopCause>,
+) -> ProcessEvent {
     let RunEnd::Observed(outcome) = end else {
         return ProcessEvent::ProofLost;
     };
@@ -68,11 +76,19 @@ pub(super) fn process_event(end: RunEnd, stopped: Option<StopCause>) -> ProcessE
         (Outcome::LaunchFailed, _) => ProcessEvent::LaunchFailed,
         (_, Some(StopCause::TimedOut | StopCause::Unhealthy)) => ProcessEvent::Failed,
         (Outcome::Exited(0), _) => ProcessEvent::Succeeded,
-        (Outcome::Killed(_), _) | (_, Some(StopCause::Ending)) => ProcessEvent::Killed,
+        (_, Some(StopCause::Ending)) => ProcessEvent::Killed,
+        (Outcome::Killed(KillCause::OutOfMemory), None) => ProcessEvent::Failed,
+        (Outcome::Killed(_), None) => ProcessEvent::Killed,
+        (outcome, None) if is_killed(spec, outcome) => ProcessEvent::Killed,
         (Outcome::Exited(_) | Outcome::Signaled(_) | Outcome::BadOutput, None) => {
             ProcessEvent::Failed
         }
     }
+}
+
+/// True if a person has killed it, and that does not count.
+fn is_killed(spec: &ProcessSpec, outcome: Outcome) -> bool {
+    spec.on_kill == OnKill::Rerun && outcome.is_outside_kill()
 }
 
 /// The next step of the process while its stage continues. `failures`

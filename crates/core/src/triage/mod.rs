@@ -17,7 +17,7 @@ pub enum Charge {
     Nothing,
     /// The work failed.
     Failure,
-    /// The worker was lost, or killed the attempt with itself.
+    /// The worker was lost, or killed the attempt with itself; or a person killed it.
     Loss,
 }
 
@@ -206,6 +206,18 @@ mod tests {
             had.clone()
         };
         ends.iter().map(after).collect()
+    }
+
+    #[test]
+    fn a_kill_from_outside_is_a_loss_and_a_crash_or_an_exhausted_memory_a_failure() {
+        let signalled = |signal| charge(AttemptEnd::Real(Outcome::Signaled(signal)));
+        for signal in [1, 2, 3, 9, 15] {
+            assert_eq!(signalled(signal), Charge::Loss, "{signal}");
+        }
+        for signal in [4, 6, 7, 8, 10, 11, 13, 14] {
+            assert_eq!(signalled(signal), Charge::Failure, "{signal}");
+        }
+        assert_eq!(charge(OUT_OF_MEMORY), Charge::Failure);
     }
 
     fn scaled(scale: Scale) -> RetryBudget {

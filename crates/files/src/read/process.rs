@@ -88,6 +88,7 @@ impl Reader {
         spec.backoff = fields.get("backoff").and_then(|item| self.backoff(&item));
         spec.timeout = self.duration_field(fields, "timeout");
         spec.retryable = fields.get("retryable").map(|item| self.exit_codes(&item));
+        spec.on_kill = self.word_field(fields, "on_kill").unwrap_or_default();
         if let Some(stop) = fields.get("stop").and_then(|item| self.stop(&item)) {
             spec.stop = stop;
         }

@@ -30,6 +30,7 @@ pub(crate) static PROCESS: Object = Object::new(
         field("retryable", List(&Integer(1, 255), 0, usize::MAX), "The exit codes worth another run: by default any. Others fail it for good."),
         field("timeout", Duration(Refused), "The longest time of one run; it is killed then, and has failed."),
         field("stop", Type::Object(&STOP), "How it is stopped."),
+        field("on_kill", Word(&["rerun", "fail"]), "What a signal from outside means (HUP, INT, QUIT, KILL or TERM): the run does not count and is repeated, or it has failed.").or("rerun"),
         field("ready", Type::Object(&READY), "The check after which it counts as healthy."),
         field("health", Type::Object(&HEALTH), "The check without which it is stopped, and has failed."),
         field("env", ENV, "Its environment variables, besides those of the task."),

@@ -118,6 +118,18 @@ pub struct Logger {
     pub mode: LogMode,
 }
 
+/// What it means that a process was killed by a signal from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum OnKill {
+    /// The run is KILLED: it does not count, and there is another.
+    #[default]
+    Rerun,
+    /// The run has failed.
+    Fail,
+}
+
 /// One command inside a task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -145,6 +157,8 @@ pub struct ProcessSpec {
     /// Killed, and counted as failed, when it runs longer.
     pub timeout: Option<Millis>,
     pub stop: Stop,
+    #[serde(default)]
+    pub on_kill: OnKill,
     /// When it counts as ready.
     pub ready: Option<Check>,
     /// Stopped, and counted as failed, when this fails.
@@ -185,6 +199,7 @@ impl ProcessSpec {
                 signal: 15,
                 grace: Millis::from_secs(10),
             },
+            on_kill: OnKill::default(),
             ready: None,
             health: None,
             env: BTreeMap::new(),

@@ -24,6 +24,7 @@ use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
 use crate::sys::clock::{self, Alarm};
 use crate::sys::identity::{self, Handle};
+use crate::sys::memory::OomKills;
 use crate::sys::signals::{self, Signals};
 use crate::sys::{inherit, memory, reap};
 use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, VERSION};
@@ -49,6 +50,7 @@ pub(super) struct Coordinator {
     pub(super) guard: DeadMan,
     /// When what outlived the dead-man timer is killed again.
     pub(super) guard_retry_at: Option<Mono>,
+    pub(super) oom_kills: OomKills,
     pub(super) journal: Journal,
     connection: Connection,
     /// Processes that an earlier coordinator may have launched without recording are gone.
@@ -100,6 +102,7 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
         killing: None,
         guard: DeadMan::default(),
         guard_retry_at: None,
+        oom_kills: OomKills::new(),
         journal,
         connection: Connection::default(),
         strays_killed: false,

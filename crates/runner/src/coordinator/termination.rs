@@ -29,7 +29,11 @@ impl Coordinator {
     pub(super) fn reap_children(&mut self) -> io::Result<()> {
         let (mut gone, mut orphans) = (Vec::new(), false);
         while let Some((pid, status)) = reap::next_exited()? {
-            match self.table.children.remove(&pid) {
+            let role = self.table.children.remove(&pid);
+            if let (Some(Role::Run(run)), ExitStatus::Signal(libc::SIGKILL)) = (&role, status) {
+                self.attribute_kill(*run);
+            }
+            match role {
                 Some(Role::Run(run)) if self.never_started(run, status) => {
                     self.take_back(run, pid)?;
                 }
@@ -73,6 +77,17 @@ impl Coordinator {
             self.settle_lingering();
         }
         Ok(())
+    }
+
+    /// A run that was killed while the host ran out of memory was killed for that. The runner of a
+    /// task is excepted: it is resumed.
+    fn attribute_kill(&mut self, key: RunKey) {
+        let run = self.table.runs.get_mut(&key);
+        if let Some(run) = run.filter(|run| run.signalled.is_none() && !run.resumes)
+            && self.oom_kills.has_grown()
+        {
+            run.signalled = Some(KillCause::OutOfMemory);
+        }
     }
 
     /// True if the process of a run was killed before it called exec, and not by us. The runner of

@@ -20,6 +20,40 @@ pub fn release_startup_pages() -> io::Result<()> {
     Ok(())
 }
 
+/// The kernel's count of processes that were killed because memory ran out, anywhere on the host.
+#[derive(Debug)]
+pub struct OomKills {
+    seen: u64,
+}
+
+impl OomKills {
+    /// The count until now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { seen: count() }
+    }
+
+    /// True if there were kills since the last call. Not every kernel counts them.
+    pub fn has_grown(&mut self) -> bool {
+        let now = count();
+        std::mem::replace(&mut self.seen, now) < now
+    }
+}
+
+impl Default for OomKills {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn count() -> u64 {
+    let all = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let kills = all.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    kills
+        .and_then(|kills| kills.trim().parse().ok())
+        .unwrap_or(0)
+}
+
 /// Keeps what this process touches from now on in memory, so that it runs on a host without any
 /// left. Where that is not permitted, it may be swapped out.
 pub fn lock() {

@@ -15,12 +15,11 @@ task: patient
 processes:
   - name: work
     run: 'echo $$ > pid.$BATON_RUN; echo x >> runs; until test -e go; do sleep 0.02; done'
-    max_failures: 0
     min_duration: 0s
 ";
 
 #[test]
-fn a_killed_process_has_failed_and_is_run_again_if_it_may_fail() {
+fn a_process_that_is_killed_from_outside_runs_again_and_has_not_failed() {
     let scenario = Scenario::new(PATIENT);
     let runner = scenario.start();
     runner.wait_for_start("work", 0);
@@ -30,20 +29,30 @@ fn a_killed_process_has_failed_and_is_run_again_if_it_may_fail() {
     assert_eq!(runner.wait().code, 0);
     let log = scenario.task_log();
     assert_eq!(log.ends("work"), [signalled(9), exited(0)]);
-    assert_eq!(
-        log.progress("work").failures,
-        1,
-        "not one of ours: it counts"
-    );
+    assert_eq!(log.progress("work").failures, 0);
 }
 
 #[test]
-fn a_killed_process_fails_the_task_if_it_may_not_fail() {
-    let scenario = Scenario::new("{ task: once, run: 'echo $$ > pid; sleep 1000' }");
+fn a_process_that_is_killed_from_outside_has_failed_if_its_file_says_so() {
+    let scenario = Scenario::new(
+        "
+task: once
+processes:
+  - { name: once, run: 'echo $$ > pid; sleep 1000', on_kill: fail }
+",
+    );
     let runner = scenario.start();
     assert!(send(scenario.wait_for_pid("pid"), Signal::KILL));
     assert_eq!(runner.wait().code, 1);
     assert_eq!(scenario.task_log().ends("once"), [signalled(9)]);
+}
+
+#[test]
+fn a_process_that_crashes_has_failed() {
+    let scenario = Scenario::new("{ task: crash, run: 'kill -SEGV $$' }");
+    let runner = scenario.start();
+    assert_eq!(runner.wait().code, 1);
+    assert_eq!(scenario.task_log().ends("crash"), [signalled(11)]);
 }
 
 #[test]
@@ -149,7 +158,7 @@ fn deaths_of_all_kinds_one_after_the_other_cost_only_what_was_killed_itself() {
     let mut ends = log.ends("work");
     assert_eq!(ends.pop(), Some(exited(0)));
     let progress = log.progress("work");
-    assert_eq!(progress.failures + progress.losses, 4);
+    assert_eq!((progress.failures, ends.len()), (0, 4));
     if ends_of_orphans_are_known() {
         assert_eq!(ends, [signalled(9); 4]);
     }

@@ -122,7 +122,8 @@ impl Fold {
             // It is unknown how far the launch came; it counts as forked.
             from = process_row(no, from, ProcessEvent::Forked)?;
         }
-        let state = process_row(no, from, judge::process_event(end, live.stopping))?;
+        let event = judge::process_event(self.spec_of(no), end, live.stopping);
+        let state = process_row(no, from, event)?;
         let before = self.milestones(no);
         self.agenda.timers.disarm(&Timer::Timeout(no));
         let stage = Stage::of(self.spec_of(no));

@@ -1,7 +1,8 @@
 //! What counts as a failure, and what follows from one.
 
 use super::*;
-use baton_model::task::{Disposition, RunEnd, StopCause};
+use baton_model::outcome::KillCause;
+use baton_model::task::{Disposition, OnKill, RunEnd, StopCause};
 
 #[test]
 fn it_may_succeed_on_the_kth_try() {
@@ -101,19 +102,47 @@ fn unlimited_failures_never_fail_a_process() {
 fn a_code_that_is_not_worth_another_run_fails_for_good_at_once() {
     let mut spec = task(vec![process("a")]);
     spec.processes[0].max_failures = 0;
-    spec.processes[0].retryable = Some(vec![75, 137]);
+    spec.processes[0].retryable = Some(vec![75, 139]);
     let mut rig = Rig::new(spec);
     rig.exit("a", 75);
     rig.start("a");
-    rig.end("a", Outcome::Signaled(9));
+    rig.end("a", Outcome::Signaled(11));
     assert_eq!(
         rig.at("a").disposition,
         Disposition::Open,
-        "signal 9 is 137"
+        "signal 11 is 139"
     );
     rig.exit("a", 2);
     rig.assert_finished(AttemptState::Failed);
     assert_eq!(rig.at("a").failures, 3);
+}
+
+#[test]
+fn a_kill_from_outside_does_not_count_unless_the_file_says_so() {
+    for signal in [1, 2, 3, 9, 15] {
+        let mut rig = Rig::new(task(vec![process("a")]));
+        rig.start("a");
+        rig.end("a", Outcome::Signaled(signal));
+        assert_eq!(rig.at("a").failures, 0);
+        assert_eq!(rig.at("a").disposition, Disposition::Open, "runs again");
+        let last = rig.at("a").last.expect("it has ended");
+        assert_eq!(last.state, ProcessState::Killed);
+        let mut spec = task(vec![process("a")]);
+        spec.processes[0].on_kill = OnKill::Fail;
+        let mut rig = Rig::new(spec);
+        rig.start("a");
+        rig.end("a", Outcome::Signaled(signal));
+        rig.assert_finished(AttemptState::Failed);
+    }
+}
+
+#[test]
+fn what_ran_out_of_memory_has_failed() {
+    let mut rig = Rig::new(task(vec![process("a")]));
+    rig.start("a");
+    rig.end("a", Outcome::Killed(KillCause::OutOfMemory));
+    rig.assert_finished(AttemptState::Failed);
+    assert_eq!(rig.at("a").failures, 1);
 }
 
 #[test]

@@ -71,7 +71,11 @@ impl Turn<'_> {
             return self.launch_failed(process, run, at, random);
         }
         let end = RunEnd::Observed(outcome);
-        let Some(live) = self.live(process, run, judge::process_event(end, None)) else {
+        let Some(spec) = self.plan.spec().processes.get(process.index()) else {
+            return self.plan.counts.notice("plan/report-of-unknown-process");
+        };
+        let event = judge::process_event(spec, end, None);
+        let Some(live) = self.live(process, run, event) else {
             return;
         };
         if live.started.is_none() {
