@@ -108,7 +108,8 @@ impl Agent {
             return;
         };
         if let Some((at, identity)) = attempt.started {
-            let attempt = Box::new(self.launcher.adoption(&attempt.assignment, at.mono));
+            let now = clock::now().mono;
+            let attempt = Box::new(self.launcher.adoption(attempt, at.mono, now));
             self.coordinator.push(Request::Adopt {
                 run,
                 at,

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use baton_core::supervision::RUNNER_RESTARTS_MAX;
 use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::Ending;
-use baton_core::supervision::takeover::STOP_GRACE;
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{AttemptStats, Report};
 use baton_model::placement::Capacity;
@@ -143,27 +142,36 @@ impl Launcher {
             tag,
             claim: self.claim(assignment),
             timeout: assignment.time_left(now),
-            timeout_grace: STOP_GRACE,
+            timeout_grace: assignment.timeout_grace(now, now),
             paths: Some(AttemptPaths {
                 stdout: format!("{dir}.out"),
                 stderr: format!("{dir}.err"),
                 dir,
             }),
             memory_max: assignment.memory_max,
-            resumes: assignment.is_task() && attempt.run.run.0 < RUNNER_RESTARTS_MAX,
+            resumes: resumes(attempt),
+            is_runner: assignment.is_task(),
             ..Launch::default()
         })
     }
 
     /// What a coordinator needs to know of an attempt that another one has started.
-    pub(crate) fn adoption(&mut self, assignment: &Assignment, started: Mono) -> wire::Attempt {
+    pub(crate) fn adoption(
+        &mut self,
+        attempt: &Attempt,
+        started: Mono,
+        now: Mono,
+    ) -> wire::Attempt {
+        let assignment = &attempt.assignment;
         wire::Attempt {
             // A spec that was encoded once can be encoded again; without a tag the handover file
             // still identifies the attempt.
             tag: self.tags.write(assignment).unwrap_or_default(),
             claim: self.claim(assignment),
             timeout: assignment.time_left(started),
-            timeout_grace: STOP_GRACE,
+            timeout_grace: assignment.timeout_grace(started, now),
+            resumes: resumes(attempt),
+            is_runner: assignment.is_task(),
         }
     }
 
@@ -351,6 +359,11 @@ impl Launcher {
             .map_err(|error| format!("its directory cannot be prepared: {error}"))?;
         Ok(argv)
     }
+}
+
+/// True if another runner goes on with the task when this one has died.
+fn resumes(attempt: &Attempt) -> bool {
+    attempt.assignment.is_task() && attempt.run.run.0 < RUNNER_RESTARTS_MAX
 }
 
 /// A backstop for allocations between two samples of the memory in use.

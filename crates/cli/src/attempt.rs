@@ -42,6 +42,8 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
         binary: PathBuf::from("/proc/self/exe"),
         // The worker has put the whole attempt into a cgroup already.
         cgroup: false,
+        // The worker kills at once by SIGKILL.
+        second_signal_kills: false,
     };
     let failed = |error| (failure_code(&error), error.to_string());
     let mut task = Task::begin(&root, &id, new, &options).map_err(failed)?;

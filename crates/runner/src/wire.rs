@@ -120,6 +120,10 @@ pub struct Launch {
     /// continues with what it leaves behind, so its leftovers are not touched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes: bool,
+    /// It is the runner of a task, which stops the processes of the task itself: a stop signals
+    /// the runner alone, and everything only when its grace is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_runner: bool,
 }
 
 fn is_zero(span: &Millis) -> bool {
@@ -175,6 +179,12 @@ pub struct Attempt {
     pub timeout: Option<Millis>,
     /// As in [`Launch::timeout_grace`].
     pub timeout_grace: Millis,
+    /// As in [`Launch::resumes`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resumes: bool,
+    /// As in [`Launch::is_runner`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_runner: bool,
 }
 
 /// A request of the runner, or of a worker's agent.

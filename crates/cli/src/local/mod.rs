@@ -97,5 +97,6 @@ fn options(cgroup: bool) -> Options {
     Options {
         binary: PathBuf::from("/proc/self/exe"),
         cgroup,
+        second_signal_kills: true,
     }
 }

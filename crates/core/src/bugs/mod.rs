@@ -83,6 +83,8 @@ bugs! {
         "a worker gives a waiting attempt back without asking its coordinator";
     StraysUnawaited, "strays-unawaited",
         "a worker reports what it found to have ended before its remaining processes are dead";
+    RunnerAbandoned, "runner-abandoned",
+        "a worker does not start the runner of a task again that has died while it stopped the task";
     SyntheticBeatsReal, "synthetic-beats-real",
         "the worker answers \"was not running\" for an attempt whose real end is not yet acknowledged";
     SuicideNotRepeated, "suicide-not-repeated",

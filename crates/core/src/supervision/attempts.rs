@@ -12,7 +12,7 @@ use baton_model::time::{Millis, Mono};
 use serde::{Deserialize, Serialize};
 
 use super::backoff::RUNNER_RESTARTS_MAX;
-use super::io::Ending;
+use super::io::{Action, Ending};
 use super::takeover::KnownAttempt;
 use crate::protocol::worker::io::Record;
 
@@ -20,6 +20,10 @@ use crate::protocol::worker::io::Record;
 const TASK_KILLED: i32 = 3;
 /// The exit status of a runner that cannot determine the outcome of its task.
 const TASK_LOST: i32 = 4;
+/// Time from SIGTERM to SIGKILL for a command that has timed out.
+const TIMEOUT_GRACE: Millis = Millis::from_secs(10);
+/// The time that a runner gets after the budget of its task, to kill what is left and to exit.
+const RUNNER_SLACK: Millis = Millis::from_secs(10);
 
 /// An unobserved end: no process of the attempt is left, and its outcome is unknown.
 pub const LOST: Outcome = Outcome::Killed(KillCause::Suicide);
@@ -65,6 +69,27 @@ impl Assignment {
     pub fn time_left(&self, now: Mono) -> Option<Millis> {
         let spent = self.began.map_or(Millis(0), |began| now.since(began));
         self.timeout.map(|timeout| timeout.saturating_sub(spent))
+    }
+
+    /// The time from a request to stop to SIGKILL. A task declares its own; `grace` is for a
+    /// command, and without any nothing is waited for.
+    #[must_use]
+    pub fn stop_budget(&self, grace: Millis) -> Millis {
+        match &self.spec.work {
+            Work::Task(task) if grace > Millis(0) => task.finalization_wait + RUNNER_SLACK,
+            Work::Task(_) | Work::Command(_) => grace,
+        }
+    }
+
+    /// The time from the timeout to SIGKILL, for a run that started then. If the attempt timed out
+    /// before now, its budget is not renewed.
+    #[must_use]
+    pub fn timeout_grace(&self, started: Mono, now: Mono) -> Millis {
+        let began = self.began.unwrap_or(started);
+        let overdue = self
+            .timeout
+            .map_or(Millis(0), |timeout| now.since(began + timeout));
+        self.stop_budget(TIMEOUT_GRACE).saturating_sub(overdue)
     }
 
     /// Converts an observed end of a run to a report about the attempt. `killed` is why the worker
@@ -126,6 +151,14 @@ pub enum Phase {
     Ended(Report),
 }
 
+/// A request to end an attempt. A repeated one can only bring the end forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StopRequest {
+    pub(super) cause: KillCause,
+    /// When it is killed hard.
+    deadline: Mono,
+}
+
 /// One attempt.
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -140,8 +173,8 @@ pub struct Attempt {
     pub(super) reported: bool,
     /// The coordinator was asked to return it.
     pub(super) withdrawn: bool,
-    /// Why its end was requested.
-    pub(super) cause: Option<KillCause>,
+    /// Its end was requested.
+    pub(super) stop: Option<StopRequest>,
     /// The handover has it on record.
     pub(super) inherited: bool,
 }
@@ -158,7 +191,7 @@ impl Attempt {
             replaced: None,
             reported: false,
             withdrawn: false,
-            cause: None,
+            stop: None,
             inherited: false,
         }
     }
@@ -166,6 +199,30 @@ impl Attempt {
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Why its end was requested, if it was.
+    pub(super) fn stop_cause(&self) -> Option<KillCause> {
+        self.stop.map(|stop| stop.cause)
+    }
+
+    /// Records a request to end it; false if that changes nothing. The first cause counts, and a
+    /// repeated request does not renew the time.
+    pub(super) fn request_stop(&mut self, cause: KillCause, deadline: Mono) -> bool {
+        let before = self.stop;
+        let cause = self.stop_cause().unwrap_or(cause);
+        let deadline = before.map_or(deadline, |stop| stop.deadline.min(deadline));
+        self.stop = Some(StopRequest { cause, deadline });
+        self.stop != before
+    }
+
+    /// The order to stop its run, with what is left of the time; none if it is not to stop.
+    pub(super) fn stop_action(&self, now: Mono) -> Option<Action> {
+        self.stop.map(|stop| Action::Stop {
+            run: self.run,
+            grace: stop.deadline.since(now),
+            cause: stop.cause,
+        })
     }
 
     /// True if the handover has it on record.

@@ -87,7 +87,8 @@ pub enum Action {
     Adopt(RunKey),
     /// Coordinator: give this run back if it still waits.
     Withdraw(RunKey),
-    /// Coordinator: stop this run, at once if there is no grace.
+    /// Coordinator: stop this run, at once if there is no grace. A runner stops the processes of
+    /// its task itself.
     Stop {
         run: RunKey,
         grace: Millis,

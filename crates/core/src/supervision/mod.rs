@@ -12,6 +12,9 @@
 //!
 //! * A launch that finds no room at the coordinator is given back after [`WAIT_MAX`].
 //! * A dead runner is restarted, with a growing delay, [`RUNNER_RESTARTS_MAX`] times at most.
+//! * A kill lets a task end by its own rules: its runner stops the processes and runs the final
+//!   ones. The worker only watches the time that this may take, and then kills hard. A runner that
+//!   dies meanwhile is restarted at once, with what is left of that time.
 //! * A success whose outputs cannot be read is a failure.
 //! * An attempt that uses more memory than it may is killed.
 //! * What cannot be killed is killed again, and the incarnation ends only when nothing is left.
@@ -204,7 +207,7 @@ impl Supervisor {
     fn feed_worker(&mut self, now: Mono, out: &mut Vec<Action>) {
         while let Some(input) = self.inputs.pop_front() {
             for effect in self.worker.handle(now, input) {
-                self.apply(effect, out);
+                self.apply(now, effect, out);
             }
         }
         if self.life_over && self.kill_order.is_done() && !self.ended {
@@ -237,7 +240,7 @@ impl Supervisor {
             }
             Event::StraysKilled { left } => self.strays_killed(now, left),
             Event::LaunchImpossible(run) => self.launch_impossible(run),
-            Event::MemoryUsed(run, bytes) => self.memory_used(run, bytes, out),
+            Event::MemoryUsed(run, bytes) => self.memory_used(now, run, bytes, out),
         }
     }
 
@@ -248,7 +251,7 @@ impl Supervisor {
         self.withdraw_overdue(now, out);
         while let Some((at, run)) = self.restarts.first().copied().filter(|(at, _)| *at <= now) {
             self.restarts.remove(&(at, run));
-            self.start_next_run(run, out);
+            self.start_next_run(now, run, out);
         }
         if let Some((id, grace)) = self.kill_order.take_retry(now) {
             out.push(Action::KillEverything { id, grace });

@@ -13,11 +13,11 @@ use crate::bugs::Bug;
 use crate::protocol::worker::io::Effect;
 
 impl Supervisor {
-    pub(super) fn apply(&mut self, effect: Effect, out: &mut Vec<Action>) {
+    pub(super) fn apply(&mut self, now: Mono, effect: Effect, out: &mut Vec<Action>) {
         match effect {
             Effect::Send(message) => out.push(Action::Send(message)),
             Effect::Launch(launch) => self.launch(launch, out),
-            Effect::Kill(lease, grace) => self.kill(lease, grace, out),
+            Effect::Kill(lease, grace) => self.kill(now, lease, grace, out),
             Effect::KillAll(cause, grace) => self.kill_all(cause, grace, out),
             Effect::Guard(order) => out.push(Action::Guard(order)),
             Effect::Forget(lease) => self.forget(lease, out),
@@ -36,20 +36,23 @@ impl Supervisor {
         out.push(Action::Launch(run));
     }
 
-    fn kill(&mut self, lease: LeaseId, grace: Millis, out: &mut Vec<Action>) {
-        let Some(mut run) = self.attempts.run_of(lease) else {
+    fn kill(&mut self, now: Mono, lease: LeaseId, grace: Millis, out: &mut Vec<Action>) {
+        let Some(run) = self.attempts.run_of(lease) else {
             return;
         };
         let Some(attempt) = self.attempts.get_mut(run).filter(|it| !it.is_over()) else {
             return;
         };
-        attempt.cause.get_or_insert(KillCause::Requested);
-        // Only a runner can end a task as the task wants it to end.
-        if let Some(next) = self.start_next_run(run, out) {
-            run = next;
+        let deadline = now + attempt.assignment.stop_budget(grace);
+        if !attempt.request_stop(KillCause::Requested, deadline) {
+            return;
         }
-        let cause = KillCause::Requested;
-        out.push(Action::Stop { run, grace, cause });
+        if matches!(attempt.phase, Phase::Restarting(_)) {
+            // Only a runner can end a task as the task wants it to end.
+            self.start_next_run(now, run, out);
+        } else {
+            out.extend(attempt.stop_action(now));
+        }
     }
 
     fn kill_all(&mut self, cause: KillCause, grace: Millis, out: &mut Vec<Action>) {
@@ -99,11 +102,14 @@ impl Supervisor {
         }
     }
 
-    /// Starts the next run of an attempt whose runner has died; it resumes from the task's log.
-    pub(super) fn start_next_run(&mut self, run: RunKey, out: &mut Vec<Action>) -> Option<RunKey> {
-        let attempt = self.attempts.get_mut(run)?;
+    /// Starts the next run of an attempt whose runner has died; it resumes from the task's log. If
+    /// the task is to be stopped, the log may not have it, and the new runner is told again.
+    pub(super) fn start_next_run(&mut self, now: Mono, run: RunKey, out: &mut Vec<Action>) {
+        let Some(attempt) = self.attempts.get_mut(run) else {
+            return;
+        };
         if !matches!(attempt.phase, Phase::Restarting(_)) {
-            return None;
+            return;
         }
         let next = RunKey {
             run: RunNo(run.run.0 + 1),
@@ -113,9 +119,9 @@ impl Supervisor {
         attempt.assignment.began = attempt.assignment.began.or(started);
         attempt.run = next;
         attempt.replaced = Some(run);
+        out.push(Action::Launch(next));
+        out.extend(attempt.stop_action(now));
         self.restarts.retain(|(_, pending)| *pending != run);
         self.attempts.set_phase(next, Phase::Requested);
-        out.push(Action::Launch(next));
-        Some(next)
     }
 }

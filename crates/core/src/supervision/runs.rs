@@ -8,6 +8,7 @@ use super::attempts::{Attempt, LOST, Phase, is_resumable};
 use super::backoff::runner_delay;
 use super::io::{Action, Ending, Sighting};
 use super::{Supervisor, WAIT_MAX};
+use crate::bugs::Bug;
 use crate::protocol::worker::io::Input;
 
 /// How a runner is taken to have died that has vanished.
@@ -67,14 +68,18 @@ impl Supervisor {
             return;
         }
         let started = attempt.started.map(|(at, _)| at.mono);
-        let killed = attempt.cause.or(self.dying);
+        let killed = attempt.stop_cause().or(self.dying);
         let leaves_processes = is_resumable(run, &attempt.assignment, ending.report.outcome);
+        if self.restarts_runner(attempt, ending.report.outcome) {
+            self.on_record(run, out);
+            return self.restart_runner(now, run, ending.report, out);
+        }
         let report = attempt.assignment.report(ending, started, killed);
         self.on_record(run, out);
         if leaves_processes && self.dying.is_some() {
             self.end_when_killed(run, report);
         } else {
-            self.end_run(now, run, report, out);
+            self.end(run, report);
         }
     }
 
@@ -87,30 +92,27 @@ impl Supervisor {
         }
     }
 
-    /// A run has ended: so has its attempt, unless its runner is started again.
-    fn end_run(&mut self, now: Mono, run: RunKey, report: Report, out: &mut Vec<Action>) {
-        let Some(attempt) = self.attempts.get(run) else {
-            return;
-        };
-        if self.restarts_runner(attempt, report.outcome) {
-            self.attempts.set_phase(run, Phase::Restarting(report));
-            self.restart_later(now, run, out);
-        } else {
-            self.end(run, report);
-        }
+    /// The runner of an attempt has died: the processes of its task are left.
+    fn restart_runner(&mut self, now: Mono, run: RunKey, report: Report, out: &mut Vec<Action>) {
+        self.attempts.set_phase(run, Phase::Restarting(report));
+        self.restart_later(now, run, out);
     }
 
-    /// True if the runner of an attempt is started again after this end of its run.
+    /// True if the runner of an attempt is started again after this end of its run. That of a task
+    /// that is to stop is, too: without a runner neither its processes nor its final ones end.
     pub(super) fn restarts_runner(&self, attempt: &Attempt, outcome: Outcome) -> bool {
+        let abandoned = self.bugs.has(Bug::RunnerAbandoned) && attempt.stop.is_some();
         is_resumable(attempt.run, &attempt.assignment, outcome)
-            && attempt.cause.is_none()
             && self.dying.is_none()
+            && !abandoned
     }
 
     pub(super) fn restart_later(&mut self, now: Mono, run: RunKey, out: &mut Vec<Action>) {
+        let attempt = self.attempts.get(run);
+        let is_stopping = attempt.is_some_and(|attempt| attempt.stop.is_some());
         let delay = runner_delay(run.run);
-        if delay == Millis(0) {
-            self.start_next_run(run, out);
+        if delay == Millis(0) || is_stopping {
+            self.start_next_run(now, run, out);
         } else {
             self.restarts.insert((now + delay, run));
         }
@@ -127,7 +129,10 @@ impl Supervisor {
             return;
         };
         match self.unwatched(attempt, sighting) {
-            Some(report) => self.end_run(now, run, report, out),
+            Some(report) if self.restarts_runner(attempt, report.outcome) => {
+                self.restart_runner(now, run, report, out);
+            }
+            Some(report) => self.end(run, report),
             None => self.withdraw(run),
         }
     }
@@ -136,8 +141,11 @@ impl Supervisor {
     /// started; the runner of a task is restarted instead, like one that dies later.
     pub(super) fn unwatched(&self, attempt: &Attempt, sighting: Sighting) -> Option<Report> {
         let started = attempt.started.map(|(at, _)| at.mono);
-        let killed = attempt.cause.or(self.dying);
+        let killed = attempt.stop_cause().or(self.dying);
         match sighting {
+            Sighting::Ended(ending) if self.restarts_runner(attempt, ending.report.outcome) => {
+                Some(ending.report)
+            }
             Sighting::Ended(ending) => Some(attempt.assignment.report(ending, started, killed)),
             Sighting::Unexecuted(signal) if attempt.assignment.is_task() => {
                 Some(Outcome::Signaled(signal).into())
@@ -149,9 +157,10 @@ impl Supervisor {
                 let run = attempt.run;
                 let has_begun = attempt.started.is_some() || run.run > RunNo(0);
                 let resumable = has_begun && is_resumable(run, &attempt.assignment, died);
-                let outcome = match killed {
-                    None if resumable => died,
-                    _ => LOST,
+                let outcome = if resumable && self.dying.is_none() {
+                    died
+                } else {
+                    LOST
                 };
                 Some(outcome.into())
             }
@@ -207,17 +216,23 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn memory_used(&mut self, run: RunKey, bytes: u64, out: &mut Vec<Action>) {
+    pub(super) fn memory_used(
+        &mut self,
+        now: Mono,
+        run: RunKey,
+        bytes: u64,
+        out: &mut Vec<Action>,
+    ) {
         let Some(attempt) = self.attempts.get_mut(run) else {
             return;
         };
         let limit = attempt.assignment.memory_max;
         let exceeded = limit > 0 && bytes > limit;
-        if exceeded && attempt.phase == Phase::Running && attempt.cause.is_none() {
-            let cause = KillCause::OutOfMemory;
-            attempt.cause = Some(cause);
-            let grace = Millis(0);
-            out.push(Action::Stop { run, grace, cause });
+        if exceeded
+            && attempt.phase == Phase::Running
+            && attempt.request_stop(KillCause::OutOfMemory, now)
+        {
+            out.extend(attempt.stop_action(now));
         }
     }
 }

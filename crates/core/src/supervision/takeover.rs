@@ -21,9 +21,6 @@ use super::{Identity, Supervisor, WAIT_MAX};
 use crate::bugs::Bug;
 use crate::protocol::worker::io::Input;
 
-/// Time from SIGTERM to SIGKILL for an attempt that has timed out, or whose stop is repeated.
-pub const STOP_GRACE: Millis = Millis::from_secs(10);
-
 /// What an agent finds of the incarnation before it, when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remnant {
@@ -273,7 +270,7 @@ impl Supervisor {
             let previous = before.get(&attempt.assignment.lease);
             let is_owned = owned.contains(&attempt.run);
             attempt.reported = previous.is_none_or(|it| it.reported);
-            attempt.cause = previous.and_then(|it| it.cause);
+            attempt.stop = previous.and_then(|it| it.stop);
             attempt.inherited = !is_owned || previous.is_some_and(|it| it.inherited);
             if !attempt.is_over() && !is_owned && !self.adopt_or_end(&mut attempt, &mut sight, out)
             {
@@ -318,7 +315,7 @@ impl Supervisor {
             // Attempts on this coordinator's own record need not be in the handover.
             self.attempts.note_handover_changed();
         }
-        self.repeat_stops(out);
+        self.repeat_stops(now, out);
         for run in restarts {
             self.restart_later(now, run, out);
         }
@@ -345,15 +342,16 @@ impl Supervisor {
         }
     }
 
-    /// The previous coordinator may not have carried these out.
-    fn repeat_stops(&self, out: &mut Vec<Action>) {
-        let live = self.attempts.iter().filter(|attempt| !attempt.is_over());
-        let stopping = live.filter_map(|attempt| Some((attempt.run, attempt.cause?)));
-        out.extend(stopping.map(|(run, cause)| Action::Stop {
-            run,
-            grace: STOP_GRACE,
-            cause,
-        }));
+    /// The previous coordinator may not have carried these out. They are not renewed: what is left
+    /// of the time counts.
+    fn repeat_stops(&self, now: Mono, out: &mut Vec<Action>) {
+        let watched = self.attempts.iter().filter(|attempt| {
+            matches!(
+                attempt.phase,
+                Phase::Requested | Phase::Waiting | Phase::Running
+            )
+        });
+        out.extend(watched.filter_map(|attempt| attempt.stop_action(now)));
     }
 
     /// Lets the coordinator adopt a run that still exists. A run that is gone, or that may never

@@ -23,6 +23,9 @@ use crate::bugs::Bugs;
 use crate::protocol::worker::io::Effect;
 
 const KILLED: Outcome = Outcome::Signaled(9);
+/// The `finalization_wait` of a task, and the time after which a task that is to stop is killed.
+const WAIT: Millis = Millis(30_000);
+const BUDGET: Millis = Millis(40_000);
 
 fn lease(instance: u32) -> LeaseId {
     LeaseId {
@@ -87,7 +90,7 @@ fn task(process: u32) -> KnownAttempt {
         processes: Vec::new(),
         max_failures: 1,
         max_concurrency: 0,
-        finalization_wait: Millis(0),
+        finalization_wait: WAIT,
         user: None,
         resources: Resources::default(),
         ports: BTreeMap::new(),
@@ -210,19 +213,123 @@ fn restarting() -> Supervisor {
 #[test]
 fn a_kill_starts_the_runner_that_was_to_be_started_later_and_stops_it() {
     let mut worker = restarting();
-    let mut out = Vec::new();
-    worker.apply(Effect::Kill(lease(1), Millis(5)), &mut out);
-    let cause = KillCause::Requested;
-    let stop = Action::Stop {
-        run: run(1, 2),
-        grace: Millis(5),
-        cause,
-    };
-    assert_eq!(out, [Action::Launch(run(1, 2)), stop]);
+    let actions = kill(&mut worker, Mono(300), Millis(5));
+    assert_eq!(
+        actions,
+        [Action::Launch(run(1, 2)), stop(run(1, 2), BUDGET)]
+    );
     assert!(orders(worker.handle(Mono(9_000), Event::Tick)).is_empty());
-    worker.handle(Mono(9_001), ended(run(1, 2), KILLED));
-    let killed = Outcome::Killed(cause);
-    assert_eq!(outcome_of(&worker, 1), Some(killed), "not started again");
+    worker.handle(Mono(9_001), ended(run(1, 2), Outcome::Exited(3)));
+    let killed = Outcome::Killed(KillCause::Requested);
+    assert_eq!(outcome_of(&worker, 1), Some(killed));
+}
+
+/// Orders the kill of the first attempt, with this grace for a command.
+fn kill(worker: &mut Supervisor, now: Mono, grace: Millis) -> Vec<Action> {
+    let mut out = Vec::new();
+    worker.apply(now, Effect::Kill(lease(1), grace), &mut out);
+    out
+}
+
+const fn stop(run: RunKey, grace: Millis) -> Action {
+    Action::Stop {
+        run,
+        grace,
+        cause: KillCause::Requested,
+    }
+}
+
+#[test]
+fn a_task_ends_within_its_own_budget_and_a_command_within_the_given_grace() {
+    let mut worker = supervisor(vec![task(1)]);
+    let actions = kill(&mut worker, Mono(200), Millis(5));
+    assert_eq!(actions, [stop(run(1, 0), BUDGET)]);
+    let mut worker = supervisor(vec![command(1)]);
+    let actions = kill(&mut worker, Mono(200), Millis(5));
+    assert_eq!(actions, [stop(run(1, 0), Millis(5))]);
+}
+
+#[test]
+fn a_repeated_kill_renews_no_budget_and_one_without_grace_kills_at_once() {
+    let mut worker = supervisor(vec![task(1)]);
+    kill(&mut worker, Mono(200), Millis(5));
+    assert_eq!(kill(&mut worker, Mono(5_200), Millis(5)), []);
+    let actions = kill(&mut worker, Mono(5_300), Millis(0));
+    assert_eq!(actions, [stop(run(1, 0), Millis(0))]);
+    assert_eq!(kill(&mut worker, Mono(5_400), Millis(5)), [], "not gentler");
+}
+
+#[test]
+fn a_runner_that_dies_while_it_stops_its_task_is_started_again_with_what_is_left() {
+    let mut worker = supervisor(vec![task(1)]);
+    kill(&mut worker, Mono(200), Millis(5));
+    for number in 1..4 {
+        let now = Mono(200 + 10_000 * number);
+        let actions = orders(worker.handle(now, ended(run(1, number - 1), KILLED)));
+        let left = Millis(BUDGET.0 - 10_000 * number);
+        let next = run(1, number);
+        assert_eq!(actions, [Action::Launch(next), stop(next, left)], "at once");
+        worker.handle(now, started(next));
+    }
+    let late = Mono(90_000);
+    let actions = orders(worker.handle(late, ended(run(1, 3), KILLED)));
+    let next = run(1, 4);
+    assert_eq!(
+        actions,
+        [Action::Launch(next), stop(next, Millis(0))],
+        "its processes may live"
+    );
+    worker.handle(late, ended(next, Outcome::Killed(KillCause::Requested)));
+    let killed = Outcome::Killed(KillCause::Requested);
+    assert_eq!(outcome_of(&worker, 1), Some(killed));
+}
+
+#[test]
+fn a_successor_of_the_coordinator_gets_what_is_left_of_the_time() {
+    let mut worker = supervisor(vec![task(1)]);
+    kill(&mut worker, Mono(200), Millis(5));
+    let inventory = worker.inventory(Vec::new());
+    let present = |_: &Attempt| Sighting::Present;
+    let now = Mono(30_200);
+    let actions = orders(worker.take_over(now, inventory, &BTreeSet::new(), present));
+    let stops = actions.into_iter();
+    let stops: Vec<Action> = stops
+        .filter(|it| matches!(it, Action::Stop { .. }))
+        .collect();
+    assert_eq!(stops, [stop(run(1, 0), Millis(10_000))]);
+    // The runner may have died with the coordinator.
+    let inventory = worker.inventory(Vec::new());
+    let gone = |_: &Attempt| Sighting::Ended(ending(KILLED));
+    let actions = orders(worker.take_over(Mono(35_200), inventory, &BTreeSet::new(), gone));
+    let next = run(1, 1);
+    assert!(actions.contains(&Action::Launch(next)), "{actions:?}");
+    assert!(actions.contains(&stop(next, Millis(5_000))), "{actions:?}");
+}
+
+#[test]
+fn a_timeout_leaves_a_task_its_budget_once() {
+    let mut assignment = task(1).assignment;
+    assignment.timeout = Some(Millis(1_000));
+    assert_eq!(assignment.timeout_grace(Mono(50), Mono(50)), BUDGET);
+    assignment.began = Some(Mono(0));
+    let late = Mono(1_000 + 25_000);
+    let left = assignment.timeout_grace(late, late);
+    assert_eq!(left, Millis(15_000), "a later run of the same attempt");
+    let over = Mono(100_000);
+    assert_eq!(assignment.timeout_grace(over, over), Millis(0));
+    let mut command = command(1).assignment;
+    command.timeout = Some(Millis(1_000));
+    let grace = command.timeout_grace(Mono(50), Mono(50));
+    assert_eq!(grace, Millis::from_secs(10));
+}
+
+#[test]
+fn too_much_memory_ends_the_patience_with_a_task_that_stops() {
+    let mut worker = supervisor(vec![task(1)]);
+    kill(&mut worker, Mono(200), Millis(5));
+    let beyond = Event::MemoryUsed(run(1, 0), 2_000);
+    let actions = orders(worker.handle(Mono(300), beyond));
+    assert_eq!(actions, [stop(run(1, 0), Millis(0))]);
 }
 
 #[test]

@@ -161,6 +161,22 @@ impl Coordinator {
         self.log_failure(result);
     }
 
+    /// Signals the runner of a task, which is alone in its process group.
+    pub(super) fn signal_runner(&mut self, key: RunKey, signal: i32) {
+        let Some(run) = self.table.runs.get(&key) else {
+            return;
+        };
+        match &run.root {
+            RootProcess::Child => {
+                self.log_failure(kill::group(run.pid().unwrap_or_default(), signal));
+            }
+            RootProcess::Adopted(handle) | RootProcess::Ending(handle, _) => {
+                self.log_failure(handle.signal(signal));
+            }
+            RootProcess::Gone(_) => {}
+        }
+    }
+
     /// Kills every process of one run.
     pub(super) fn kill_members(&mut self, key: RunKey) {
         let Some(run) = self.table.runs.get(&key) else {

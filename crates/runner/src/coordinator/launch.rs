@@ -261,7 +261,9 @@ impl Coordinator {
         if !self.admits() {
             return self.reply(Reply::Refused { run: key });
         }
-        if self.queue.must_wait(&launch.claim) {
+        // A later run finds the processes of its task running: they use their claim already.
+        let is_first = key.run == RunNo(0);
+        if is_first && self.queue.must_wait(&launch.claim) {
             if !launch.tag.is_empty() {
                 let tag = launch.tag.clone();
                 self.record(CoordinatorRecord::Accepted { run: key, tag });
@@ -364,6 +366,7 @@ impl Coordinator {
             tag: launch.tag,
             claim: launch.claim,
             resumes: launch.resumes,
+            is_runner: launch.is_runner,
             awaits_descendants,
             paths: launch.paths.filter(|_| launch.credentials.is_none()),
             timeout: launch
@@ -443,6 +446,8 @@ fn build_command<'a>(
         nice: launch.nice,
         limits,
         cgroup: cgroup.map(Cgroup::procs),
+        // A runner that does not listen yet must not die of the request to stop its task.
+        blocked: launch.is_runner.then_some(libc::SIGTERM),
         ..Command::new(&launch.argv, &launch.env)
     }
 }

@@ -87,7 +87,12 @@ impl Coordinator {
         for (key, status) in &gone {
             if let Some(run) = self.table.runs.get_mut(key) {
                 run.root = RootProcess::Gone(*status);
+                let has_ended_its_task = run.is_runner && run.signalled.is_none();
                 self.table.lingering.insert(*key);
+                if has_ended_its_task {
+                    // What is left has escaped, and gets no more of the time to stop the task.
+                    self.table.cancel_kill(*key);
+                }
             }
         }
         self.scan_orphans();

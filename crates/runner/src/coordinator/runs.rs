@@ -32,7 +32,10 @@ pub(super) struct ProcessRun {
     pub(super) root: RootProcess,
     /// It was asked to stop, and is killed at this time.
     pub(super) kill_at: Option<Mono>,
-    /// The cause, if Baton has signalled it.
+    /// Why it was asked to stop.
+    pub(super) stop_cause: Option<KillCause>,
+    /// The cause, if a signal of ours may end its first process. A runner survives the request to
+    /// stop, and dies of SIGKILL only.
     pub(super) signalled: Option<KillCause>,
     pub(super) ended: Option<RunEnd>,
     pub(super) tag: String,
@@ -47,6 +50,8 @@ pub(super) struct ProcessRun {
     pub(super) sweep_at_end: bool,
     /// [`Launch::resumes`](crate::wire::Launch::resumes).
     pub(super) resumes: bool,
+    /// [`Launch::is_runner`](crate::wire::Launch::is_runner).
+    pub(super) is_runner: bool,
     /// The time of its timeout, and the grace from SIGTERM to SIGKILL.
     pub(super) timeout: Option<(Mono, Millis)>,
     pub(super) group: Option<Cgroup>,
@@ -61,6 +66,7 @@ impl ProcessRun {
             started: Some((at, identity)),
             root,
             kill_at: None,
+            stop_cause: None,
             signalled: None,
             ended: None,
             tag: String::new(),
@@ -69,6 +75,7 @@ impl ProcessRun {
             paths: None,
             sweep_at_end: false,
             resumes: false,
+            is_runner: false,
             timeout: None,
             group: None,
             used: None,
@@ -81,6 +88,7 @@ impl ProcessRun {
             started: None,
             root: RootProcess::Gone(ExitStatus::Code(0)),
             kill_at: None,
+            stop_cause: None,
             signalled: None,
             ended: None,
             tag,
@@ -89,6 +97,7 @@ impl ProcessRun {
             paths: None,
             sweep_at_end: false,
             resumes: false,
+            is_runner: false,
             timeout: None,
             group: None,
             used: None,
@@ -209,6 +218,14 @@ impl RunTable {
             self.retire(key, run.timeout, run.kill_at);
         }
         run.claim
+    }
+
+    /// Drops the pending kill of a run.
+    pub(super) fn cancel_kill(&mut self, key: RunKey) {
+        let run = self.runs.get_mut(&key);
+        if let Some(at) = run.and_then(|run| run.kill_at.take()) {
+            self.due.remove(&(at, Timer::Kill(key)));
+        }
     }
 
     fn retire(&mut self, key: RunKey, timeout: Option<(Mono, Millis)>, kill_at: Option<Mono>) {

@@ -352,6 +352,8 @@ impl Coordinator {
                     claim: attempt.claim,
                     sweep_at_end,
                     timeout: timeout.map(|span| (at.mono + span, attempt.timeout_grace)),
+                    resumes: attempt.resumes,
+                    is_runner: attempt.is_runner,
                     ..ProcessRun::started(at, identity, RootProcess::Adopted(handle))
                 };
                 self.record(CoordinatorRecord::Started {

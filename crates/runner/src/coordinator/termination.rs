@@ -195,12 +195,16 @@ impl Coordinator {
         let first = run.kill_at.is_none();
         let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
         run.kill_at = Some(kill_at);
-        if !matches!(run.root, RootProcess::Gone(_)) {
+        let cause = *run.stop_cause.get_or_insert(cause);
+        let by_runner = run.is_runner && signal != libc::SIGKILL;
+        if !by_runner && !matches!(run.root, RootProcess::Gone(_)) {
             run.signalled.get_or_insert(cause);
         }
         self.table.schedule(kill_at, Timer::Kill(key));
-        if first {
-            self.signal_run(key, signal);
+        match (first, by_runner) {
+            (true, true) => self.signal_runner(key, signal),
+            (true, false) => self.signal_run(key, signal),
+            (false, _) => {}
         }
     }
 
@@ -214,9 +218,12 @@ impl Coordinator {
 
     /// Kills a run whose grace is over.
     pub(super) fn kill_after_grace(&mut self, key: RunKey) {
-        let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
+        let Some(run) = self.table.runs.get_mut(&key).filter(|run| run.is_live()) else {
             return;
         };
+        if !matches!(run.root, RootProcess::Gone(_)) {
+            run.signalled = run.signalled.or(run.stop_cause);
+        }
         if run.awaits_descendants && matches!(run.root, RootProcess::Gone(_)) {
             let killed = self.kill_leftovers(key);
             return self.log_failure(killed);
@@ -292,7 +299,11 @@ impl Coordinator {
         };
         let (pid, kill_at, sweep_at_end) =
             (run.pid().unwrap_or_default(), run.kill_at, run.sweep_at_end);
-        let in_grace = kill_at.is_some_and(|at| now < at);
+        if self.will_resume(key, status) {
+            return self.end_run(key, status);
+        }
+        // A runner has ended its task before it exits.
+        let in_grace = !run.is_runner && kill_at.is_some_and(|at| now < at);
         if in_grace && self.members(key, pid).is_ok_and(|left| !left.is_empty()) {
             if let Some(run) = self.table.runs.get_mut(&key) {
                 run.root = RootProcess::Gone(status);

@@ -31,7 +31,7 @@ pub(super) const REPORT_MAX: Millis = Millis::from_secs(20);
 impl Task {
     /// Drives the task to its end.
     ///
-    /// SIGINT or SIGTERM requests the end; a second one kills.
+    /// SIGINT or SIGTERM requests the end; a second one kills, unless it only repeats the request.
     ///
     /// # Errors
     /// [`TaskError`] if it cannot be driven further. Its processes continue then, under their
@@ -66,12 +66,13 @@ impl Task {
                     continue;
                 }
                 kills += 1;
-                watcher.note(if kills == 1 {
-                    "stopping; interrupt again to kill at once"
-                } else {
+                let at_once = kills > 1 && self.second_signal_kills;
+                watcher.note(if at_once {
                     "killing"
+                } else {
+                    "stopping; interrupt again to kill at once"
                 });
-                self.feed(kill_input(kills > 1));
+                self.feed(kill_input(at_once));
             }
             self.receive_replies(watcher)?;
             for now in self.control.take_kill_requests() {

@@ -71,6 +71,9 @@ pub struct Options {
     pub binary: PathBuf,
     /// Put the processes into a cgroup of their own, where possible.
     pub cgroup: bool,
+    /// A second SIGINT or SIGTERM kills at once. Otherwise it repeats the request to stop, as a
+    /// worker does that cannot know whether the first one has arrived.
+    pub second_signal_kills: bool,
 }
 
 /// An observer of a task. It cannot change the task.
@@ -111,6 +114,8 @@ pub struct Task {
     plan: Plan,
     boot: BootId,
     runner_start: RunnerStart,
+    /// [`Options::second_signal_kills`].
+    second_signal_kills: bool,
     /// The host has rebooted since the runner before.
     boot_changed: bool,
     /// An earlier runner may have left processes.

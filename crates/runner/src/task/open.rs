@@ -158,6 +158,7 @@ impl Task {
             control: Control::open(&root.control_socket(id))
                 .map_err(TaskError::io("open the control socket"))?,
             launch_builder: LaunchBuilder::new(&header)?,
+            second_signal_kills: options.second_signal_kills,
             boot: runner_start.boot,
             boot_changed: last_start.is_some_and(|last| last.boot != runner_start.boot),
             successor: last_start.is_some(),

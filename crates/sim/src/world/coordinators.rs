@@ -6,7 +6,7 @@
 //!
 //! The runner of a task may be killed: its work goes on, and the next runner takes it over.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::supervision::attempts::{Assignment, Attempt, LOST};
@@ -19,6 +19,7 @@ use baton_model::time::{Millis, Mono, Wall};
 
 use super::{Event, World};
 use crate::checkers::{Execution, outputs_of};
+use crate::swarm::FaultKind;
 use crate::time::{MILLI, SECOND, Time};
 
 /// A run in the coordinator's log, or in the handover of an earlier one.
@@ -48,6 +49,8 @@ pub(super) struct Coordinator {
     pub(super) paused: bool,
     /// Launches that wait for room.
     queue: VecDeque<(RunKey, Assignment)>,
+    /// Runs that were asked to stop, and when they are killed.
+    stops: BTreeMap<RunKey, Mono>,
     /// The order to kill everything that is not answered yet.
     killing: Option<u64>,
     /// It kills strays until then, and does nothing else meanwhile.
@@ -337,10 +340,46 @@ impl World {
         if self.unqueue(index, run) {
             return self.record_end(index, run, Outcome::Killed(cause));
         }
-        self.terminate(index, lease, cause);
-        let clock = &self.hosts[index].clock;
-        let at = clock.when(clock.mono(self.now) + grace);
-        self.at_time(at, Event::ChildKilled { host: index, lease });
+        let host = &mut self.hosts[index];
+        let kill_at = host.clock.mono(self.now) + grace;
+        let Some(coordinator) = &mut host.coordinator else {
+            return;
+        };
+        let before = coordinator.stops.get(&run).copied();
+        let kill_at = before.map_or(kill_at, |at| at.min(kill_at));
+        coordinator.stops.insert(run, kill_at);
+        let at = host.clock.when(kill_at).max(self.now);
+        if before.is_none() {
+            self.terminate(index, lease, cause);
+            let mut faults = self.mix.faults.iter();
+            let crashes = faults.any(|(kind, _)| *kind == FaultKind::RunnerCrash);
+            if crashes && !self.calm && self.fault_rng.chance(300) {
+                let delay = self.fault_rng.below(3 * SECOND);
+                self.at(delay, Event::RunnerDies { host: index, lease });
+            }
+        }
+        self.at_time(at, Event::GraceEnds(index));
+    }
+
+    /// Kills runs whose grace is over. Only the coordinator that was asked to stop them does, and
+    /// only while it watches them.
+    pub(super) fn kill_overdue(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        let now = host.clock.mono(self.now);
+        let coordinator = host.coordinator.as_mut();
+        let Some(coordinator) = coordinator.filter(|it| !it.is_blocked()) else {
+            return;
+        };
+        let overdue: BTreeSet<RunKey> = coordinator
+            .stops
+            .extract_if(.., |_, at| *at <= now)
+            .map(|(run, _)| run)
+            .collect();
+        let children = host.children.iter();
+        let watched = children.filter(|(_, it)| overdue.contains(&it.run) && !it.is_unwatched);
+        for lease in watched.map(|(lease, _)| *lease).collect::<Vec<_>>() {
+            self.child_killed(index, lease);
+        }
     }
 
     /// SIGTERM: most processes exit within two seconds, some never.
@@ -362,27 +401,45 @@ impl World {
         }
     }
 
-    /// The runner of a task is killed; its work goes on. An attempt that is being stopped ends with
-    /// its last process, whatever becomes of the runner.
+    /// The runner of a task is killed.
     pub(super) fn runner_crash(&mut self, index: usize) {
+        let children = self.hosts[index].children.keys();
+        let tasks: Vec<LeaseId> = children
+            .copied()
+            .filter(|lease| self.has_runner(index, *lease))
+            .collect();
+        if !tasks.is_empty() {
+            let lease = self.fault_rng.pick(&tasks);
+            self.runner_dies(index, lease);
+        }
+    }
+
+    /// True for a task whose runner may die alone. What is killed hard ends with its last process,
+    /// whatever becomes of the runner.
+    fn has_runner(&self, index: usize, lease: LeaseId) -> bool {
         let host = &self.hosts[index];
-        let tasks = host.children.iter().filter(|(_, child)| {
+        host.children.get(&lease).is_some_and(|child| {
             let record = host.records.get(&child.run);
             let is_task = record.is_some_and(|it| it.assignment.is_task());
-            is_task && !child.is_unwatched && child.killed_by.is_none()
-        });
-        let tasks: Vec<(LeaseId, RunKey)> = tasks.map(|(lease, it)| (*lease, it.run)).collect();
-        if tasks.is_empty() {
+            let is_killed = !matches!(child.killed_by, None | Some(KillCause::Requested));
+            is_task && !child.is_unwatched && !is_killed
+        })
+    }
+
+    /// The runner of this task is killed, if it has one; its work goes on, also while the task is
+    /// being stopped.
+    pub(super) fn runner_dies(&mut self, index: usize, lease: LeaseId) {
+        if !self.has_runner(index, lease) {
             return;
         }
-        let (lease, run) = self.fault_rng.pick(&tasks);
         self.note(&lease, || {
             format!("h{index} the runner of {lease} is killed")
         });
         if let Some(child) = self.hosts[index].children.get_mut(&lease) {
             child.is_unwatched = true;
+            let run = child.run;
+            self.run_over(index, run, Outcome::Signaled(9));
         }
-        self.run_over(index, run, Outcome::Signaled(9));
     }
 
     /// A process ends by itself.
@@ -572,6 +629,7 @@ impl World {
         for (order, assignment) in orders {
             self.coordinator_order(index, order, assignment);
         }
+        self.kill_overdue(index);
         self.start_queue(index);
         self.acknowledge_kill(index);
         self.rearm_guard(index);

@@ -110,7 +110,8 @@ enum Event {
         host: usize,
         lease: LeaseId,
     },
-    ChildKilled {
+    GraceEnds(usize),
+    RunnerDies {
         host: usize,
         lease: LeaseId,
     },
@@ -366,9 +367,9 @@ impl World {
             Event::ReaperWake(host) => self.reaper_wake(host),
             Event::StraysDead(host) => self.strays_dead(host),
             Event::ChildEnds { host, lease } => self.child_ends(host, lease),
-            Event::ChildTerminated { host, lease } | Event::ChildKilled { host, lease } => {
-                self.child_killed(host, lease);
-            }
+            Event::ChildTerminated { host, lease } => self.child_killed(host, lease),
+            Event::GraceEnds(host) => self.kill_overdue(host),
+            Event::RunnerDies { host, lease } => self.runner_dies(host, lease),
             Event::ChecksHeal(host) => self.hosts[host].checks_fail = false,
             Event::HostResume(host) => self.host_resume(host),
             Event::LinkHeals { host, scheduler } => self.links.heal(host, scheduler),

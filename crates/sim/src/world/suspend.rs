@@ -49,7 +49,8 @@ impl World {
             | Event::ReaperWake(host)
             | Event::CoordinatorResume(host)
             | Event::StraysDead(host)
-            | Event::ChildKilled { host, .. }
+            | Event::GraceEnds(host)
+            | Event::RunnerDies { host, .. }
             | Event::CrashAgain { host, .. } => (*host, false),
             _ => return None,
         };

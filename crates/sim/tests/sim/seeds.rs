@@ -127,7 +127,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
         Bug::EpochNotRandom => &["other-result", "broken-promise"],
         Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
-        Bug::StraysUnawaited => &["false-result", "overlap"],
+        Bug::StraysUnawaited | Bug::RunnerAbandoned => &["false-result", "overlap"],
         Bug::RunEndsEarly => &["generation"],
         Bug::ResumeKeepsNothing => &["resume-unasked"],
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],

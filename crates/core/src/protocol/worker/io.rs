@@ -52,7 +52,7 @@ pub enum Effect {
     Send(ToScheduler),
     /// Coordinator: record and launch this attempt.
     Launch(Launch),
-    /// Coordinator: SIGTERM this attempt, SIGKILL after the grace.
+    /// Coordinator: end this attempt, as `killTask` says.
     Kill(LeaseId, Millis),
     /// Coordinator: the same for everything, and launch nothing more.
     KillAll(KillCause, Millis),

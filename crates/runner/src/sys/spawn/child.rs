@@ -206,13 +206,13 @@ fn become_user(who: &UserIds) -> Result<(), Fault> {
 /// Tries the candidates in turn. An existing file that may not be executed is reported in
 /// preference to missing ones.
 fn execute(image: &ExecImage) -> Result<Infallible, Fault> {
-    let (none, old) = (0_u64, ptr::null_mut::<u64>());
+    let old = ptr::null_mut::<u64>();
     // SAFETY: a set of eight bytes, as said. It cannot fail.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
             libc::SIG_SETMASK,
-            &raw const none,
+            &raw const image.blocked,
             old,
             size_of::<u64>(),
         )

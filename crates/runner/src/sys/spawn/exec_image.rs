@@ -76,6 +76,8 @@ pub(super) struct ExecImage {
     pub(super) user: Option<UserIds>,
     pub(super) cgroup: Option<RawFd>,
     pub(super) pid_note: Option<(RawFd, PidNoteRecord)>,
+    /// The set of blocked signals, as the kernel takes it.
+    pub(super) blocked: u64,
     pub(super) fault: Option<Fault>,
 }
 
@@ -120,9 +122,16 @@ impl ExecImage {
                 let (header, pid) = (pid_note.header, 0);
                 (pid_note.file.as_raw_fd(), PidNoteRecord { header, pid })
             }),
+            blocked: command.blocked.map_or(0, signal_set),
             fault: None,
         })
     }
+}
+
+/// A set of one signal.
+fn signal_set(signal: i32) -> u64 {
+    let bit = u32::try_from(signal).ok().and_then(|it| it.checked_sub(1));
+    bit.and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0)
 }
 
 /// Strings in the form that exec takes: pointers, ended by a null.

@@ -16,7 +16,7 @@
 //! the C library does for all threads, such as `setuid`.
 //!
 //! A process starts in its own session, hence with its own process group, with no descriptor but
-//! those passed, with every signal at its default and none blocked.
+//! those passed, with every signal at its default and none blocked but the one named.
 
 #![allow(unsafe_code)]
 
@@ -72,6 +72,8 @@ pub struct Command<'a> {
     pub cgroup: Option<BorrowedFd<'a>>,
     /// The note of its pid, written before anything else.
     pub pid_note: Option<PidNote<'a>>,
+    /// A signal that stays blocked: the program takes it when it is ready to.
+    pub blocked: Option<i32>,
 }
 
 /// A note that the child writes itself, so that its run is known even if we die before we have

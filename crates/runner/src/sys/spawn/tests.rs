@@ -317,6 +317,18 @@ fn no_signal_is_ignored_or_blocked_in_the_child_and_ours_stay() {
 }
 
 #[test]
+fn a_signal_that_stays_blocked_waits_until_the_program_takes_it() {
+    // It would die of the signal before it could echo anything.
+    let argv = shell("kill -TERM $$; grep -E 'Sig(Blk|Ign)' /proc/self/status");
+    let command = Command {
+        blocked: Some(libc::SIGTERM),
+        ..Command::new(&argv, &[])
+    };
+    let blocked = format!("SigBlk:\t{:016x}", 1 << (libc::SIGTERM - 1));
+    assert!(output(command).starts_with(&blocked));
+}
+
+#[test]
 fn a_process_leads_its_own_session_and_group() {
     let argv = shell("read line </proc/$$/stat; echo $$ ${line#*) }");
     let text = output(Command::new(&argv, &[]));
