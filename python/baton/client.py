@@ -107,6 +107,19 @@ class Client:
                 return
             yield Run(self, data)
 
+    def kill(self, instance: str, attempt: Optional[int] = None, now: bool = False) -> int:
+        """Kills the running attempt of an instance, such as `i12`, as if it had ended by itself: it
+        counts as a failure, and retries follow. Returns the number of the attempt.
+
+        With `attempt`, only if that one runs. With `now`, all its processes are killed at once,
+        and no final process runs.
+        """
+        path = self.transport.at("instances", instance, "kill")
+        query = {"attempt": attempt, "now": "true" if now else None}
+        data = self.transport.change("POST", path, query=query)
+        with self.transport.decoding(path):
+            return int(data["attempt"])
+
     def pages(self, path: str, query: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """All entries of a list, page by page."""
         page = self.transport.get_json(path, query)

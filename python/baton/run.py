@@ -148,9 +148,11 @@ class Run:
             return self
         raise RunFailed(self, self._errors_or_none())
 
-    def halt(self, kill: bool = False) -> Run:
-        """Halts it: no item starts. Instances in flight finish, or with `kill` are killed."""
-        self.client.command(self, "halt", {"how": "kill" if kill else "drain"})
+    def halt(self, kill: bool = False, now: bool = False) -> Run:
+        """Halts it: no item starts. Instances in flight finish, or with `kill` are killed: their
+        tasks run their final processes. With `now` all their processes are killed at once."""
+        how = "kill-now" if now else "kill" if kill else "drain"
+        self.client.command(self, "halt", {"how": how})
         return self._refresh_or_ignore()
 
     @overload

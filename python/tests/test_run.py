@@ -64,6 +64,24 @@ def test_a_run_of_which_nothing_is_known_is_changed_as_it_is(fake: FakeServer) -
     assert fake.seen[0][2] == {"how": "drain"} and run.generation == 4
 
 
+def test_a_halt_may_kill_and_kill_at_once(fake: FakeServer) -> None:
+    fake.replies = [(202, b"{}"), (500, b"")] * 2
+    run = Run(Client(fake.url), {"id": "r1"})
+    run.halt(kill=True)
+    run.halt(now=True)
+    assert [body["how"] for _, _, body in fake.seen if body] == ["kill", "kill-now"]
+
+
+def test_one_attempt_is_killed(fake: FakeServer) -> None:
+    fake.replies = [(202, b'{"id":"i7","attempt":2,"links":{}}')] * 2
+    client = Client(fake.url)
+    assert client.kill("i7") == 2 and client.kill("i7", attempt=2, now=True) == 2
+    assert [path for _, path, _ in fake.seen] == [
+        "/instances/i7/kill",
+        "/instances/i7/kill?attempt=2&now=true",
+    ]
+
+
 def test_a_preview_is_told_and_a_run_goes_on_each_with_its_type(fake: FakeServer) -> None:
     run, _ = run_at(fake.url)
     fake.replies = [(200, b'{"tasks":[],"removed":[]}')] * 2

@@ -4,10 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use baton_model::api::{
-    AttemptProcesses, CancelReply, Event, Explanation, Instance, List, RangeSummary, Readiness,
-    Root, Submit, SubmitReply,
+    AttemptProcesses, CancelReply, Event, Explanation, Instance, KillReply, List, RangeSummary,
+    Readiness, Root, Submit, SubmitReply,
 };
 use baton_model::ids::InstanceId;
+use baton_model::outcome::KillMode;
 use reqwest::header::HeaderName;
 use reqwest::{Method, Response};
 
@@ -162,13 +163,30 @@ impl Client {
     }
 
     /// Cancels one instance, or a range.
-    pub async fn cancel(&self, span: Span) -> Result<CancelReply, ClientError> {
+    pub async fn cancel(&self, span: Span, mode: KillMode) -> Result<CancelReply, ClientError> {
         let which = match span.count() {
             1 => span.first.to_string(),
             _ => span.to_string(),
         };
-        let url = self.transport.at(&["instances", &which]);
+        let mut url = self.transport.at(&["instances", &which]);
+        append_mode(&mut url, mode);
         self.transport.change(Method::DELETE, url, NO_BODY).await
+    }
+
+    /// Kills the attempt that runs, only if it has this number; retries follow.
+    pub async fn kill_attempt(
+        &self,
+        id: InstanceId,
+        attempt: Option<u32>,
+        mode: KillMode,
+    ) -> Result<KillReply, ClientError> {
+        let mut url = self.of(id, "kill");
+        if let Some(attempt) = attempt {
+            url.query_pairs_mut()
+                .append_pair("attempt", &attempt.to_string());
+        }
+        append_mode(&mut url, mode);
+        self.transport.change(Method::POST, url, NO_BODY).await
     }
 
     /// Retries an instance that ended without success.
@@ -255,6 +273,13 @@ impl Client {
 
     fn of(&self, id: InstanceId, what: &str) -> reqwest::Url {
         self.transport.at(&["instances", &id.to_string(), what])
+    }
+}
+
+/// Adds how attempts are killed, unless that is the default.
+pub(crate) fn append_mode(url: &mut reqwest::Url, mode: KillMode) {
+    if mode == KillMode::Now {
+        url.query_pairs_mut().append_pair("now", "true");
     }
 }
 

@@ -7,6 +7,7 @@ use baton_model::api::{
     SubmitRun,
 };
 use baton_model::ids::RunId;
+use baton_model::outcome::KillMode;
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::Client;
 use crate::error::ClientError;
-use crate::instances::{IDEMPOTENCY_KEY, NO_BODY};
+use crate::instances::{IDEMPOTENCY_KEY, NO_BODY, append_mode};
 
 /// Filter for runs.
 #[derive(Clone, Debug, Default)]
@@ -136,8 +137,9 @@ impl Client {
     }
 
     /// Kills a run.
-    pub async fn kill_run(&self, run: RunId) -> Result<RunReply, ClientError> {
-        let url = self.run_at(run, &[]);
+    pub async fn kill_run(&self, run: RunId, mode: KillMode) -> Result<RunReply, ClientError> {
+        let mut url = self.run_at(run, &[]);
+        append_mode(&mut url, mode);
         self.transport.change(Method::DELETE, url, NO_BODY).await
     }
 

@@ -306,6 +306,20 @@ pub struct CancelReply {
     pub stopping: u64,
 }
 
+/// The kill of one attempt, accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct KillReply {
+    /// The instance.
+    pub id: String,
+    /// The attempt that is killed.
+    pub attempt: u32,
+    /// `instance`, `timeline`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
+    pub links: Links,
+}
+
 /// An accepted request whose effect follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

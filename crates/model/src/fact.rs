@@ -14,7 +14,7 @@ use crate::ids::{
     RunId, TaskNo, WorkerName,
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
-use crate::outcome::{AttemptEnd, AttemptStats};
+use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
@@ -155,7 +155,17 @@ pub enum Fact {
         outputs: Option<Arc<str>>,
     },
     /// A client requested to stop an instance that has a lease.
-    StopRequested { instance: InstanceId },
+    StopRequested {
+        instance: InstanceId,
+        #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
+        mode: KillMode,
+    },
+    /// An operator requested to kill one attempt, as if it had ended by itself: retries follow.
+    AttemptKillRequested {
+        lease: LeaseId,
+        #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
+        mode: KillMode,
+    },
     /// All waiting instances of a range were stopped.
     InstancesHalted { first: InstanceId, last: InstanceId },
     /// A client requested a retry of a FAILED or HALTED instance; its retry budgets start anew.
@@ -378,12 +388,13 @@ impl Fact {
         match self {
             Self::InstancesSubmitted { first, last, .. }
             | Self::InstancesHalted { first, last } => Some((*first, *last)),
-            Self::StopRequested { instance }
+            Self::StopRequested { instance, .. }
             | Self::InstanceRetried { instance }
             | Self::InstanceTriggered { instance, .. } => Some((*instance, *instance)),
             Self::LeaseGranted { lease, .. }
             | Self::AttemptAdopted { lease, .. }
             | Self::AttemptConfirmed { lease }
+            | Self::AttemptKillRequested { lease, .. }
             | Self::AttemptEnded { lease, .. } => {
                 Some((lease.attempt.instance, lease.attempt.instance))
             }

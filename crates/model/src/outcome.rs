@@ -26,6 +26,32 @@ pub enum KillCause {
     TimedOut,
     /// It used more memory than its task allows.
     OutOfMemory,
+    /// An operator killed this attempt, not its instance. Workers report it as `Requested`: only
+    /// the scheduler knows who requested the kill.
+    Operator,
+}
+
+/// How an attempt is killed. A later request may be harder than an earlier one, never gentler.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum KillMode {
+    /// A task stops its processes and runs its final ones, within its own `finalization_wait`. A
+    /// single command gets SIGTERM, and SIGKILL after a grace.
+    #[default]
+    Graceful,
+    /// SIGKILL to all processes at once.
+    Now,
+}
+
+impl KillMode {
+    /// True for the mode of requests that name none.
+    #[must_use]
+    pub const fn is_graceful(&self) -> bool {
+        matches!(self, Self::Graceful)
+    }
 }
 
 impl KillCause {
@@ -38,6 +64,7 @@ impl KillCause {
             Self::Suicide => "killed with its worker",
             Self::TimedOut => "killed, timed out",
             Self::OutOfMemory => "killed, out of memory",
+            Self::Operator => "killed by an operator",
         }
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, RunId};
+use crate::outcome::KillMode;
 use crate::spec::InstanceSpec;
 use crate::time::Millis;
 
@@ -271,15 +272,30 @@ pub struct Part {
     pub item: u32,
 }
 
-/// The way in which a run is halted.
+/// The way in which a run is halted. A later request may be harder than an earlier one, never
+/// gentler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HaltMode {
     /// Instances in flight may end; no further items start.
     Drain,
-    /// Instances in flight are killed.
+    /// Instances in flight are killed: their tasks run their final processes.
     Kill,
+    /// Instances in flight are killed at once, without final processes.
+    KillNow,
+}
+
+impl HaltMode {
+    /// How instances in flight are killed, if they are.
+    #[must_use]
+    pub const fn kill_mode(self) -> Option<KillMode> {
+        match self {
+            Self::Drain => None,
+            Self::Kill => Some(KillMode::Graceful),
+            Self::KillNow => Some(KillMode::Now),
+        }
+    }
 }
 
 /// The reason for which a run is halted.

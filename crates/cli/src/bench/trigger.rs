@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use baton_client::{Client, Condition, Span, TriggerRequest};
 use baton_model::ids::InstanceId;
 use baton_model::library::TaskName;
+use baton_model::outcome::KillMode;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -151,7 +152,7 @@ async fn measure(
         .filter(|(state, _)| state.is_terminal());
     let ended_meanwhile = done.map(|(_, count)| *count).sum();
     client
-        .cancel(Span { first, last })
+        .cancel(Span { first, last }, KillMode::Graceful)
         .await
         .map_err(Failure::failed)?;
     Ok(TriggerResult {

@@ -1,9 +1,11 @@
-//! `baton cancel` and `baton retry`.
+//! `baton cancel`, `baton kill` and `baton retry`.
 
 use std::io::Write;
 
 use baton_client::{Client, Span};
 use baton_model::api::CancelReply;
+use baton_model::ids::InstanceId;
+use baton_model::outcome::KillMode;
 use clap::Args;
 use serde_json::json;
 
@@ -14,19 +16,49 @@ use crate::output::{CommandResult, Failure, Output};
 
 /// Cancel instances or a run
 ///
-/// Queued instances are HALTED at once; running ones are stopped by their workers. A run is
-/// killed. With --json, an object: the counts halted and stopping; for a run, its id and
-/// generation.
+/// Queued instances are HALTED at once; running ones are stopped by their workers: a task stops its
+/// processes and runs its final ones, within its finalization_wait. A run is killed likewise. With
+/// --json, an object: the counts halted and stopping; for a run, its id and generation.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton cancel i12
+  baton cancel i12 --now             kill all its processes, also those that are stopping
   baton cancel i1..i1000
-  baton cancel r3                    kill a run; `baton halt` lets running tasks finish")]
+  baton cancel r3                    kill a run; `baton halt` lets running tasks finish
+  baton kill i12                     end the attempt only; retries follow")]
 pub(crate) struct Cancel {
     /// Instance (i12), range (i1..i9) or run (r3)
     #[arg(value_name = "ID", value_parser = ids::target)]
     target: Target,
+    /// Kill all processes at once, without running final processes
+    #[arg(long)]
+    now: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Kill the running attempt of an instance, as if it had ended by itself
+///
+/// Retries follow as after a failure, and it counts as one: without a retry left, the instance is
+/// FAILED. `baton cancel` ends the instance instead. With --json, an object: id and attempt.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton kill i12
+  baton kill i12 --attempt 2         only if attempt 2 still runs
+  baton kill i12 --now               without final processes")]
+pub(crate) struct Kill {
+    /// Instance (i12)
+    #[arg(value_name = "ID", value_parser = ids::instance)]
+    id: InstanceId,
+    /// Only if this attempt runs
+    #[arg(long, value_name = "N")]
+    attempt: Option<u32>,
+    /// Kill all processes at once, without running final processes
+    #[arg(long)]
+    now: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -54,10 +86,11 @@ pub(crate) struct Retry {
 
 pub(super) async fn cancel(command: &Cancel, client: &Client) -> CommandResult {
     let mut out = Output::new();
+    let mode = mode(command.now);
     let span = match command.target {
         Target::Instances(span) => span,
         Target::Run(run) => {
-            let answer = client.kill_run(run).await.map_err(refused)?;
+            let answer = client.kill_run(run, mode).await.map_err(refused)?;
             if command.json {
                 out.json(&answer)?
             } else {
@@ -66,11 +99,31 @@ pub(super) async fn cancel(command: &Cancel, client: &Client) -> CommandResult {
             return out.done();
         }
     };
-    let cancelled = client.cancel(span).await.map_err(refused)?;
+    let cancelled = client.cancel(span, mode).await.map_err(refused)?;
     if command.json {
         out.json(&cancelled)?
     } else {
         writeln!(out, "{}", describe_result(span, &cancelled))?
+    }
+    out.done()
+}
+
+const fn mode(now: bool) -> KillMode {
+    if now {
+        KillMode::Now
+    } else {
+        KillMode::Graceful
+    }
+}
+
+pub(super) async fn kill(command: &Kill, client: &Client) -> CommandResult {
+    let killed = client.kill_attempt(command.id, command.attempt, mode(command.now));
+    let killed = killed.await.map_err(refused)?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&killed)?
+    } else {
+        writeln!(out, "{}: killing attempt {}", killed.id, killed.attempt)?
     }
     out.done()
 }

@@ -179,6 +179,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use baton_model::fact::Fact;
+    use baton_model::outcome::KillMode;
 
     use super::*;
 
@@ -191,6 +192,7 @@ mod tests {
             text: "stopped\u{1b}[2J\nhere".to_owned(),
             fact: Fact::StopRequested {
                 instance: InstanceId(3),
+                mode: KillMode::Graceful,
             },
             links: link.map_or_else(BTreeMap::new, |link| {
                 BTreeMap::from([("instance".to_owned(), link.to_owned())])

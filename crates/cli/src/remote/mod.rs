@@ -9,7 +9,7 @@
 //! | `logs` | output of an instance |
 //! | `events` | the event stream |
 //! | `usage` | resource usage by owner and time |
-//! | `cancel` | cancel and retry |
+//! | `cancel` | cancel, kill and retry |
 //! | `library`, `trigger`, `ticks` | stored tasks, triggering them, outcomes of due times |
 //! | `runs` | workflow runs |
 //! | `workers` | list, drain and forget workers |
@@ -76,6 +76,7 @@ pub(crate) enum Remote {
     Halt(runs::change::HaltCommand),
     Resume(runs::change::ResumeCommand),
     Cancel(cancel::Cancel),
+    Kill(cancel::Kill),
     Retry(cancel::Retry),
     Workers(workers::Workers),
     Drain(workers::Drain),
@@ -109,6 +110,7 @@ pub(crate) fn run(
             Remote::Halt(command) => runs::change::halt(command, &client).await,
             Remote::Resume(command) => runs::change::resume(command, &client).await,
             Remote::Cancel(command) => cancel::cancel(command, &client).await,
+            Remote::Kill(command) => cancel::kill(command, &client).await,
             Remote::Retry(command) => cancel::retry(command, &client).await,
             Remote::Workers(command) => workers::workers(command, &client).await,
             Remote::Drain(command) => workers::drain(command, &client).await,

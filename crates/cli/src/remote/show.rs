@@ -229,6 +229,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use baton_model::ids::{InstanceId, Lineage};
+    use baton_model::outcome::KillMode;
 
     use super::*;
 
@@ -277,6 +278,7 @@ mod tests {
             text: text.to_owned(),
             fact: Fact::StopRequested {
                 instance: InstanceId(1),
+                mode: KillMode::Graceful,
             },
             links: BTreeMap::new(),
         };

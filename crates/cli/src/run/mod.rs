@@ -27,6 +27,7 @@ use baton_client::Client;
 use baton_files::{AnyFile, Binding, TaskFile};
 use baton_model::api::{Instance, Submit};
 use baton_model::ids::InstanceId;
+use baton_model::outcome::KillMode;
 use baton_model::spec::Work;
 use baton_model::state::UniversalState;
 use clap::Args;
@@ -286,7 +287,10 @@ async fn choose(
     }
     if !over {
         client
-            .cancel(ids::span(&id.to_string()).map_err(Failure::usage)?)
+            .cancel(
+                ids::span(&id.to_string()).map_err(Failure::usage)?,
+                KillMode::Graceful,
+            )
             .await
             .map_err(refused)?;
     }

@@ -129,9 +129,13 @@ pub(super) fn halting(run: &Run) -> Option<&'static str> {
     let halting = run.halting.filter(|_| !run.state.is_terminal())?;
     Some(match (run.timed_out, halting) {
         (false, HaltMode::Drain) => "halting (drain): nothing more starts, running items finish",
-        (false, HaltMode::Kill) => "halting (kill): nothing more starts, running items are killed",
+        (false, HaltMode::Kill | HaltMode::KillNow) => {
+            "halting (kill): nothing more starts, running items are killed"
+        }
         (true, HaltMode::Drain) => "timed out (drain): nothing more starts, running items finish",
-        (true, HaltMode::Kill) => "timed out (kill): nothing more starts, running items are killed",
+        (true, HaltMode::Kill | HaltMode::KillNow) => {
+            "timed out (kill): nothing more starts, running items are killed"
+        }
     })
 }
 
@@ -141,7 +145,7 @@ pub(super) fn halting_word(run: &Run) -> Option<&'static str> {
     match (run.timed_out, halting) {
         (true, _) => Some("timed out"),
         (false, Some(HaltMode::Drain)) => Some("draining"),
-        (false, Some(HaltMode::Kill)) => Some("killing"),
+        (false, Some(HaltMode::Kill | HaltMode::KillNow)) => Some("killing"),
         (false, None) => None,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Holder, NextAttempt, Verdict};
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
-use baton_model::outcome::AttemptEnd;
+use baton_model::outcome::{AttemptEnd, KillCause, KillMode, Outcome};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -21,6 +21,8 @@ pub struct Lease {
     pub holder: Holder,
     /// Whether the worker has confirmed that it holds the attempt.
     pub confirmed: bool,
+    /// The attempt is to be killed: its instance was stopped, or an operator kills this attempt.
+    pub kill: Option<KillMode>,
 }
 
 /// One requested execution of one task.
@@ -81,6 +83,20 @@ impl Instance {
         self.next_attempt.as_ref()?.not_before
     }
 
+    /// The end of its attempt with the origin of the kill, which no worker knows.
+    #[must_use]
+    pub fn attribute(&self, end: AttemptEnd) -> AttemptEnd {
+        let is_killed = self.lease.as_ref().is_some_and(|it| it.kill.is_some());
+        match end {
+            AttemptEnd::Real(Outcome::Killed(KillCause::Requested))
+                if is_killed && !self.stop_requested =>
+            {
+                AttemptEnd::Real(Outcome::Killed(KillCause::Operator))
+            }
+            end => end,
+        }
+    }
+
     /// The verdict if its attempt ends like this.
     #[must_use]
     pub fn verdict(&self, end: AttemptEnd) -> Verdict {
@@ -110,6 +126,7 @@ impl Instance {
             id: lease,
             holder,
             confirmed: false,
+            kill: None,
         }));
         if let Some(again) = &mut self.next_attempt {
             again.not_before = None;
@@ -126,6 +143,28 @@ impl Instance {
             }
         }
         self.step(UniversalEvent::Confirmed)
+    }
+
+    /// Records a stop of the instance, and with it the kill of its attempt.
+    pub(super) fn stop(&mut self, mode: KillMode) {
+        self.stop_requested = true;
+        if let Some(open) = &mut self.lease {
+            open.kill = open.kill.max(Some(mode));
+        }
+    }
+
+    /// Records a kill of one attempt.
+    pub(super) fn kill(&mut self, lease: LeaseId, mode: KillMode) -> Result<(), LedgerError> {
+        match &mut self.lease {
+            Some(open) if open.id == lease => {
+                open.kill = open.kill.max(Some(mode));
+                Ok(())
+            }
+            other => {
+                let open = other.as_ref().map(|open| open.id);
+                Err(LedgerError::NotTheOpenLease(lease, open))
+            }
+        }
     }
 
     pub(super) fn close(

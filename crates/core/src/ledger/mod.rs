@@ -133,10 +133,14 @@ impl Ledger {
                     instance.close(*lease, *end, *verdict, next.as_deref())
                 })
             }
-            Fact::StopRequested { instance } => self.change(*instance, |instance| {
-                instance.stop_requested = true;
+            Fact::StopRequested { instance, mode } => self.change(*instance, |instance| {
+                instance.stop(*mode);
                 Ok(())
             }),
+            Fact::AttemptKillRequested { lease, mode } => self
+                .change(lease.attempt.instance, |instance| {
+                    instance.kill(*lease, *mode)
+                }),
             Fact::InstancesHalted { first, last } => self.halt(*first, *last),
             Fact::InstanceRetried { instance } => self.change(*instance, Instance::retry),
             Fact::LeaseTimeSet { lease } => {

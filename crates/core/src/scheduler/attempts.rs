@@ -22,6 +22,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
     let Some(instance) = cx.ledger.instance(id) else {
         return;
     };
+    let end = instance.attribute(end);
     let verdict = instance.verdict(end);
     let origin = instance.spec.origin.filter(|_| verdict == Verdict::Done);
     cx.done.extend(origin.map(|origin| Success {

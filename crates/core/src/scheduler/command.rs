@@ -4,10 +4,13 @@
 //! variant of each, an arm of [`execute`], and the function that carries it out.
 
 use baton_model::fact::Fact;
-use baton_model::ids::{Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName};
+use baton_model::ids::{
+    AttemptNo, Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName,
+};
 use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
+use baton_model::outcome::KillMode;
 
-use super::instances::{self, CancelCounts, RetryError, Submission, SubmitError};
+use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
 use super::library::{
     self, DefineCommand, DefineReply, LibraryError, RemoveCommand, TriggerCommand, TriggerError,
     TriggerReply,
@@ -24,7 +27,17 @@ pub enum Command {
     /// Creates instances.
     Submit(Submission),
     /// Stops all instances of a range that are not over.
-    Cancel { first: InstanceId, last: InstanceId },
+    Cancel {
+        first: InstanceId,
+        last: InstanceId,
+        mode: KillMode,
+    },
+    /// Kills one attempt as if it had ended by itself; without a number, the one that runs.
+    KillAttempt {
+        instance: InstanceId,
+        attempt: Option<AttemptNo>,
+        mode: KillMode,
+    },
     /// Retries an instance that has ended. It is passed as the store has it, since ended ones are
     /// not in memory.
     Retry(Box<Instance>),
@@ -61,6 +74,8 @@ pub enum Reply {
     /// The first and the last instance.
     Submitted(Result<(InstanceId, InstanceId), SubmitError>),
     Cancelled(CancelCounts),
+    /// The attempt that is killed.
+    AttemptKilled(Result<AttemptNo, KillError>),
     Retried(Result<(), RetryError>),
     Drained,
     /// Whether there was a worker of that name.
@@ -87,9 +102,14 @@ pub(super) fn execute(
 ) -> Option<Reply> {
     Some(match command {
         Command::Submit(submission) => Reply::Submitted(instances::submit(cx, submission)),
-        Command::Cancel { first, last } => {
-            Reply::Cancelled(instances::cancel(cx, protocol, first, last))
+        Command::Cancel { first, last, mode } => {
+            Reply::Cancelled(instances::cancel(cx, protocol, first, last, mode))
         }
+        Command::KillAttempt {
+            instance,
+            attempt,
+            mode,
+        } => Reply::AttemptKilled(instances::kill(cx, protocol, instance, attempt, mode)),
         Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance)),
         Command::Drain { worker, drained } => {
             drain(cx, protocol, &worker, drained);

@@ -12,6 +12,7 @@
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId, TaskNo};
 use baton_model::library::{Execution, Overlap, Trigger};
+use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode};
 
@@ -137,12 +138,12 @@ fn executions(active: &Active) -> impl Iterator<Item = Execution> + '_ {
 pub(super) fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, execution: Execution) {
     match execution {
         Execution::Instance(id) => {
-            instances::cancel(cx, protocol, id, id);
+            instances::cancel(cx, protocol, id, id, KillMode::Graceful);
         }
         Execution::Run(run) => {
             let head = cx.ledger.runs().head(run);
             let stops = |halting: Option<(HaltMode, HaltCause)>| {
-                matches!(halting, Some((HaltMode::Kill, _)))
+                halting.is_some_and(|(mode, _)| mode.kill_mode().is_some())
             };
             if head.is_some_and(|head| !head.state.is_terminal() && !stops(head.halting)) {
                 cx.commit(Fact::RunHalting {

@@ -1,10 +1,11 @@
-//! Commands about instances: submit, cancel, retry.
+//! Commands about instances: submit, cancel, kill, retry.
 
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, LeaseId};
+use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::library::{Created, Execution, IdempotencyKey};
+use baton_model::outcome::KillMode;
 use baton_model::spec::{Array, Exclusive, InstanceSpec};
 use baton_model::state::UniversalState;
 
@@ -54,6 +55,19 @@ impl std::fmt::Display for RetryError {
 }
 
 impl std::error::Error for RetryError {}
+
+/// The reason for which an attempt cannot be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KillError {
+    /// No attempt of the instance is leased: it waits, or has ended.
+    NotRunning,
+    /// The instance is stopped, and its attempt killed, already.
+    Stopping,
+    /// The attempt is over; this one runs.
+    Over(AttemptNo),
+    /// There is no such attempt yet; this one runs.
+    Unknown(AttemptNo),
+}
 
 /// A command to create instances: one, or an array of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +212,7 @@ pub(super) fn cancel(
     protocol: &mut Protocol,
     first: InstanceId,
     last: InstanceId,
+    mode: KillMode,
 ) -> CancelCounts {
     let fresh: u64 = cx
         .ledger
@@ -216,16 +231,18 @@ pub(super) fn cancel(
         requeued.iter().for_each(|id| cx.ledger.drop_ended(*id));
         cx.ledger.drop_ended(first);
     }
-    let leased: Vec<(InstanceId, LeaseId, bool)> = cx
+    let leased: Vec<(LeaseId, bool)> = cx
         .ledger
         .leased(first, last)
-        .filter_map(|it| Some((it.id, it.lease.as_ref()?.id, it.stop_requested)))
+        .filter_map(|it| {
+            let open = it.lease.as_ref()?;
+            Some((open.id, it.stop_requested && open.kill >= Some(mode)))
+        })
         .collect();
-    for (instance, lease, stop_requested) in &leased {
-        if !stop_requested {
-            cx.commit(Fact::StopRequested {
-                instance: *instance,
-            });
+    for (lease, is_stopping) in &leased {
+        if !is_stopping {
+            let instance = lease.attempt.instance;
+            cx.commit(Fact::StopRequested { instance, mode });
         }
         protocol.kill(&mut cx.protocol(), *lease);
     }
@@ -234,6 +251,33 @@ pub(super) fn cancel(
     }
     let stopping = leased.len() as u64;
     CancelCounts { halted, stopping }
+}
+
+/// Kills one attempt as if it had ended by itself: what follows for the instance is decided as
+/// after a failure. Without a number, the attempt that runs.
+pub(super) fn kill(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    instance: InstanceId,
+    attempt: Option<AttemptNo>,
+    mode: KillMode,
+) -> Result<AttemptNo, KillError> {
+    let instance = cx.ledger.instance(instance).ok_or(KillError::NotRunning)?;
+    let open = instance.lease.as_ref().ok_or(KillError::NotRunning)?;
+    let (lease, running) = (open.id, open.id.attempt.number);
+    match attempt {
+        Some(wanted) if wanted < running => return Err(KillError::Over(running)),
+        Some(wanted) if wanted > running => return Err(KillError::Unknown(running)),
+        _ => {}
+    }
+    if instance.stop_requested {
+        return Err(KillError::Stopping);
+    }
+    if open.kill < Some(mode) {
+        cx.commit(Fact::AttemptKillRequested { lease, mode });
+    }
+    protocol.kill(&mut cx.protocol(), lease);
+    Ok(running)
 }
 
 /// Requeues an ended instance, which comes as the store has it. The ledger knows whether it was

@@ -50,7 +50,7 @@ pub use crate::config::{Config, StoreMode};
 pub use command::{Command, Reply};
 pub use context::Effect;
 pub use explain::{Reason, Unsure};
-pub use instances::{CancelCounts, RetryError, Submission, SubmitError};
+pub use instances::{CancelCounts, KillError, RetryError, Submission, SubmitError};
 pub use library::{
     Change, DefineCommand, DefineReply, LibraryError, Precondition, RemoveCommand, TriggerCommand,
     TriggerError, TriggerReply, Trust,

@@ -12,6 +12,7 @@ use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
     Heartbeat, HeartbeatReply, HeldAttempt, LaunchRefusal, LaunchVerdict, ToWorker,
 };
+use baton_model::outcome::KillMode;
 use baton_model::placement::Offer;
 use baton_model::spec::{Exclusive, InstanceSpec};
 use baton_model::state::{UniversalState, WorkerState};
@@ -413,6 +414,7 @@ fn cancel(id: u64) -> Input {
         Command::Cancel {
             first: InstanceId(id),
             last: InstanceId(id),
+            mode: KillMode::Graceful,
         },
     )
 }
@@ -554,6 +556,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
 }
 
 mod copies;
+mod kills;
 mod library;
 mod placing;
 mod runs;

@@ -126,7 +126,10 @@ fn grow(next: &mut Allowance, end: AttemptEnd, scale: &Scale) {
                 next.timeout = next.timeout.map(grown);
             }
         },
-        KillCause::Requested | KillCause::LeaseLapsed | KillCause::Suicide => {}
+        KillCause::Requested
+        | KillCause::LeaseLapsed
+        | KillCause::Suicide
+        | KillCause::Operator => {}
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::{Condemnation, CopyEvidence, Fact, InstanceRange};
 use crate::library::TriggerSource;
+use crate::outcome::KillMode;
 use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
 
@@ -43,7 +44,11 @@ impl Fact {
                 let number = lease.attempt.number.0;
                 format!("attempt {number} ended: {end}; {}", verdict.word())
             }
-            Self::StopRequested { .. } => "stop requested".to_owned(),
+            Self::StopRequested { mode, .. } => format!("stop requested{}", mode.suffix()),
+            Self::AttemptKillRequested { lease, mode } => {
+                let number = lease.attempt.number.0;
+                format!("kill of attempt {number} requested{}", mode.suffix())
+            }
             Self::InstancesHalted { .. } => "halted before it started".to_owned(),
             Self::InstanceRetried { .. } => "retry requested".to_owned(),
             Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
@@ -111,6 +116,7 @@ impl Fact {
                 match mode {
                     HaltMode::Drain => format!("run {run} starts no further instances: {why}"),
                     HaltMode::Kill => format!("run {run} is being killed: {why}"),
+                    HaltMode::KillNow => format!("run {run} is being killed at once: {why}"),
                 }
             }
             Self::RunEnded {
@@ -133,10 +139,10 @@ impl Fact {
             | Self::AttemptAdopted { lease, holder, .. } => {
                 format!("{lease} {}", holder.incarnation)
             }
-            Self::AttemptConfirmed { lease } | Self::AttemptEnded { lease, .. } => {
-                lease.to_string()
-            }
-            Self::StopRequested { instance } | Self::InstanceRetried { instance } => {
+            Self::AttemptConfirmed { lease }
+            | Self::AttemptKillRequested { lease, .. }
+            | Self::AttemptEnded { lease, .. } => lease.to_string(),
+            Self::StopRequested { instance, .. } | Self::InstanceRetried { instance } => {
                 instance.to_string()
             }
             Self::InstanceTriggered { instance, task, .. } => format!("{instance} {task}"),
@@ -158,6 +164,15 @@ impl fmt::Display for Fact {
         let ids = self.ids();
         let space = if ids.is_empty() { "" } else { " " };
         write!(f, "{}{space}{ids}: {}", self.kind().name(), self.sentence())
+    }
+}
+
+impl KillMode {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Graceful => "",
+            Self::Now => ", at once",
+        }
     }
 }
 

@@ -283,7 +283,8 @@ pub enum ToWorker {
     KillTask {
         association: Association,
         lease: LeaseId,
-        /// From SIGTERM to SIGKILL.
+        /// From SIGTERM to SIGKILL, for a command. A task ends within its own `finalization_wait`
+        /// instead. With 0, SIGKILL to all processes at once.
         grace: Millis,
     },
     /// Launch a trivial process and report whether it worked.

@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri, header};
 use baton_model::api::MEDIA_TYPE;
 use baton_model::ids::{InstanceId, RunId};
+use baton_model::outcome::KillMode;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -104,6 +105,16 @@ impl Parameters {
             })
         };
         self.text(name).map(read).transpose()
+    }
+
+    /// How attempts are killed: `now` asks for all processes at once.
+    pub(super) fn kill_mode(&self) -> Answer<KillMode> {
+        let now = self.parsed("now", "true or false")?.unwrap_or(false);
+        Ok(if now {
+            KillMode::Now
+        } else {
+            KillMode::Graceful
+        })
     }
 
     /// Duration of a long poll, if requested.

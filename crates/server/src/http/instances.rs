@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::{Command, Reply, RetryError, Submission, SubmitError};
+use baton_core::scheduler::{Command, KillError, Reply, RetryError, Submission, SubmitError};
 use baton_files::Binding;
 use baton_model::api::{CancelReply, FieldProblem, Indices, Instance, RangeSummary, Submit};
-use baton_model::ids::InstanceId;
+use baton_model::ids::{AttemptNo, InstanceId};
+use baton_model::state::UniversalState;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -18,8 +19,8 @@ use super::conditional::{tagged, tagged_by};
 use super::extract::{self, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
-    BadBody, BadRequest, Explanation, NotFound, PROBLEM, Problem, SubmitReply, Unavailable,
-    Unchanged,
+    BadBody, BadRequest, Explanation, KillReply, NotFound, PROBLEM, Problem, SubmitReply,
+    Unavailable, Unchanged,
 };
 use super::problem::{Answer, Fault};
 use super::response::respond;
@@ -176,7 +177,9 @@ pub(super) async fn show(
 
 /// Cancel an instance, or a range
 ///
-/// Waiting instances are halted at once; running ones are killed.
+/// Waiting instances are halted at once; running ones are killed: a task stops its processes and
+/// runs its final ones, within its own `finalization_wait`. With `now`, also in a second request,
+/// all processes are killed at once.
 #[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/instances/{id}",
@@ -184,6 +187,7 @@ pub(super) async fn show(
     operation_id = "cancel",
     params(
         ("id" = String, Path, description = "Instance id, `i12` or `12`, or an inclusive range, `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+        ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
     ),
     responses(
         (status = 202, description = "The request to stop is durable.", body = CancelReply),
@@ -192,7 +196,12 @@ pub(super) async fn show(
         Unavailable
     )
 ))]
-pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    let mode = Parameters::of(&uri, &["now"])?.kill_mode()?;
     let (first, last) = match Target::parse(&id)? {
         Target::One(id) => {
             app.record(id).await?;
@@ -200,7 +209,8 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         }
         Target::Range(first, last) => (first, last),
     };
-    let Reply::Cancelled(cancelled) = app.command(Command::Cancel { first, last }).await? else {
+    let command = Command::Cancel { first, last, mode };
+    let Reply::Cancelled(cancelled) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
     let cancelled = CancelReply {
@@ -208,6 +218,102 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         stopping: cancelled.stopping,
     };
     Ok(respond(StatusCode::ACCEPTED, &cancelled))
+}
+
+/// Kill the attempt that runs
+///
+/// As if it had ended by itself: retries follow as after a failure, and it counts as one. `DELETE`
+/// ends the instance instead.
+#[cfg_attr(feature = "openapi", utoipa::path(
+    post,
+    path = "/instances/{id}/kill",
+    tag = "instances",
+    operation_id = "kill-attempt",
+    params(
+        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("attempt" = Option<u32>, Query, description = "Only if this attempt runs; by default whichever runs."),
+        ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
+    ),
+    responses(
+        (status = 202, description = "The request to kill is durable.", body = KillReply),
+        (status = 409, description = "No attempt runs, the attempt is over, or the instance is being cancelled.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+))]
+pub(super) async fn kill(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    let instance = extract::instance(&id)?;
+    let parameters = Parameters::of(&uri, &["attempt", "now"])?;
+    let attempt = parameters.number("attempt")?.map(AttemptNo);
+    let mode = parameters.kill_mode()?;
+    app.record(instance).await?;
+    let command = Command::KillAttempt {
+        instance,
+        attempt,
+        mode,
+    };
+    let Reply::AttemptKilled(killed) = app.command(command).await? else {
+        return Err(Fault::wrong_reply());
+    };
+    match killed {
+        Ok(attempt) => {
+            let reply = views::killed(instance, attempt);
+            Ok(respond(StatusCode::ACCEPTED, &reply))
+        }
+        Err(error) => {
+            let state = app.record(instance).await?.instance.state;
+            Err(cannot_kill(instance, attempt, state, error))
+        }
+    }
+}
+
+fn cannot_kill(
+    id: InstanceId,
+    attempt: Option<AttemptNo>,
+    state: UniversalState,
+    error: KillError,
+) -> Fault {
+    let wanted = attempt.map_or(0, |attempt| attempt.0);
+    let (kind, detail) = match error {
+        KillError::NotRunning if state.is_terminal() => (
+            "not-running",
+            format!("{id} is {}: no attempt of it runs", state.word()),
+        ),
+        KillError::NotRunning => (
+            "not-running",
+            format!(
+                "no attempt of {id} runs, it is {}; to end the instance, cancel it: \
+                 `baton cancel {id}`",
+                state.word()
+            ),
+        ),
+        KillError::Stopping => (
+            "stopping",
+            format!(
+                "{id} is being cancelled, which kills its attempt; to kill it at once: \
+                 `baton cancel {id} --now`"
+            ),
+        ),
+        KillError::Over(running) => (
+            "attempt-over",
+            format!(
+                "attempt {wanted} of {id} is over; attempt {} runs now",
+                running.0
+            ),
+        ),
+        KillError::Unknown(running) => {
+            return Fault::not_found(format!(
+                "there is no attempt {wanted} of {id} yet; attempt {} runs now",
+                running.0
+            ));
+        }
+    };
+    Fault::new(StatusCode::CONFLICT, kind, detail)
 }
 
 /// Retry an instance that has failed or was halted

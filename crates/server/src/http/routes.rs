@@ -80,6 +80,7 @@ routes! {
     POST   "/instances/"                      OPERATOR Submission  instances::submit;
     GET    "/instances/{id}"                  VIEWER   Instance    instances::show;
     DELETE "/instances/{id}"                  OPERATOR Instance    instances::cancel;
+    POST   "/instances/{id}/kill"             OPERATOR Instance    instances::kill;
     POST   "/instances/{id}/retry"            OPERATOR Instance    instances::retry;
     GET    "/instances/{id}/timeline"         VIEWER   Instance    lists::timeline;
     GET    "/instances/{id}/explain"          VIEWER   Instance    instances::explain;

@@ -1,8 +1,8 @@
 //! Conversion of stored records to types of the API.
 
-use baton_model::api::{Instance, Links, SubmitReply, Worker};
+use baton_model::api::{Instance, KillReply, Links, SubmitReply, Worker};
 use baton_model::fact::InstanceRange;
-use baton_model::ids::InstanceId;
+use baton_model::ids::{AttemptNo, InstanceId};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_store::view::Record;
@@ -32,6 +32,19 @@ pub(super) fn submitted(first: InstanceId, last: InstanceId) -> SubmitReply {
         last: last.to_string(),
         count: last.0 - first.0 + 1,
         links: links([("control", path(first, last))]),
+    }
+}
+
+/// The kill of one attempt, accepted.
+pub(super) fn killed(id: InstanceId, attempt: AttemptNo) -> KillReply {
+    let path = path(id, id);
+    KillReply {
+        id: id.to_string(),
+        attempt: attempt.0,
+        links: links([
+            ("instance", path.clone()),
+            ("timeline", format!("{path}/timeline")),
+        ]),
     }
 }
 
@@ -118,6 +131,9 @@ fn instance_links(record: &Record, last: InstanceId) -> Links {
     }
     if !it.state.is_terminal() {
         add("cancel", format!("DELETE {path}"));
+    }
+    if single && it.lease.is_some() && !it.stop_requested {
+        add("kill", format!("POST {path}/kill"));
     }
     let retryable = matches!(it.state, UniversalState::Failed | UniversalState::Halted);
     if single && retryable && it.spec.part.is_none() {

@@ -30,6 +30,7 @@ mod tests {
         AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName,
     };
     use baton_model::library::TriggerSource;
+    use baton_model::outcome::KillMode;
     use baton_model::time::Millis;
 
     use super::*;
@@ -44,7 +45,14 @@ mod tests {
         };
         for fact in [
             Fact::AttemptConfirmed { lease },
-            Fact::StopRequested { instance },
+            Fact::StopRequested {
+                instance,
+                mode: KillMode::Graceful,
+            },
+            Fact::AttemptKillRequested {
+                lease,
+                mode: KillMode::Now,
+            },
             Fact::InstancesHalted {
                 first: instance,
                 last: instance,

@@ -28,6 +28,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("POST", "/instances/", "operator"),
     ("GET", "/instances/{id}", "viewer"),
     ("DELETE", "/instances/{id}", "operator"),
+    ("POST", "/instances/{id}/kill", "operator"),
     ("POST", "/instances/{id}/retry", "operator"),
     ("GET", "/instances/{id}/timeline", "viewer"),
     ("GET", "/instances/{id}/explain", "viewer"),

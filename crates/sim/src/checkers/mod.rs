@@ -9,6 +9,7 @@
 //! | `unleased-start` | a process starts only under a lease that is open in the store |
 //! | `broken-promise` | an attempt that was closed as not running or never started has not run, and never will |
 //! | `false-result` | an accepted result is the true end of that very execution |
+//! | `stopped-unasked` | a kill of one attempt does not stop its instance |
 //! | `other-result` | the end of an attempt is accepted only for the instance that was executed, although a restored store uses ids again |
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
 //! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
@@ -25,12 +26,13 @@
 pub mod runs;
 mod truth;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use baton_core::supervision::attempts::LOST;
-use baton_model::fact::Fact;
+use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Incarnation, InstanceId, LeaseId};
-use baton_model::outcome::{AttemptEnd, LossProof, Outcome, Synthetic};
+use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
 use baton_model::spec::Exclusive;
 
 use crate::time::{SECOND, Time};
@@ -54,6 +56,8 @@ pub struct Checkers {
     pub truth: Truth,
     /// The checkers of workflows.
     pub runs: RunChecks,
+    /// Attempts that an operator has killed.
+    kills: BTreeSet<LeaseId>,
     /// The first violation, which ends the run.
     pub violation: Option<Violation>,
 }
@@ -103,18 +107,44 @@ impl Checkers {
 
     /// Checks a fact that became durable (or, without a store, was decided).
     pub fn committed(&mut self, fact: &Fact) {
+        if let Fact::AttemptKillRequested { lease, .. } = fact {
+            self.kills.insert(*lease);
+        }
         if let Fact::AttemptEnded {
             lease,
             end,
+            verdict,
             outputs,
             ..
         } = fact
         {
-            self.attempt_ended(*lease, *end);
+            self.attempt_ended(*lease, self.observed(*lease, *end));
+            self.check_operator(*lease, *end, *verdict);
             self.check_outputs(*lease, *end, outputs.as_deref());
         }
         let checked = self.runs.committed(fact, &self.truth);
         self.require(checked);
+    }
+
+    /// The end as its worker saw it, which does not know who has requested a kill.
+    fn observed(&self, lease: LeaseId, end: AttemptEnd) -> AttemptEnd {
+        match end {
+            AttemptEnd::Real(Outcome::Killed(KillCause::Operator))
+                if self.kills.contains(&lease) =>
+            {
+                AttemptEnd::Real(Outcome::Killed(KillCause::Requested))
+            }
+            end => end,
+        }
+    }
+
+    /// A kill of one attempt does not stop its instance.
+    fn check_operator(&mut self, lease: LeaseId, end: AttemptEnd, verdict: Verdict) {
+        let by_operator = end == AttemptEnd::Real(Outcome::Killed(KillCause::Operator));
+        if by_operator && verdict == Verdict::Stopped {
+            let what = format!("an operator has killed {lease}, and its instance is stopped");
+            self.violate("stopped-unasked", what);
+        }
     }
 
     /// The outputs of a success are stored with it, however its end was reported.

@@ -9,6 +9,7 @@ use baton_core::scheduler::{
 };
 use baton_model::ids::{InstanceId, RequestId, RunId};
 use baton_model::library::{IdempotencyKey, TriggerSource};
+use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
 
@@ -89,6 +90,7 @@ impl World {
             Command::Cancel {
                 first: InstanceId(first),
                 last: InstanceId(last),
+                mode: KillMode::Graceful,
             },
         ));
     }
@@ -101,7 +103,8 @@ impl World {
 
     pub(super) fn halt(&mut self) {
         let run = self.recent_run();
-        let how = self.rng.pick(&[HaltMode::Drain, HaltMode::Kill]);
+        let modes = [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow];
+        let how = self.rng.pick(&modes);
         self.note(|| format!("halt {run}: {how:?}"));
         let halt = RunCommand::Halt {
             run,

@@ -1,5 +1,5 @@
-//! Clients that submit and cancel instances, and the operator, who confirms that machines are
-//! gone.
+//! Clients that submit and cancel instances, and the operator, who kills attempts and confirms that
+//! machines are gone.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use baton_core::scheduler::{Command, Input, Submission};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId, WorkerName};
 use baton_model::library::IdempotencyKey;
+use baton_model::outcome::KillMode;
 use baton_model::placement::ResourceRequest;
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
 use baton_model::task::{Resources, TaskSpec};
@@ -29,6 +30,8 @@ struct PlannedInstance {
     /// Its id, once a leader has acknowledged it.
     acknowledged: Option<InstanceId>,
     cancel_at: Option<Time>,
+    /// When an operator kills the attempt that runs.
+    kill_at: Option<Time>,
     ended: bool,
 }
 
@@ -53,7 +56,7 @@ fn task() -> TaskSpec {
         processes: Vec::new(),
         max_failures: 1,
         max_concurrency: 0,
-        finalization_wait: Millis(0),
+        finalization_wait: Millis::from_secs(3),
         user: None,
         resources: Resources::default(),
         ports: BTreeMap::new(),
@@ -125,11 +128,15 @@ impl Client {
                 let cancel_at = rng
                     .chance(mix.cancelled)
                     .then(|| from.after(rng.below(120 * SECOND)));
+                let kill_at = rng
+                    .chance(mix.cancelled)
+                    .then(|| from.after(rng.below(120 * SECOND)));
                 let entry = PlannedInstance {
                     spec: Box::new(spec),
                     from,
                     acknowledged: None,
                     cancel_at,
+                    kill_at,
                     ended: false,
                 };
                 (number, entry)
@@ -211,6 +218,7 @@ impl World {
         }
         self.submit_due(leader);
         self.cancel_due(leader);
+        self.kill_due(leader);
         self.operate(leader);
         self.workflows_round();
     }
@@ -260,10 +268,40 @@ impl World {
         for instance in due {
             let request = self.client.new_request();
             let (first, last) = (instance, instance);
-            self.scheduler_input(
-                leader,
-                Input::Command(request, Command::Cancel { first, last }),
-            );
+            let mode = self.draw_kill_mode();
+            let command = Command::Cancel { first, last, mode };
+            self.scheduler_input(leader, Input::Command(request, command));
+        }
+    }
+
+    /// An operator kills attempts, whether or not they run.
+    fn kill_due(&mut self, leader: usize) {
+        let now = self.now;
+        let planned = self.client.planned.values_mut();
+        let due: Vec<InstanceId> = planned
+            .filter(|entry| !entry.ended && entry.acknowledged.is_some())
+            .filter_map(|entry| {
+                entry.kill_at.take_if(|at| *at <= now)?;
+                entry.acknowledged
+            })
+            .collect();
+        for instance in due {
+            let request = self.client.new_request();
+            let mode = self.draw_kill_mode();
+            let command = Command::KillAttempt {
+                instance,
+                attempt: None,
+                mode,
+            };
+            self.scheduler_input(leader, Input::Command(request, command));
+        }
+    }
+
+    fn draw_kill_mode(&mut self) -> KillMode {
+        if self.work_rng.chance(200) {
+            KillMode::Now
+        } else {
+            KillMode::Graceful
         }
     }
 

@@ -158,7 +158,8 @@ impl World {
         let (generation, over) = (row.generation, row.over);
         match over {
             None if !self.calm && self.workflows.rng.chance(self.workflows.halting) => {
-                let how = self.workflows.rng.pick(&[HaltMode::Drain, HaltMode::Kill]);
+                let modes = [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow];
+                let how = self.workflows.rng.pick(&modes);
                 let generation = self.workflows.rng.chance(700).then_some(generation);
                 let command = RunCommand::Halt {
                     run,

@@ -255,6 +255,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::LeaseGranted { .. }
             | Fact::AttemptConfirmed { .. }
             | Fact::StopRequested { .. }
+            | Fact::AttemptKillRequested { .. }
             | Fact::InstancesHalted { .. }
             | Fact::InstanceRetried { .. } => {
                 if let Some((id, _)) = fact.instances() {

@@ -11,7 +11,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, WorkerName,
 };
-use baton_model::outcome::{AttemptEnd, AttemptStats};
+use baton_model::outcome::{AttemptEnd, AttemptStats, KillMode};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -30,7 +30,7 @@ macro_rules! instance {
             "SELECT i.id, i.state, i.spec, i.submitted_at_ms, i.submitted_seq, i.changed_at_ms, \
              i.changed_seq, attempts, failures, losses, stop_requested, lease_attempt, \
              lease_epoch, lease_confirmed, worker, lineage, life, host, boot, again, last_end, \
-             leased_at_ms, s.body, s.uses, s.owner, s.name FROM instance AS i LEFT JOIN spec AS s \
+             leased_at_ms, lease_kill, s.body, s.uses, s.owner, s.name FROM instance AS i LEFT JOIN spec AS s \
              ON s.id = i.spec ",
             $rest
         )
@@ -70,7 +70,7 @@ pub(super) const INSTANCES: Source = Source {
     beyond: instance!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.id"),
     states: "SELECT min(state) FROM instance WHERE state > ?1",
     ranges: false,
-    spec: 22,
+    spec: 23,
     record,
 };
 
@@ -300,6 +300,7 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
             epoch: Epoch(unsigned(row, 12)?),
         },
         confirmed: row.get(13)?,
+        kill: row.get::<_, Option<i64>>(22)?.map(kill_mode).transpose()?,
         holder: Holder {
             worker: WorkerName::new(row.get_ref(14)?.as_str()?),
             incarnation: Incarnation {
@@ -310,6 +311,22 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
             boot: BootId(unsigned(row, 18)?),
         },
     }))
+}
+
+/// The column of a kill that was requested.
+pub(super) const fn kill_number(mode: KillMode) -> i64 {
+    match mode {
+        KillMode::Graceful => 0,
+        KillMode::Now => 1,
+    }
+}
+
+fn kill_mode(number: i64) -> Result<KillMode, rusqlite::Error> {
+    match number {
+        0 => Ok(KillMode::Graceful),
+        1 => Ok(KillMode::Now),
+        other => Err(corrupt_column(22, format!("{other} is no kind of kill"))),
+    }
 }
 
 /// Reads `seq, at_ms, epoch, body` of a fact, and the body of its spec.

@@ -23,8 +23,8 @@ macro_rules! instance {
         concat!(
             "SELECT id, state, spec, submitted_at_ms, submitted_seq, changed_at_ms, changed_seq, \
              attempts, failures, losses, stop_requested, lease_attempt, lease_epoch, \
-             lease_confirmed, worker, lineage, life, host, boot, again, last_end, leased_at_ms \
-             FROM instance ",
+             lease_confirmed, worker, lineage, life, host, boot, again, last_end, leased_at_ms, \
+             lease_kill FROM instance ",
             $rest
         )
     };

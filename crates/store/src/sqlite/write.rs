@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::library;
-use super::rows::{end_body, to_json};
+use super::rows::{end_body, kill_number, to_json};
 use super::runs;
 use super::specs::{SpecId, SpecWriter};
 use super::usage;
@@ -118,16 +118,17 @@ fn write_instances(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<()
     let mut insert = db.prepare_cached(
         "INSERT INTO instance (id, state, rank, changed_at_ms, changed_seq, attempts, failures, \
          losses, stop_requested, lease_attempt, lease_epoch, lease_confirmed, worker, lineage, \
-         life, host, boot, again, last_end, spec, submitted_at_ms, submitted_seq, leased_at_ms) \
+         life, host, boot, again, last_end, spec, submitted_at_ms, submitted_seq, leased_at_ms, \
+         lease_kill) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-         ?19, ?20, ?21, ?22, ?23)",
+         ?19, ?20, ?21, ?22, ?23, ?24)",
     )?;
     let mut update = db.prepare_cached(
         "UPDATE instance SET state = ?2, rank = ?3, changed_at_ms = ?4, changed_seq = ?5, \
          attempts = ?6, failures = ?7, losses = ?8, stop_requested = ?9, lease_attempt = ?10, \
          lease_epoch = ?11, lease_confirmed = ?12, worker = ?13, lineage = ?14, life = ?15, \
          host = ?16, boot = ?17, again = ?18, last_end = ?19, spec = ?20, submitted_at_ms = ?21, \
-         submitted_seq = ?22, leased_at_ms = ?23 WHERE id = ?1",
+         submitted_seq = ?22, leased_at_ms = ?23, lease_kill = ?24 WHERE id = ?1",
     )?;
     for change in change_set.changes() {
         let statement = match change.before {
@@ -172,6 +173,7 @@ fn write_instance(
         lifecycle.submitted_at.0.cast_signed(),
         lifecycle.submitted.0.cast_signed(),
         change.leased_at.map(|at| at.0.cast_signed()),
+        lease.and_then(|it| it.kill).map(kill_number),
     ])?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use baton_store::view::{ErrorCount, ItemQuery};
 
 use crate::Open;
 use crate::leading::{halted, submitted};
+use crate::order::stop;
 use crate::running::{Running, many, plan, task};
 
 const fn exited(code: i32) -> AttemptEnd {
@@ -31,7 +32,7 @@ pub(crate) fn an_item_ends_as_its_instance_does(open: Open<'_>) {
     running.attempt(failed, 2, None);
     let stopped = running.begin(0, 0);
     running.lease(stopped);
-    running.commit(vec![Fact::StopRequested { instance: stopped }]);
+    running.commit(vec![stop(stopped)]);
     assert_eq!(running.ends().len(), 2);
     running.end(
         stopped,
@@ -291,7 +292,7 @@ pub(crate) fn what_was_stopped_of_a_failed_run_is_counted_with_its_failures(open
     running.commit(vec![halted(waits.0, waits.0)]);
     let leased = running.begin(0, 2);
     running.lease(leased);
-    running.commit(vec![Fact::StopRequested { instance: leased }]);
+    running.commit(vec![stop(leased)]);
     let killed = AttemptEnd::Real(Outcome::Killed(KillCause::Requested));
     running.end(leased, killed, None);
     running.done(0, 3, None);

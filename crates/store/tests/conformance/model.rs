@@ -10,7 +10,9 @@ use baton_model::fact::{Fact, NextAttempt, Verdict};
 use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
-use baton_model::outcome::{AttemptEnd, AttemptStats, KillCause, LossProof, Outcome, Synthetic};
+use baton_model::outcome::{
+    AttemptEnd, AttemptStats, KillCause, KillMode, LossProof, Outcome, Synthetic,
+};
 use baton_model::placement::{Constraint, Rule};
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::state::UniversalState;
@@ -155,7 +157,14 @@ impl Model {
             },
             4 => Fact::AttemptConfirmed { lease },
             5 | 6 => self.end(rng, lease),
-            7 => Fact::StopRequested { instance: id },
+            7 if rng.below(2) == 0 => Fact::AttemptKillRequested {
+                lease,
+                mode: mode(rng),
+            },
+            7 => Fact::StopRequested {
+                instance: id,
+                mode: mode(rng),
+            },
             8 => match rng.below(20) {
                 0 => halted(0, u64::MAX),
                 _ => halted(id.0, last.0),
@@ -276,7 +285,7 @@ impl Model {
             }
             _ => Fact::RunHalting {
                 run,
-                mode: [HaltMode::Drain, HaltMode::Kill][rng.below(2) as usize],
+                mode: [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow][rng.below(3) as usize],
                 cause: HaltCause::Requested,
             },
         }
@@ -426,4 +435,8 @@ fn end(rng: &mut Rng) -> AttemptEnd {
         6 => AttemptEnd::Synthetic(Synthetic::WasNotRunning),
         _ => AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::HostRebooted)),
     }
+}
+
+fn mode(rng: &mut Rng) -> KillMode {
+    [KillMode::Graceful, KillMode::Now][rng.below(2) as usize]
 }

@@ -5,19 +5,25 @@ use std::thread;
 
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
+use baton_model::outcome::KillMode;
 use baton_store::StoreError;
 
 use crate::Open;
 use crate::leading::{Leader, NOW, halted, submitted};
+
+pub(crate) fn stop(instance: InstanceId) -> Fact {
+    Fact::StopRequested {
+        instance,
+        mode: KillMode::Graceful,
+    }
+}
 
 pub(crate) fn a_batch_lands_whole_or_not_at_all(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     leader.commit(&*store, vec![submitted(1)]);
     let unknown = halted(99, 99);
-    let stop = Fact::StopRequested {
-        instance: InstanceId(1),
-    };
+    let stop = stop(InstanceId(1));
     let outcome = leader.try_commit(&*store, vec![stop, submitted(2), unknown]);
     assert!(
         matches!(outcome, Err(StoreError::Contradiction(_))),

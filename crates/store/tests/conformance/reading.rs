@@ -15,6 +15,7 @@ use baton_store::view::{Cursor, LastEnd, Query, View};
 
 use crate::Open;
 use crate::leading::{Leader, array, ended, granted, halted, holder, submitted};
+use crate::order::stop;
 
 /// Every page of a view, two items at a time; `between` runs after each page.
 fn read_all(store: &dyn Store, view: View, mut between: impl FnMut()) -> Vec<u64> {
@@ -75,11 +76,9 @@ pub(crate) fn a_long_timeline_comes_in_pages(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
     leader.commit(&*store, vec![submitted(1), submitted(2)]);
-    let stop = |id| Fact::StopRequested {
-        instance: InstanceId(id),
-    };
     for _ in 0..12 {
-        leader.commit(&*store, vec![stop(1), stop(2)]);
+        let stops = [1, 2].map(|id| stop(InstanceId(id)));
+        leader.commit(&*store, stops.to_vec());
     }
     let mut after = None;
     let mut seqs = Vec::new();

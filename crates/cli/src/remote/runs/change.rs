@@ -25,7 +25,8 @@ use crate::table::{Cell, Table};
 #[command(after_help = "\
 Examples:
   baton halt r12                     drain: running items finish
-  baton halt r12 --kill
+  baton halt r12 --kill              running items stop, and run their final processes
+  baton halt r12 --kill --now        all their processes are killed at once
   baton halt r12 --wait && baton resume r12 etl.yaml")]
 pub(crate) struct HaltCommand {
     /// Run id, such as r12
@@ -34,6 +35,9 @@ pub(crate) struct HaltCommand {
     /// Kill running items
     #[arg(long)]
     kill: bool,
+    /// Kill all processes at once, without running final processes
+    #[arg(long, requires = "kill")]
+    now: bool,
     /// Wait until the run is HALTED
     #[arg(long)]
     wait: bool,
@@ -109,10 +113,10 @@ pub(in super::super) struct RerunArgs {
 
 pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> CommandResult {
     let halt = HaltRun {
-        mode: if command.kill {
-            HaltMode::Kill
-        } else {
-            HaltMode::Drain
+        mode: match (command.kill, command.now) {
+            (_, true) => HaltMode::KillNow,
+            (true, false) => HaltMode::Kill,
+            (false, false) => HaltMode::Drain,
         },
         generation: command.generation,
     };

@@ -17,7 +17,7 @@ use baton_core::scheduler::{Command as LeaderCommand, Input, Submission};
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, RequestId, WorkerName};
 use baton_model::message::{LogAnswer, LogQuery, LogStart, LogStream, ProcessAnswer, ProcessQuery};
-use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
+use baton_model::outcome::{AttemptEnd, AttemptStats, KillMode, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
@@ -151,11 +151,16 @@ impl Rig {
     }
 
     pub(crate) fn cancel(&self, instance: u64) {
+        self.cancel_by(instance, KillMode::Graceful);
+    }
+
+    pub(crate) fn cancel_by(&self, instance: u64, mode: KillMode) {
         self.scheduler.input(Input::Command(
             RequestId(1_000_000 + instance),
             LeaderCommand::Cancel {
                 first: InstanceId(instance),
                 last: InstanceId(instance),
+                mode,
             },
         ));
     }
@@ -296,6 +301,9 @@ impl Rig {
             let line = String::from_utf8_lossy(&line).into_owned();
             line.contains(&command) && line.contains(&state)
         };
+        // The runner of a task has a coordinator of its own.
+        let attempts = self.attempts();
+        let is_it = |pid: &u32| is_it(pid) && !attempts.contains(pid);
         live().into_iter().filter(is_it).collect()
     }
 

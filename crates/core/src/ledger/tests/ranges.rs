@@ -1,6 +1,7 @@
 //! Ranges: how instances leave them, and what stays known of what has ended.
 
 use baton_model::fact::NextAttempt;
+use baton_model::outcome::KillMode;
 use baton_model::spec::Allowance;
 use baton_model::time::Wall;
 
@@ -12,6 +13,7 @@ fn an_instance_leaves_its_range_with_its_first_fact() {
     assert_eq!(ledger.instances().count(), 0);
     let stop = Fact::StopRequested {
         instance: InstanceId(15),
+        mode: KillMode::Graceful,
     };
     ledger.apply(&stop).expect("fits");
     assert_eq!(waiting(&ledger), [(10, 14), (16, 19)]);
@@ -77,7 +79,10 @@ fn a_retry_begins_anew_but_for_the_number_of_attempts() {
     let (mut ledger, lease) = leased();
     let bad = AttemptEnd::Real(Outcome::Exited(1));
     for fact in [
-        Fact::StopRequested { instance: I1 },
+        Fact::StopRequested {
+            instance: I1,
+            mode: KillMode::Graceful,
+        },
         ended(lease, bad, Verdict::GaveUp),
         Fact::InstanceRetried { instance: I1 },
     ] {

@@ -84,7 +84,7 @@ impl Protocol {
     /// killed must not stop everything for ever.
     fn awaits_kills(&self, cx: &Cx<'_>, wait: &InitialWait) -> bool {
         let end = wait.until + cx.config.timeouts.lease();
-        let mut kills = self.seats.values().flat_map(|seat| &seat.kills);
+        let mut kills = self.seats.values().flat_map(|seat| seat.kills.keys());
         self.consensus.is_none()
             && cx.now.mono < end
             && kills.any(|lease| cx.ledger().open_lease(*lease).is_none())

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use baton_model::fact::Fact;
 use baton_model::ids::{Association, LeaseId, WorkerName};
 use baton_model::message::HeldAttempt;
-use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
+use baton_model::outcome::{AttemptEnd, KillMode, LossProof, Synthetic};
 use baton_model::state::WorkerState;
 
 use super::Protocol;
@@ -100,27 +100,25 @@ impl Protocol {
         {
             cx.commit(Fact::AttemptConfirmed { lease });
         }
-        self.kill_if_stopped(cx, name, lease);
+        self.kill_if_requested(cx, name, lease);
     }
 
-    /// Its lease is closed: the attempt must be killed, whatever its state.
+    /// Its lease is closed: the attempt must be killed, whatever its state. At once: another
+    /// attempt of the instance may be running by now, which its final processes must not meet.
     fn stale_reported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &HeldAttempt) {
         cx.notice("stale-attempt-reported");
         if held.ended.is_none()
             && let Some(seat) = self.seats.get_mut(name)
         {
-            seat.kills.insert(held.lease);
+            seat.kills.insert(held.lease, KillMode::Now);
         }
     }
 
     /// Sends the kill that was requested while the worker could not be reached.
-    fn kill_if_stopped(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
-        let stopped = cx
-            .ledger()
-            .instance(lease.attempt.instance)
-            .is_some_and(|it| it.stop_requested);
-        if stopped && let Some(seat) = self.seats.get_mut(name) {
-            seat.kills.insert(lease);
+    fn kill_if_requested(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
+        let kill = cx.ledger().open_lease(lease).and_then(|open| open.kill);
+        if let (Some(mode), Some(seat)) = (kill, self.seats.get_mut(name)) {
+            seat.kills.insert(lease, mode);
         }
     }
 

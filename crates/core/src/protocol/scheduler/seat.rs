@@ -1,11 +1,12 @@
 //! One named worker as its scheduler knows it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, CheckId, ExecutorId, LeaseId, NotifySeq, SessionId, Term};
 use baton_model::limits::CHECKS_OPEN_MAX;
+use baton_model::outcome::KillMode;
 use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
@@ -103,7 +104,7 @@ pub struct Seat {
     pub(crate) in_flight: InFlight,
     pub(crate) unsure: Unsure,
     /// Attempts to kill; repeated with every heartbeat until they have ended.
-    pub(crate) kills: BTreeSet<LeaseId>,
+    pub(crate) kills: BTreeMap<LeaseId, KillMode>,
     /// It refused a launch: no more launches until its next message, or both sides would
     /// exchange refusals as fast as the network allows.
     pub(crate) held_back: bool,
@@ -145,7 +146,7 @@ impl Seat {
             seq: NotifySeq(0),
             in_flight: InFlight::default(),
             unsure: Unsure::default(),
-            kills: BTreeSet::new(),
+            kills: BTreeMap::new(),
             held_back: false,
             reported_state: WorkerState::New,
             load: 0,

@@ -4,6 +4,7 @@
 use baton_model::fact::Condemnation;
 use baton_model::ids::{Association, CheckId, LeaseId, WorkerName};
 use baton_model::message::ToWorker;
+use baton_model::outcome::KillMode;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
 
@@ -146,31 +147,36 @@ impl Protocol {
         let Some(open) = cx.ledger().open_lease(lease) else {
             return;
         };
+        let mode = open.kill.unwrap_or_default();
         let range = super::holdings::incarnations_of(open.holder.incarnation.lineage);
         let Some((_, name)) = self.seated.range(range).next() else {
             return;
         };
         let name = name.clone();
         if let Some(seat) = self.seats.get_mut(&name) {
-            seat.kills.insert(lease);
+            seat.kills.insert(lease, mode);
         }
-        self.send_kills(cx, &name, &[lease]);
+        self.send_kills(cx, &name, &[(lease, mode)]);
     }
 
     /// A kill that arrives before its launch, or not at all, must not be lost: it
     /// is repeated with every heartbeat until the attempt has ended.
     pub(super) fn repeat_kills(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
-        let wanted: Vec<LeaseId> = self.seats[name].kills.iter().copied().collect();
+        let kills = self.seats[name].kills.iter();
+        let wanted: Vec<_> = kills.map(|(lease, mode)| (*lease, *mode)).collect();
         self.send_kills(cx, name, &wanted);
     }
 
-    fn send_kills(&mut self, cx: &mut Cx<'_>, name: &WorkerName, leases: &[LeaseId]) {
+    fn send_kills(&mut self, cx: &mut Cx<'_>, name: &WorkerName, kills: &[(LeaseId, KillMode)]) {
         let seat = &self.seats[name];
-        for lease in leases {
+        for (lease, mode) in kills {
             let message = ToWorker::KillTask {
                 association: seat.association(self.term),
                 lease: *lease,
-                grace: cx.config.timeouts.kill_grace,
+                grace: match mode {
+                    KillMode::Graceful => cx.config.timeouts.kill_grace,
+                    KillMode::Now => Millis(0),
+                },
             };
             cx.send(address(name, seat), message);
         }

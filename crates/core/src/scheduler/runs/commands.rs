@@ -211,8 +211,7 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
             return Err(RunError::State(run, state, Obstacle::Ended));
         }
         // A kill is not weakened to a drain.
-        _ if matches!(head.halting, Some((HaltMode::Kill, _)))
-            || head.halting.map(|it| it.0) == Some(how) => {}
+        _ if head.halting.is_some_and(|(mode, _)| mode >= how) => {}
         _ => cx.commit(Fact::RunHalting {
             run,
             mode: how,

@@ -183,7 +183,9 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
     };
     let mut ids: Vec<_> = match stops.sweep {
         None => Vec::new(),
-        Some(HaltMode::Kill) => run.progress.live().map(|(_, _, it)| it).collect(),
+        Some(HaltMode::Kill | HaltMode::KillNow) => {
+            run.progress.live().map(|(_, _, it)| it).collect()
+        }
         Some(HaltMode::Drain) => {
             // If no halt was requested, an item has failed, and failure handlers continue.
             let failed = run.head.halting.is_none();
@@ -209,8 +211,9 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
             _ => ranges.push((id, id)),
         }
     }
+    let mode = stops.sweep.and_then(HaltMode::kill_mode);
     for (first, last) in ranges {
-        instances::cancel(cx, protocol, first, last);
+        instances::cancel(cx, protocol, first, last, mode.unwrap_or_default());
     }
 }
 

@@ -3,7 +3,7 @@
 use baton_model::fact::NextAttempt;
 use baton_model::library::{Created, IdempotencyKey};
 use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
-use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
+use baton_model::outcome::{AttemptStats, KillCause, KillMode, Outcome, Report};
 use baton_model::placement::{Capacity, Constraint, Offer, ResourceRequest, Rule};
 use baton_model::spec::{Array, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
@@ -103,6 +103,7 @@ impl Leader {
             Command::Cancel {
                 first: InstanceId(first),
                 last: InstanceId(last),
+                mode: KillMode::Graceful,
             },
         ));
         let told = effects.iter().find_map(|effect| match effect {

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Path, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use baton_core::scheduler::{Command, Obstacle, Reply, RunCommand, RunError};
 use baton_files::{Errors, Format, WorkflowFile};
 use baton_model::api::{FieldProblem, HaltRun, SubmitRun};
 use baton_model::ids::{Generation, RunId};
+use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltMode, Plan};
 use serde_json::value::RawValue;
 
 use super::super::app::App;
-use super::super::extract;
+use super::super::extract::{self, Parameters};
 use super::super::idempotency;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{
@@ -169,12 +170,17 @@ pub(in super::super) async fn halt(
 }
 
 /// Kill a run
+///
+/// With `now`, also in a second request, all its processes are killed at once.
 #[cfg_attr(feature = "openapi", utoipa::path(
     delete,
     path = "/runs/{run}",
     tag = "runs",
     operation_id = "kill-run",
-    params(OfRun),
+    params(
+        OfRun,
+        ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
+    ),
     responses(
         (status = 202, description = "The request to stop is durable.", body = RunReply),
         (status = 409, description = "The run has ended.", body = Problem, content_type = PROBLEM),
@@ -186,8 +192,13 @@ pub(in super::super) async fn halt(
 pub(in super::super) async fn kill(
     State(app): State<App>,
     Path(run): Path<String>,
+    uri: Uri,
 ) -> Answer<Response> {
-    stop(&app, extract::run(&run)?, HaltMode::Kill, None).await
+    let mode = match Parameters::of(&uri, &["now"])?.kill_mode()? {
+        KillMode::Graceful => HaltMode::Kill,
+        KillMode::Now => HaltMode::KillNow,
+    };
+    stop(&app, extract::run(&run)?, mode, None).await
 }
 
 async fn stop(

@@ -244,9 +244,8 @@ impl RunChecks {
         };
         let halting = self.row(part)?.halting;
         let checked = match (end, halting) {
-            (ItemEnd::Halted, Some((HaltMode::Kill, _))) | (ItemEnd::Done | ItemEnd::Failed, _) => {
-                Ok(())
-            }
+            (ItemEnd::Halted, Some((HaltMode::Kill | HaltMode::KillNow, _)))
+            | (ItemEnd::Done | ItemEnd::Failed, _) => Ok(()),
             _ => broken("halt-broken", format!("{id}, {part:?}, was killed unasked")),
         };
         self.rows.ended(id, part, end);

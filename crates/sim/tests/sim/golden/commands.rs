@@ -36,7 +36,7 @@ use baton_model::ids::{
     Lineage, RequestId, WorkerName,
 };
 use baton_model::message::{LogQuery, LogStart, LogStream, ProcessQuery, WorkerAddress};
-use baton_model::outcome::Outcome;
+use baton_model::outcome::{KillMode, Outcome};
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
@@ -63,7 +63,7 @@ pub(crate) fn run(world: &mut World, line: &str) -> Done {
         "crash" | "worker" | "stop" | "start" | "next-life" | "reboot" | "sick" | "well" => {
             host(world, verb, rest)
         }
-        "submit" | "cancel" | "forget" | "logs" | "processes" | "disconnect" => {
+        "submit" | "cancel" | "kill-attempt" | "forget" | "logs" | "processes" | "disconnect" => {
             client(world, verb, rest)
         }
         "deliver" | "drop" | "dup" | "hold" | "free" => flights(world, verb, rest),
@@ -250,15 +250,27 @@ fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
     }
     let (name, rest) = first(words)?;
     let input = match verb {
-        "cancel" => {
+        "cancel" | "kill-attempt" => {
             let id = instance(name)?;
-            Input::Command(
-                RequestId(id.0),
+            let mode = if Options::of(rest).flag("now") {
+                KillMode::Now
+            } else {
+                KillMode::Graceful
+            };
+            let command = if verb == "cancel" {
                 Command::Cancel {
                     first: id,
                     last: id,
-                },
-            )
+                    mode,
+                }
+            } else {
+                Command::KillAttempt {
+                    instance: id,
+                    attempt: None,
+                    mode,
+                }
+            };
+            Input::Command(RequestId(id.0), command)
         }
         "forget" => {
             let command = Command::Forget {

@@ -115,8 +115,13 @@ pub(crate) fn to_worker(message: &ToWorker) -> String {
         ),
         ToWorker::RequestSuicide { association } => format!("requestSuicide under {association}"),
         ToWorker::KillTask {
-            association, lease, ..
-        } => format!("killTask {lease} under {association}"),
+            association,
+            lease,
+            grace,
+        } => {
+            let now = if *grace == Millis(0) { " now" } else { "" };
+            format!("killTask {lease}{now} under {association}")
+        }
         ToWorker::CheckHealth { association, check } => {
             format!("checkHealth {check} under {association}")
         }

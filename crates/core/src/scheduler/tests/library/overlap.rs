@@ -2,7 +2,7 @@
 
 use baton_model::ids::RunId;
 use baton_model::library::{EntryKind, Execution, Overlap};
-use baton_model::outcome::{KillCause, Outcome};
+use baton_model::outcome::{KillCause, KillMode, Outcome};
 use baton_model::workflow::{HaltCause, HaltMode, Plan};
 
 use super::super::placing::rig;
@@ -97,6 +97,7 @@ fn a_replacement_stops_the_oldest_and_waits_for_its_end() {
         let facts = leader.at(NEW_YEAR + 2 * HOUR);
         let stop = Fact::StopRequested {
             instance: InstanceId(1),
+            mode: KillMode::Graceful,
         };
         assert!(facts.contains(&stop), "{kind}: {facts:?}");
         if kind == EntryKind::Workflow {
