@@ -1,7 +1,7 @@
 //! The library: tasks and workflows, revisions and due times; triggers.
 
 use baton_model::api::{
-    DefineReply, DueTimes, LibraryPage, List, Task, Tick, TriggerReply, TriggerTask,
+    DefineReply, DueTimes, LibraryPage, List, PauseRequest, Task, Tick, TriggerReply, TriggerTask,
 };
 use baton_model::library::TaskName;
 use reqwest::Method;
@@ -115,6 +115,18 @@ impl Client {
             .send_change(Method::DELETE, url, no_body)
             .await?;
         Ok(())
+    }
+
+    /// Pauses an entry, or ends its pause.
+    pub async fn pause(
+        &self,
+        name: &TaskName,
+        request: &PauseRequest,
+    ) -> Result<Task<Value>, ClientError> {
+        let url = self.task_at(name, &["paused"]);
+        self.transport
+            .change_with(Method::PUT, url, Some(request), Vec::new())
+            .await
     }
 
     /// Triggers a task or a workflow. When it returns, the instance or run is durable.

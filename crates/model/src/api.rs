@@ -21,7 +21,8 @@ use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
 
 pub use library::{
-    DefineReply, DueTimes, FileProblem, LibraryPage, Task, Tick, TriggerReply, TriggerTask,
+    DefineReply, DueTimes, FileProblem, LibraryPage, PauseRequest, Task, Tick, TriggerReply,
+    TriggerTask,
 };
 
 pub use processes::{AttemptProcesses, Process, UsageSample};

@@ -227,6 +227,16 @@ pub enum Fact {
         /// Its last revision.
         revision: Revision,
     },
+    /// An operator has paused an entry: due times and ends of upstream entries are skipped.
+    TaskPaused {
+        task: TaskNo,
+        at: Wall,
+        /// The operator's reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// An operator has ended the pause of an entry. What was skipped stays skipped.
+    TaskUnpaused { task: TaskNo },
     /// The verdict on a due time, or on many that were skipped for the same reason; or on the end
     /// of an instance or a run of an upstream entry.
     TickRecorded {
@@ -377,6 +387,8 @@ impl Fact {
         match self {
             Self::TaskDefined { task, .. }
             | Self::TaskRemoved { task, .. }
+            | Self::TaskPaused { task, .. }
+            | Self::TaskUnpaused { task }
             | Self::TickRecorded { task, .. } => Some(*task),
             _ => None,
         }
@@ -406,6 +418,8 @@ impl Fact {
             | Self::AttemptsDisowned { .. }
             | Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
+            | Self::TaskPaused { .. }
+            | Self::TaskUnpaused { .. }
             | Self::TickRecorded { .. }
             | Self::KeyRecorded { .. }
             | Self::RunRegistered { .. }

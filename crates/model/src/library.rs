@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{InstanceId, Revision, RunId, TaskNo};
 use crate::schedule::{CatchUp, Dst};
 use crate::spec::{Due, InstanceSpec};
-use crate::time::Millis;
+use crate::time::{Millis, Wall};
 use crate::workflow::Plan;
 
 /// The name of an entry of the library: `analytics/nightly-report`.
@@ -187,6 +187,14 @@ pub struct RunOrigin {
     pub due: Option<Due>,
     /// The upstream instance or run, if `after` launched it.
     pub after: Option<Execution>,
+}
+
+/// A pause of an entry: neither its schedule nor an upstream entry launches it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pause {
+    pub since: Wall,
+    /// The operator's reason.
+    pub reason: Option<String>,
 }
 
 /// The automatic and remote triggers of an entry, and their limits.

@@ -81,6 +81,9 @@ pub const TASKS_MAX: usize = 2_000_000;
 /// minutes of two thousand in a second.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 250_000;
 
+/// Bytes of the reason of a pause: a sentence, not a report.
+pub const PAUSE_REASON_BYTES_MAX: usize = 1_024;
+
 /// Upstream tasks of one task of the library.
 pub const AFTER_MAX: usize = 100;
 

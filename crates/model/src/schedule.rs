@@ -113,6 +113,8 @@ pub enum SkipReason {
     LaunchRate,
     /// Its schedule was replaced or removed before it could be launched.
     Replaced,
+    /// Its entry was paused.
+    Paused,
 }
 
 impl std::fmt::Display for SkipReason {
@@ -130,6 +132,7 @@ impl std::fmt::Display for SkipReason {
             }
             Self::LaunchRate => f.write_str("its launch_rate was used up"),
             Self::Replaced => f.write_str("its schedule was replaced or removed"),
+            Self::Paused => f.write_str("it was paused"),
         }
     }
 }

@@ -10,7 +10,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::{
     Epoch, Generation, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
-use baton_model::library::{Definition, TaskName};
+use baton_model::library::{Definition, Pause, TaskName};
 use baton_model::outcome::{AttemptEnd, AttemptStats};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -254,6 +254,8 @@ pub struct TaskRecord {
     /// When this revision was defined.
     pub at: Wall,
     pub definition: Arc<Definition>,
+    /// The pause of the task, whatever its revision.
+    pub pause: Option<Pause>,
 }
 
 /// One revision of a task.

@@ -145,3 +145,43 @@ fn a_scheduled_task_runs_by_itself_and_knows_when_it_was_due() {
         "{table}"
     );
 }
+
+#[test]
+fn a_pause_survives_the_scheduler_and_a_revision_and_makes_up_for_nothing() {
+    let mut cluster = Cluster::with_worker();
+    let text = "task: tick\nowner: demo\nrun: [\"true\"]\ntrigger: { schedule: every second, catch_up: all }\n";
+    write(&cluster, "tick.yaml", text);
+    cluster.run(&["library", "put", "tick.yaml"]).good();
+    let pause = ["library", "pause", "demo/tick", "--reason", "repairs"];
+    let told = cluster.run(&pause).good();
+    assert_eq!(told, "demo/tick: paused, due times are skipped\n");
+    cluster.kill_scheduler();
+    cluster.start_scheduler();
+    write(&cluster, "tick.yaml", &format!("{text}timeout: 1h\n"));
+    cluster.run(&["library", "put", "tick.yaml"]).good();
+    let shown = cluster.run(&["library", "show", "demo/tick"]).good();
+    assert!(
+        shown.contains("paused") && shown.contains("repairs"),
+        "{shown}"
+    );
+    let listed = cluster.run(&["library", "ls"]).good();
+    assert!(listed.contains("paused"), "{listed}");
+    let ticks = || cluster.run(&["ticks", "demo/tick", "--json"]).json();
+    until("a due time of the new revision is skipped", || {
+        ticks()[0]["revision"] == 2 && ticks()[0]["reason"] == "paused"
+    });
+    cluster.run(&["trigger", "demo/tick", "--wait"]).good();
+    let unpaused = cluster.run(&["library", "unpause", "demo/tick", "--json"]);
+    assert_eq!(unpaused.json().get("pausedAt"), None);
+    until("a due time is launched", || {
+        ticks()[0]["verdict"] == "launched"
+    });
+    let all = ticks();
+    let all = all.as_array().expect("a list");
+    let paused: Vec<bool> = all.iter().map(|it| it["reason"] == "paused").collect();
+    let first = paused.iter().position(|paused| *paused).expect("one");
+    let last = paused.iter().rposition(|paused| *paused).expect("one");
+    assert!(paused[first..=last].iter().all(|paused| *paused), "{all:?}");
+    let missing = cluster.run(&["library", "pause", "demo/nothing"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+}

@@ -131,6 +131,10 @@ bugs! {
         "what comes after a workflow is launched when a run of it has ended, whether DONE or not";
     TurnIgnored, "turn-ignored",
         "a run that was resumed does not wait for later runs of its workflow that are in flight";
+    PauseForgotten, "pause-forgotten",
+        "a new leader launches what the one before it has paused";
+    UnpauseCatchesUp, "unpause-catches-up",
+        "when a pause ends, what was due during it is launched";
     EpochNotRandom, "epoch-not-random",
         "a leader draws no random bits for its epoch: copies of a store count the same epochs";
     ClockStandsStill, "clock-stands-still",

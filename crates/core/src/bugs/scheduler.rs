@@ -3,7 +3,7 @@
 use baton_model::workflow::{Edges, ItemSpan};
 
 use super::{Bug, Bugs};
-use crate::ledger::{LedgerError, Run};
+use crate::ledger::{Ledger, LedgerError, Run};
 use crate::scheduler::Resume;
 use crate::scheduler::context::Cx;
 use crate::scheduler::timetable::Timetable;
@@ -66,5 +66,18 @@ pub(crate) fn follow_wall_clock(timetable: &mut Timetable, cx: &Cx<'_>) {
     for task in cx.ledger.library().tasks().filter(|it| it.accounted > now) {
         // The schedule was valid before.
         let _ = timetable.insert_from(task, now);
+    }
+}
+
+/// [`Bug::PauseForgotten`]: the ledger of a new leader has no pauses.
+pub(crate) fn forget_pauses(bugs: Bugs, ledger: &mut Ledger) {
+    if !bugs.has(Bug::PauseForgotten) {
+        return;
+    }
+    let paused = ledger.library().tasks().filter(|it| it.pause.is_some());
+    let paused: Vec<_> = paused.map(|task| task.number).collect();
+    for task in paused {
+        // A removed one stays as it is; it is not due.
+        let _ = ledger.library_mut().set_pause(task, None);
     }
 }

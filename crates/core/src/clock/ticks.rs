@@ -80,15 +80,15 @@ impl Clock {
     }
 
     /// Yields one record for all due times of a schedule that have none. They are not launched any
-    /// more: the schedule is about to be replaced or removed.
-    pub fn close(&mut self, key: Key, now: Wall, sink: &mut impl FnMut(Tick)) {
+    /// more: the schedule is about to be replaced or removed, or its pause to end.
+    pub fn close(&mut self, key: Key, now: Wall, reason: SkipReason, sink: &mut impl FnMut(Tick)) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
         };
         // By nominal times: launches delayed by jitter are dropped, too.
         let last = entry.schedule.last(entry.accounted, now);
         let wake = entry.wake;
-        if entry.skip(key, last, SkipReason::Replaced, sink) > 0 {
+        if entry.skip(key, last, reason, sink) > 0 {
             self.queue.remove(&(wake, key));
             if entry.wake != NEVER {
                 self.queue.insert((entry.wake, key));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Definition, EntryKind, TaskName, Trigger};
+use baton_model::library::{Definition, EntryKind, Pause, TaskName, Trigger};
 use baton_model::limits::TASKS_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
@@ -36,6 +36,8 @@ pub struct Task {
     pub revision: Revision,
     /// Every due time up to this one has a record.
     pub accounted: Wall,
+    /// Its pause, which outlasts revisions and removal.
+    pub pause: Option<Pause>,
     /// None if it was removed.
     definition: Option<PackedDefinition>,
 }
@@ -84,8 +86,15 @@ impl Task {
             name,
             revision,
             accounted,
+            pause: None,
             definition: definition.map(PackedDefinition::new),
         }
+    }
+
+    /// The same with a pause, if there is one.
+    #[must_use]
+    pub fn with_pause(self, pause: Option<Pause>) -> Self {
+        Self { pause, ..self }
     }
 
     /// False if it was removed.
@@ -299,13 +308,9 @@ impl Library {
             return Err(LedgerError::Library(number, "cannot have that revision"));
         }
         let accounted = before.map_or(from, |before| before.accounted.max(from));
-        self.admit(Task::new(
-            number,
-            name.clone(),
-            revision,
-            accounted,
-            Some(definition),
-        ));
+        let pause = before.and_then(|before| before.pause.clone());
+        let task = Task::new(number, name.clone(), revision, accounted, Some(definition));
+        self.admit(task.with_pause(pause));
         Ok(())
     }
 
@@ -318,6 +323,24 @@ impl Library {
             _ => Err(LedgerError::Library(
                 number,
                 "does not exist and cannot be removed",
+            )),
+        }
+    }
+
+    /// Pauses an entry, or ends its pause.
+    pub(crate) fn set_pause(
+        &mut self,
+        number: TaskNo,
+        pause: Option<Pause>,
+    ) -> Result<(), LedgerError> {
+        match self.tasks.get_mut(&number) {
+            Some(task) if task.is_defined() => {
+                task.pause = pause;
+                Ok(())
+            }
+            _ => Err(LedgerError::Library(
+                number,
+                "does not exist and cannot be paused",
             )),
         }
     }

@@ -30,7 +30,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId, Lineage, RunId,
     TaskNo, WorkerName,
 };
-use baton_model::library::Created;
+use baton_model::library::{Created, Pause};
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
@@ -171,6 +171,8 @@ impl Ledger {
             }
             Fact::TaskDefined { .. }
             | Fact::TaskRemoved { .. }
+            | Fact::TaskPaused { .. }
+            | Fact::TaskUnpaused { .. }
             | Fact::TickRecorded { .. }
             | Fact::InstanceTriggered { .. } => self.apply_library(fact),
             Fact::KeyRecorded { key, created } => {
@@ -223,6 +225,14 @@ impl Ledger {
                 .library
                 .define(*task, name, *revision, *from, definition),
             Fact::TaskRemoved { task, .. } => self.library.remove(*task),
+            Fact::TaskPaused { task, at, reason } => {
+                let pause = Pause {
+                    since: *at,
+                    reason: reason.clone(),
+                };
+                self.library.set_pause(*task, Some(pause))
+            }
+            Fact::TaskUnpaused { task } => self.library.set_pause(*task, None),
             Fact::TickRecorded {
                 task,
                 first,

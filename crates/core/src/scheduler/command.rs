@@ -7,13 +7,14 @@ use baton_model::fact::Fact;
 use baton_model::ids::{
     AttemptNo, Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName,
 };
+use baton_model::library::Pause;
 use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::KillMode;
 
 use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
 use super::library::{
-    self, DefineCommand, DefineReply, LibraryError, RemoveCommand, TriggerCommand, TriggerError,
-    TriggerReply,
+    self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
+    TriggerError, TriggerReply,
 };
 use super::runs::{Deadlines, RunCommand, RunError, execute as execute_run};
 use super::timetable::Timetable;
@@ -60,6 +61,8 @@ pub enum Command {
     Define(Box<DefineCommand>),
     /// Removes a task from the library.
     Remove(RemoveCommand),
+    /// Pauses a task of the library, or ends its pause.
+    Pause(PauseCommand),
     /// Triggers a task of the library.
     Trigger(TriggerCommand),
     /// Registers, changes, halts or resumes a run.
@@ -85,6 +88,8 @@ pub enum Reply {
     Defined(Result<DefineReply, LibraryError>),
     /// The revision that it had.
     Removed(Result<Revision, LibraryError>),
+    /// Its pause now.
+    Paused(Result<Option<Pause>, LibraryError>),
     Triggered(Result<TriggerReply, TriggerError>),
     /// The run and its current generation.
     Run(Result<(RunId, Generation), RunError>),
@@ -128,6 +133,7 @@ pub(super) fn execute(
         }
         Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
         Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
+        Command::Pause(command) => Reply::Paused(library::pause(cx, table, command)),
         Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
         Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command)),
         Command::Sync => Reply::Synced,

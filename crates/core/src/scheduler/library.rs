@@ -1,4 +1,4 @@
-//! Commands about the library: define, remove and trigger tasks and workflows.
+//! Commands about the library: define, remove, pause and trigger tasks and workflows.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
 use baton_model::library::{
-    Created, Definition, Execution, IdempotencyKey, TaskName, TriggerSource,
+    Created, Definition, Execution, IdempotencyKey, Pause, TaskName, TriggerSource,
 };
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::schedule::{SkipReason, TickVerdict};
@@ -242,7 +242,7 @@ pub(super) fn define(
             cx.now,
         );
         if from == cx.now.wall && !cx.config.bugs.has(Bug::ReplacedForgotten) {
-            table.close(cx, number);
+            table.close(cx, number, SkipReason::Replaced);
         }
         cx.commit(Fact::TaskDefined {
             task: number,
@@ -359,7 +359,7 @@ pub(super) fn remove(
         return Err(LibraryError::FromFile(file.to_owned()));
     }
     table.due(cx);
-    table.close(cx, number);
+    table.close(cx, number, SkipReason::Replaced);
     cx.commit(Fact::TaskRemoved {
         task: number,
         revision,
@@ -367,6 +367,51 @@ pub(super) fn remove(
     update_timetable(cx, table, number)?;
     gate::reset(cx, number);
     Ok(revision)
+}
+
+/// A command to pause an entry, or to end its pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseCommand {
+    pub name: TaskName,
+    pub paused: bool,
+    /// The operator's reason to pause it.
+    pub reason: Option<String>,
+}
+
+/// Pauses an entry, or ends its pause; returns its pause. Due times up to now are recorded first,
+/// so that each is decided by the state that the entry had at that time.
+pub(super) fn pause(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    command: PauseCommand,
+) -> Result<Option<Pause>, LibraryError> {
+    let task = cx.ledger.library().find(&command.name);
+    let task = task.filter(|task| task.is_defined());
+    let task = task.ok_or(LibraryError::Unknown)?;
+    let (number, before) = (task.number, task.pause.clone());
+    let reason = command.reason;
+    match before {
+        Some(pause) if command.paused && (reason.is_none() || pause.reason == reason) => {
+            return Ok(Some(pause));
+        }
+        None if !command.paused => return Ok(None),
+        _ => {}
+    }
+    if command.paused {
+        table.due(cx);
+        cx.commit(Fact::TaskPaused {
+            task: number,
+            at: cx.now.wall,
+            reason,
+        });
+    } else {
+        if !cx.config.bugs.has(Bug::UnpauseCatchesUp) {
+            table.close(cx, number, SkipReason::Paused);
+        }
+        cx.commit(Fact::TaskUnpaused { task: number });
+    }
+    let task = cx.ledger.library().task(number);
+    Ok(task.and_then(|task| task.pause.clone()))
 }
 
 pub(super) fn trigger(

@@ -52,8 +52,8 @@ pub use context::Effect;
 pub use explain::{Reason, Unsure};
 pub use instances::{CancelCounts, KillError, RetryError, Submission, SubmitError};
 pub use library::{
-    Change, DefineCommand, DefineReply, LibraryError, Precondition, RemoveCommand, TriggerCommand,
-    TriggerError, TriggerReply, Trust,
+    Change, DefineCommand, DefineReply, LibraryError, PauseCommand, Precondition, RemoveCommand,
+    TriggerCommand, TriggerError, TriggerReply, Trust,
 };
 
 pub use run_view::{RunView, TaskView};
@@ -120,6 +120,8 @@ impl Scheduler {
         ledger.drop_all_ended();
         ledger.runs_mut().drop_all_ended();
         ledger.runs_mut().mark_all_dirty();
+        #[cfg(feature = "seeded-bugs")]
+        crate::bugs::scheduler::forget_pauses(config.bugs, &mut ledger);
         let mut counts = Counts::default();
         let mut step = Step::default();
         let mut bullpen = Bullpen::restore(&ledger, limits, now);

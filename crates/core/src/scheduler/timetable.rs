@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::fact::Fact;
 use baton_model::ids::TaskNo;
 use baton_model::library::{self, Definition, Execution, RunOrigin, TaskName, Trigger};
-use baton_model::schedule::TickVerdict;
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::Due;
 use baton_model::time::{Now, Wall};
 
@@ -121,11 +121,11 @@ impl Timetable {
         }
     }
 
-    /// Records due times of a task that will not be launched any more.
-    pub(crate) fn close(&mut self, cx: &mut Cx<'_>, task: TaskNo) {
+    /// Records due times of a task that will not be launched any more, for this reason.
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>, task: TaskNo, reason: SkipReason) {
         let mut ticks = Vec::new();
         let sink = &mut |tick| ticks.push(tick);
-        self.clock.close(Key(task.0), cx.now.wall, sink);
+        self.clock.close(Key(task.0), cx.now.wall, reason, sink);
         for tick in ticks {
             self.record_tick(cx, &tick);
         }
@@ -139,7 +139,7 @@ impl Timetable {
         let Some(trigger) = task.trigger() else {
             return;
         };
-        let verdict = self.admit(cx, number, trigger, tick.verdict);
+        let verdict = self.admit_automatic(cx, &task, trigger, tick.verdict);
         let payload = task
             .payload(tick.first)
             .filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
@@ -197,7 +197,7 @@ impl Timetable {
             let Some(trigger) = follower.trigger() else {
                 continue;
             };
-            let verdict = self.admit(cx, number, trigger, TickVerdict::Launch);
+            let verdict = self.admit_automatic(cx, &follower, trigger, TickVerdict::Launch);
             let payload = follower.payload(nominal);
             let payload = payload.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
             let id = payload
@@ -224,6 +224,21 @@ impl Timetable {
                 gate::replace(cx, &follower, id);
             }
         }
+    }
+
+    /// Checks a launch that no client has requested: against the pause of its entry, then against
+    /// its limits.
+    fn admit_automatic(
+        &mut self,
+        cx: &Cx<'_>,
+        task: &Task,
+        trigger: &Trigger,
+        verdict: TickVerdict,
+    ) -> TickVerdict {
+        if task.pause.is_some() {
+            return TickVerdict::Skip(SkipReason::Paused);
+        }
+        self.admit(cx, task.number, trigger, verdict)
     }
 
     /// Checks a launch against `max_instances` and the launch rate of its task.

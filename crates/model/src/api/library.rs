@@ -36,13 +36,19 @@ pub struct Task<F> {
     /// Next due time; only in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<u64>,
+    /// Since when the entry is paused; missing if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<u64>,
+    /// The reason of the pause, as the operator has given it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_reason: Option<String>,
     /// The definition, in the schema of task or workflow files; not in lists.
     #[serde(default = "Option::default", skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub definition: Option<F>,
     /// `self`, `revisions`, `due`, `ticks`, `history` of a task or `runs` of a workflow, and the
     /// available operations: `run`,
-    /// `trigger`, `replace`, `remove`.
+    /// `trigger`, `pause` or `unpause`, `replace`, `remove`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }
@@ -90,6 +96,18 @@ pub struct DefineReply {
     /// `task`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
+}
+
+/// Body of `PUT /{owner}/tasks/{name}/paused`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PauseRequest {
+    /// `true`: skip due times and ends of upstream entries; `false`: end the pause.
+    pub paused: bool,
+    /// The reason of the pause, for other operators; at most 1 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Body of a trigger; optional.
@@ -147,7 +165,7 @@ pub struct Tick {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_seconds: Option<f64>,
     /// The reason, if it was skipped: `missed`, `catch-up`, `max-instances`, `queue-full`, `launch-rate`,
-    /// `replaced`.
+    /// `replaced`, `paused`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The outcome as one line of text.

@@ -90,6 +90,12 @@ impl Fact {
                 ..
             } => format!("{} {name} is at revision {}", definition.kind, revision.0),
             Self::TaskRemoved { .. } => "an entry was removed from the library".to_owned(),
+            Self::TaskPaused { reason: None, .. } => "an entry was paused".to_owned(),
+            Self::TaskPaused {
+                reason: Some(reason),
+                ..
+            } => format!("an entry was paused: {reason}"),
+            Self::TaskUnpaused { .. } => "an entry was unpaused".to_owned(),
             Self::KeyRecorded { created, .. } => {
                 format!("{created} was submitted with an Idempotency-Key")
             }
@@ -150,6 +156,7 @@ impl Fact {
             Self::TaskDefined { task, revision, .. } | Self::TaskRemoved { task, revision } => {
                 format!("{task} {revision}")
             }
+            Self::TaskPaused { task, .. } | Self::TaskUnpaused { task } => task.to_string(),
             Self::TickRecorded {
                 task, first, last, ..
             } => format!("{task} {}..{}", first.0, last.0),

@@ -108,6 +108,7 @@ routes! {
     GET    "/{owner}/tasks/{name}"            VIEWER   OwnerInPath library::read::show;
     PUT    "/{owner}/tasks/{name}"            OPERATOR OwnerInPath library::change::replace;
     DELETE "/{owner}/tasks/{name}"            OPERATOR OwnerInPath library::change::remove;
+    PUT    "/{owner}/tasks/{name}/paused"     OPERATOR OwnerInPath library::pause::set;
     GET    "/{owner}/tasks/{name}/due"        VIEWER   OwnerInPath library::read::due;
     GET    "/{owner}/tasks/{name}/revisions/" VIEWER   OwnerInPath library::read::revisions;
     GET    "/{owner}/tasks/{name}/ticks/"     VIEWER   OwnerInPath library::ticks::of_task;

@@ -360,3 +360,74 @@ async fn a_directory_of_files_is_the_library_and_a_bad_file_changes_nothing() {
     assert!(gone.await);
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_task_is_shown_as_such_and_skips_what_is_due() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let mut file = report();
+    file["trigger"] = json!({"schedule": "every 1s"});
+    add(&server, &file).await;
+    let put = |body: Value| {
+        let path = format!("{PATH}/paused");
+        let server = &server;
+        async move { server.send(Method::PUT, &path, &body).await }
+    };
+    let paused = put(json!({"paused": true, "reason": "repairs"})).await;
+    assert_eq!(paused.status, StatusCode::OK, "{paused:?}");
+    let tag = paused.headers["etag"].clone();
+    for shown in [
+        paused.body,
+        server.get(PATH).await.body,
+        server.get("/library/").await.body["items"][0].clone(),
+    ] {
+        assert!(shown["pausedAt"].is_u64(), "{shown}");
+        assert_eq!(shown["pauseReason"], "repairs");
+        assert_eq!(shown["links"]["unpause"], format!("PUT {PATH}/paused"));
+    }
+    let last_tick = async || {
+        let ticks = server.get(&format!("{PATH}/ticks/")).await;
+        ticks.body["items"][0].clone()
+    };
+    assert!(until(async || last_tick().await["reason"] == "paused").await);
+    // Its tag is that of its revision, too; a new revision is paused as well.
+    file["timeout"] = json!("1h");
+    let tag = tag.to_str().expect("text");
+    let again = self::put(&server, PATH, &file, ("if-match", tag)).await;
+    assert_eq!(again.status, StatusCode::OK, "{again:?}");
+    assert_eq!(server.get(PATH).await.body["pauseReason"], "repairs");
+    let by_hand = server
+        .send(Method::POST, &format!("{PATH}/run"), &json!({}))
+        .await;
+    assert_eq!(by_hand.status, StatusCode::ACCEPTED, "{by_hand:?}");
+
+    for (body, text) in [
+        (
+            json!({"paused": true, "reason": "x".repeat(2_000)}),
+            "too long",
+        ),
+        (json!({"paused": false, "reason": "x"}), "only a pause"),
+    ] {
+        let refused = put(body).await;
+        refused.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
+        assert!(refused.detail().contains(text), "{refused:?}");
+    }
+    let unpaused = put(json!({"paused": false})).await;
+    assert_eq!(unpaused.body["pausedAt"], Value::Null);
+    assert_eq!(unpaused.headers["etag"], "\"r2\"");
+    assert!(until(async || last_tick().await["verdict"] == "launched").await);
+    let events = server.request(Method::GET, "/events?after=0&follow=false");
+    let events = events.send().await.expect("an answer");
+    let text = events.text().await.expect("text");
+    for kind in ["task-paused", "task-unpaused"] {
+        assert!(text.contains(&format!("event: {kind}")), "{text}");
+    }
+    let missing = server
+        .send(
+            Method::PUT,
+            "/lab/tasks/nothing/paused",
+            &json!({"paused": true}),
+        )
+        .await;
+    missing.is_problem(StatusCode::NOT_FOUND, "not-found");
+}

@@ -55,6 +55,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("POST", "/{owner}/tasks/", "operator"),
     ("GET", "/{owner}/tasks/{name}", "viewer"),
     ("PUT", "/{owner}/tasks/{name}", "operator"),
+    ("PUT", "/{owner}/tasks/{name}/paused", "operator"),
     ("DELETE", "/{owner}/tasks/{name}", "operator"),
     ("GET", "/{owner}/tasks/{name}/due", "viewer"),
     ("GET", "/{owner}/tasks/{name}/revisions/", "viewer"),

@@ -169,8 +169,8 @@ impl Account {
                     None
                 }
             }
-            // The following facts prove the replacement.
-            TickVerdict::Skip(SkipReason::Replaced) => None,
+            // Other facts prove the replacement, and the pause.
+            TickVerdict::Skip(SkipReason::Replaced | SkipReason::Paused) => None,
         }
     }
 
@@ -211,7 +211,7 @@ impl Account {
         }
     }
 
-    /// Checks that a replaced or removed schedule has no due time without a record.
+    /// Checks that a schedule that was replaced, removed or unpaused has no due time without a record.
     ///
     /// # Errors
     /// A due time without a record.

@@ -59,6 +59,7 @@ struct Task {
     trigger: Option<Trigger>,
     account: Option<Account>,
     bucket: Option<Bucket>,
+    paused: bool,
     live: u64,
 }
 
@@ -184,6 +185,8 @@ impl LibraryState {
                 definition,
             } => self.defined(entry, *task, name, (*revision, *from), definition),
             Fact::TaskRemoved { task, .. } => self.removed(entry, *task),
+            Fact::TaskPaused { task, .. } => self.paused(entry, *task, true),
+            Fact::TaskUnpaused { task } => self.paused(entry, *task, false),
             Fact::TickRecorded { .. } => self.ticked(entry),
             Fact::InstancesSubmitted { first, last, spec } => {
                 if let Some(part) = spec.part {
@@ -292,6 +295,7 @@ impl LibraryState {
             trigger: Some(definition.trigger.clone()),
             account,
             bucket: rate.map(|rate| Bucket::full(rate, entry.now.mono, entry.epoch)),
+            paused: before.is_some_and(|it| it.paused),
             live: before.map_or(0, |it| it.live),
         };
         self.tasks.insert(number, task);
@@ -308,6 +312,21 @@ impl LibraryState {
         match task.account.take() {
             Some(account) => account.check_closed(entry.now.wall),
             None => Ok(()),
+        }
+    }
+
+    /// Checks that a pause begins and ends in a defined entry, and leaves no due time to be launched
+    /// after its end.
+    fn paused(&mut self, entry: &Entry, number: TaskNo, paused: bool) -> CheckResult {
+        let task = self.tasks.get_mut(&number);
+        let Some(task) = task.filter(|task| task.trigger.is_some()) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        let ends = task.paused && !paused;
+        task.paused = paused;
+        match &task.account {
+            Some(account) if ends => account.check_closed(entry.now.wall),
+            _ => Ok(()),
         }
     }
 
@@ -337,6 +356,9 @@ impl LibraryState {
         let wrong = both || skipped == launched.is_some();
         if wrong || task.revision != revision || task.trigger.is_none() {
             return broken("false-record", format!("{entry:?} of {task:?}"));
+        }
+        if task.paused != (verdict == TickVerdict::Skip(SkipReason::Paused)) {
+            return broken("pause-ignored", format!("{entry:?} of {task:?}"));
         }
         let mut due = None;
         if let Some(done) = after {
@@ -431,7 +453,8 @@ impl LibraryState {
                 self.obligations.replacements.insert(number);
                 true
             }
-            SkipReason::Missed | SkipReason::CatchUp => true,
+            // Checked before: `Paused` exactly while it is paused.
+            SkipReason::Missed | SkipReason::CatchUp | SkipReason::Paused => true,
         };
         if is_true {
             Ok(())

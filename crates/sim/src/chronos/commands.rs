@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use baton_core::ledger::{Run, StoredRun};
 use baton_core::scheduler::{
-    Command, DefineCommand, Input, Precondition, RemoveCommand, Resume, RunCommand, TriggerCommand,
-    Trust,
+    Command, DefineCommand, Input, PauseCommand, Precondition, RemoveCommand, Resume, RunCommand,
+    TriggerCommand, Trust,
 };
 use baton_model::ids::{InstanceId, RequestId, RunId};
 use baton_model::library::{IdempotencyKey, TriggerSource};
@@ -51,6 +51,21 @@ impl World {
                 name,
                 expected: None,
                 by_file: false,
+            }),
+        ));
+    }
+
+    /// Pauses an entry, or ends its pause.
+    pub(super) fn pause(&mut self) {
+        let name = name(&mut self.rng);
+        let paused = self.rng.chance(500);
+        self.note(|| format!("pause {name}: {paused}"));
+        self.feed(Input::Command(
+            RequestId(0),
+            Command::Pause(PauseCommand {
+                name,
+                paused,
+                reason: None,
             }),
         ));
     }

@@ -21,6 +21,8 @@
 //! * the reason of a skip is true: no leader checked the clock in time, the catch-up policy
 //!   skips it, `max_instances` was reached, the launch rate was used up, or the schedule was
 //!   replaced in the same batch;
+//! * while an entry is paused, and only then, what is due is skipped as paused, and nothing of it is
+//!   launched when the pause ends;
 //! * with `overlap: queue` or `replace`, at most `max_instances` have started at once, and a run is
 //!   replaced only by another launch;
 //! * for each DONE instance and run each follower is launched, or skipped with a true reason, once,
@@ -63,6 +65,8 @@ pub const BUGS: &[Bug] = &[
     Bug::RunsUncounted,
     Bug::FailedRunFollowed,
     Bug::TurnIgnored,
+    Bug::PauseForgotten,
+    Bug::UnpauseCatchesUp,
 ];
 
 /// Runs one seed, and counts the verdicts on due times. A panic of the core counts as a

@@ -21,6 +21,8 @@ pub struct Tally {
     pub launch_rate_exceeded: u64,
     /// Skipped because the schedule was replaced or removed.
     pub replaced: u64,
+    /// Skipped because the entry was paused.
+    pub paused: u64,
     /// Followers of DONE instances and runs.
     pub followers: u64,
     /// Requests with an idempotency key.
@@ -42,6 +44,7 @@ impl Tally {
         self.queue_full += other.queue_full;
         self.launch_rate_exceeded += other.launch_rate_exceeded;
         self.replaced += other.replaced;
+        self.paused += other.paused;
         self.followers += other.followers;
         self.keyed += other.keyed;
         self.runs += other.runs;
@@ -58,6 +61,7 @@ impl Tally {
             TickVerdict::Skip(SkipReason::QueueFull { .. }) => &mut self.queue_full,
             TickVerdict::Skip(SkipReason::LaunchRate) => &mut self.launch_rate_exceeded,
             TickVerdict::Skip(SkipReason::Replaced) => &mut self.replaced,
+            TickVerdict::Skip(SkipReason::Paused) => &mut self.paused,
         } += count;
     }
 }

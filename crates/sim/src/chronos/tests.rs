@@ -348,3 +348,40 @@ fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
     let renamed = with(hourly()).batch(0, vec![defined(1, 0, hourly())]);
     renamed.violates("number-again");
 }
+
+#[test]
+fn a_pause_skips_what_is_due_and_nothing_else() {
+    let paused = || Fact::TaskPaused {
+        task: TaskNo(1),
+        at: Wall(START),
+        reason: None,
+    };
+    let unpaused = || Fact::TaskUnpaused { task: TaskNo(1) };
+    let skipped = |hour| vec![skip(hour, hour, SkipReason::Paused)];
+    let during = || with(hourly()).batch(0, vec![paused()]);
+    during().batch(1, skipped(1)).clock_check(1).holds();
+    during().clock_check(1).violates("due-forgotten");
+    during().batch(1, launch(1)).violates("pause-ignored");
+    let missed = vec![skip(1, 1, SkipReason::Missed)];
+    during().batch(3, missed).violates("pause-ignored");
+    with(hourly())
+        .batch(1, skipped(1))
+        .violates("pause-ignored");
+    // A new revision is paused as well; what was due is skipped before the pause ends.
+    during()
+        .batch(0, vec![defined(1, 0, hourly())])
+        .violates("number-again");
+    let mut again = defined(1, 0, hourly());
+    if let Fact::TaskDefined { revision, .. } = &mut again {
+        *revision = Revision(2);
+    }
+    let mut tick_of_two = skip(1, 1, SkipReason::Paused);
+    if let Fact::TickRecorded { revision, .. } = &mut tick_of_two {
+        *revision = Revision(2);
+    }
+    let revised = || during().batch(0, vec![again.clone()]);
+    revised().batch(1, vec![tick_of_two, unpaused()]).holds();
+    revised()
+        .batch(1, vec![unpaused()])
+        .violates("due-forgotten");
+}

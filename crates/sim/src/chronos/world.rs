@@ -188,7 +188,8 @@ impl World {
             79..=80 => self.resume(),
             81..=82 => self.retry(),
             83..=89 => self.run_worker(),
-            90..=93 => self.slow = !self.slow,
+            90..=91 => self.pause(),
+            92..=93 => self.slow = !self.slow,
             94 => self.fail(),
             _ => self.freeze_leader(),
         }

@@ -35,6 +35,7 @@ fn every_due_time_is_accounted_for_under_any_leader_and_clock() {
         all.max_instances_reached,
         all.launch_rate_exceeded,
         6 * all.replaced,
+        all.paused,
         all.followers,
         all.keyed,
         all.runs,
@@ -147,6 +148,8 @@ fn expected_checkers(bug: Bug) -> &'static [&'static str] {
         Bug::RunsUncounted => &["limit-broken"],
         Bug::FailedRunFollowed => &["false-follower"],
         Bug::TurnIgnored => &["overlap-broken"],
+        Bug::PauseForgotten => &["pause-ignored"],
+        Bug::UnpauseCatchesUp => &["due-forgotten"],
         _ => &[],
     }
 }

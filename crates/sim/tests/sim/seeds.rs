@@ -142,7 +142,9 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::ReplacedForgotten
         | Bug::RunsUncounted
         | Bug::FailedRunFollowed
-        | Bug::TurnIgnored => &[],
+        | Bug::TurnIgnored
+        | Bug::PauseForgotten
+        | Bug::UnpauseCatchesUp => &[],
     }
 }
 

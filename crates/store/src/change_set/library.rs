@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::ledger::{Ledger, Task};
 use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
-use baton_model::library::{Created, Definition, Execution, IdempotencyKey, TaskName};
+use baton_model::library::{Created, Definition, Execution, IdempotencyKey, Pause, TaskName};
 use baton_model::time::Wall;
 
 use super::StoredRows;
@@ -38,6 +38,7 @@ pub(crate) struct StoredTask {
     pub(crate) revision: Revision,
     pub(crate) accounted: Wall,
     pub(crate) defined: bool,
+    pub(crate) pause: Option<Pause>,
 }
 
 /// Tasks touched by facts; their state is in the change set's ledger.
@@ -77,7 +78,10 @@ impl TaskChanges {
                     definition: Arc::clone(definition),
                 });
             }
-            Fact::TaskRemoved { task, .. } | Fact::TickRecorded { task, .. } => {
+            Fact::TaskRemoved { task, .. }
+            | Fact::TaskPaused { task, .. }
+            | Fact::TaskUnpaused { task }
+            | Fact::TickRecorded { task, .. } => {
                 self.fetch(stored, ledger, *task)?;
             }
             Fact::InstanceTriggered {
@@ -122,13 +126,14 @@ impl TaskChanges {
             // No fact depends on the content of a definition, only on whether there is one.
             let some = Definition::default();
             let definition = task.defined.then_some(&some);
-            ledger.admit_task(Task::new(
+            let fetched = Task::new(
                 task.number,
                 task.name,
                 task.revision,
                 task.accounted,
                 definition,
-            ));
+            );
+            ledger.admit_task(fetched.with_pause(task.pause));
         }
         Ok(())
     }
@@ -146,6 +151,7 @@ impl TaskChanges {
             revision: task.revision,
             accounted: task.accounted,
             defined: task.is_defined(),
+            pause: task.pause.clone(),
         })
     }
 }

@@ -287,6 +287,8 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::InstanceTriggered { .. }
             | Fact::TaskDefined { .. }
             | Fact::TaskRemoved { .. }
+            | Fact::TaskPaused { .. }
+            | Fact::TaskUnpaused { .. }
             | Fact::TickRecorded { .. }
             | Fact::KeyRecorded { .. } => {
                 self.tasks.apply_fact(stored, &mut self.ledger, at, fact)?;

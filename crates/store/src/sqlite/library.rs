@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_core::ledger::Task;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Created, Definition, IdempotencyKey, TaskName};
+use baton_model::library::{Created, Definition, IdempotencyKey, Pause, TaskName};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::time::Wall;
 use rusqlite::types::Type;
@@ -25,7 +25,7 @@ macro_rules! record {
     ($rest:literal) => {
         concat!(
             "SELECT t.number, t.owner, t.name, t.defined AND t.revision = r.revision, \
-             r.revision, r.at_ms, r.body FROM task AS t JOIN revision AS r ON r.task = t.number ",
+             r.revision, r.at_ms, r.body, t.paused_ms, t.pause_reason FROM task AS t JOIN revision AS r ON r.task = t.number ",
             $rest
         )
     };
@@ -36,9 +36,9 @@ pub(super) fn write(
     change_set: &ChangeSet<SpecId>,
 ) -> Result<(), rusqlite::Error> {
     let mut put = db.prepare_cached(
-        "INSERT INTO task (number, owner, name, revision, defined, accounted_ms) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (number) DO UPDATE SET revision = ?4, \
-         defined = ?5, accounted_ms = ?6",
+        "INSERT INTO task (number, owner, name, revision, defined, accounted_ms, paused_ms, \
+         pause_reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (number) DO UPDATE SET \
+         revision = ?4, defined = ?5, accounted_ms = ?6, paused_ms = ?7, pause_reason = ?8",
     )?;
     for task in change_set.tasks() {
         put.execute(params![
@@ -48,6 +48,8 @@ pub(super) fn write(
             task.revision.0,
             task.defined,
             task.accounted.0.cast_signed(),
+            task.pause.as_ref().map(|pause| pause.since.0.cast_signed()),
+            task.pause.as_ref().and_then(|pause| pause.reason.as_ref()),
         ])?;
     }
     let mut keep = db.prepare_cached(
@@ -96,7 +98,8 @@ pub(super) fn stored(
     number: TaskNo,
 ) -> Result<Option<StoredTask>, rusqlite::Error> {
     db.prepare_cached(
-        "SELECT number, owner, name, revision, defined, accounted_ms FROM task WHERE number = ?1",
+        "SELECT number, owner, name, revision, defined, accounted_ms, paused_ms, pause_reason \
+         FROM task WHERE number = ?1",
     )?
     .query_row([number.0.cast_signed()], |row| {
         Ok(StoredTask {
@@ -105,6 +108,7 @@ pub(super) fn stored(
             revision: Revision(row.get(3)?),
             defined: row.get(4)?,
             accounted: Wall(unsigned(row, 5)?),
+            pause: pause(row, 6)?,
         })
     })
     .optional()
@@ -138,7 +142,8 @@ pub(super) fn names(
 /// Every task, for a new leader's ledger.
 pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
     db.prepare(
-        "SELECT t.number, t.owner, t.name, t.revision, t.accounted_ms, r.body FROM task AS t \
+        "SELECT t.number, t.owner, t.name, t.revision, t.accounted_ms, r.body, t.paused_ms, \
+         t.pause_reason FROM task AS t \
          LEFT JOIN revision AS r ON t.defined AND r.task = t.number AND r.revision = t.revision \
          ORDER BY t.number",
     )?
@@ -147,13 +152,14 @@ pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
             Some(body) => Some(definition(body, 5)?),
             None => None,
         };
-        Ok(Task::new(
+        let task = Task::new(
             TaskNo(unsigned(row, 0)?),
             name(row, 1)?,
             Revision(row.get(3)?),
             Wall(unsigned(row, 4)?),
             definition.as_ref(),
-        ))
+        );
+        Ok(task.with_pause(pause(row, 6)?))
     })?
     .collect()
 }
@@ -287,7 +293,19 @@ fn record(row: &Row<'_>) -> Result<TaskRecord, rusqlite::Error> {
         revision: Revision(row.get(4)?),
         at: Wall(unsigned(row, 5)?),
         definition: Arc::new(definition(row.get_ref(6)?.as_str()?, 6)?),
+        pause: pause(row, 7)?,
     })
+}
+
+/// A pause, of two columns.
+fn pause(row: &Row<'_>, at: usize) -> Result<Option<Pause>, rusqlite::Error> {
+    let Some(since) = row.get::<_, Option<i64>>(at)? else {
+        return Ok(None);
+    };
+    Ok(Some(Pause {
+        since: Wall(since.cast_unsigned()),
+        reason: row.get(at + 1)?,
+    }))
 }
 
 fn name(row: &Row<'_>, at: usize) -> Result<TaskName, rusqlite::Error> {

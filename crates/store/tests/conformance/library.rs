@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
 use baton_model::library::{
-    Created, Definition, EntryKind, Execution, IdempotencyKey, RunOrigin, TaskName, Trigger,
+    Created, Definition, EntryKind, Execution, IdempotencyKey, Pause, RunOrigin, TaskName, Trigger,
     TriggerSource,
 };
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
@@ -58,6 +58,19 @@ pub(crate) fn removed(task: u64, revision: u32) -> Fact {
     Fact::TaskRemoved {
         task: TaskNo(task),
         revision: Revision(revision),
+    }
+}
+
+/// A pause of a task, or its end.
+pub(crate) fn paused(task: u64, paused: bool) -> Fact {
+    let task = TaskNo(task);
+    if !paused {
+        return Fact::TaskUnpaused { task };
+    }
+    Fact::TaskPaused {
+        task,
+        at: Wall(70),
+        reason: None,
     }
 }
 
@@ -223,6 +236,46 @@ pub(crate) fn tasks_come_in_pages_by_owner_and_name(open: Open<'_>) {
         assert_eq!(all(Some("ab"), limit), ["ab/a"]);
         assert!(all(Some("c"), limit).is_empty());
     }
+}
+
+pub(crate) fn a_pause_survives_revisions_removal_and_leaders(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let name = named("o", "a");
+    let pause = |reason: Option<&str>| Fact::TaskPaused {
+        task: TaskNo(1),
+        at: Wall(70),
+        reason: reason.map(str::to_owned),
+    };
+    let stored = |store: &dyn Store| store.task(&name, None).expect("readable")?.pause;
+    let expected = |reason: Option<&str>| {
+        Some(Pause {
+            since: Wall(70),
+            reason: reason.map(str::to_owned),
+        })
+    };
+    leader.commit(&*store, vec![defined(1, &name, 1, "one")]);
+    assert_eq!(stored(&*store), None);
+    leader.commit(&*store, vec![pause(Some("ünplanned"))]);
+    assert_eq!(stored(&*store), expected(Some("ünplanned")));
+    leader.commit(&*store, vec![pause(None), defined(1, &name, 2, "two")]);
+    leader.commit(&*store, vec![removed(1, 2)]);
+    let refused = leader.try_commit(&*store, vec![Fact::TaskUnpaused { task: TaskNo(1) }]);
+    assert!(refused.is_err(), "{refused:?}");
+    let store = open();
+    let mut next = Leader::elect(&*store);
+    assert_eq!(next.ledger, leader.left());
+    next.commit(&*store, vec![defined(1, &name, 3, "three")]);
+    assert_eq!(stored(&*store), expected(None));
+    let query = TaskQuery {
+        limit: 9,
+        ..TaskQuery::default()
+    };
+    let listed = store.tasks(&query).expect("readable").items;
+    assert_eq!(listed[0].pause, expected(None));
+    next.commit(&*store, vec![Fact::TaskUnpaused { task: TaskNo(1) }]);
+    assert_eq!(stored(&*store), None);
+    assert_eq!(Leader::elect(&*open()).ledger, next.left());
 }
 
 /// Every recorded tick, the latest first, in pages of `limit`.

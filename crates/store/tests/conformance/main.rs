@@ -133,6 +133,7 @@ macro_rules! backends {
                 a_task_is_its_latest_revision_and_each_before_it_can_be_read,
                 a_removed_task_can_be_read_by_revision_and_comes_back_with_the_next,
                 tasks_come_in_pages_by_owner_and_name,
+                a_pause_survives_revisions_removal_and_leaders,
                 ticks_are_listed_latest_first_and_by_task,
                 a_second_record_for_a_due_time_is_refused_with_its_batch,
                 requests_are_remembered_by_the_next_leader,

@@ -200,7 +200,8 @@ impl Model {
         let name = library::named("o", &format!("t{task}"));
         let before = self.ledger.library().find(&name);
         let (revision, accounted) = before.map_or((0, 0), |it| (it.revision.0, it.accounted.0));
-        match rng.below(4) {
+        match rng.below(5) {
+            4 => library::paused(task, rng.chance(500)),
             0 => library::defined(task, &name, revision + 1, &format!("{}", rng.below(9))),
             1 => library::removed(task, revision),
             2 => library::ticked(task, accounted + 1, accounted + 1 + rng.below(9)),

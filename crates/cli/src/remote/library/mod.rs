@@ -1,6 +1,7 @@
 //! `baton library`: the stored definitions of tasks and workflows.
 
 mod change;
+mod pause;
 mod show;
 
 use baton_client::Client;
@@ -9,7 +10,7 @@ use clap::{Args, Subcommand};
 
 use crate::output::CommandResult;
 
-/// Manage the library of tasks and workflows: list, show, add, remove, compare
+/// Manage the library of tasks and workflows: list, show, add, remove, compare, pause
 ///
 /// An entry of the library is named OWNER/NAME. Each change creates a revision; old revisions stay
 /// readable. Entries defined in the directory of `baton up --library` are changed in their files.
@@ -22,6 +23,8 @@ Examples:
   baton library ls --owner analytics
   baton library show analytics/report
   baton library show analytics/report --revision 2 --json
+  baton library pause analytics/report --reason 'the warehouse is being moved'
+  baton library unpause analytics/report
   baton library rm analytics/report
 
 Exit status: 0 success; 1 no such entry, or `diff` found differences; 2 wrong usage, or a file with
@@ -38,6 +41,8 @@ enum LibraryCommand {
     Put(change::Put),
     Rm(change::Rm),
     Diff(change::Diff),
+    Pause(pause::Pause),
+    Unpause(pause::Unpause),
 }
 
 pub(super) async fn run(command: &Library, client: &Client) -> CommandResult {
@@ -47,6 +52,8 @@ pub(super) async fn run(command: &Library, client: &Client) -> CommandResult {
         LibraryCommand::Put(command) => change::put(command, client).await,
         LibraryCommand::Rm(command) => change::remove(command, client).await,
         LibraryCommand::Diff(command) => change::diff(command, client).await,
+        LibraryCommand::Pause(command) => pause::pause(command, client).await,
+        LibraryCommand::Unpause(command) => pause::unpause(command, client).await,
     }
 }
 

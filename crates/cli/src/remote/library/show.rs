@@ -76,10 +76,13 @@ pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
 }
 
 fn row(task: &Task<Value>, now: Wall) -> [Cell; 6] {
-    let due = task.next_at.map(|at| {
-        let at = Wall(at);
-        format!("{} (in {})", stamp(at), span(between(now, at)))
-    });
+    let due = match task.paused_at {
+        Some(_) => Some("paused".to_owned()),
+        None => task.next_at.map(|at| {
+            let at = Wall(at);
+            format!("{} (in {})", stamp(at), span(between(now, at)))
+        }),
+    };
     let from = task.file.as_deref().unwrap_or("API");
     [
         clean(&format!("{}/{}", task.owner, task.name)).into(),
@@ -154,6 +157,11 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     );
     if let Some(file) = &task.file {
         line("file", file.clone());
+    }
+    if let Some(at) = task.paused_at {
+        let reason = task.pause_reason.as_deref();
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        line("paused", format!("since {}{reason}", stamp(Wall(at))));
     }
     line("starts", describe_triggers(task));
     if let Some(due) = due {

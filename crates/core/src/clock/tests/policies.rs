@@ -257,7 +257,7 @@ fn jitter_ends_before_the_next_due_time() {
 
 fn closed(clock: &mut Clock, now: Wall) -> Vec<Tick> {
     let mut ticks = Vec::new();
-    clock.close(KEY, now, &mut |tick| ticks.push(tick));
+    clock.close(KEY, now, SkipReason::Replaced, &mut |tick| ticks.push(tick));
     ticks
 }
 

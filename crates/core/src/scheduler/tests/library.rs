@@ -1,7 +1,7 @@
 //! The library of a leader: due times, launch limits and commands. Helpers of its tests are here.
 
 use baton_model::ids::{Epoch, Revision};
-use baton_model::library::{Definition, Schedule, TaskName, Trigger};
+use baton_model::library::{Definition, Pause, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 
 use super::*;
@@ -10,6 +10,7 @@ mod after;
 mod due;
 mod limits;
 mod overlap;
+mod pause;
 mod revisions;
 mod triggers;
 mod workflows;
@@ -177,6 +178,36 @@ impl Leader {
             _ => None,
         });
         told.expect("a removal is answered")
+    }
+
+    /// Pauses an entry for this reason, or ends its pause.
+    fn pause(&mut self, name: &str, reason: Option<&str>) -> Result<Option<Pause>, LibraryError> {
+        self.set_pause(name, true, reason)
+    }
+
+    fn unpause(&mut self, name: &str) -> Result<Option<Pause>, LibraryError> {
+        self.set_pause(name, false, None)
+    }
+
+    fn set_pause(
+        &mut self,
+        name: &str,
+        paused: bool,
+        reason: Option<&str>,
+    ) -> Result<Option<Pause>, LibraryError> {
+        let effects = self.give(Input::Command(
+            RequestId(1),
+            Command::Pause(PauseCommand {
+                name: named(name),
+                paused,
+                reason: reason.map(str::to_owned),
+            }),
+        ));
+        let told = effects.into_iter().find_map(|effect| match effect {
+            Effect::Reply(_, Reply::Paused(answer)) => Some(answer),
+            _ => None,
+        });
+        told.expect("a pause is answered")
     }
 
     fn active(&self, task: u64) -> u64 {

@@ -248,7 +248,7 @@ fn definition(mut file: Value, owner: &str, name: Option<&str>) -> Answer<(TaskN
 }
 
 /// The error response to a library error.
-fn fault(error: &LibraryError, name: &TaskName) -> Fault {
+pub(super) fn fault(error: &LibraryError, name: &TaskName) -> Fault {
     let text = error.to_string();
     let field = match error {
         LibraryError::Unknown => return super::unknown(name),

@@ -4,17 +4,20 @@
 //! |---|---|
 //! | `read` | entries, revisions, due times |
 //! | `change` | definition and removal of entries |
+//! | `pause` | pauses of entries |
 //! | `trigger` | instances and runs started by users and other systems |
 //! | `ticks` | outcomes of due times |
 //!
-//! The ETag of a task is its revision, so that a client can name the revision it replaces.
+//! The ETag of a task is its revision, so that a client can name the revision it replaces. While it
+//! is paused, the tag also has the time of the pause.
 
 pub(super) mod change;
+pub(super) mod pause;
 pub(super) mod read;
 pub(super) mod ticks;
 pub(super) mod trigger;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use baton_core::clock::{Schedule, Zone};
 use baton_model::api::{Links, Task};
@@ -26,6 +29,7 @@ use serde_json::Value;
 
 use super::app::App;
 use super::problem::{Answer, Fault};
+use super::response::respond;
 use super::views;
 
 fn name(owner: &str, name: &str) -> TaskName {
@@ -43,6 +47,7 @@ fn path(name: &TaskName) -> String {
 fn task_view(record: &TaskRecord) -> Task<Value> {
     let trigger = &record.definition.trigger;
     let schedule = trigger.schedule.as_ref().and_then(parsed);
+    let pause = record.pause.as_ref().filter(|_| record.current);
     Task {
         owner: record.name.owner.clone(),
         name: record.name.name.clone(),
@@ -54,6 +59,8 @@ fn task_view(record: &TaskRecord) -> Task<Value> {
         trigger: trigger.clone(),
         schedule_text: schedule.map(|schedule| schedule.describe()),
         next_at: None,
+        paused_at: pause.map(|pause| pause.since.0),
+        pause_reason: pause.and_then(|pause| pause.reason.clone()),
         definition: serde_json::from_str(&record.definition.source).ok(),
         links: links(record),
     }
@@ -94,6 +101,11 @@ fn links(record: &TaskRecord) -> Links {
         links.insert(relation.to_owned(), target);
     };
     add("run", format!("POST {path}/run"));
+    let pause = match record.pause {
+        Some(_) => "unpause",
+        None => "pause",
+    };
+    add(pause, format!("PUT {path}/paused"));
     let trigger = &record.definition.trigger;
     if trigger.schedule.is_some() {
         add("due", format!("{path}/due"));
@@ -115,8 +127,24 @@ fn parsed(schedule: &library::Schedule) -> Option<Schedule> {
 }
 
 /// Sets the ETag of a response to a revision.
-fn with_revision(mut response: Response, revision: Revision) -> Response {
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"r{}\"", revision.0)) {
+fn with_revision(response: Response, revision: Revision) -> Response {
+    with_tag(response, &format!("\"r{}\"", revision.0))
+}
+
+/// A response that is an entry, with its ETag.
+fn entry(record: &TaskRecord) -> Response {
+    let response = respond(StatusCode::OK, &task_view(record));
+    match record.pause.as_ref().filter(|_| record.current) {
+        Some(pause) => {
+            let tag = format!("\"r{}-paused-{}\"", record.revision.0, pause.since.0);
+            with_tag(response, &tag)
+        }
+        None => with_revision(response, record.revision),
+    }
+}
+
+fn with_tag(mut response: Response, tag: &str) -> Response {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
         response.headers_mut().insert(header::ETAG, tag);
     }
     response
@@ -130,6 +158,7 @@ fn revision_in(headers: &HeaderMap, header: header::HeaderName) -> Answer<Option
     let text = value.to_str().unwrap_or_default().trim();
     let text = text.strip_prefix("W/").unwrap_or(text);
     let number = text.strip_prefix("\"r").and_then(|it| it.strip_suffix('"'));
+    let number = number.map(|it| it.split_once("-paused-").map_or(it, |(number, _)| number));
     let number = number.and_then(|digits| digits.parse().ok());
     number.map(|number| Some(Revision(number))).ok_or_else(|| {
         Fault::bad_request(format!(

@@ -128,8 +128,7 @@ pub(in super::super) async fn show(
     let parameters = Parameters::of(&uri, &["revision"])?;
     let revision = parameters.number("revision")?.map(Revision);
     let record = app.task(&name(&owner, &task), revision).await?;
-    let response = respond(StatusCode::OK, &super::task_view(&record));
-    Ok(super::with_revision(response, record.revision))
+    Ok(super::entry(&record))
 }
 
 /// Revisions of a task or a workflow, newest first
@@ -170,7 +169,7 @@ pub(in super::super) async fn revisions(
             Ok((page, store.task(&wanted, None)?))
         })
         .await?;
-    let current = now.map(|record| record.revision);
+    let current = now.as_ref().map(|record| record.revision);
     let items = page.items.into_iter().map(|it| {
         super::task_view(&baton_store::view::TaskRecord {
             number: any.number,
@@ -179,6 +178,7 @@ pub(in super::super) async fn revisions(
             current: current == Some(it.revision),
             at: it.at,
             definition: it.definition,
+            pause: now.as_ref().and_then(|record| record.pause.clone()),
         })
     });
     let path = format!("{}/revisions/", path(&name));

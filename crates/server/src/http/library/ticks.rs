@@ -161,5 +161,6 @@ const fn word(reason: SkipReason) -> &'static str {
         SkipReason::QueueFull { .. } => "queue-full",
         SkipReason::LaunchRate => "launch-rate",
         SkipReason::Replaced => "replaced",
+        SkipReason::Paused => "paused",
     }
 }
