@@ -10,12 +10,14 @@
 //! | `transport` | HTTP requests and responses |
 //! | `instances` | submit, read, wait, cancel; logs |
 //! | `runs` | runs of workflows |
+//! | `backfills` | launches for past due times |
 //! | `library` | tasks of the library, and triggering them |
 //! | `lists` | views, page by page; workers |
 //! | `events` | event stream |
 //! | `usage` | usage by owner and hour |
 //! | `tokens` | tokens |
 
+mod backfills;
 mod error;
 mod events;
 mod instances;

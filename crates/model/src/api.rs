@@ -5,6 +5,7 @@
 //! representation carries its own links, by relation; clients follow them instead of
 //! putting paths together.
 
+mod backfills;
 mod library;
 mod once;
 mod processes;
@@ -20,6 +21,7 @@ use crate::placement::Capacity;
 use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
 
+pub use backfills::{Backfill, BackfillLaunch, BackfillReply, BackfillRequest};
 pub use library::{
     DefineReply, DueTimes, FileProblem, LibraryPage, PauseRequest, Task, Tick, TriggerReply,
     TriggerTask,

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
+use crate::backfill::{BackfillHalt, BackfillRange};
 use crate::ids::{
-    BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, LeaseId, Revision,
-    RunId, TaskNo, WorkerName,
+    BackfillId, BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, LeaseId,
+    Revision, RunId, TaskNo, WorkerName,
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
@@ -260,6 +261,56 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after_run: Option<RunId>,
     },
+    /// A backfill was accepted.
+    BackfillRegistered {
+        backfill: BackfillId,
+        task: TaskNo,
+        at: Wall,
+        range: BackfillRange,
+        max_concurrent: u32,
+        /// The number of due times of the range.
+        due: u64,
+        /// The due times of the range that have a launch already.
+        taken: Vec<Wall>,
+    },
+    /// A backfill has launched a due time, and has passed all before it in its direction.
+    BackfillLaunched {
+        backfill: BackfillId,
+        task: TaskNo,
+        /// The revision that was launched.
+        revision: Revision,
+        /// The due time.
+        nominal: Wall,
+        /// The instance that was launched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<InstanceId>,
+        /// The run that was launched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+    },
+    /// A backfill launches nothing until it is resumed.
+    BackfillHalted {
+        backfill: BackfillId,
+        task: TaskNo,
+        at: Wall,
+        cause: BackfillHalt,
+    },
+    /// A backfill continues with the due times that it has not passed.
+    BackfillResumed {
+        backfill: BackfillId,
+        task: TaskNo,
+        at: Wall,
+        /// The number of due times that it has still to launch.
+        remaining: u64,
+        /// Those that it has not passed and that have a launch already.
+        taken: Vec<Wall>,
+    },
+    /// Every due time of a backfill has a launch, and all launches have ended.
+    BackfillEnded {
+        backfill: BackfillId,
+        task: TaskNo,
+        at: Wall,
+    },
     /// A task was triggered by hand or over HTTP.
     InstanceTriggered {
         /// The instance that was launched.
@@ -389,7 +440,25 @@ impl Fact {
             | Self::TaskRemoved { task, .. }
             | Self::TaskPaused { task, .. }
             | Self::TaskUnpaused { task }
-            | Self::TickRecorded { task, .. } => Some(*task),
+            | Self::TickRecorded { task, .. }
+            | Self::BackfillRegistered { task, .. }
+            | Self::BackfillLaunched { task, .. }
+            | Self::BackfillHalted { task, .. }
+            | Self::BackfillResumed { task, .. }
+            | Self::BackfillEnded { task, .. } => Some(*task),
+            _ => None,
+        }
+    }
+
+    /// The backfill of a fact about a backfill.
+    #[must_use]
+    pub const fn backfill(&self) -> Option<BackfillId> {
+        match self {
+            Self::BackfillRegistered { backfill, .. }
+            | Self::BackfillLaunched { backfill, .. }
+            | Self::BackfillHalted { backfill, .. }
+            | Self::BackfillResumed { backfill, .. }
+            | Self::BackfillEnded { backfill, .. } => Some(*backfill),
             _ => None,
         }
     }
@@ -421,6 +490,11 @@ impl Fact {
             | Self::TaskPaused { .. }
             | Self::TaskUnpaused { .. }
             | Self::TickRecorded { .. }
+            | Self::BackfillRegistered { .. }
+            | Self::BackfillLaunched { .. }
+            | Self::BackfillHalted { .. }
+            | Self::BackfillResumed { .. }
+            | Self::BackfillEnded { .. }
             | Self::KeyRecorded { .. }
             | Self::RunRegistered { .. }
             | Self::RunExtended { .. }

@@ -74,6 +74,10 @@ number! {
     Revision, u32, "r"
 }
 number! {
+    /// A backfill of an entry of the library; never reused.
+    BackfillId, u64, "b"
+}
+number! {
     /// One execution of a workflow, in all its generations; never reused.
     RunId, u64, "r"
 }

@@ -8,6 +8,7 @@
 //! | [`spec`] | the specification of an instance: work, resources, retry policy |
 //! | [`task`] | a task: processes in an order, with their policies |
 //! | [`library`] | tasks by owner and name, with their revisions and triggers |
+//! | [`backfill`] | launches for past due times that have none |
 //! | [`schedule`] | schedule policies (catch-up, DST), and the verdict on a due time |
 //! | [`workflow`] | the specification of a workflow, and the item that an instance runs |
 //! | [`placement`] | resource requests of instances, and offers of workers |
@@ -24,6 +25,7 @@
 //! macros only, so that every other crate may use it.
 
 pub mod api;
+pub mod backfill;
 pub mod fact;
 pub mod ids;
 pub mod library;

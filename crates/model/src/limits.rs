@@ -84,6 +84,26 @@ pub const IDEMPOTENCY_KEYS_MAX: usize = 250_000;
 /// Bytes of the reason of a pause: a sentence, not a report.
 pub const PAUSE_REASON_BYTES_MAX: usize = 1_024;
 
+/// Due times of one backfill: an hourly schedule for a year. Each has its instance or run, and those
+/// that have a launch already are listed in the fact that registers it.
+pub const BACKFILL_DUE_MAX: u64 = 10_000;
+
+/// Instances or runs of one backfill in flight at once.
+pub const BACKFILL_CONCURRENT_MAX: u32 = 1_000;
+
+/// Backfills that are not DONE. The leader remembers the launches of each.
+pub const BACKFILLS_OPEN_MAX: usize = 100;
+
+/// Launches of backfills in one step, so that other inputs are not delayed.
+pub const BACKFILL_STEP_LAUNCHES: usize = 1_000;
+
+/// Backfills that are DONE and still listed.
+pub const BACKFILLS_DONE_MAX: u64 = 10_000;
+
+/// Launched due times of one entry that are remembered, so that no backfill launches them again: of an
+/// hourly schedule those of eleven years. Beyond them a backfill is refused.
+pub const LAUNCHES_REMEMBERED_MAX: u64 = 100_000;
+
 /// Upstream tasks of one task of the library.
 pub const AFTER_MAX: usize = 100;
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use baton_core::leader::Row;
 use baton_core::ledger::StoredRun;
+use baton_core::scheduler::KnownLaunches;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
+use baton_model::ids::{BackfillId, Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -17,8 +18,9 @@ use baton_model::workflow::Plan;
 use baton_store::facts::{FactPage, FactQuery};
 use baton_store::usage::{Usage, UsageCursor, UsageQuery};
 use baton_store::view::{
-    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
-    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
+    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
+    TickQuery,
 };
 use baton_store::{
     CommitCallback, Fingerprint, PruneReport, Retention, SqliteStore, Store, StoreError,
@@ -168,6 +170,39 @@ impl Store for Faulty {
 
     fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.inner.ticks(query)
+    }
+
+    fn known_launches(
+        &self,
+        task: TaskNo,
+        from: Wall,
+        to: Wall,
+    ) -> Result<KnownLaunches, StoreError> {
+        self.inner.known_launches(task, from, to)
+    }
+
+    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError> {
+        self.inner.backfill(id)
+    }
+
+    fn backfills(
+        &self,
+        query: &BackfillQuery,
+    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError> {
+        self.inner.backfills(query)
+    }
+
+    fn backfill_launches(
+        &self,
+        id: BackfillId,
+        after: Option<Wall>,
+        limit: usize,
+    ) -> Result<Page<LaunchRecord, Wall>, StoreError> {
+        self.inner.backfill_launches(id, after, limit)
+    }
+
+    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        self.inner.backfill_tally(id)
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {

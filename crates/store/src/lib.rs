@@ -41,9 +41,10 @@ use std::sync::{Arc, mpsc};
 
 use baton_core::leader::Row;
 use baton_core::ledger::{Ledger, StoredRun};
+use baton_core::scheduler::KnownLaunches;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, RunId, StoreId, TaskNo, TokenId};
+use baton_model::ids::{BackfillId, Epoch, InstanceId, Revision, RunId, StoreId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -57,8 +58,9 @@ pub use sqlite::SqliteStore;
 use facts::{FactPage, FactQuery};
 use usage::{Usage, UsageCursor, UsageQuery};
 use view::{
-    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
-    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
+    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
+    TickQuery,
 };
 
 /// Callback with the outcome of a batch, called once; it is dropped uncalled only if the store's
@@ -210,6 +212,36 @@ pub trait Store: Send + Sync {
     /// Recorded ticks (outcomes of due times), the latest first. A page may hold fewer items than
     /// requested, or none, before the end.
     fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError>;
+
+    /// The due times of an entry in `[from, to)` that have a launch, and what tells whether another
+    /// was added since.
+    fn known_launches(
+        &self,
+        task: TaskNo,
+        from: Wall,
+        to: Wall,
+    ) -> Result<KnownLaunches, StoreError>;
+
+    /// A backfill.
+    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError>;
+
+    /// One page of backfills, the latest first.
+    fn backfills(
+        &self,
+        query: &BackfillQuery,
+    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError>;
+
+    /// The launches of a backfill after the due time `after`, the earliest first.
+    fn backfill_launches(
+        &self,
+        id: BackfillId,
+        after: Option<Wall>,
+        limit: usize,
+    ) -> Result<Page<LaunchRecord, Wall>, StoreError>;
+
+    /// Counts the launches of a backfill by the state of their instances or runs, except those whose
+    /// history was removed.
+    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError>;
 
     /// The state of a run.
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError>;

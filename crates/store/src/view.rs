@@ -6,11 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, RunHead};
+use baton_model::backfill::Backfill;
 use baton_model::fact::Fact;
 use baton_model::ids::{
-    Epoch, Generation, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
+    BackfillId, Epoch, Generation, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
-use baton_model::library::{Definition, Pause, TaskName};
+use baton_model::library::{Definition, Execution, Pause, TaskName};
 use baton_model::outcome::{AttemptEnd, AttemptStats};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -370,6 +371,36 @@ pub struct RunRecord {
     pub head: RunHead,
     /// The time of its last fact.
     pub changed_at: Wall,
+}
+
+/// A backfill of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackfillRecord {
+    pub head: Backfill,
+    /// Its entry.
+    pub name: TaskName,
+}
+
+/// Query for a page of backfills.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackfillQuery {
+    /// Only of entries of this owner.
+    pub owner: Option<String>,
+    /// Only of entries of this name.
+    pub name: Option<String>,
+    /// Only backfills before this one.
+    pub before: Option<BackfillId>,
+    /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
+    pub limit: usize,
+}
+
+/// A due time that a backfill has launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchRecord {
+    pub nominal: Wall,
+    pub execution: Option<Execution>,
+    /// The state of the instance or run; none if its history was removed.
+    pub state: Option<UniversalState>,
 }
 
 /// Query for a page of runs.

@@ -11,6 +11,7 @@
 //! | `usage` | resource usage by owner and time |
 //! | `cancel` | cancel, kill and retry |
 //! | `library`, `trigger`, `ticks` | stored tasks, triggering them, outcomes of due times |
+//! | `backfill` | launches for past due times |
 //! | `runs` | workflow runs |
 //! | `workers` | list, drain and forget workers |
 //!
@@ -21,6 +22,7 @@
 //! with errors; 3 the scheduler cannot be reached, or refuses; 130 the awaited work was cancelled.
 //! A command that waits for a single instance exits with the exit code of its command.
 
+mod backfill;
 mod cancel;
 mod events;
 mod explain;
@@ -61,6 +63,7 @@ pub(crate) enum Remote {
     Submit(Box<submit::Submit>),
     Trigger(trigger::Trigger),
     Library(library::Library),
+    Backfill(backfill::Backfill),
     Ticks(ticks::Ticks),
     Bullpen(list::Bullpen),
     Arena(list::Arena),
@@ -95,6 +98,7 @@ pub(crate) fn run(
             Remote::Submit(command) => submit::run(command, &client).await,
             Remote::Trigger(command) => trigger::run(command, &client).await,
             Remote::Library(command) => library::run(command, &client).await,
+            Remote::Backfill(command) => backfill::run(command, &client).await,
             Remote::Ticks(command) => ticks::run(command, &client).await,
             Remote::Bullpen(command) => list::bullpen(command, &client).await,
             Remote::Arena(command) => list::arena(command, &client).await,

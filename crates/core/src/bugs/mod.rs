@@ -135,6 +135,12 @@ bugs! {
         "a new leader launches what the one before it has paused";
     UnpauseCatchesUp, "unpause-catches-up",
         "when a pause ends, what was due during it is launched";
+    BackfillRecordLate, "backfill-record-late",
+        "what a backfill has launched is recorded with the next input, not in the same step";
+    BackfillStartsAnew, "backfill-starts-anew",
+        "a new leader begins a backfill anew";
+    BackfillRepeats, "backfill-repeats",
+        "a backfill also launches due times that have a launch";
     EpochNotRandom, "epoch-not-random",
         "a leader draws no random bits for its epoch: copies of a store count the same epochs";
     ClockStandsStill, "clock-stands-still",

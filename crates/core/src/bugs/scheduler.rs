@@ -9,10 +9,15 @@ use crate::scheduler::context::Cx;
 use crate::scheduler::timetable::Timetable;
 use crate::workflow::{ItemState, invalidate};
 
-/// [`Bug::CatchUpRepeats`], [`Bug::WallBackRepeats`], [`Bug::RunEndsEarly`]: the ledger refuses
-/// their facts. The error is dropped, so that the simulator's checkers find the bug, not a panic.
+/// [`Bug::CatchUpRepeats`], [`Bug::WallBackRepeats`], [`Bug::RunEndsEarly`],
+/// [`Bug::BackfillRecordLate`]: the ledger refuses their facts. The error is dropped, so that the simulator's checkers find the bug, not a panic.
 pub(crate) fn tolerate(bugs: Bugs, applied: Result<(), LedgerError>) -> Result<(), LedgerError> {
-    let refused = [Bug::CatchUpRepeats, Bug::WallBackRepeats, Bug::RunEndsEarly];
+    let refused = [
+        Bug::CatchUpRepeats,
+        Bug::WallBackRepeats,
+        Bug::RunEndsEarly,
+        Bug::BackfillRecordLate,
+    ];
     if refused.into_iter().any(|bug| bugs.has(bug)) {
         return Ok(());
     }
@@ -69,8 +74,12 @@ pub(crate) fn follow_wall_clock(timetable: &mut Timetable, cx: &Cx<'_>) {
     }
 }
 
-/// [`Bug::PauseForgotten`]: the ledger of a new leader has no pauses.
-pub(crate) fn forget_pauses(bugs: Bugs, ledger: &mut Ledger) {
+/// [`Bug::PauseForgotten`], [`Bug::BackfillStartsAnew`]: the ledger of a new leader has no pauses, or
+/// does not know how far backfills have come.
+pub(crate) fn forget_library(bugs: Bugs, ledger: &mut Ledger) {
+    if bugs.has(Bug::BackfillStartsAnew) {
+        ledger.library_mut().backfills_mut().rewind();
+    }
     if !bugs.has(Bug::PauseForgotten) {
         return;
     }

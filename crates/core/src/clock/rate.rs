@@ -26,15 +26,25 @@ impl LaunchRate {
 
     /// Takes a token. False if there is none.
     pub fn take(&mut self, now: Mono) -> bool {
-        let now = u128::from(now.0) * u128::from(self.count);
-        let capacity = u128::from(self.per) * u128::from(self.count);
-        // One launch empties the bucket by `per` parts; it holds `count` of them.
-        let full_at = self.full_at.max(now) + u128::from(self.per);
-        let allowed = full_at <= now + capacity;
+        let allowed = self.next(now) <= now;
         if allowed {
-            self.full_at = full_at;
+            let now = u128::from(now.0) * u128::from(self.count);
+            // One launch empties the bucket by `per` parts; it holds `count` of them.
+            self.full_at = self.full_at.max(now) + u128::from(self.per);
         }
         allowed
+    }
+
+    /// When there is a token, if none is taken until then.
+    #[must_use]
+    pub fn next(&self, now: Mono) -> Mono {
+        let (count, per) = (u128::from(self.count), u128::from(self.per));
+        let capacity = per * count;
+        // The bucket has room for one more launch when this much of it is empty, at most.
+        let ready = (self.full_at + per)
+            .saturating_sub(capacity)
+            .div_ceil(count);
+        now.max(Mono(u64::try_from(ready).unwrap_or(u64::MAX)))
     }
 }
 

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Definition, EntryKind, Pause, TaskName, Trigger};
+use baton_model::library::{Definition, EntryKind, Execution, Pause, TaskName, Trigger};
 use baton_model::limits::TASKS_MAX;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 
-use super::LedgerError;
+use super::{Backfills, LedgerError};
 use crate::clock::{Zone, nominal};
 use crate::workflow::bind;
 
@@ -36,6 +36,8 @@ pub struct Task {
     pub revision: Revision,
     /// Every due time up to this one has a record.
     pub accounted: Wall,
+    /// The number of launches with a due time, ever: by its schedule, or by backfills.
+    pub launches: u64,
     /// Its pause, which outlasts revisions and removal.
     pub pause: Option<Pause>,
     /// None if it was removed.
@@ -86,15 +88,20 @@ impl Task {
             name,
             revision,
             accounted,
+            launches: 0,
             pause: None,
             definition: definition.map(PackedDefinition::new),
         }
     }
 
-    /// The same with a pause, if there is one.
+    /// The same with a pause, if there is one, and a number of launches.
     #[must_use]
-    pub fn with_pause(self, pause: Option<Pause>) -> Self {
-        Self { pause, ..self }
+    pub fn with_history(self, pause: Option<Pause>, launches: u64) -> Self {
+        Self {
+            pause,
+            launches,
+            ..self
+        }
     }
 
     /// False if it was removed.
@@ -194,6 +201,7 @@ pub struct Library {
     /// Entries of which something has ended while others are in flight, since the leader last
     /// looked. No store has them.
     freed: BTreeSet<TaskNo>,
+    backfills: Backfills,
 }
 
 impl Library {
@@ -233,6 +241,16 @@ impl Library {
         self.active(task).map_or(0, Active::count)
     }
 
+    #[must_use]
+    pub const fn backfills(&self) -> &Backfills {
+        &self.backfills
+    }
+
+    /// Mutable access for the leader, which changes transient state only, and for restoring.
+    pub const fn backfills_mut(&mut self) -> &mut Backfills {
+        &mut self.backfills
+    }
+
     /// Adds or replaces an entry.
     pub fn admit(&mut self, task: Task) {
         self.names.insert(task.name.clone(), task.number);
@@ -247,6 +265,10 @@ impl Library {
         active: bool,
     ) {
         let Some(origin) = spec.origin else { return };
+        for id in first.0..=last.0 {
+            let execution = Execution::Instance(InstanceId(id));
+            self.backfills.set_live(execution, active);
+        }
         self.change_active(origin.task, |set| {
             for id in first.0..=last.0 {
                 if active {
@@ -260,6 +282,7 @@ impl Library {
 
     /// Adds a run of an entry to those in flight, or removes it.
     pub(super) fn set_active_run(&mut self, task: TaskNo, run: RunId, active: bool) {
+        self.backfills.set_live(Execution::Run(run), active);
         self.change_active(task, |set| {
             if active {
                 set.runs.insert(run);
@@ -274,6 +297,9 @@ impl Library {
         let before = active.count();
         change(active);
         let now = active.count();
+        if now < before {
+            self.backfills.mark_task(task);
+        }
         if now == 0 {
             self.active.remove(&task);
         } else if now < before {
@@ -289,6 +315,7 @@ impl Library {
     /// Drops what only a leader knows.
     pub(super) fn forget_transient(&mut self) {
         self.freed.clear();
+        self.backfills.forget_transient();
     }
 
     pub(super) fn define(
@@ -309,8 +336,10 @@ impl Library {
         }
         let accounted = before.map_or(from, |before| before.accounted.max(from));
         let pause = before.and_then(|before| before.pause.clone());
+        let launches = before.map_or(0, |before| before.launches);
         let task = Task::new(number, name.clone(), revision, accounted, Some(definition));
-        self.admit(task.with_pause(pause));
+        self.admit(task.with_history(pause, launches));
+        self.backfills.mark_task(number);
         Ok(())
     }
 
@@ -318,6 +347,7 @@ impl Library {
         match self.tasks.get_mut(&number) {
             Some(task) if task.is_defined() => {
                 task.definition = None;
+                self.backfills.mark_task(number);
                 Ok(())
             }
             _ => Err(LedgerError::Library(
@@ -341,6 +371,20 @@ impl Library {
             _ => Err(LedgerError::Library(
                 number,
                 "does not exist and cannot be paused",
+            )),
+        }
+    }
+
+    /// Counts a launch with a due time.
+    pub(super) fn count_launch(&mut self, number: TaskNo) -> Result<(), LedgerError> {
+        match self.tasks.get_mut(&number) {
+            Some(task) => {
+                task.launches += 1;
+                Ok(())
+            }
+            None => Err(LedgerError::Library(
+                number,
+                "does not exist and cannot be launched",
             )),
         }
     }

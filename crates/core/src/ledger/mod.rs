@@ -13,6 +13,7 @@
 //! A store that keeps rows instead of facts rebuilds a ledger, or a part of one, with
 //! [`Ledger::restore`], which checks the same invariants.
 
+mod backfills;
 mod identity;
 mod ids;
 mod instance;
@@ -27,17 +28,19 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId, Lineage, RunId,
-    TaskNo, WorkerName,
+    AttemptId, AttemptNo, BackfillId, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId,
+    Lineage, RunId, TaskNo, WorkerName,
 };
 use baton_model::library::{Created, Pause};
 use baton_model::limits::CONDEMNED_MAX;
+use baton_model::schedule::TickVerdict;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
+pub use backfills::{Backfills, OpenBackfill};
 pub use identity::Identity;
 pub use ids::IdSet;
 pub use instance::{Instance, Lease};
@@ -68,6 +71,9 @@ pub enum LedgerError {
     /// The same for a task of the library.
     #[error("task {0} {1}")]
     Library(TaskNo, &'static str),
+    /// The same for a backfill.
+    #[error("backfill {0} {1}")]
+    Backfill(BackfillId, &'static str),
     /// The same for a run.
     #[error("run {0} {1}")]
     Run(RunId, String),
@@ -174,6 +180,11 @@ impl Ledger {
             | Fact::TaskPaused { .. }
             | Fact::TaskUnpaused { .. }
             | Fact::TickRecorded { .. }
+            | Fact::BackfillRegistered { .. }
+            | Fact::BackfillLaunched { .. }
+            | Fact::BackfillHalted { .. }
+            | Fact::BackfillResumed { .. }
+            | Fact::BackfillEnded { .. }
             | Fact::InstanceTriggered { .. } => self.apply_library(fact),
             Fact::KeyRecorded { key, created } => {
                 self.keys.record(None, key, *created);
@@ -237,10 +248,25 @@ impl Ledger {
                 task,
                 first,
                 last,
+                verdict,
                 after: None,
                 after_run: None,
                 ..
-            } => self.library.record_tick(*task, *first, *last),
+            } => {
+                self.library.record_tick(*task, *first, *last)?;
+                if !matches!(verdict, TickVerdict::Skip(_)) {
+                    self.library.count_launch(*task)?;
+                }
+                Ok(())
+            }
+            Fact::BackfillLaunched { task, .. } => {
+                self.library.backfills_mut().apply(fact)?;
+                self.library.count_launch(*task)
+            }
+            Fact::BackfillRegistered { .. }
+            | Fact::BackfillHalted { .. }
+            | Fact::BackfillResumed { .. }
+            | Fact::BackfillEnded { .. } => self.library.backfills_mut().apply(fact),
             Fact::InstanceTriggered {
                 instance,
                 task,

@@ -4,12 +4,12 @@
 //! lease. A row that contradicts this is damaged or was written by another program; it is refused,
 //! since a leader would act on it.
 
-use baton_model::ids::{Incarnation, InstanceId, RunId, TaskNo, WorkerName};
+use baton_model::ids::{BackfillId, Incarnation, InstanceId, RunId, TaskNo, WorkerName};
 use baton_model::library::{Created, IdempotencyKey};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::{Instance, Ledger, LedgerError, Range, RunHead, StoredRun, Task};
+use super::{Instance, Ledger, LedgerError, OpenBackfill, Range, RunHead, StoredRun, Task};
 
 /// The contents of a ledger as a store has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,10 @@ pub struct LedgerParts {
     pub tasks: Vec<Task>,
     /// Used idempotency keys of triggers and, without a task, of submissions, oldest first.
     pub keys: Vec<(Option<TaskNo>, IdempotencyKey, Created)>,
+    /// Backfills that are not DONE.
+    pub backfills: Vec<OpenBackfill>,
+    /// The highest id of a backfill ever used.
+    pub last_backfill: BackfillId,
     /// Runs that are not over, with their plans and item results.
     pub runs: Vec<StoredRun>,
     /// Runs that are over, without.
@@ -51,6 +55,12 @@ impl Ledger {
         };
         for (first, last) in parts.known {
             ledger.known.insert(first, last);
+        }
+        // Before all that may belong to one.
+        let backfills = ledger.library.backfills_mut();
+        backfills.restore_last(parts.last_backfill);
+        for backfill in parts.backfills {
+            backfills.admit(backfill);
         }
         ledger
             .runs

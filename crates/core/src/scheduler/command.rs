@@ -11,6 +11,7 @@ use baton_model::library::Pause;
 use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::KillMode;
 
+use super::backfill::{self, BackfillCommand, BackfillError, BackfillReply};
 use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
 use super::library::{
     self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
@@ -63,6 +64,8 @@ pub enum Command {
     Remove(RemoveCommand),
     /// Pauses a task of the library, or ends its pause.
     Pause(PauseCommand),
+    /// Registers, halts or resumes a backfill.
+    Backfill(Box<BackfillCommand>),
     /// Triggers a task of the library.
     Trigger(TriggerCommand),
     /// Registers, changes, halts or resumes a run.
@@ -90,6 +93,7 @@ pub enum Reply {
     Removed(Result<Revision, LibraryError>),
     /// Its pause now.
     Paused(Result<Option<Pause>, LibraryError>),
+    Backfill(Result<BackfillReply, BackfillError>),
     Triggered(Result<TriggerReply, TriggerError>),
     /// The run and its current generation.
     Run(Result<(RunId, Generation), RunError>),
@@ -134,6 +138,7 @@ pub(super) fn execute(
         Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
         Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
         Command::Pause(command) => Reply::Paused(library::pause(cx, table, command)),
+        Command::Backfill(command) => Reply::Backfill(backfill::execute(cx, table, *command)),
         Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
         Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command)),
         Command::Sync => Reply::Synced,

@@ -16,6 +16,7 @@
 //!    again at 1 with a new epoch.
 
 mod attempts;
+mod backfill;
 pub(crate) mod bullpen;
 pub(crate) mod command;
 pub(crate) mod context;
@@ -42,11 +43,13 @@ use crate::protocol::scheduler::seat::Seat;
 use crate::scheduler::context::Cx;
 use crate::step::Step;
 
+use backfill::BackfillDriver;
 use bullpen::Bullpen;
 use runs::Deadlines;
 use timetable::Timetable;
 
 pub use crate::config::{Config, StoreMode};
+pub use backfill::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches};
 pub use command::{Command, Reply};
 pub use context::Effect;
 pub use explain::{Reason, Unsure};
@@ -96,6 +99,7 @@ pub struct Scheduler {
     bullpen: Bullpen,
     protocol: Protocol,
     timetable: Timetable,
+    backfills: BackfillDriver,
     deadlines: Deadlines,
     counts: Counts,
 }
@@ -120,8 +124,9 @@ impl Scheduler {
         ledger.drop_all_ended();
         ledger.runs_mut().drop_all_ended();
         ledger.runs_mut().mark_all_dirty();
+        ledger.library_mut().backfills_mut().mark_all_dirty();
         #[cfg(feature = "seeded-bugs")]
-        crate::bugs::scheduler::forget_pauses(config.bugs, &mut ledger);
+        crate::bugs::scheduler::forget_library(config.bugs, &mut ledger);
         let mut counts = Counts::default();
         let mut step = Step::default();
         let mut bullpen = Bullpen::restore(&ledger, limits, now);
@@ -146,6 +151,7 @@ impl Scheduler {
             bullpen,
             protocol,
             timetable,
+            backfills: BackfillDriver::default(),
             deadlines,
             counts,
         }
@@ -167,13 +173,16 @@ impl Scheduler {
             stops: &mut stops,
         };
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
-        let deadlines = &mut self.deadlines;
+        let (deadlines, backfills) = (&mut self.deadlines, &mut self.backfills);
+        #[cfg(feature = "seeded-bugs")]
+        backfills.record_late(&mut cx);
         protocol.raise_lease_time(&mut cx.protocol());
         match input {
             Input::Tick => {
                 cx.bullpen.end_backoffs(cx.ledger, now.mono);
                 cx.bullpen.retry_overflow(cx.ledger);
                 table.due(&mut cx);
+                backfills.wake(&mut cx);
                 deadlines.due(&mut cx);
                 protocol.tick(&mut cx.protocol());
             }
@@ -187,6 +196,7 @@ impl Scheduler {
                 }
             }
         }
+        let mut backfill_launches = 0;
         loop {
             for success in std::mem::take(cx.done) {
                 table.launch_followers(&mut cx, &success);
@@ -200,6 +210,13 @@ impl Scheduler {
                 gate::open(&mut cx, task);
             } else if let Some(run) = cx.ledger.runs_mut().next_dirty() {
                 runs::reconcile(&mut cx, protocol, deadlines, run);
+            } else if backfill_launches < backfill::STEP_LAUNCHES
+                && let Some(id) = cx.ledger.library_mut().backfills_mut().next_dirty()
+            {
+                if backfills.advance(&mut cx, table, id) {
+                    backfill_launches += 1;
+                    cx.ledger.library_mut().backfills_mut().mark_dirty(id);
+                }
             } else {
                 break;
             }
@@ -215,7 +232,9 @@ impl Scheduler {
         let backoff = self.bullpen.next_due();
         let protocol = self.protocol.next_due();
         let runs = self.deadlines.next();
-        backoff.into_iter().chain(protocol).chain(runs).min()
+        let backfills = self.backfills.next_due(&self.ledger);
+        let all = [backoff, protocol, runs, backfills];
+        all.into_iter().flatten().min()
     }
 
     /// When [`Input::Tick`] is due because of a schedule. By the wall clock, which may be set: ask

@@ -12,7 +12,7 @@ use baton_model::ids::TaskNo;
 use baton_model::library::{self, Definition, Execution, RunOrigin, TaskName, Trigger};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::Due;
-use baton_model::time::{Now, Wall};
+use baton_model::time::{Mono, Now, Wall};
 
 use super::{gate, launch};
 use crate::bugs::{Bug, Bugs};
@@ -239,6 +239,18 @@ impl Timetable {
             return TickVerdict::Skip(SkipReason::Paused);
         }
         self.admit(cx, task.number, trigger, verdict)
+    }
+
+    /// Takes a launch of an entry from its launch rate; if there is none, returns when there is.
+    pub(super) fn take_launch(&mut self, task: TaskNo, now: Mono) -> Result<(), Mono> {
+        let Some(rate) = self.rates.get_mut(&task) else {
+            return Ok(());
+        };
+        if rate.take(now) {
+            Ok(())
+        } else {
+            Err(rate.next(now))
+        }
     }
 
     /// Checks a launch against `max_instances` and the launch rate of its task.

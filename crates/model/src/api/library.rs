@@ -47,7 +47,7 @@ pub struct Task<F> {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub definition: Option<F>,
     /// `self`, `revisions`, `due`, `ticks`, `history` of a task or `runs` of a workflow, and the
-    /// available operations: `run`,
+    /// available operations: `run`, `backfill`,
     /// `trigger`, `pause` or `unpause`, `replace`, `remove`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -159,7 +159,7 @@ pub struct Tick {
     pub count: u64,
     /// When the outcome was recorded.
     pub recorded_at: u64,
-    /// `launched`, `late` or `skipped`.
+    /// `launched`, `late`, `skipped`, or `backfilled` by a backfill.
     pub verdict: String,
     /// Delay of a late launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,7 +179,10 @@ pub struct Tick {
     /// The upstream instance or run whose end was the trigger, if no schedule was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// `task`, `instance` or `run`.
+    /// Id of the backfill that has launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<String>,
+    /// `task`, `instance` or `run`, `backfill`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }

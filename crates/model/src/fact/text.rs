@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Condemnation, CopyEvidence, Fact, InstanceRange};
-use crate::library::TriggerSource;
+use crate::library::{Execution, TriggerSource};
 use crate::outcome::KillMode;
 use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
@@ -100,6 +100,33 @@ impl Fact {
                 format!("{created} was submitted with an Idempotency-Key")
             }
             Self::TickRecorded { verdict, count, .. } => verdict.sentence(*count),
+            Self::BackfillRegistered {
+                backfill,
+                due,
+                taken,
+                ..
+            } => {
+                let launches = due.saturating_sub(taken.len() as u64);
+                format!("backfill {backfill} launches {launches} of {due} due times")
+            }
+            Self::BackfillLaunched {
+                backfill,
+                instance,
+                run,
+                ..
+            } => match Execution::either(*instance, *run) {
+                Some(launched) => format!("backfill {backfill} has launched {launched}"),
+                None => format!("backfill {backfill} has passed a due time"),
+            },
+            Self::BackfillHalted {
+                backfill, cause, ..
+            } => format!("backfill {backfill} is halted: {cause}"),
+            Self::BackfillResumed {
+                backfill,
+                remaining,
+                ..
+            } => format!("backfill {backfill} was resumed, {remaining} due times remain"),
+            Self::BackfillEnded { backfill, .. } => format!("backfill {backfill} is DONE"),
             Self::RunRegistered {
                 run, plan, open, ..
             } => {
@@ -157,6 +184,11 @@ impl Fact {
                 format!("{task} {revision}")
             }
             Self::TaskPaused { task, .. } | Self::TaskUnpaused { task } => task.to_string(),
+            Self::BackfillLaunched { task, nominal, .. } => format!("{task} {}", nominal.0),
+            Self::BackfillRegistered { task, .. }
+            | Self::BackfillHalted { task, .. }
+            | Self::BackfillResumed { task, .. }
+            | Self::BackfillEnded { task, .. } => task.to_string(),
             Self::TickRecorded {
                 task, first, last, ..
             } => format!("{task} {}..{}", first.0, last.0),

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri, header};
 use baton_model::api::MEDIA_TYPE;
-use baton_model::ids::{InstanceId, RunId};
+use baton_model::ids::{BackfillId, InstanceId, RunId};
 use baton_model::outcome::KillMode;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -52,6 +52,12 @@ pub(super) fn instance(text: &str) -> Answer<InstanceId> {
 pub(super) fn run(text: &str) -> Answer<RunId> {
     let id = number(text, 'r').map(RunId);
     id.ok_or_else(|| Fault::bad_request("a run id is a number such as r12"))
+}
+
+/// `b12` or `12`.
+pub(super) fn backfill(text: &str) -> Answer<BackfillId> {
+    let id = number(text, 'b').map(BackfillId);
+    id.ok_or_else(|| Fault::bad_request("a backfill id is a number such as b12"))
 }
 
 /// A number, with or without the letter of its kind. Stores keep ids as signed integers.

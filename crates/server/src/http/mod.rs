@@ -16,6 +16,7 @@
 //! | `extract` | parsing of paths, queries and bodies |
 //! | `instances` | submissions, single instances and ranges |
 //! | `library` | library tasks, and their triggers |
+//! | `backfills` | backfills of library tasks |
 //! | `runs` | workflow runs |
 //! | `lists` | bullpen, arena, history, timelines |
 //! | `attempt` | the attempt that a request is about |
@@ -37,6 +38,7 @@
 
 pub(crate) mod app;
 mod attempt;
+mod backfills;
 mod conditional;
 mod connection;
 mod counters;

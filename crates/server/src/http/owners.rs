@@ -29,6 +29,8 @@ pub(super) enum Scope {
     Instance,
     /// A run.
     Run,
+    /// A backfill.
+    Backfill,
     /// A list that can be filtered by owner.
     List,
     /// A submission: its handler checks the owner.
@@ -61,6 +63,14 @@ pub(super) async fn check(
                 Ok(())
             } else {
                 Err(Fault::unknown_run(run))
+            }
+        }
+        Scope::Backfill => {
+            let id = extract::backfill(&parameter(request, "backfill").await?)?;
+            if app.backfill_record(id).await?.name.owner == owner {
+                Ok(())
+            } else {
+                Err(Fault::unknown_backfill(id))
             }
         }
         Scope::Instance => {

@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use baton_files::Errors;
 use baton_model::api::{FieldProblem, Problem};
-use baton_model::ids::{InstanceId, RunId};
+use baton_model::ids::{BackfillId, InstanceId, RunId};
 use baton_store::StoreError;
 
 /// The media type of every error.
@@ -73,6 +73,12 @@ impl Fault {
     pub(super) fn unknown_run(run: RunId) -> Self {
         Self::not_found(format!(
             "there is no run {run}; it was never submitted, or was pruned from the history"
+        ))
+    }
+
+    pub(super) fn unknown_backfill(id: BackfillId) -> Self {
+        Self::not_found(format!(
+            "there is no backfill {id}; GET /backfills/ lists them"
         ))
     }
 

@@ -15,8 +15,8 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    events, fleet, instances, library, lists, logs, metrics, openapi, processes, runs, schemas,
-    server, tokens, usage,
+    backfills, events, fleet, instances, library, lists, logs, metrics, openapi, processes, runs,
+    schemas, server, tokens, usage,
 };
 
 /// A route.
@@ -115,6 +115,12 @@ routes! {
     POST   "/{owner}/tasks/{name}/run"        OPERATOR OwnerInPath library::trigger::by_hand;
     // Its handler requires an operator's token, or the secret of the task.
     POST   "/{owner}/tasks/{name}/trigger"    PUBLIC   OwnerInPath library::trigger::remote;
+    POST   "/{owner}/tasks/{name}/backfills/" OPERATOR OwnerInPath backfills::register;
+    GET    "/backfills/"                      VIEWER   List        backfills::list;
+    GET    "/backfills/{backfill}"            VIEWER   Backfill    backfills::show;
+    GET    "/backfills/{backfill}/launches/"  VIEWER   Backfill    backfills::launches;
+    POST   "/backfills/{backfill}/halt"       OPERATOR Backfill    backfills::halt;
+    POST   "/backfills/{backfill}/resume"     OPERATOR Backfill    backfills::resume;
     GET    "/events"                          VIEWER   List        events::follow;
     GET    "/usage/"                          VIEWER   List        usage::list;
     GET    "/workers/"                        VIEWER   Unowned     fleet::list;

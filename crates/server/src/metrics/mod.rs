@@ -42,7 +42,7 @@ type Request = (&'static str, String, u16);
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     decisions: AtomicU64,
-    facts: [AtomicU64; facts::COUNT],
+    facts: FactCounters,
     /// The last bucket is for commits above all bounds.
     commits: [AtomicU64; COMMIT_BOUNDS_US.len() + 1],
     commits_us: AtomicU64,
@@ -51,6 +51,16 @@ pub(crate) struct Metrics {
     refused: Mutex<BTreeMap<String, u64>>,
     connections: [AtomicU64; Port::ALL.len()],
     cuts: [[AtomicU64; CloseReason::ALL.len()]; Port::ALL.len()],
+}
+
+/// A counter for each kind of fact: more than arrays with a default have.
+#[derive(Debug)]
+struct FactCounters([AtomicU64; facts::COUNT]);
+
+impl Default for FactCounters {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; facts::COUNT])
+    }
 }
 
 /// One of the two ports.
@@ -122,7 +132,7 @@ impl Metrics {
         let bucket = COMMIT_BOUNDS_US.partition_point(|bound| *bound < us);
         add(&self.commits[bucket], 1);
         add(&self.commits_us, us);
-        for (sum, count) in self.facts.iter().zip(kinds.counts()) {
+        for (sum, count) in self.facts.0.iter().zip(kinds.counts()) {
             add(sum, *count);
         }
     }
@@ -170,7 +180,7 @@ impl Metrics {
     /// Writes all counters.
     pub(crate) fn write(&self, text: &mut Text) {
         text.one(&table::DECISIONS, get(&self.decisions));
-        let facts = FactKind::NAMES.iter().zip(&self.facts);
+        let facts = FactKind::NAMES.iter().zip(&self.facts.0);
         text.family(&table::FACTS, facts.map(|(word, sum)| ([*word], get(sum))));
         let commits: Vec<u64> = self.commits.iter().map(get).collect();
         text.histogram(

@@ -431,3 +431,124 @@ async fn a_paused_task_is_shown_as_such_and_skips_what_is_due() {
         .await;
     missing.is_problem(StatusCode::NOT_FOUND, "not-found");
 }
+
+const HOUR: u64 = 3_600_000;
+
+/// The start of a whole hour some hours ago, and that of the current one.
+fn past_hours(hours: u64) -> (u64, u64) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.expect("after 1970").as_millis();
+    let to = u64::try_from(now).expect("a time of today") / HOUR * HOUR;
+    (to - hours * HOUR, to)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backfill_launches_each_due_time_once_and_can_be_halted_and_resumed() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = server(dir.path()).await;
+    let mut file = report();
+    file["trigger"] = json!({"schedule": "0 * * * *"});
+    add(&server, &file).await;
+    let (from, to) = past_hours(4);
+    let path = format!("{PATH}/backfills/");
+    let start = |body: Value| {
+        let (path, server) = (&path, &server);
+        async move { server.send(Method::POST, path, &body).await }
+    };
+    let interval = json!({"from": from, "to": to, "maxConcurrent": 2});
+    let dry = server
+        .send(Method::POST, &format!("{path}?dryRun=true"), &interval)
+        .await;
+    assert_eq!(dry.status, StatusCode::OK, "{dry:?}");
+    let hours: Vec<u64> = (0..4).map(|hour| from + hour * HOUR).collect();
+    assert_eq!(dry.body["at"], json!(hours));
+    assert_eq!(
+        server.get("/backfills/").await.body["items"],
+        json!([]),
+        "nothing was changed"
+    );
+    let started = start(interval.clone()).await;
+    assert_eq!(started.status, StatusCode::CREATED, "{started:?}");
+    assert_eq!(started.headers["location"], "/backfills/b1");
+    let again = start(interval.clone()).await;
+    again.is_problem(StatusCode::CONFLICT, "running");
+    // There is no worker: two are in flight, and end when they are cancelled.
+    let shown = server.get("/backfills/b1").await.body;
+    assert_eq!(
+        (&shown["state"], &shown["due"]),
+        (&json!("RUNNING"), &json!(4))
+    );
+    assert_eq!(
+        (&shown["launched"], &shown["remaining"]),
+        (&json!(2), &json!(2))
+    );
+    assert_eq!(shown["states"], json!({"QUEUED": 2}));
+    let halted = server
+        .send(Method::POST, "/backfills/b1/halt", &json!({}))
+        .await;
+    assert_eq!(
+        (&halted.body["state"], &halted.body["halted"]),
+        (&json!("HALTED"), &json!("requested"))
+    );
+    let twice = server
+        .send(Method::POST, "/backfills/b1/halt", &json!({}))
+        .await;
+    twice.is_problem(StatusCode::CONFLICT, "state");
+    for id in ["i1", "i2"] {
+        server
+            .send(Method::DELETE, &format!("/instances/{id}"), &json!({}))
+            .await;
+    }
+    assert_eq!(server.get("/backfills/b1").await.body["launched"], 2);
+    let resumed = server
+        .send(Method::POST, "/backfills/b1/resume", &json!({}))
+        .await;
+    assert_eq!(resumed.status, StatusCode::OK, "{resumed:?}");
+    for id in ["i3", "i4"] {
+        server
+            .send(Method::DELETE, &format!("/instances/{id}"), &json!({}))
+            .await;
+    }
+    let done = server.until_state("/backfills/b1", "DONE").await;
+    assert_eq!(
+        (&done["launched"], &done["remaining"]),
+        (&json!(4), &json!(0))
+    );
+    let launches = server.get("/backfills/b1/launches/").await.body;
+    let times: Vec<&Value> = launches["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| &it["nominalAt"])
+        .collect();
+    assert_eq!(json!(times), json!(hours));
+    let shown = server.get("/instances/i1").await.body;
+    assert_eq!(shown["nominalAt"], from);
+    let tick = server.get(&format!("{PATH}/ticks/")).await.body["items"][0].clone();
+    assert_eq!(
+        (&tick["verdict"], &tick["backfill"]),
+        (&json!("backfilled"), &json!("b1"))
+    );
+    let nothing = start(interval).await;
+    assert_eq!(nothing.status, StatusCode::OK, "{nothing:?}");
+    assert_eq!(
+        (&nothing.body["at"], &nothing.body["due"]),
+        (&json!([]), &json!(4))
+    );
+
+    for (body, field) in [
+        (json!({"from": to, "to": from}), "to"),
+        (json!({"from": from, "to": to + 1_000 * HOUR}), "to"),
+        (json!({"from": 0, "to": to}), "from"),
+        (
+            json!({"from": from, "to": to, "maxConcurrent": 0}),
+            "maxConcurrent",
+        ),
+    ] {
+        let refused = start(body).await;
+        refused.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
+        assert_eq!(refused.body["errors"][0]["field"], field, "{refused:?}");
+    }
+    let missing = server.get("/backfills/b9").await;
+    missing.is_problem(StatusCode::NOT_FOUND, "not-found");
+}

@@ -55,13 +55,19 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("POST", "/{owner}/tasks/", "operator"),
     ("GET", "/{owner}/tasks/{name}", "viewer"),
     ("PUT", "/{owner}/tasks/{name}", "operator"),
-    ("PUT", "/{owner}/tasks/{name}/paused", "operator"),
     ("DELETE", "/{owner}/tasks/{name}", "operator"),
+    ("PUT", "/{owner}/tasks/{name}/paused", "operator"),
     ("GET", "/{owner}/tasks/{name}/due", "viewer"),
     ("GET", "/{owner}/tasks/{name}/revisions/", "viewer"),
     ("GET", "/{owner}/tasks/{name}/ticks/", "viewer"),
     ("POST", "/{owner}/tasks/{name}/run", "operator"),
     ("POST", "/{owner}/tasks/{name}/trigger", "operator"),
+    ("POST", "/{owner}/tasks/{name}/backfills/", "operator"),
+    ("GET", "/backfills/", "viewer"),
+    ("GET", "/backfills/{backfill}", "viewer"),
+    ("GET", "/backfills/{backfill}/launches/", "viewer"),
+    ("POST", "/backfills/{backfill}/halt", "operator"),
+    ("POST", "/backfills/{backfill}/resume", "operator"),
     ("GET", "/events", "viewer"),
     ("GET", "/usage/", "viewer"),
     ("GET", "/workers/", "viewer"),
@@ -527,21 +533,34 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         }
         // The second instance and the second run belong to another owner.
         let foreign = path.replace("{id}", "i2").replace("{run}", "r2");
+        let foreign = foreign.replace("{backfill}", "b2");
         let answer = request(&server, method, &foreign, Some(&bearer)).await;
         let what = format!("{method} {foreign}: {answer:?}");
         let lists = [
-            "/bullpen", "/arena", "/history", "/library", "/usage", "/events", "/runs",
+            "/bullpen",
+            "/arena",
+            "/history",
+            "/library",
+            "/usage",
+            "/events",
+            "/runs",
+            "/backfills",
         ];
         let lists = |path: &str| *method == "GET" && lists.contains(&path);
         if path.contains("{owner}") || path.ends_with("/drained") || path.contains("ticks") {
             answer.is_problem(StatusCode::FORBIDDEN, "owner");
             assert!(answer.detail().contains("lab"), "{what}");
-        } else if path.contains("{id}") || path.contains("{run}") {
+        } else if ["{id}", "{run}", "{backfill}"]
+            .iter()
+            .any(|it| path.contains(it))
+        {
             assert_eq!(answer.status, StatusCode::NOT_FOUND, "{what}");
             // Objects of other owners are indistinguishable from missing ones.
             let never = path.replace("{id}", "i999").replace("{run}", "r999");
+            let never = never.replace("{backfill}", "b999");
             let never = request(&server, method, &never, Some(&bearer)).await;
             let same = answer.detail().replace("i2", "i999").replace("r2", "r999");
+            let same = same.replace("b2", "b999");
             assert_eq!(same, never.detail(), "{what}");
         } else if lists(path.trim_end_matches('/')) {
             assert_eq!(answer.status, StatusCode::OK, "{what}");

@@ -18,6 +18,7 @@ use baton_model::time::{Now, Wall};
 use baton_model::workflow::HaltCause;
 
 use super::account::{Account, Record};
+use super::backfill::BackfillCheck;
 use super::bucket::Bucket;
 use super::tally::Tally;
 use crate::checkers::Violation;
@@ -106,6 +107,7 @@ struct LibraryState {
     /// Entries with `overlap: replace` of which the current batch has launched something. A later
     /// fact of the batch may remove or redefine them.
     replacing: BTreeSet<TaskNo>,
+    backfills: BackfillCheck,
     tally: Tally,
 }
 
@@ -172,7 +174,18 @@ impl LibraryState {
         for account in accounts {
             account.check_settled(now)?;
         }
-        Ok(())
+        let stalled = self.tasks.iter().find(|(number, task)| {
+            let limit = task.trigger.as_ref().and_then(|it| it.max_instances);
+            let room = limit.is_none_or(|limit| task.live < u64::from(limit));
+            room && task.bucket.is_none() && self.backfills.is_pending(**number)
+        });
+        match stalled {
+            Some((number, task)) => broken(
+                "backfill-stalled",
+                format!("{number} at {now:?}: {task:?}, {:?}", self.backfills),
+            ),
+            None => Ok(()),
+        }
     }
 
     fn apply(&mut self, entry: &Entry) -> CheckResult {
@@ -188,6 +201,14 @@ impl LibraryState {
             Fact::TaskPaused { task, .. } => self.paused(entry, *task, true),
             Fact::TaskUnpaused { task } => self.paused(entry, *task, false),
             Fact::TickRecorded { .. } => self.ticked(entry),
+            Fact::BackfillLaunched { .. } => self.backfilled(entry),
+            Fact::BackfillRegistered { .. }
+            | Fact::BackfillHalted { .. }
+            | Fact::BackfillResumed { .. } => self.backfills.apply(entry),
+            Fact::BackfillEnded { .. } => {
+                self.tally.backfills += 1;
+                self.backfills.apply(entry)
+            }
             Fact::InstancesSubmitted { first, last, spec } => {
                 if let Some(part) = spec.part {
                     self.started(entry, Execution::Run(part.run))?;
@@ -389,6 +410,9 @@ impl LibraryState {
                 (planned(first), planned(account.planned_by(first)))
             });
             self.tally.note(verdict, count);
+            if launched.is_some() {
+                self.backfills.launched(entry, number, first)?;
+            }
         }
         if let Some(id) = launched {
             let task = number;
@@ -400,6 +424,52 @@ impl LibraryState {
             TickVerdict::Skip(reason) => self.check_skip(entry, number, reason),
             TickVerdict::Launch | TickVerdict::Late { .. } => self.check_launch(entry, number, 0),
         }
+    }
+
+    /// Checks a launch of a backfill, which waits for `max_instances` whatever `overlap` says, and is
+    /// launched while the entry is paused, too.
+    fn backfilled(&mut self, entry: &Entry) -> CheckResult {
+        let Fact::BackfillLaunched {
+            task: number,
+            revision,
+            nominal,
+            instance,
+            run,
+            ..
+        } = entry.fact
+        else {
+            return Ok(());
+        };
+        self.backfills.apply(entry)?;
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        let Some(id) = Execution::either(instance, run) else {
+            return broken("false-record", format!("{entry:?}"));
+        };
+        let trigger = task.trigger.as_ref();
+        let limit = trigger.and_then(|it| it.max_instances);
+        if trigger.is_none() || task.revision != revision {
+            return broken("false-record", format!("{entry:?} of {task:?}"));
+        }
+        let full = limit.is_some_and(|limit| task.live >= u64::from(limit));
+        let bucket = task.bucket.as_mut();
+        let refused = bucket.is_some_and(|it| !it.take(entry.now.mono, entry.epoch));
+        if full || refused {
+            return broken("limit-broken", format!("{entry:?} of {task:?}"));
+        }
+        let due = Due {
+            nominal,
+            latest: entry.now.wall,
+        };
+        let launch = Launch {
+            task: number,
+            due: Some((due, due)),
+            after: None,
+        };
+        self.tally.backfilled += 1;
+        self.obligations.launches.insert(id, launch);
+        Ok(())
     }
 
     /// Checks the limits of a launch. `counted` of the live executions are this launch itself.
@@ -587,6 +657,7 @@ impl LibraryState {
             started: false,
             replaced: false,
         };
+        self.backfills.set_live(id, true);
         if self.live.insert(id, live).is_none()
             && let Some(task) = self.tasks.get_mut(&task)
         {
@@ -601,6 +672,7 @@ impl LibraryState {
     }
 
     fn end(&mut self, id: Execution) {
+        self.backfills.set_live(id, false);
         if let Some(live) = self.live.remove(&id) {
             self.ended.insert(id, live.task);
             if let Some(task) = self.tasks.get_mut(&live.task) {

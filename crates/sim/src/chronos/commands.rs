@@ -4,15 +4,20 @@ use std::sync::Arc;
 
 use baton_core::ledger::{Run, StoredRun};
 use baton_core::scheduler::{
-    Command, DefineCommand, Input, PauseCommand, Precondition, RemoveCommand, Resume, RunCommand,
-    TriggerCommand, Trust,
+    BackfillCommand, Command, DefineCommand, Input, KnownLaunches, PauseCommand, Precondition,
+    RemoveCommand, Resume, RunCommand, TriggerCommand, Trust,
 };
-use baton_model::ids::{InstanceId, RequestId, RunId};
+use baton_model::backfill::BackfillState;
+use baton_model::fact::Fact;
+use baton_model::ids::{InstanceId, RequestId, RunId, TaskNo};
 use baton_model::library::{IdempotencyKey, TriggerSource};
 use baton_model::outcome::KillMode;
+use baton_model::schedule::TickVerdict;
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 use baton_model::workflow::HaltMode;
 
+use super::check::Entry;
 use super::draw::{SECOND, name};
 use super::world::World;
 
@@ -68,6 +73,82 @@ impl World {
                 reason: None,
             }),
         ));
+    }
+
+    /// Registers a backfill.
+    pub(super) fn backfill(&mut self) {
+        let name = name(&mut self.rng);
+        let (from, to) = self.past_interval();
+        let Some(task) = self.durable().library().find(&name) else {
+            return;
+        };
+        let task = task.number;
+        self.note(|| format!("backfill {name} from {} to {}", from.0, to.0));
+        let known = self.known_launches(task);
+        let register = BackfillCommand::Register {
+            name,
+            from,
+            to,
+            reverse: self.rng.chance(300),
+            max_concurrent: self.rng.within(1, 3) as u32,
+            known,
+            dry: self.rng.chance(30),
+        };
+        self.give_backfill(register);
+    }
+
+    /// Halts or resumes a backfill.
+    pub(super) fn change_backfill(&mut self) {
+        let backfills = self.durable().library().backfills();
+        let open: Vec<_> = backfills.iter().map(|it| it.head.clone()).collect();
+        if open.is_empty() {
+            return;
+        }
+        let head = &open[self.rng.below(open.len() as u64) as usize];
+        let command = if head.state == BackfillState::Running {
+            BackfillCommand::Halt(head.id)
+        } else {
+            BackfillCommand::Resume {
+                backfill: head.id,
+                known: self.known_launches(head.task),
+            }
+        };
+        self.note(|| format!("change {}", head.id));
+        self.give_backfill(command);
+    }
+
+    fn give_backfill(&mut self, command: BackfillCommand) {
+        let command = Command::Backfill(Box::new(command));
+        self.feed(Input::Command(RequestId(0), command));
+    }
+
+    /// What a store tells about the launches of an entry. Sometimes the leader has decided more.
+    fn known_launches(&mut self, task: TaskNo) -> KnownLaunches {
+        if self.rng.chance(800) {
+            self.commit_all();
+        }
+        let launched = |entry: &Entry| match &entry.fact {
+            Fact::TickRecorded {
+                task: of,
+                first,
+                verdict: TickVerdict::Launch | TickVerdict::Late { .. },
+                after: None,
+                after_run: None,
+                ..
+            } => (*of == task).then_some(*first),
+            Fact::BackfillLaunched {
+                task: of, nominal, ..
+            } => (*of == task).then_some(*nominal),
+            _ => None,
+        };
+        let mut times: Vec<Wall> = self.entries().iter().filter_map(launched).collect();
+        times.sort_unstable();
+        let stored = self.durable().library().task(task);
+        KnownLaunches {
+            launches: stored.map_or(0, |task| task.launches),
+            since: Wall(0),
+            times,
+        }
     }
 
     pub(super) fn trigger(&mut self) {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`account`] | matches each due time of one schedule with exactly one record |
 //! | [`check`] | checks a whole library: accounts, instances, runs, limits, chains and keys, from facts alone |
+//! | `backfill` | checks backfills, the same way |
 //! | `bucket`, [`tally`] | the checker's own launch rate limiter; counts of verdicts |
 //! | [`oracle`] | due times found the slow way, minute by minute on the local clock of a zone |
 //! | `draw` | random tasks, workflows, schedules, zones, policies |
@@ -23,6 +24,8 @@
 //!   replaced in the same batch;
 //! * while an entry is paused, and only then, what is due is skipped as paused, and nothing of it is
 //!   launched when the pause ends;
+//! * a backfill launches each due time of its interval that has no launch, once, in order, within its
+//!   limits, paused or not; it is DONE when all have a launch, and does not stall before;
 //! * with `overlap: queue` or `replace`, at most `max_instances` have started at once, and a run is
 //!   replaced only by another launch;
 //! * for each DONE instance and run each follower is launched, or skipped with a true reason, once,
@@ -32,6 +35,7 @@
 //! disk: [`crate::world`] and the tests of the store cover those.
 
 pub mod account;
+mod backfill;
 mod bucket;
 pub mod check;
 mod commands;
@@ -67,6 +71,9 @@ pub const BUGS: &[Bug] = &[
     Bug::TurnIgnored,
     Bug::PauseForgotten,
     Bug::UnpauseCatchesUp,
+    Bug::BackfillRecordLate,
+    Bug::BackfillStartsAnew,
+    Bug::BackfillRepeats,
 ];
 
 /// Runs one seed, and counts the verdicts on due times. A panic of the core counts as a

@@ -23,6 +23,10 @@ pub struct Tally {
     pub replaced: u64,
     /// Skipped because the entry was paused.
     pub paused: u64,
+    /// Launched by backfills.
+    pub backfilled: u64,
+    /// Backfills that are DONE.
+    pub backfills: u64,
     /// Followers of DONE instances and runs.
     pub followers: u64,
     /// Requests with an idempotency key.
@@ -45,6 +49,8 @@ impl Tally {
         self.launch_rate_exceeded += other.launch_rate_exceeded;
         self.replaced += other.replaced;
         self.paused += other.paused;
+        self.backfilled += other.backfilled;
+        self.backfills += other.backfills;
         self.followers += other.followers;
         self.keyed += other.keyed;
         self.runs += other.runs;

@@ -137,6 +137,19 @@ impl World {
         }
     }
 
+    /// The durable facts.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Draws an interval that ended a while ago.
+    pub(super) fn past_interval(&mut self) -> (Wall, Wall) {
+        let ago = self.rng.below(30 * self.scale.unit);
+        let length = self.rng.below(60 * self.scale.unit);
+        let to = self.wall.saturating_sub(ago);
+        (Wall(to.saturating_sub(length)), Wall(to))
+    }
+
     /// The durable ledger, with some ended instances.
     pub(super) const fn durable(&self) -> &Ledger {
         &self.durable
@@ -185,12 +198,14 @@ impl World {
             72..=75 => self.trigger(),
             76..=77 => self.cancel(),
             78 => self.halt(),
+            94 => self.backfill(),
+            95 => self.change_backfill(),
             79..=80 => self.resume(),
             81..=82 => self.retry(),
             83..=89 => self.run_worker(),
             90..=91 => self.pause(),
             92..=93 => self.slow = !self.slow,
-            94 => self.fail(),
+            96 => self.fail(),
             _ => self.freeze_leader(),
         }
         self.deposed_leader_acts();

@@ -36,6 +36,8 @@ fn every_due_time_is_accounted_for_under_any_leader_and_clock() {
         all.launch_rate_exceeded,
         6 * all.replaced,
         all.paused,
+        all.backfilled,
+        10 * all.backfills,
         all.followers,
         all.keyed,
         all.runs,
@@ -150,6 +152,9 @@ fn expected_checkers(bug: Bug) -> &'static [&'static str] {
         Bug::TurnIgnored => &["overlap-broken"],
         Bug::PauseForgotten => &["pause-ignored"],
         Bug::UnpauseCatchesUp => &["due-forgotten"],
+        Bug::BackfillRecordLate => &["record-alone"],
+        Bug::BackfillStartsAnew => &["launched-again", "false-backfill"],
+        Bug::BackfillRepeats => &["false-taken"],
         _ => &[],
     }
 }

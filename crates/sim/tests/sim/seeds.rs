@@ -144,7 +144,10 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::FailedRunFollowed
         | Bug::TurnIgnored
         | Bug::PauseForgotten
-        | Bug::UnpauseCatchesUp => &[],
+        | Bug::UnpauseCatchesUp
+        | Bug::BackfillRecordLate
+        | Bug::BackfillStartsAnew
+        | Bug::BackfillRepeats => &[],
     }
 }
 

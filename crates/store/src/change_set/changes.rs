@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::Instance;
-use baton_model::ids::{Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
+use baton_model::backfill::Backfill;
+use baton_model::ids::{BackfillId, Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
 use super::{
-    ChangeSet, HistoryEntry, Ids, Lifecycle, NewKey, NewRevision, RunChanges, SpanChange,
-    StoredTask,
+    ChangeSet, HistoryEntry, Ids, Lifecycle, NewKey, NewLaunch, NewRevision, RunChanges,
+    SpanChange, StoredTask,
 };
 use crate::view::{LastEnd, Seq};
 
@@ -85,6 +86,22 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// Idempotency keys of triggered instances.
     pub(crate) fn keys(&self) -> &[NewKey] {
         &self.tasks.keys
+    }
+
+    /// New launches of due times.
+    pub(crate) fn launches(&self) -> &[NewLaunch] {
+        &self.tasks.launches
+    }
+
+    /// Touched backfills, in their new state.
+    pub(crate) fn backfills(&self) -> impl Iterator<Item = &Backfill> + '_ {
+        self.tasks.backfills.values()
+    }
+
+    /// See [`TaskChanges::taken`].
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (BackfillId, Option<&Vec<Wall>>)> + '_ {
+        let taken = self.tasks.taken.iter();
+        taken.map(|(id, taken)| (*id, taken.as_ref()))
     }
 
     /// Changes to runs.

@@ -1,11 +1,12 @@
 //! Changes to the library.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_core::ledger::{Ledger, Task};
+use baton_core::ledger::{Ledger, OpenBackfill, Task};
+use baton_model::backfill::{Backfill, BackfillState};
 use baton_model::fact::Fact;
-use baton_model::ids::{Revision, TaskNo};
+use baton_model::ids::{BackfillId, Revision, TaskNo};
 use baton_model::library::{Created, Definition, Execution, IdempotencyKey, Pause, TaskName};
 use baton_model::time::Wall;
 
@@ -30,6 +31,15 @@ pub(crate) struct NewKey {
     pub(crate) created: Created,
 }
 
+/// A launched due time to store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewLaunch {
+    pub(crate) task: TaskNo,
+    pub(crate) nominal: Wall,
+    pub(crate) execution: Execution,
+    pub(crate) backfill: Option<BackfillId>,
+}
+
 /// A task's row, without its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredTask {
@@ -39,6 +49,7 @@ pub(crate) struct StoredTask {
     pub(crate) accounted: Wall,
     pub(crate) defined: bool,
     pub(crate) pause: Option<Pause>,
+    pub(crate) launches: u64,
 }
 
 /// Tasks touched by facts; their state is in the change set's ledger.
@@ -47,6 +58,12 @@ pub(crate) struct TaskChanges {
     pub(crate) touched: BTreeSet<TaskNo>,
     pub(crate) revisions: Vec<NewRevision>,
     pub(crate) keys: Vec<NewKey>,
+    pub(crate) launches: Vec<NewLaunch>,
+    /// Touched backfills, in their new state.
+    pub(crate) backfills: BTreeMap<BackfillId, Backfill>,
+    /// The due times that a backfill does not launch, if they have changed; none if it is not
+    /// running any more.
+    pub(crate) taken: BTreeMap<BackfillId, Option<Vec<Wall>>>,
 }
 
 impl TaskChanges {
@@ -84,6 +101,11 @@ impl TaskChanges {
             | Fact::TickRecorded { task, .. } => {
                 self.fetch(stored, ledger, *task)?;
             }
+            Fact::BackfillRegistered { .. }
+            | Fact::BackfillLaunched { .. }
+            | Fact::BackfillHalted { .. }
+            | Fact::BackfillResumed { .. }
+            | Fact::BackfillEnded { .. } => return self.apply_backfill(stored, ledger, fact),
             Fact::InstanceTriggered {
                 instance,
                 task,
@@ -98,6 +120,97 @@ impl TaskChanges {
         }
         ledger.apply(fact)?;
         self.touched.extend(fact.task());
+        if let Fact::TickRecorded {
+            task,
+            first,
+            instance,
+            run,
+            after: None,
+            after_run: None,
+            ..
+        } = fact
+        {
+            self.record_launch(*task, *first, Execution::either(*instance, *run), None);
+        }
+        Ok(())
+    }
+
+    /// Applies one fact about a backfill.
+    fn apply_backfill(
+        &mut self,
+        stored: &mut impl StoredRows,
+        ledger: &mut Ledger,
+        fact: &Fact,
+    ) -> Result<(), StoreError> {
+        let (Some(id), Some(task)) = (fact.backfill(), fact.task()) else {
+            return Ok(());
+        };
+        self.fetch(stored, ledger, task)?;
+        self.fetch_backfill(stored, ledger, id)?;
+        ledger.apply(fact)?;
+        self.touched.insert(task);
+        match fact {
+            Fact::BackfillRegistered { taken, .. } | Fact::BackfillResumed { taken, .. } => {
+                self.taken.insert(id, Some(taken.clone()));
+            }
+            Fact::BackfillHalted { .. } | Fact::BackfillEnded { .. } => {
+                self.taken.insert(id, None);
+            }
+            Fact::BackfillLaunched {
+                nominal,
+                instance,
+                run,
+                ..
+            } => {
+                let execution = Execution::either(*instance, *run);
+                self.record_launch(task, *nominal, execution, Some(id));
+            }
+            _ => {}
+        }
+        // The ledger drops what is DONE.
+        if let Some(open) = ledger.library().backfills().get(id) {
+            self.backfills.insert(id, open.head.clone());
+        } else if let (Fact::BackfillEnded { at, .. }, Some(head)) =
+            (fact, self.backfills.get_mut(&id))
+        {
+            head.state = BackfillState::Done;
+            head.changed_at = *at;
+        }
+        Ok(())
+    }
+
+    fn record_launch(
+        &mut self,
+        task: TaskNo,
+        nominal: Wall,
+        execution: Option<Execution>,
+        backfill: Option<BackfillId>,
+    ) {
+        self.launches.extend(execution.map(|execution| NewLaunch {
+            task,
+            nominal,
+            execution,
+            backfill,
+        }));
+    }
+
+    fn fetch_backfill(
+        &mut self,
+        stored: &mut impl StoredRows,
+        ledger: &mut Ledger,
+        id: BackfillId,
+    ) -> Result<(), StoreError> {
+        if self.backfills.contains_key(&id) {
+            return Ok(());
+        }
+        let backfills = ledger.library_mut().backfills_mut();
+        backfills.restore_last(stored.last_backfill()?);
+        let head = stored.backfill(id)?;
+        if let Some(head) = head.filter(|head| head.state != BackfillState::Done) {
+            self.backfills.insert(id, head.clone());
+            // Which due times are taken, and which launches it has, changes no row.
+            backfills.admit(OpenBackfill::new(head, [], []));
+        }
         Ok(())
     }
 
@@ -133,7 +246,7 @@ impl TaskChanges {
                 task.accounted,
                 definition,
             );
-            ledger.admit_task(fetched.with_pause(task.pause));
+            ledger.admit_task(fetched.with_history(task.pause, task.launches));
         }
         Ok(())
     }
@@ -152,6 +265,7 @@ impl TaskChanges {
             accounted: task.accounted,
             defined: task.is_defined(),
             pause: task.pause.clone(),
+            launches: task.launches,
         })
     }
 }

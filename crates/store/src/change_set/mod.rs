@@ -22,8 +22,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, Ledger, LedgerError, Range, RunHead};
+use baton_model::backfill::Backfill;
 use baton_model::fact::{Fact, Verdict};
-use baton_model::ids::{AttemptNo, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName};
+use baton_model::ids::{
+    AttemptNo, BackfillId, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName,
+};
 use baton_model::library::{Created, TaskName};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
@@ -41,7 +44,7 @@ use spans::SpanSet;
 
 pub(crate) use changes::InstanceChange;
 pub(crate) use known::{Ids, KnownRanges};
-pub(crate) use library::{NewKey, NewRevision, StoredTask};
+pub(crate) use library::{NewKey, NewLaunch, NewRevision, StoredTask};
 pub(crate) use runs::RunChange;
 pub(crate) use spans::{Lifecycle, Span, SpanChange, length, split_by_sign};
 pub(crate) use usage::UsageDeltas;
@@ -88,6 +91,10 @@ pub(crate) trait StoredRows {
     fn task(&mut self, number: TaskNo) -> Result<Option<StoredTask>, StoreError>;
     /// The number of the task with this name.
     fn task_named(&mut self, name: &TaskName) -> Result<Option<TaskNo>, StoreError>;
+    /// A backfill.
+    fn backfill(&mut self, id: BackfillId) -> Result<Option<Backfill>, StoreError>;
+    /// The highest id of a backfill ever used.
+    fn last_backfill(&mut self) -> Result<BackfillId, StoreError>;
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError>;
     /// The highest run id ever used.
     fn last_run(&mut self) -> Result<RunId, StoreError>;
@@ -290,6 +297,11 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             | Fact::TaskPaused { .. }
             | Fact::TaskUnpaused { .. }
             | Fact::TickRecorded { .. }
+            | Fact::BackfillRegistered { .. }
+            | Fact::BackfillLaunched { .. }
+            | Fact::BackfillHalted { .. }
+            | Fact::BackfillResumed { .. }
+            | Fact::BackfillEnded { .. }
             | Fact::KeyRecorded { .. } => {
                 self.tasks.apply_fact(stored, &mut self.ledger, at, fact)?;
             }

@@ -37,8 +37,9 @@ pub(super) fn write(
 ) -> Result<(), rusqlite::Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO task (number, owner, name, revision, defined, accounted_ms, paused_ms, \
-         pause_reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (number) DO UPDATE SET \
-         revision = ?4, defined = ?5, accounted_ms = ?6, paused_ms = ?7, pause_reason = ?8",
+         pause_reason, launches) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (number) \
+         DO UPDATE SET revision = ?4, defined = ?5, accounted_ms = ?6, paused_ms = ?7, \
+         pause_reason = ?8, launches = ?9",
     )?;
     for task in change_set.tasks() {
         put.execute(params![
@@ -50,6 +51,7 @@ pub(super) fn write(
             task.accounted.0.cast_signed(),
             task.pause.as_ref().map(|pause| pause.since.0.cast_signed()),
             task.pause.as_ref().and_then(|pause| pause.reason.as_ref()),
+            task.launches.cast_signed(),
         ])?;
     }
     let mut keep = db.prepare_cached(
@@ -98,8 +100,8 @@ pub(super) fn stored(
     number: TaskNo,
 ) -> Result<Option<StoredTask>, rusqlite::Error> {
     db.prepare_cached(
-        "SELECT number, owner, name, revision, defined, accounted_ms, paused_ms, pause_reason \
-         FROM task WHERE number = ?1",
+        "SELECT number, owner, name, revision, defined, accounted_ms, paused_ms, pause_reason, \
+         launches FROM task WHERE number = ?1",
     )?
     .query_row([number.0.cast_signed()], |row| {
         Ok(StoredTask {
@@ -109,6 +111,7 @@ pub(super) fn stored(
             defined: row.get(4)?,
             accounted: Wall(unsigned(row, 5)?),
             pause: pause(row, 6)?,
+            launches: unsigned(row, 8)?,
         })
     })
     .optional()
@@ -143,7 +146,7 @@ pub(super) fn names(
 pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
     db.prepare(
         "SELECT t.number, t.owner, t.name, t.revision, t.accounted_ms, r.body, t.paused_ms, \
-         t.pause_reason FROM task AS t \
+         t.pause_reason, t.launches FROM task AS t \
          LEFT JOIN revision AS r ON t.defined AND r.task = t.number AND r.revision = t.revision \
          ORDER BY t.number",
     )?
@@ -159,7 +162,7 @@ pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
             Wall(unsigned(row, 4)?),
             definition.as_ref(),
         );
-        Ok(task.with_pause(pause(row, 6)?))
+        Ok(task.with_history(pause(row, 6)?, unsigned(row, 8)?))
     })?
     .collect()
 }
@@ -274,7 +277,10 @@ pub(super) fn ticks(
     {
         let entry = rows::recorded_fact(row)?;
         (looked, last) = (looked + 1, Some(entry.seq));
-        if matches!(entry.fact, Fact::TickRecorded { .. }) {
+        if matches!(
+            entry.fact,
+            Fact::TickRecorded { .. } | Fact::BackfillLaunched { .. }
+        ) {
             items.push(entry);
         }
     }

@@ -14,12 +14,14 @@
 //! | `prune` | removing expired history |
 //! | `read` | all other reads, on read-only connections |
 //! | `library`, `runs` | tasks of the library, and runs of workflows |
+//! | `backfills` | backfills, and launched due times |
 //! | `rows` | conversion of columns and errors |
 //!
 //! Several processes of one host may open the same file: leadership is a row, and its epoch is
 //! checked inside every write. The file must be on a local file system, because the WAL's index is
 //! shared memory.
 
+mod backfills;
 mod facts;
 mod library;
 mod prune;
@@ -43,9 +45,10 @@ use std::thread::{self, JoinHandle};
 
 use baton_core::leader::Row;
 use baton_core::ledger::StoredRun;
+use baton_core::scheduler::KnownLaunches;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
+use baton_model::ids::{BackfillId, Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -56,8 +59,9 @@ use crate::facts::{FactPage, FactQuery};
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
-    Counts, ErrorCount, ItemQuery, ItemRecord, Page, Query, Record, RecordedFact, RevisionRecord,
-    RunQuery, RunRecord, Seq, TaskQuery, TaskRecord, TickQuery,
+    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
+    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
+    TickQuery,
 };
 use crate::{CommitCallback, Fingerprint, PruneReport, Retention, Store, StoreError, TakeOutcome};
 use rusqlite::Connection;
@@ -277,6 +281,41 @@ impl Store for SqliteStore {
 
     fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
         self.readers.read(|db| library::ticks(db, query))
+    }
+
+    fn known_launches(
+        &self,
+        task: TaskNo,
+        from: Wall,
+        to: Wall,
+    ) -> Result<KnownLaunches, StoreError> {
+        self.readers
+            .read(|db| backfills::known_launches(db, task, from, to))
+    }
+
+    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError> {
+        self.readers.read(|db| backfills::one(db, id))
+    }
+
+    fn backfills(
+        &self,
+        query: &BackfillQuery,
+    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError> {
+        self.readers.read(|db| backfills::page(db, query))
+    }
+
+    fn backfill_launches(
+        &self,
+        id: BackfillId,
+        after: Option<Wall>,
+        limit: usize,
+    ) -> Result<Page<LaunchRecord, Wall>, StoreError> {
+        self.readers
+            .read(|db| backfills::launches(db, id, after, limit))
+    }
+
+    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        self.readers.read(|db| backfills::tally(db, id))
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {

@@ -14,7 +14,7 @@ use rusqlite::{Connection, Rows, params};
 
 use super::rows::{self, INSTANCES, SPANS, Source, to_store_error, unsigned};
 use super::specs::SpecCache;
-use super::{library, runs, schema};
+use super::{backfills, library, runs, schema};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::READERS_IDLE_MAX;
 use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, sql_id};
@@ -83,6 +83,8 @@ pub(super) fn ledger(
         lease_time,
         tasks: library::all(db)?,
         keys: library::keys(db)?,
+        backfills: backfills::open(db)?,
+        last_backfill: backfills::last(db)?,
         runs,
         ended_runs,
         last_run,

@@ -278,7 +278,7 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, rusqlite:
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
-fn json<T: serde::de::DeserializeOwned>(
+pub(super) fn json<T: serde::de::DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
 ) -> Result<Option<T>, rusqlite::Error> {

@@ -28,6 +28,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v6.sql"),
     include_str!("v7.sql"),
     include_str!("v8.sql"),
+    include_str!("v9.sql"),
 ];
 
 /// The version that this Baton writes.

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baton_core::ledger::RunHead;
-use baton_model::ids::{Incarnation, InstanceId, RunId, TaskNo};
+use baton_model::backfill::Backfill;
+use baton_model::ids::{BackfillId, Incarnation, InstanceId, RunId, TaskNo};
 use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::backfills;
 use super::library;
 use super::rows::{self, to_store_error, unsigned};
 use super::runs;
@@ -167,6 +169,14 @@ impl StoredRows for TransactionRows<'_> {
 
     fn condemned(&mut self) -> Result<Vec<Incarnation>, StoreError> {
         self.query(rows::condemned)
+    }
+
+    fn backfill(&mut self, id: BackfillId) -> Result<Option<Backfill>, StoreError> {
+        self.query(|db| backfills::head(db, id))
+    }
+
+    fn last_backfill(&mut self) -> Result<BackfillId, StoreError> {
+        self.query(backfills::last)
     }
 
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, params};
 
+use super::backfills;
 use super::library;
 use super::rows::{end_body, kill_number, to_json};
 use super::runs;
@@ -23,6 +24,7 @@ pub(super) fn write(
     write_known(db, change_set)?;
     write_workers(db, change_set)?;
     library::write(db, change_set)?;
+    backfills::write(db, change_set)?;
     runs::write(db, change_set)?;
     usage::write(db, change_set.usage())?;
     if let Some((generation, settled)) = change_set.generation() {

@@ -5,6 +5,7 @@
 //! function that creates an empty store, and one line at the end of this file; every check then
 //! runs against it, unchanged.
 
+mod backfills;
 mod following;
 mod items;
 mod leadership;
@@ -141,6 +142,11 @@ macro_rules! backends {
                 only_so_many_requests_are_remembered_and_the_oldest_go,
                 a_trigger_is_in_the_timeline_and_removed_with_its_instance,
                 pruning_removes_old_due_times_and_never_what_a_task_is,
+            }
+            backfills {
+                a_launched_due_time_is_known_and_a_skipped_one_is_not,
+                a_backfill_goes_on_where_the_leader_before_has_left_it,
+                backfills_and_their_launches_come_in_pages,
             }
             runs {
                 a_run_stands_where_its_facts_have_left_it,

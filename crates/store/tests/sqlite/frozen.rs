@@ -7,12 +7,12 @@ use std::sync::Arc;
 use baton_core::workflow::ItemState;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, RunId, StoreId};
-use baton_model::library::Created;
+use baton_model::library::{Created, TaskName};
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 use baton_store::Store;
-use baton_store::view::RunQuery;
+use baton_store::view::{RunQuery, TickQuery};
 
 use crate::file::{open, place};
 use crate::leading::Leader;
@@ -112,6 +112,40 @@ fn stores_of_older_versions_take_runs() {
         assert_eq!(store.check(), Ok(()), "{older}");
         assert_eq!(Leader::elect(&store).ledger, leader.left(), "{older}");
     }
+}
+
+#[test]
+fn the_launches_in_the_history_of_schema_version_2_are_known() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v2.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let name = TaskName {
+        owner: "lab".to_owned(),
+        name: "tick".to_owned(),
+    };
+    let task = store.task(&name, None).expect("readable").expect("stored");
+    let query = TickQuery {
+        task: Some(task.number),
+        before: None,
+        limit: 100,
+    };
+    let ticks = store.ticks(&query).expect("readable").items;
+    let launched = |fact: &Fact| match fact {
+        Fact::TickRecorded {
+            first,
+            instance: Some(_),
+            after: None,
+            ..
+        } => Some(*first),
+        _ => None,
+    };
+    let mut expected: Vec<Wall> = ticks.iter().filter_map(|it| launched(&it.fact)).collect();
+    expected.sort_unstable();
+    let all = store.known_launches(task.number, Wall(0), Wall(u64::MAX));
+    let all = all.expect("readable");
+    assert!(!expected.is_empty());
+    assert_eq!((all.times, all.since), (expected, Wall(0)));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 use super::*;
 
 mod after;
+mod backfill;
 mod due;
 mod limits;
 mod overlap;

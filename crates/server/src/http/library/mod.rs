@@ -39,7 +39,7 @@ fn name(owner: &str, name: &str) -> TaskName {
     }
 }
 
-fn path(name: &TaskName) -> String {
+pub(super) fn path(name: &TaskName) -> String {
     views::task_path(&name.owner, &name.name)
 }
 
@@ -109,6 +109,7 @@ fn links(record: &TaskRecord) -> Links {
     let trigger = &record.definition.trigger;
     if trigger.schedule.is_some() {
         add("due", format!("{path}/due"));
+        add("backfill", format!("POST {path}/backfills/"));
     }
     if trigger.remote {
         add("trigger", format!("POST {path}/trigger"));
@@ -167,7 +168,7 @@ fn revision_in(headers: &HeaderMap, header: header::HeaderName) -> Answer<Option
     })
 }
 
-fn unknown(name: &TaskName) -> Fault {
+pub(super) fn unknown(name: &TaskName) -> Fault {
     let short: String = name.to_string().chars().take(200).collect();
     Fault::not_found(format!(
         "there is no task or workflow {short:?} in the library; GET /library/ lists them"
@@ -176,7 +177,11 @@ fn unknown(name: &TaskName) -> Fault {
 
 impl App {
     /// The stored record of a task.
-    async fn task(&self, name: &TaskName, revision: Option<Revision>) -> Answer<TaskRecord> {
+    pub(super) async fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<Revision>,
+    ) -> Answer<TaskRecord> {
         let wanted = name.clone();
         let found = self
             .read(move |store| store.task(&wanted, revision))

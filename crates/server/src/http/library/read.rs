@@ -1,7 +1,7 @@
 //! Tasks and workflows, revisions and due times.
 
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use baton_model::api::{DueTimes, LibraryPage, List};
 use baton_model::ids::Revision;
@@ -17,7 +17,6 @@ use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Task, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
-use super::super::response::respond;
 use super::super::views;
 use super::{listed_view, name, parsed, path};
 use crate::clock;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
-use baton_model::api::{List, Tick};
+use baton_model::api::{Links, List, Tick};
 use baton_model::fact::Fact;
-use baton_model::ids::{Revision, TaskNo};
+use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
 use baton_model::library::{Execution, TaskName};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_store::view::{RecordedFact, Seq, TickQuery};
@@ -19,7 +19,7 @@ use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
 use super::super::problem::Answer;
-use super::super::{runs, views};
+use super::super::{backfills, runs, views};
 use super::{name, path};
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
@@ -105,6 +105,9 @@ async fn page(app: &App, task: Option<TaskNo>, path: &str, uri: &Uri) -> Answer<
 }
 
 fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
+    if let Fact::BackfillLaunched { .. } = entry.fact {
+        return backfilled(entry, name);
+    }
     let Fact::TickRecorded {
         revision,
         first,
@@ -120,14 +123,7 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
     else {
         return None;
     };
-    let mut links = views::links([("task", path(name))]);
-    if let Some(instance) = instance {
-        let path = views::path(*instance, *instance);
-        links.insert("instance".to_owned(), path);
-    }
-    if let Some(run) = run {
-        links.insert("run".to_owned(), runs::path(*run));
-    }
+    let links = links(name, *instance, *run);
     let (late, reason) = match verdict {
         TickVerdict::Launch => (None, None),
         TickVerdict::Late { by } => (Some(views::seconds(*by)), None),
@@ -149,8 +145,57 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         instance: instance.map(|it| it.to_string()),
         run: run.map(|it| it.to_string()),
         after: Execution::either(*after, *after_run).map(|it| it.to_string()),
+        backfill: None,
         links,
     })
+}
+
+/// A due time that a backfill has launched.
+fn backfilled(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
+    let Fact::BackfillLaunched {
+        backfill,
+        revision,
+        nominal,
+        instance,
+        run,
+        ..
+    } = &entry.fact
+    else {
+        return None;
+    };
+    let mut links = links(name, *instance, *run);
+    links.insert("backfill".to_owned(), backfills::path(*backfill));
+    Some(Tick {
+        seq: entry.seq.0,
+        owner: name.owner.clone(),
+        name: name.name.clone(),
+        revision: revision.0,
+        nominal_at: nominal.0,
+        last_at: nominal.0,
+        count: 1,
+        recorded_at: entry.at.0,
+        verdict: "backfilled".to_owned(),
+        late_seconds: None,
+        reason: None,
+        text: entry.fact.sentence(),
+        instance: instance.map(|it| it.to_string()),
+        run: run.map(|it| it.to_string()),
+        after: None,
+        backfill: Some(backfill.to_string()),
+        links,
+    })
+}
+
+fn links(name: &TaskName, instance: Option<InstanceId>, run: Option<RunId>) -> Links {
+    let mut links = views::links([("task", path(name))]);
+    if let Some(instance) = instance {
+        let path = views::path(instance, instance);
+        links.insert("instance".to_owned(), path);
+    }
+    if let Some(run) = run {
+        links.insert("run".to_owned(), runs::path(run));
+    }
+    links
 }
 
 const fn word(reason: SkipReason) -> &'static str {

@@ -36,6 +36,7 @@ const JSON: &str = "application/json";
         (name = "runs", description = "Executions of workflows, each of many instances."),
         (name = "views", description = "Instances by state, in pages."),
         (name = "library", description = "Stored tasks, their schedules and triggers."),
+        (name = "backfills", description = "Launches for past due times that have none."),
         (name = "workers", description = "The machines that run instances."),
         (name = "tokens", description = "Access tokens."),
         (name = "server", description = "The server itself.")
