@@ -1,6 +1,7 @@
 //! A real scheduler and real workers under faults.
 
 mod api;
+mod backfills;
 mod effects;
 mod mounts;
 
