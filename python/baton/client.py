@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Dict, Iterator, Mapping, Optional, Union
 
 from . import values
@@ -18,6 +19,11 @@ from .workflow import Workflow, file_of
 _PAGE = 1000
 
 _CONFLICT = 409
+
+
+def _milliseconds(at: datetime) -> int:
+    """Milliseconds since 1970; a time without a zone is in the local one."""
+    return int(at.timestamp() * 1000)
 
 
 class Client:
@@ -131,6 +137,59 @@ class Client:
             if following is None:
                 return
             page = self.transport.get_json(following)
+
+    def pause(self, name: str, reason: Optional[str] = None) -> None:
+        """Pauses an entry of the library, such as `demo/sales`: nothing launches it by itself."""
+        body = {"paused": True} if reason is None else {"paused": True, "reason": reason}
+        self._change_entry("PUT", name, "paused", body)
+
+    def unpause(self, name: str) -> None:
+        """Ends the pause of an entry of the library. What was skipped stays skipped."""
+        self._change_entry("PUT", name, "paused", {"paused": False})
+
+    def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        max_concurrent: int = 1,
+        reverse: bool = False,
+    ) -> Optional[str]:
+        """Launches each due time of an entry from `start` to `end` that has no launch.
+
+        Returns the id of the backfill, such as `b1`, or None if every due time has a launch. The
+        scheduler continues it by itself.
+        """
+        body = {
+            "from": _milliseconds(start),
+            "to": _milliseconds(end),
+            "maxConcurrent": max_concurrent,
+            "reverse": reverse,
+        }
+        data = self._change_entry("POST", name, "backfills", body, end="/")
+        found = data.get("id")
+        return None if found is None else str(found)
+
+    def backfills(self) -> Iterator[Mapping[str, Any]]:
+        """Backfills as the API describes them, the newest first, read page by page."""
+        return self.pages(self.transport.at("backfills", end="/"), {"limit": _PAGE})
+
+    def halt_backfill(self, id: str) -> None:
+        """Halts a backfill: it launches nothing more, and what it has launched continues."""
+        self.transport.change("POST", self.transport.at("backfills", id, "halt"))
+
+    def resume_backfill(self, id: str) -> None:
+        """Resumes a halted backfill."""
+        self.transport.change("POST", self.transport.at("backfills", id, "resume"))
+
+    def _change_entry(
+        self, method: str, name: str, what: str, body: Mapping[str, Any], end: str = ""
+    ) -> Mapping[str, Any]:
+        owner, _, entry = name.rpartition("/")
+        path = self.transport.at(owner or "default", "tasks", entry, what, end=end)
+        answer = self.transport.change(method, path, values.write(body).encode())
+        with self.transport.decoding(path):
+            return dict(answer)
 
     def command(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
         """Sends a command about a run once, for its last known generation, if there is one."""

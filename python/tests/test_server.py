@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -355,3 +356,28 @@ def test_a_token_is_shown_where_one_is_demanded(tmp_path: Path) -> None:
         assert run.logs("a") == "known\n"
     finally:
         server.stop()
+
+
+def test_an_entry_of_the_library_is_paused_and_backfilled(client: Client) -> None:
+    body = (
+        b'{"workflow": "hourly", "owner": "py", "tasks": {"a": {"run": "true"}}, '
+        b'"trigger": {"schedule": "0 * * * *"}}'
+    )
+    client.transport.change("POST", "/py/tasks/", body)
+    client.pause("py/hourly", reason="repairs")
+    shown = client.transport.get_json("/py/tasks/hourly")
+    assert shown["pauseReason"] == "repairs"
+    start = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    end = start + timedelta(hours=3)
+    assert client.backfill("py/hourly", start, end, max_concurrent=3) == "b1"
+
+    def state() -> Any:
+        return next(iter(client.backfills()))["state"]
+
+    until("the backfill is DONE", lambda: state() == "DONE")
+    assert len(list(client.runs(name="hourly"))) == 3
+    assert client.backfill("py/hourly", start, end) is None
+    with pytest.raises(BatonError):
+        client.halt_backfill("b1")
+    client.unpause("py/hourly")
+    assert "pausedAt" not in client.transport.get_json("/py/tasks/hourly")
