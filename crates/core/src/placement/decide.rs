@@ -1,6 +1,7 @@
 //! One decision: the first in the order of service that has room.
 
 use super::class::ClassId;
+use super::limits::TIED_MAX;
 use super::{Decision, Placement};
 
 struct Choice {
@@ -39,6 +40,7 @@ impl Placement {
         // Out of `self` for as long as the search changes the rest of it.
         let turns = std::mem::take(&mut self.queue.turns);
         let mut found = None;
+        let mut tied = 0;
         for ((priority, ..), class_queues) in &turns {
             for (sequence, class, class_queue) in class_queues.iter().copied() {
                 match &found {
@@ -53,7 +55,7 @@ impl Placement {
                 };
                 if found
                     .as_ref()
-                    .is_none_or(|best| self.is_shorter(class, best))
+                    .is_none_or(|best| self.goes_before(class, class_queue, best))
                 {
                     found = Some(Choice {
                         sequence,
@@ -61,6 +63,10 @@ impl Placement {
                         class_queue,
                         worker,
                     });
+                }
+                tied += 1;
+                if tied == TIED_MAX {
+                    break;
                 }
             }
             if found.is_some() {
@@ -95,10 +101,14 @@ impl Placement {
         }
     }
 
-    /// True if `class` is expected to run shorter than the choice so far. Class queues
-    /// come in the order of classes, so that decides between equals.
-    fn is_shorter(&self, class: usize, best: &Choice) -> bool {
-        self.classes.all[class].estimate < self.classes.all[best.class].estimate
+    /// Whether a class queue that waits for as long as the choice so far goes before it: the shorter
+    /// estimate, then the lower id.
+    fn goes_before(&self, class: usize, class_queue: usize, best: &Choice) -> bool {
+        let key = |class: usize, class_queue: usize| {
+            let head = self.queue.head(class_queue);
+            (self.classes.all[class].estimate, head)
+        };
+        key(class, class_queue) < key(best.class, best.class_queue)
     }
 
     fn place(&mut self, choice: &Choice, passed: &[usize]) -> Option<Decision> {

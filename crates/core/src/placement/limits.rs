@@ -18,6 +18,10 @@ pub const RANGE_LEN_MAX: u64 = u32::MAX as u64;
 /// already runs is adopted even beyond it, since not counting it would be worse.
 pub const CLASSES_MAX: usize = 16_384;
 
+/// Class queues that wait equally long and are compared for one decision. Each is looked at for a
+/// worker; beyond it the shortest of these goes first.
+pub const TIED_MAX: usize = 32;
+
 /// Owners whose turn is remembered. Beyond it the idle owner that was served
 /// longest ago is forgotten, and comes back as one never served; if none is idle,
 /// the owners beyond share one turn between them.

@@ -22,7 +22,7 @@
 //!
 //! **The order of service.** Priority, the highest first; then fair turns between
 //! owners (see `owners`); then the longest waiting, by sequence; then the shortest
-//! estimated run time, a class without one first; then the number of the class.
+//! estimated run time, a class without one first; then the lowest id.
 //! The order is one for all classes, since turns within each class alone would let
 //! an owner with a million instances starve the other classes. The first entry that fits is placed. One that does not fit blocks no other;
 //! reservations prevent starvation (see `reserve`).
@@ -122,7 +122,8 @@ pub struct Arrival<'a> {
     pub owner: &'a str,
     /// Higher goes first.
     pub priority: i32,
-    /// Their position in the order of submission. A retry keeps the one it had.
+    /// Their position in the order of submission; equal if they have waited equally long. A retry
+    /// keeps the one it had.
     pub sequence: u64,
 }
 

@@ -125,6 +125,13 @@ impl Queue {
         self.rehead(entry.class_queue);
     }
 
+    /// The next instance of a class queue.
+    pub(super) fn head(&self, at: usize) -> Option<InstanceId> {
+        let (_, last) = self.class_queues[at].order.first()?;
+        let entry = self.by_last.get(last)?;
+        Some(entry.first(*last))
+    }
+
     /// Takes the next instance of a class queue; its owner has had its turn.
     pub(super) fn take(&mut self, at: usize) -> Option<InstanceId> {
         let class_queue = &mut self.class_queues[at];

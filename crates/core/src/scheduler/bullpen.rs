@@ -16,6 +16,14 @@ use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::placement::{Arrival, Decision, Placement, PlacementError, WaitReason};
 use crate::timers::Timers;
 
+/// Within this time two submissions count as equally old. Shorter than people notice, longer than a
+/// script needs to submit several tasks.
+const SUBMISSION_TICK: Millis = Millis(1_000);
+
+/// Ticks that are remembered. Instances that are older and still wait go strictly in the order of
+/// their ids.
+const SUBMISSION_TICKS_MAX: usize = 4_096;
+
 /// All instances that wait for a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bullpen {
@@ -24,9 +32,44 @@ pub(crate) struct Bullpen {
     backoff_until: BTreeMap<InstanceId, Mono>,
     /// Instances of library entries that wait for their turn, by entry; see `gate`.
     held: BTreeMap<TaskNo, BTreeSet<InstanceId>>,
+    /// Submissions that count as equally old.
+    ticks: SubmissionTicks,
     /// Ranges that placement refused because of its size limits. They are offered again as others
     /// leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
+}
+
+/// The first ids of recent ticks. Submissions of one tick have waited equally long, so that the
+/// estimated run times decide between their classes.
+///
+/// They affect only the order of placement, so a new leader starts without them.
+#[derive(Clone, Debug, Default)]
+struct SubmissionTicks {
+    firsts: BTreeSet<InstanceId>,
+    began: Option<Mono>,
+}
+
+impl SubmissionTicks {
+    /// Counts an instance that was just submitted. Ids grow.
+    fn submitted(&mut self, id: InstanceId, now: Mono) {
+        if self
+            .began
+            .is_some_and(|began| now.since(began) < SUBMISSION_TICK)
+        {
+            return;
+        }
+        self.began = Some(now);
+        self.firsts.insert(id);
+        if self.firsts.len() > SUBMISSION_TICKS_MAX {
+            self.firsts.pop_first();
+        }
+    }
+
+    /// The position of an instance in the order of submission: that of its tick.
+    fn sequence(&self, id: InstanceId) -> u64 {
+        let first = self.firsts.range(..=id).next_back();
+        first.unwrap_or(&id).0
+    }
 }
 
 impl Bullpen {
@@ -110,7 +153,12 @@ impl Bullpen {
         }
     }
 
-    /// Adds instances that were just accepted.
+    /// Counts instances that were just accepted, before they are added.
+    pub(crate) fn submitted(&mut self, first: InstanceId, now: Mono) {
+        self.ticks.submitted(first, now);
+    }
+
+    /// Adds instances that were accepted.
     pub(crate) fn fresh(&mut self, range: &Range) {
         self.offer_range(range.first, range.last, &range.spec, &range.spec.request);
     }
@@ -233,7 +281,9 @@ impl Bullpen {
             owner: &spec.owner,
             priority: spec.priority,
             // One for a whole array, so that a retried element does not go behind all others.
-            sequence: spec.array.map_or(first, |array| array.first).0,
+            sequence: self
+                .ticks
+                .sequence(spec.array.map_or(first, |array| array.first)),
         };
         match self.placement.enqueue(arrival) {
             Ok(_) => {}

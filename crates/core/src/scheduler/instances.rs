@@ -198,6 +198,7 @@ pub(super) fn accept(
         last,
         spec: Arc::clone(spec),
     });
+    cx.bullpen.submitted(first, cx.now.mono);
     match gated_entry(cx.ledger, spec) {
         Some(task) if !gate::may_start(cx.ledger, cx.bullpen, task, Execution::Instance(first)) => {
             cx.bullpen.hold(task, first);

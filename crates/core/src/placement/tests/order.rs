@@ -132,11 +132,11 @@ fn of_equally_long_waiting_classes_the_one_with_the_shorter_history_goes_first()
 }
 
 #[test]
-fn of_classes_that_are_equal_in_all_the_first_known_goes_first() {
+fn of_classes_that_are_equal_in_all_the_lowest_id_goes_first() {
     let mut p = narrow();
     wait_range(&mut p, (20, 20), &request(1, 2), "me", 0, 1);
     wait_range(&mut p, (10, 10), &request(1, 1), "me", 0, 1);
-    assert_eq!(one_by_one(&mut p, "w"), [20, 10]);
+    assert_eq!(one_by_one(&mut p, "w"), [10, 20]);
 }
 
 #[test]

@@ -193,6 +193,28 @@ fn cancelling_a_range_halts_what_waits_and_kills_what_runs() {
 }
 
 #[test]
+fn of_tasks_submitted_within_one_tick_the_one_with_the_shorter_history_goes_first() {
+    // The long one has the lower id. Each takes the whole worker.
+    let order = |pause: u64| {
+        let (mut leader, worker) = rig();
+        let (long, short) = (spec(4, 10), spec(4, 20));
+        leader.submit_range(1, 1, &long);
+        leader.ends(&worker, &[1], Outcome::Exited(0), 90_000);
+        leader.submit_range(2, 2, &short);
+        leader.ends(&worker, &[2], Outcome::Exited(0), 60_000);
+        leader.submit_range(3, 3, &spec(4, 30));
+        leader.wait(Millis(5_000));
+        leader.submit_range(4, 4, &long);
+        leader.wait(Millis(pause));
+        leader.submit_range(5, 5, &short);
+        leader.ends(&worker, &[3], Outcome::Exited(0), 60_000);
+        leader.leased()
+    };
+    assert_eq!(order(900), [5], "within one tick its history decides");
+    assert_eq!(order(1_000), [4], "beyond it the waiting time decides");
+}
+
+#[test]
 fn a_failed_instance_backs_off_and_then_goes_before_later_ones() {
     let (mut leader, worker) = rig();
     leader.submit_range(1, 1, &spec(4, 0));
