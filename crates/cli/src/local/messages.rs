@@ -116,7 +116,9 @@ pub(super) fn wait(plan: &Plan, wait: &Wait, now: Now) -> String {
         Wait::Backoff { until } => {
             format!("runs again in {}: backoff", span(until.since(now.mono)))
         }
-        Wait::Concurrency | Wait::Launch | Wait::Turn | Wait::Over => wait.to_string(),
+        Wait::Concurrency | Wait::Launch | Wait::Turn | Wait::Over | Wait::NotAgain => {
+            wait.to_string()
+        }
     }
 }
 

@@ -30,8 +30,10 @@ pub enum Wait {
     Turn,
     /// These upstream processes can never meet its conditions, so it never runs.
     Never(Vec<(ProcessNo, Condition)>),
-    /// Its stage of the task is over.
+    /// Its stage of the task is over, and it never ran.
     Over,
+    /// Its stage of the task is over. It ran before, and would have run again.
+    NotAgain,
 }
 
 impl fmt::Display for Wait {
@@ -45,6 +47,7 @@ impl fmt::Display for Wait {
             Self::Turn => f.write_str("runs when everything else is over"),
             Self::Never(_) => f.write_str("never runs: what it waits for will not happen"),
             Self::Over => f.write_str("was not started before the end"),
+            Self::NotAgain => f.write_str("was not started again before the end"),
         }
     }
 }
@@ -56,6 +59,8 @@ pub struct ProcessView<'a> {
     pub no: ProcessNo,
     /// Its policies, with its name.
     pub spec: &'a ProcessSpec,
+    /// Its state. If no further run starts, that of its last run: LOST, and not WAITING.
+    pub state: ProcessState,
     /// Its state, counters, and runs.
     pub progress: &'a ProcessProgress,
     /// Why it does not run, if it waits.
@@ -139,11 +144,19 @@ impl Plan {
 
     /// Every process as it stands, in the order of definition.
     pub fn processes(&self, now: Now) -> impl Iterator<Item = ProcessView<'_>> + '_ {
-        numbered(&self.fold.spec).map(move |(no, spec)| ProcessView {
-            no,
-            spec,
-            progress: self.fold.progress(no),
-            wait: self.wait(no, now),
+        numbered(&self.fold.spec).map(move |(no, spec)| {
+            let (progress, wait) = (self.fold.progress(no), self.wait(no, now));
+            let state = match (&wait, &progress.last) {
+                (Some(Wait::NotAgain), Some(last)) => last.state,
+                _ => progress.state,
+            };
+            ProcessView {
+                no,
+                spec,
+                state,
+                progress,
+                wait,
+            }
         })
     }
 
@@ -171,7 +184,11 @@ impl Plan {
         if self.fold.stage() != Some(stage) {
             let to_come = stage == Stage::Final
                 && matches!(self.state(), AttemptState::Active | AttemptState::Cleaning);
-            return Some(if to_come { Wait::Turn } else { Wait::Over });
+            return Some(match (to_come, progress.last) {
+                (true, _) => Wait::Turn,
+                (false, None) => Wait::Over,
+                (false, Some(_)) => Wait::NotAgain,
+            });
         }
         if self.fold.agenda.unmet[no.index()] > 0 {
             return Some(Wait::Dependencies(self.unmet(no, false)));

@@ -33,7 +33,7 @@ fn processes(view: &TaskView, wall: Wall) -> Table {
         let last = progress.last.as_ref().map(messages::last);
         table.row([
             clean(&process.spec.name.0).into(),
-            Cell::new(progress.state.word(), Style::of_process(progress.state)),
+            Cell::new(process.state.word(), Style::of_process(process.state)),
             runs_of(progress).into(),
             last.map_or_else(String::new, |last| format!("last: {last}"))
                 .into(),

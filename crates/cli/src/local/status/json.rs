@@ -112,7 +112,7 @@ fn processes(view: &TaskView, now: Wall) -> Vec<Process> {
     let usage = usage::of(view);
     let row = |process: ProcessView<'_>| Process {
         name: process.spec.name.0.clone(),
-        state: process.progress.state,
+        state: process.state,
         fate: process.progress.disposition,
         runs: process.progress.runs,
         successes: process.progress.successes,

@@ -35,6 +35,22 @@ fn what_was_lost_runs_again_and_what_may_be_left_of_it_is_killed_first() {
 }
 
 #[test]
+fn what_was_lost_at_the_end_is_shown_as_lost_and_not_as_never_started() {
+    let mut paused = process("a");
+    paused.min_duration = Millis(10_000);
+    let mut rig = Rig::new(task(vec![paused, process("b"), after("c", &["a"])]));
+    rig.start("a");
+    rig.lose("a");
+    assert!(matches!(rig.wait("a"), Some(Wait::MinDuration { .. })));
+    rig.exit("b", 1);
+    rig.assert_finished(AttemptState::Failed);
+    assert_eq!(rig.wait("a"), Some(Wait::NotAgain));
+    assert_eq!(rig.shown("a"), ProcessState::Lost);
+    assert_eq!(rig.wait("c"), Some(Wait::Over));
+    assert_eq!(rig.shown("c"), ProcessState::Waiting);
+}
+
+#[test]
 fn an_unknown_launch_is_lost_too() {
     let mut rig = Rig::new(task(vec![process("a")]));
     rig.lose("a");

@@ -182,6 +182,13 @@ impl Rig {
         self.plan.wait(self.no(name), now(self.now))
     }
 
+    /// The state of a process as a view has it.
+    fn shown(&self, name: &str) -> ProcessState {
+        let mut views = self.plan.processes(now(self.now));
+        let view = views.find(|view| view.spec.name.0 == name);
+        view.expect("a process of the task").state
+    }
+
     fn name(&self, no: ProcessNo) -> &str {
         &self.spec.processes[no.index()].name.0
     }
