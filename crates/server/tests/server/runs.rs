@@ -260,6 +260,12 @@ async fn a_resume_with_a_file_keeps_the_parameters_of_the_run() {
     assert_eq!(resumed.status, StatusCode::OK, "{resumed:?}");
     assert_eq!(params().await, json!({"day": "friday", "new": "y"}));
     server.until_state(&run, "FAILED").await;
+    // Its file is not stored, and the values are in its plan already.
+    let without_file = json!({"params": {"day": "sunday"}});
+    let refused = server.send(Method::POST, &resume, &without_file).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused.detail().contains("requires `file`"), "{refused:?}");
+    assert_eq!(params().await["day"], "friday");
     for verb in ["resume", "retry"] {
         for query in ["", "?dryRun=true"] {
             let path = format!("{run}/{verb}{query}");
@@ -273,6 +279,29 @@ async fn a_resume_with_a_file_keeps_the_parameters_of_the_run() {
         let seen = server.send(Method::POST, &path, &last).await;
         assert_eq!(seen.body["tasks"][0]["runs"], 1, "{seen:?}");
     }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_the_library_is_resumed_with_other_parameters_and_no_file() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w").await;
+    let fail = json!({"run": ["echo", "{{ params.day }}"]});
+    let params = json!({"day": "monday", "depth": "1"});
+    let file = json!({"workflow": "w", "owner": "lab", "params": params, "tasks": {"fail": fail}});
+    let added = server.send(Method::POST, "/lab/tasks/", &file).await;
+    assert_eq!(added.status, StatusCode::CREATED, "{added:?}");
+    let launched = server
+        .send(Method::POST, "/lab/tasks/w/run", &json!({}))
+        .await;
+    assert!(launched.status.is_success(), "{launched:?}");
+    server.until_state("/runs/r1", "FAILED").await;
+    let body = json!({"params": {"day": "friday"}});
+    let resumed = server.send(Method::POST, "/runs/r1/resume", &body).await;
+    assert_eq!(resumed.status, StatusCode::OK, "{resumed:?}");
+    let run = server.get("/runs/r1").await.body;
+    assert_eq!(run["params"], json!({"day": "friday", "depth": "1"}));
     server.stop().await;
 }
 

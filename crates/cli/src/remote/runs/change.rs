@@ -51,13 +51,14 @@ pub(crate) struct HaltCommand {
 
 /// Resume a run: run everything that is not DONE
 ///
-/// Without a file the run keeps its workflow. With a file, changed tasks run again with everything
-/// downstream; unchanged tasks that are DONE do not run again.
+/// Without a file the run keeps its workflow. With a file or another value of a parameter, changed
+/// tasks run again with everything downstream; unchanged tasks that are DONE do not run again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton resume r12
   baton resume r12 etl.yaml --dry-run      show what would run, and why
+  baton resume r12 -p day=2026-11-15       the same workflow with another value
   baton resume r12 etl.yaml -p day=2026-11-15 --watch")]
 pub(crate) struct ResumeCommand {
     /// Run id, such as r12
@@ -67,7 +68,7 @@ pub(crate) struct ResumeCommand {
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// Value of a parameter; may be repeated
-    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair, requires = "file")]
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
     #[command(flatten)]
     resume: ResumeArgs,

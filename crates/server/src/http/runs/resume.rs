@@ -9,9 +9,9 @@ use axum::response::Response;
 use baton_core::ledger::{RunHead, StoredRun};
 use baton_core::scheduler::{Obstacle, Resume, RunCommand, RunError};
 use baton_core::workflow::preview;
-use baton_files::WorkflowFile;
+use baton_files::{Format, WorkflowFile};
 use baton_model::api::{FieldProblem, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunReply};
-use baton_model::ids::{Generation, RunId};
+use baton_model::ids::{Generation, Revision, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::Plan;
 use serde_json::value::RawValue;
@@ -31,7 +31,8 @@ use crate::access::Caller;
 /// Resume a run with the items that are not DONE
 ///
 /// With a file, DONE items run again only if their task, or a task upstream of it, has changed. The
-/// run keeps its parameters unless the request sets others.
+/// run keeps its parameters unless the request sets others; `params` without `file` is possible for
+/// runs of library workflows, whose file is stored.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/resume",
@@ -65,22 +66,15 @@ pub(in super::super) async fn resume(
         extract::optional_body(extract::large(request)).await?;
     let asked = asked.unwrap_or_default();
     let file = match asked.file {
-        None if asked.params.is_empty() => None,
-        None => {
-            let at = FieldProblem {
-                field: "params".to_owned(),
-                message: "`params` are values for a file, and `file` is missing".to_owned(),
-                hint: "send the workflow as `file`".to_owned(),
-            };
-            return Err(Fault::unusable("`params` requires `file`", vec![at]));
-        }
+        None => None,
         Some(file) => {
             let file = compiled(move || workflow(&file, caller.owner.as_deref()));
-            Some((file.await?, asked.params))
+            Some(file.await?)
         }
     };
     let options = ResumeOptions {
         file,
+        params: asked.params,
         rerun: None,
         generation: asked.generation.map(Generation),
         dry_run,
@@ -129,6 +123,7 @@ pub(in super::super) async fn retry(
     }
     let options = ResumeOptions {
         file: None,
+        params: BTreeMap::new(),
         rerun: asked.task.map(|task| (task, asked.downstream)),
         generation: asked.generation.map(Generation),
         dry_run,
@@ -154,8 +149,10 @@ fn dry_run(uri: &Uri) -> Answer<bool> {
 
 /// How to resume a run.
 struct ResumeOptions {
-    /// A changed workflow, with parameters for it.
-    file: Option<(WorkflowFile, BTreeMap<String, String>)>,
+    /// A changed workflow.
+    file: Option<WorkflowFile>,
+    /// Changed parameters.
+    params: BTreeMap<String, String>,
     /// A task to run again, and whether to run everything downstream of it again.
     rerun: Option<(String, bool)>,
     /// Only if this generation is the latest.
@@ -173,9 +170,13 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     if options.generation.is_some_and(|wanted| wanted != last) {
         return Err(fault(&RunError::Generation(run, last)));
     }
-    let plan = match options.file {
+    let file = match options.file {
+        None if !options.params.is_empty() => Some(library_file(app, &kept.head).await?),
+        file => file,
+    };
+    let plan = match file {
         None => None,
-        Some((file, params)) => Some(changed_plan(&kept, file, params).await?),
+        Some(file) => Some(changed_plan(&kept, file, options.params).await?),
     };
     let rerun = options.rerun;
     if options.dry_run {
@@ -205,6 +206,31 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     let (run, generation) = run_command(app, RunCommand::Resume(resume)).await?;
     let resumed = ResumedOrPreview::Resumed(views::accepted(run, generation));
     Ok(respond(StatusCode::OK, &resumed))
+}
+
+/// The file of a run that the library launched. Of other runs only the plan is stored, in which
+/// parameters have their values already.
+async fn library_file(app: &App, head: &RunHead) -> Answer<WorkflowFile> {
+    let no_file = || {
+        let at = FieldProblem {
+            field: "params".to_owned(),
+            message: format!(
+                "{} was submitted from a file, which is not stored, and `params` are values for it",
+                head.id
+            ),
+            hint: "send the workflow as `file`, too: baton resume RUN FILE -p NAME=VALUE"
+                .to_owned(),
+        };
+        Fault::unusable("`params` requires `file` for this run", vec![at])
+    };
+    let origin = head.origin.ok_or_else(no_file)?;
+    let next = Revision(origin.revision.0.saturating_add(1));
+    let page = app.read(move |store| store.revisions(origin.task, Some(next), 1));
+    let found = page.await?.items.into_iter().next();
+    let found = found.filter(|found| found.revision == origin.revision);
+    let source = found.ok_or_else(no_file)?.definition.source.clone();
+    compiled(move || baton_files::parse_workflow(&source, Format::Json, "file").map_err(wrong))
+        .await
 }
 
 /// The plan of a changed file: values of the run stay in force for parameters that the file still
