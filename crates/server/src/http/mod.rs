@@ -11,6 +11,7 @@
 //! | `routes` | the table of routes |
 //! | `roles` | authentication, and authorization by role |
 //! | `owners` | authorization of tokens that are limited to one owner |
+//! | `negotiation` | media types that a client accepts |
 //! | `problem` | errors |
 //! | `response` | responses with a body of the API |
 //! | `extract` | parsing of paths, queries and bodies |
@@ -34,7 +35,7 @@
 //! | `openapi` | the OpenAPI document, and its HTML page |
 //! | `streams` | streaming responses |
 //!
-//! Every response has the media type of the API or is a problem, whatever the client accepts.
+//! Every response has a media type of the API that the client accepts, or is a problem.
 
 pub(crate) mod app;
 mod attempt;
@@ -53,6 +54,7 @@ mod lists;
 mod logs;
 mod messages;
 mod metrics;
+mod negotiation;
 pub(crate) mod openapi;
 mod owners;
 mod peer;
@@ -115,6 +117,7 @@ fn service(app: App) -> routes::Service {
         .fallback(async || Fault::unknown_path())
         .method_not_allowed_fallback(async || Fault::other_method())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(negotiation::negotiate))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn(conditional::check))
         .layer(middleware::from_fn_with_state(app.clone(), counters::count))

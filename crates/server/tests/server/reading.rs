@@ -14,6 +14,8 @@ async fn the_root_leads_to_everything_and_it_is_alive_and_ready() {
     let root = server.get("/").await;
     assert_eq!(root.headers["content-type"], MEDIA_TYPE);
     assert_eq!(root.body["name"], "baton");
+    assert_eq!(root.body["tzdata"]["source"], "built-in");
+    assert!(root.body["tzdata"]["version"].is_string());
     for (relation, target) in root.body["links"].as_object().expect("links") {
         let target = target.as_str().expect("a path");
         // The event stream does not end; it has tests of its own.
@@ -31,6 +33,44 @@ async fn the_root_leads_to_everything_and_it_is_alive_and_ready() {
         (&ready.body["ready"], &ready.body["epoch"]),
         (&json!(true), &json!(1))
     );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accept_is_honoured_and_a_refused_request_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let ask = async |method: Method, path: &str, accept: &str| {
+        let request = server.request(method, path).header("accept", accept);
+        let request = request.header("content-type", MEDIA_TYPE);
+        let body = json!({"file": {"task": "t", "run": "true"}});
+        got(request.body(body.to_string())).await
+    };
+    for (accept, media) in [
+        ("*/*", MEDIA_TYPE),
+        (MEDIA_TYPE, MEDIA_TYPE),
+        ("application/json", "application/json"),
+    ] {
+        let page = ask(Method::GET, "/bullpen/", accept).await;
+        assert_eq!(page.status, StatusCode::OK, "{accept}");
+        assert_eq!(page.headers["content-type"], media, "{accept}");
+        assert_eq!(
+            page.headers["link"],
+            "</openapi.json#/paths/~1bullpen~1/get>; rel=\"profile\""
+        );
+    }
+    for accept in ["text/html", "application/vnd.baton.v2+json"] {
+        for (method, path) in [(Method::GET, "/bullpen/"), (Method::POST, "/instances/")] {
+            let refused = ask(method, path, accept).await;
+            refused.is_problem(StatusCode::NOT_ACCEPTABLE, "not-acceptable");
+        }
+    }
+    assert_eq!(server.get("/bullpen/").await.body["total"], 0);
+    // What is no JSON is answered as it is.
+    let alive = ask(Method::GET, "/healthz", "text/html").await;
+    assert_eq!(alive.status, StatusCode::OK);
+    let created = ask(Method::POST, "/instances/", "application/json").await;
+    assert_eq!(created.status, StatusCode::CREATED);
     server.stop().await;
 }
 

@@ -39,6 +39,10 @@ problems! {
         403: "The header Host or Origin names another server, or the role of the token is insufficient.",
         429: "Rate limit exceeded; the header Retry-After specifies when to retry.",
     }
+    /// Paths that answer with JSON.
+    NotAcceptable {
+        406: "The header Accept excludes the media types of the API; nothing has changed.",
+    }
     /// Paths with parameters, an id or a body.
     BadRequest {
         400: "The path, the query or the body cannot be parsed.",

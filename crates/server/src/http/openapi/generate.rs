@@ -6,11 +6,11 @@
 
 use baton_model::api::{Event, EventGap, MEDIA_TYPE, Problem};
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::openapi::{OpenApi, RefOr, Response};
 use utoipa::{IntoResponses, OpenApi as _};
 
 use super::super::routes;
-use super::answers::{self, Guarded};
+use super::answers::{self, Guarded, NotAcceptable};
 
 /// The media type that utoipa assigns to everything but plain text.
 const JSON: &str = "application/json";
@@ -79,6 +79,13 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 fn complete(operation: &mut Operation) {
     let responses = &mut operation.responses.responses;
     responses.extend(Guarded::responses());
+    let is_json = |response: &RefOr<Response>| match response {
+        RefOr::T(response) => response.content.contains_key(JSON),
+        RefOr::Ref(_) => false,
+    };
+    if responses.values().any(is_json) {
+        responses.extend(NotAcceptable::responses());
+    }
     if responses.contains_key("304") {
         if let Some(RefOr::T(response)) = responses.get_mut("200") {
             response
