@@ -16,6 +16,7 @@ use crate::repo::Repo;
 const LAYERS: &[(&str, u8)] = &[
     ("baton-model", 0),
     ("baton-testing", 0),
+    ("baton-tzdata", 0),
     ("baton-core", 1),
     ("baton-files", 2),
     ("baton-store", 2),
@@ -40,6 +41,8 @@ const PURE: &str = "baton-core";
 const PURE_ALLOWED: &[&str] = &[
     "baton-core",
     "baton-model",
+    // Zones as constant data: built in, or installed by the driver.
+    "baton-tzdata",
     "serde",
     "serde_core",
     "serde_derive",

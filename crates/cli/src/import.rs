@@ -9,7 +9,9 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
-/// Convert a workflow from another format
+/// Convert a workflow from another format: a WfCommons trace (WfFormat 1.4 or 1.5)
+///
+/// The result is a workflow file in JSON. The only format so far is WfCommons.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:

@@ -13,6 +13,8 @@
 //! | [`token`] | creating, listing and revoking tokens |
 //! | [`credentials`] | token and TLS files of clients and workers |
 //! | [`completions`] | shell completions |
+//! | [`version`] | versions of the binary and of its time zone data |
+//! | [`tzdata`] | loading of time zone data |
 //! | [`mod@bench`] | benchmarks on this machine |
 //! | [`attempt`], [`fetch`] | hidden commands that a worker starts for an attempt |
 //! | [`logging`] | the log of server processes |
@@ -49,7 +51,9 @@ mod table;
 mod text;
 mod time;
 mod token;
+mod tzdata;
 mod up;
+mod version;
 mod views;
 mod worker;
 
@@ -94,6 +98,7 @@ enum Command {
     Import(import::Import),
     Bench(bench::Bench),
     Completions(completions::Completions),
+    Version(version::Version),
 }
 
 fn main() -> ExitCode {
@@ -116,6 +121,7 @@ fn main() -> ExitCode {
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => bench::run(&command),
         Command::Completions(command) => completions::run(&command, Cli::command()),
+        Command::Version(command) => version::run(&command),
     };
     output::exit_code(result)
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use baton_core::clock::{
-    Dst, DstEffect, Fold, Gap, Occurrence, Schedule as Parsed, ScheduleError, Zone,
+    Dst, DstEffect, Fold, Gap, Occurrence, Schedule as Parsed, ScheduleError, Zone, tzdata,
 };
 use baton_model::time::Wall;
 use clap::{Args, Subcommand, ValueEnum};
@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::output::{CommandResult, Failure, Output, USAGE};
 use crate::table::Table;
 use crate::time::{between, now, span};
+use crate::tzdata::TzdataArgs;
 
 /// Preview the due times of a schedule
 #[derive(Debug, Args)]
@@ -57,6 +58,8 @@ struct Preview {
     /// DST fold: how often a time is due that occurs twice because clocks are set back
     #[arg(long, value_enum, default_value_t = FoldName::Auto)]
     fold: FoldName,
+    #[command(flatten)]
+    tzdata: TzdataArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -88,8 +91,15 @@ struct PreviewReport {
     schedule: String,
     understood: String,
     timezone: String,
+    tzdata: Tzdata,
     from: String,
     times: Vec<Time>,
+}
+
+#[derive(Debug, Serialize)]
+struct Tzdata {
+    version: Option<&'static str>,
+    source: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -104,6 +114,7 @@ struct Time {
 
 pub(crate) fn run(schedule: &Schedule) -> CommandResult {
     let Command::Preview(preview) = &schedule.command;
+    preview.tzdata.load()?;
     let mut out = Output::new();
     match due_times(preview) {
         Ok(due) if preview.json => out.json(&due.report())?,
@@ -164,7 +175,12 @@ fn due_times(preview: &Preview) -> Result<DueTimes, ScheduleError> {
 impl DueTimes {
     fn print(&self, out: &mut Output) -> CommandResult {
         let zone = self.schedule.zone();
-        writeln!(out, "{}, {}", self.schedule.describe(), zone.name())?;
+        let release = match zone.name() {
+            "UTC" => String::new(),
+            _ => format!(" (time zone data {})", tzdata()),
+        };
+        let understood = self.schedule.describe();
+        writeln!(out, "{understood}, {}{release}", zone.name())?;
         if self.occurrences.is_empty() {
             writeln!(out, "nothing is due after {}", zone.shown(self.from))?;
             return Ok(());
@@ -197,6 +213,10 @@ impl DueTimes {
             schedule: self.text.clone(),
             understood: self.schedule.describe(),
             timezone: zone.name().to_owned(),
+            tzdata: Tzdata {
+                version: tzdata().version,
+                source: tzdata().source,
+            },
             from: utc(self.from),
             times: self.occurrences.iter().map(time).collect(),
         }

@@ -18,6 +18,7 @@ use crate::credentials::CredentialArgs;
 use crate::logging;
 use crate::output::{CommandResult, Failure};
 use crate::runtime;
+use crate::tzdata::TzdataArgs;
 
 /// Exit code if another scheduler uses the data directory: EX_TEMPFAIL of sysexits.h.
 pub(crate) const STORE_IN_USE: u8 = 75;
@@ -77,12 +78,17 @@ pub(crate) struct ServerArgs {
     /// Lease duration: how long an unreachable worker may keep running its attempts
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = units::duration)]
     lease: Millis,
+    /// Let a worker take the name of an unhealthy one that has another state directory
+    #[arg(long)]
+    allow_bump_unhealthy: bool,
     /// How long ended instances are retained
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = units::duration)]
     keep: Millis,
     /// Maximum number of ended instances retained
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keep_max: u64,
+    #[command(flatten)]
+    tzdata: TzdataArgs,
     /// Print the ready line as JSON
     #[arg(long)]
     json: bool,
@@ -116,11 +122,19 @@ impl ServerArgs {
             library: self.library.clone(),
             limits: self.limits.clone(),
             timeouts: timeouts(self.lease),
+            allow_bump_unhealthy: self.allow_bump_unhealthy,
             ..Config::default()
         };
         config.retention.history_age = Some(self.keep);
         config.retention.terminal_instances_max = Some(self.keep_max);
         config
+    }
+
+    /// Loads the time zone data of the schedules, for as long as the server runs.
+    pub(crate) fn load_tzdata(&self) -> CommandResult {
+        let release = self.tzdata.load()?;
+        tracing::debug!("time zone data {release}");
+        Ok(())
     }
 
     fn tls(&self) -> Option<ServerFiles> {
@@ -157,6 +171,7 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
     let _logging = logging::init();
     credentials.reject_for_server()?;
     let server = &command.server;
+    server.load_tzdata()?;
     on_threads(async {
         let mut interrupts = Interrupts::new()?;
         let ready = |ready: Ready| server.announce(&ready);

@@ -51,6 +51,7 @@ pub(crate) struct Up {
 pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     let _logging = logging::init();
     credentials.reject_for_server()?;
+    command.server.load_tzdata()?;
     // This same binary, even if its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");
     let mut config = command.server.config();

@@ -49,9 +49,23 @@ pub struct Root {
     pub name: String,
     /// Version of the server.
     pub version: String,
+    /// Time zone data by which schedules are due.
+    pub tzdata: Tzdata,
     /// All resources, by relation.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
+}
+
+/// Version and source of time zone data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Tzdata {
+    /// Version of the IANA database, such as `2026a`; absent if the data do not state it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// A directory of the server's host, or `built-in`.
+    pub source: String,
 }
 
 /// Body of `POST /instances/`.

