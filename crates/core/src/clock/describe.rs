@@ -94,6 +94,7 @@ fn times(times: &Times) -> String {
 /// `every hour from 09:05 to 17:05`, `every 2 hours from 00:00 to 22:00`: one minute of some hours.
 fn hourly(hours: u64, minutes: u64) -> Option<String> {
     let step = match runs(hours).collect::<Vec<_>>()[..] {
+        [(0, 23)] if minutes == 1 => return Some("every hour".to_owned()),
         [(from, to)] if (1..23).contains(&(to - from)) => 1,
         _ => step(hours, 24)?,
     };

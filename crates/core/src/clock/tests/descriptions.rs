@@ -16,6 +16,7 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ("* * * * *", "every minute"),
     ("* * * * * *", "every second"),
     ("*/10 * * * * *", "every 10 seconds"),
+    ("every 60 minutes", "every hour"),
     ("15 * * * *", "at minute 15 past every hour"),
     ("0,7,9 * * * *", "at minutes 0, 7 and 9 past every hour"),
     (
