@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use baton_model::ids::LeaseId;
+use baton_model::spec::Uri;
 use baton_model::task::TaskSpec;
+use baton_runner::sys::users;
 use baton_runner::wire::Credentials;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,22 @@ use serde::{Deserialize, Serialize};
 pub(crate) const RUNNER_DIR: &str = ".baton";
 /// The [`TaskFile`] in that directory.
 pub(crate) const TASK_FILE: &str = "task.json";
+
+/// The files that an attempt fetches, as passed to the command that fetches them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchList {
+    pub uris: Vec<Uri>,
+    /// A file with certificates (PEM) that are trusted beside those of the system.
+    pub ca: Option<PathBuf>,
+    pub cache: Option<FetchCache>,
+}
+
+/// The cache of fetched files, of one user of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchCache {
+    pub dir: PathBuf,
+    pub bytes_max: u64,
+}
 
 /// The task of an attempt, as passed to its runner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +90,19 @@ pub(crate) fn prepare_dir(
         chown_to(&path, owner)?;
     }
     chown_to(dir, owner)
+}
+
+/// Creates a user's directory below `parent`, unless it is there. The parent belongs to the worker:
+/// no user can put anything else in its place.
+pub(crate) fn user_dir(parent: &Path, owner: Option<&Credentials>) -> io::Result<PathBuf> {
+    let uid = owner.map_or_else(users::effective_uid, |owner| owner.uid);
+    let dir = parent.join(uid.to_string());
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Ok(()) => chown_to(&dir, owner)?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    Ok(dir)
 }
 
 fn chown_to(path: &Path, owner: Option<&Credentials>) -> io::Result<()> {

@@ -73,7 +73,7 @@ impl Agent {
             supervisor: Supervisor::begin(&identity_of(&config, &dir, host), Vec::new(), now),
             coordinator: Coordinator::new(spec, host.boot)?,
             scheduler: Scheduler::new(connection),
-            launcher: Launcher::new(dir.path(), &config.binary, &config.offer.capacity),
+            launcher: Launcher::new(dir.path(), &config),
             backoff: IncarnationBackoff::default(),
             life_ended: false,
             shutting_down: false,

@@ -5,7 +5,7 @@
 //! then executes the work. Only these two need files, which are in the attempt's own directory.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -14,26 +14,29 @@ use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{AttemptStats, Report};
-use baton_model::placement::Capacity;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::users::{self, User};
 use baton_runner::wire::{self, AttemptPaths, Credentials, Launch, Limit, RunEnd, Sink};
+use baton_tls::Trust;
 
 use crate::Config;
-use crate::attempt_dir::{RUNNER_DIR, TASK_FILE, TaskFile, dir_name, prepare_dir};
+use crate::attempt_dir::{
+    FetchCache, FetchList, RUNNER_DIR, TASK_FILE, TaskFile, dir_name, prepare_dir, user_dir,
+};
 use crate::outputs;
-use crate::state::{LOGS, WORK};
+use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
 
 /// The hidden command that runs the task of an attempt. Its argument is the directory with the
 /// [`TaskFile`], below which the runner keeps its own files.
 pub const ATTEMPT_COMMAND: &str = "__attempt";
 /// The hidden command that fetches files into its directory and then executes another: `FILE --
-/// ARGV…`. The file is a list of [`Uri`](baton_model::spec::Uri).
+/// ARGV…`. The file is a [`FetchList`].
 pub const FETCH_COMMAND: &str = "__fetch";
 
 const URIS_FILE: &str = ".baton-uris.json";
+const CA_FILE: &str = ".baton-ca.pem";
 const OUTPUT_FILE: &str = "baton-output";
 
 /// A health check process that takes longer has failed.
@@ -57,10 +60,13 @@ pub(crate) struct Launcher {
     named: Vec<String>,
     users: HashMap<String, (Mono, User)>,
     tags: Tags,
+    /// A CA that fetched files may come from, beside those of the system.
+    ca: Option<PathBuf>,
+    fetch_cache: u64,
 }
 
 impl Launcher {
-    pub(crate) fn new(state: &Path, binary: &Path, capacity: &Capacity) -> Self {
+    pub(crate) fn new(state: &Path, config: &Config) -> Self {
         let inherited = INHERITED_VARS.into_iter();
         let mut env: Vec<(String, String)> = inherited
             .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
@@ -71,11 +77,16 @@ impl Launcher {
         Self {
             state: state.to_owned(),
             work: format!("{}/{WORK}", state.display()),
-            binary: binary.to_string_lossy().into_owned(),
+            binary: config.binary.to_string_lossy().into_owned(),
             env,
-            named: capacity.named.keys().cloned().collect(),
+            named: config.offer.capacity.named.keys().cloned().collect(),
             users: HashMap::new(),
             tags: Tags::default(),
+            ca: config.tls.as_ref().and_then(|tls| match &tls.trust {
+                Trust::Ca(ca) => Some(ca.clone()),
+                _ => None,
+            }),
+            fetch_cache: config.fetch_cache,
         }
     }
 
@@ -350,7 +361,9 @@ impl Launcher {
             }
         };
         if !spec.uris.is_empty() {
-            files.push(("", URIS_FILE, json(serde_json::to_vec(&spec.uris))?));
+            let (list, ca) = self.fetch_list(spec, owner)?;
+            files.push(("", URIS_FILE, json(serde_json::to_vec(&list))?));
+            files.extend(ca.map(|ca| ("", CA_FILE, ca)));
             let words = [&*self.binary, FETCH_COMMAND, URIS_FILE, "--"];
             argv.splice(0..0, words.map(str::to_owned));
         }
@@ -364,6 +377,37 @@ impl Launcher {
 /// True if another runner goes on with the task when this one has died.
 fn resumes(attempt: &Attempt) -> bool {
     attempt.assignment.is_task() && attempt.run.run.0 < RUNNER_RESTARTS_MAX
+}
+
+impl Launcher {
+    /// What an attempt fetches, and the content of its CA file.
+    fn fetch_list(
+        &self,
+        spec: &InstanceSpec,
+        owner: Option<&Credentials>,
+    ) -> Result<(FetchList, Option<Vec<u8>>), String> {
+        // A copy, which the user of the attempt can read. It is read again for each attempt, as it
+        // is for each connection to the scheduler.
+        let ca = self.ca.as_ref().map(|ca| {
+            let shown = ca.display();
+            fs::read(ca)
+                .map_err(|error| format!("cannot read the CA of its files, {shown}: {error}"))
+        });
+        let ca = ca.transpose()?;
+        let cache = (self.fetch_cache > 0).then(|| {
+            user_dir(&self.state.join(CACHE), owner)
+                .map_err(|error| format!("the cache of its files cannot be created: {error}"))
+        });
+        let list = FetchList {
+            uris: spec.uris.clone(),
+            ca: ca.is_some().then(|| PathBuf::from(CA_FILE)),
+            cache: cache.transpose()?.map(|dir| FetchCache {
+                dir,
+                bytes_max: self.fetch_cache,
+            }),
+        };
+        Ok((list, ca))
+    }
 }
 
 /// A backstop for allocations between two samples of the memory in use.
@@ -380,10 +424,9 @@ fn limits(memory_max: u64) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::sync::Arc;
 
-    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId};
+    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, WorkerName};
     use baton_model::spec::Array;
     use baton_model::task::{ProcessNo, RunKey, RunNo};
 
@@ -411,7 +454,19 @@ mod tests {
     }
 
     fn launcher(state: &Path) -> Launcher {
-        Launcher::new(state, Path::new("/baton"), &Capacity::default())
+        let config = Config {
+            scheduler: "127.0.0.1:1".to_owned(),
+            token: None,
+            tls: None,
+            name: WorkerName::new("w"),
+            state: state.to_owned(),
+            binary: PathBuf::from("/baton"),
+            offer: Arc::default(),
+            slots: 1,
+            keep: Millis(0),
+            fetch_cache: 1 << 20,
+        };
+        Launcher::new(state, &config)
     }
 
     #[test]
@@ -480,11 +535,14 @@ mod tests {
     fn the_list_of_files_to_fetch_is_written_before_the_launch() {
         let place = tempfile::tempdir().expect("a directory");
         fs::create_dir(place.path().join(WORK)).expect("made");
+        fs::create_dir(place.path().join(CACHE)).expect("made");
         let uri = baton_model::spec::Uri {
             from: "file:///x".to_owned(),
             name: "x".to_owned(),
             sha256: None,
             executable: false,
+            unpack: false,
+            size_max: None,
         };
         let spec = InstanceSpec {
             work: Work::Command(vec!["cat".to_owned(), "x".to_owned()]),
@@ -505,8 +563,11 @@ mod tests {
             ]
         );
         let file = place.path().join("work/i12.3.e4/.baton-uris.json");
-        let list: Vec<baton_model::spec::Uri> =
+        let list: FetchList =
             serde_json::from_slice(&fs::read(file).expect("written")).expect("a list");
-        assert_eq!(list, [uri]);
+        assert_eq!((list.uris, list.ca), (vec![uri], None));
+        let cache = list.cache.expect("a cache");
+        assert_eq!(cache.bytes_max, 1 << 20);
+        assert!(cache.dir.is_dir() && cache.dir.starts_with(place.path()));
     }
 }

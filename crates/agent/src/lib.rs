@@ -77,7 +77,7 @@ use baton_model::token::Secret;
 use baton_runner::coordinator::last_resort;
 use baton_tls::ClientFiles;
 
-pub use attempt_dir::TaskFile;
+pub use attempt_dir::{FetchCache, FetchList, TaskFile};
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
 pub use log_follower::{FollowedChunk, LogFollower};
@@ -104,6 +104,8 @@ pub struct Config {
     pub slots: u32,
     /// How long the files of ended attempts are kept.
     pub keep: Millis,
+    /// Bytes of fetched files that are cached for each user; 0 for no cache.
+    pub fetch_cache: u64,
 }
 
 /// Outcome of running an agent.

@@ -8,10 +8,11 @@
 //! | `inherited` | handover: the attempts that an earlier coordinator had on record |
 //! | `checkpoint/` | the coordinator's own log |
 //! | `work/`, `logs/` | directories and output of attempts |
+//! | `cache/` | fetched files, in one directory for each user |
 //!
 //! Other users may read nothing here: directories are 0700 and files 0600. A worker of root runs
-//! work as other users, who must be able to reach their own directory below `work/`: there the way
-//! is 0711. Directories of older versions are repaired when they are opened.
+//! work as other users, who must be able to reach their own directory below `work/` and `cache/`:
+//! there the way is 0711. Directories of older versions are repaired when they are opened.
 //!
 //! A file is replaced atomically: written to a temporary file, synced, renamed, and the directory
 //! synced.
@@ -40,6 +41,8 @@ pub(crate) const WORK: &str = "work";
 /// Output of attempts, likewise.
 pub(crate) const LOGS: &str = "logs";
 
+/// Fetched files, in one directory for each user.
+pub(crate) const CACHE: &str = "cache";
 /// The directory of the coordinator's log.
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
@@ -87,7 +90,7 @@ impl StateDir {
         };
         make(path.clone())?;
         let lock = lock(&path)?;
-        for name in [WORK, LOGS, CHECKPOINT] {
+        for name in [WORK, LOGS, CHECKPOINT, CACHE] {
             make(path.join(name))?;
         }
         protect(&path)?;
@@ -164,6 +167,7 @@ fn protect(path: &Path) -> Result<(), Error> {
     let entries = [
         ("", way),
         (WORK, way),
+        (CACHE, way),
         (LOGS, 0o700),
         (CHECKPOINT, 0o700),
         (LOCK_FILE, 0o600),

@@ -53,6 +53,9 @@ pub(crate) struct Worker {
     /// How long the files of ended attempts are kept
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = units::duration)]
     keep: Millis,
+    /// Size of the cache of fetched files (`uris` with a sha256), for each user; 0B for none
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = units::size)]
+    fetch_cache: u64,
     /// The only certificate accepted from the scheduler, under any name: for the worker of `baton
     /// up`, which can read the server's file
     #[arg(long, value_name = "FILE", hide = true)]
@@ -102,6 +105,7 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         offer: Arc::new(offer),
         slots: command.slots,
         keep: command.keep,
+        fetch_cache: command.fetch_cache,
     });
     match ended {
         Ok(_) => Ok(()),

@@ -15,6 +15,7 @@
 //! | [`outcome`] | the end of an attempt, and the evidence for it |
 //! | [`mark`] | the mark of a store, by which copies are recognised |
 //! | [`fact`] | the records of the store: past tense, append-only |
+//! | [`hex`] | bytes as hexadecimal digits |
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
 //! | [`token`] | credentials and roles |
@@ -27,6 +28,7 @@
 pub mod api;
 pub mod backfill;
 pub mod fact;
+pub mod hex;
 pub mod ids;
 pub mod library;
 pub mod limits;

@@ -123,13 +123,30 @@ impl Default for Work {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Uri {
-    /// The source: `file:///…`, `http://…`.
+    /// The source: `file:///…`, `http://…`, `https://…`.
     pub from: String,
-    /// Its name in the sandbox.
+    /// Its name in the sandbox; the name of a directory, if it is an archive that is unpacked.
     pub name: String,
     /// The expected SHA-256, in hexadecimal.
     pub sha256: Option<String>,
     pub executable: bool,
+    /// Whether it is unpacked or decompressed.
+    #[serde(default)]
+    pub unpack: bool,
+    /// Bytes that it may have, and that may be unpacked from it.
+    #[serde(default, rename = "max_size")]
+    pub size_max: Option<u64>,
+}
+
+impl Uri {
+    /// Bytes that it may have, unless its task says otherwise.
+    pub const SIZE_MAX_DEFAULT: u64 = 1 << 30;
+
+    /// Bytes that it may have, and that may be unpacked from it.
+    #[must_use]
+    pub fn size_max(&self) -> u64 {
+        self.size_max.unwrap_or(Self::SIZE_MAX_DEFAULT)
+    }
 }
 
 /// The array of an instance. Its index is `from` plus its distance from `first`, so that a million

@@ -22,6 +22,8 @@ pub enum Trust {
     None,
     /// Only certificates signed by a CA in this file.
     Ca(PathBuf),
+    /// Certificates signed by a CA that the system trusts, or by one in this file.
+    SystemAndCa(PathBuf),
     /// Only the first certificate of this file, whatever its name: for a client on the same machine
     /// that can read the server's own file.
     Pin(PathBuf),
@@ -59,6 +61,11 @@ impl ClientFiles {
             Trust::System => builder.with_root_certificates(system_roots()),
             Trust::None => builder.with_root_certificates(RootCertStore::empty()),
             Trust::Ca(path) => builder.with_root_certificates(roots(path)?),
+            Trust::SystemAndCa(path) => {
+                let mut all = system_roots();
+                all.extend(roots(path)?.roots);
+                builder.with_root_certificates(all)
+            }
             Trust::Pin(path) => {
                 let certificate = certificates(path)?.swap_remove(0);
                 builder

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use baton_client::Client;
 use baton_files::{AnyFile, Binding, TaskFile};
 use baton_model::api::{Instance, Submit};
+use baton_model::hex::hex;
 use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
 use baton_model::spec::Work;
@@ -155,7 +156,7 @@ fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Fai
 }
 
 fn hash(bytes: &[u8]) -> String {
-    let mut hex = format!("{:x}", Sha256::digest(bytes));
+    let mut hex = hex(Sha256::digest(bytes));
     hex.truncate(HASH_DIGITS);
     hex
 }

@@ -188,6 +188,21 @@ fn a_worker_over_tls_runs_a_task_and_trusts_no_other_server() {
 }
 
 #[test]
+fn a_worker_fetches_files_from_servers_that_its_ca_has_signed() {
+    let place = CertificateDir::new();
+    let server = place.serve("scheduler", &TLS);
+    let _worker = server.worker("w", &["--ca", "ca.pem"]);
+    server.healthy("w");
+    let file = format!(
+        "task: fetch\nrun: head -c 1 task.json\nuris: ['{}/schemas/task.json']\n",
+        server.url
+    );
+    fs::write(place.path().join("fetch.yaml"), file).expect("written");
+    server.trusted(&["submit", "fetch.yaml", "--wait"]).good();
+    assert_eq!(server.trusted(&["logs", "i1"]).good(), "{");
+}
+
+#[test]
 fn workers_show_certificates_and_a_role_or_a_token() {
     let place = CertificateDir::new();
     for (name, units) in [

@@ -5,6 +5,7 @@ mod rig;
 
 mod coordinator;
 mod coordinator_worker;
+mod fetching;
 mod kills;
 mod processes;
 mod takeover;

@@ -472,6 +472,8 @@ fn uri(from: &str, name: &str, sha256: Option<&str>) -> Uri {
         name: name.to_owned(),
         sha256: sha256.map(str::to_owned),
         executable: false,
+        unpack: false,
+        size_max: None,
     }
 }
 

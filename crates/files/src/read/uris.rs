@@ -11,14 +11,18 @@ use crate::limits::{URI_BYTES_MAX, URIS_MAX};
 use crate::schema::task::URI;
 use crate::tree::Value;
 
-const FROM_HINT: &str = "write a URL such as file:///srv/data.csv or http://host/data.csv";
+const FROM_HINT: &str = "write a URL such as https://host/data.csv or file:///srv/data.csv";
+/// Suffixes of archives and compressed files, the longer ones first.
+const SUFFIXES: [&str; 11] = [
+    ".tar.gz", ".tar.xz", ".tar.zst", ".tgz", ".txz", ".tzst", ".tar", ".zip", ".gz", ".xz", ".zst",
+];
 const NAME_HINT: &str = "write a plain file name: `name: data.csv`";
 
 impl Reader {
     pub(super) fn uris(&mut self, item: &Item<'_>) -> Vec<Uri> {
         let items = self.list(
             item,
-            "write a list, such as [http://host/data.csv, { from: file:///srv/tool, executable: true }]",
+            "write a list, such as [https://host/data.csv, { from: file:///srv/tool, executable: true }]",
         );
         if items.len() > URIS_MAX {
             let message = format!(
@@ -58,6 +62,8 @@ impl Reader {
                 name,
                 sha256: None,
                 executable: false,
+                unpack: false,
+                size_max: None,
             });
         }
         let fields = self.fields(item, &URI, |_| None)?;
@@ -71,10 +77,15 @@ impl Reader {
         let explicit = fields.get("name").map(|name| self.file_name(&name));
         let sha256 = fields.get("sha256").map(|sum| self.sha256(&sum));
         let executable = self.bool_field(&fields, "executable").unwrap_or_default();
+        let unpack = self.bool_field(&fields, "unpack").unwrap_or_default();
+        let size_max = fields.get("max_size").map(|size| self.size_max(&size));
         let from = from?;
         let name = match explicit {
             Some(name) => name?,
-            None => self.last_segment(item, &from)?,
+            None => {
+                let name = self.last_segment(item, &from)?;
+                if unpack { unpacked_name(name) } else { name }
+            }
         };
         Some(Uri {
             from,
@@ -84,7 +95,27 @@ impl Reader {
                 None => None,
             },
             executable,
+            unpack,
+            size_max: match size_max {
+                Some(size) => Some(size?),
+                None => None,
+            },
         })
+    }
+
+    fn size_max(&mut self, item: &Item<'_>) -> Option<u64> {
+        let size = self.size(item)?;
+        if size == 0 {
+            let message = "nothing could be fetched".to_owned();
+            self.note(
+                item,
+                Kind::OutOfRange,
+                message,
+                "write a size such as 10GiB",
+            );
+            return None;
+        }
+        Some(size)
     }
 
     fn address(&mut self, item: &Item<'_>) -> Option<String> {
@@ -106,18 +137,14 @@ impl Reader {
                     let hint = "write file:// and an absolute path: file:///srv/data.csv";
                     ("has no absolute path".to_owned(), hint)
                 }
-                "http" if !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
+                "http" | "https" if !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']) => {
                     return Some(text.to_owned());
                 }
-                "http" => ("has no host".to_owned(), FROM_HINT),
-                "https" => {
-                    let hint = "use http:// or file://, with `sha256` to verify the content";
-                    (
-                        "uses https, which Baton does not support yet".to_owned(),
-                        hint,
-                    )
+                "http" | "https" => ("has no host".to_owned(), FROM_HINT),
+                _ => {
+                    let why = "begins with none of https://, http:// and file://";
+                    (why.to_owned(), FROM_HINT)
                 }
-                _ => ("is neither file:// nor http://".to_owned(), FROM_HINT),
             }
         };
         self.note(item, Kind::BadValue, format!("{} {why}", quote(text)), hint);
@@ -162,5 +189,15 @@ impl Reader {
             self.note(item, Kind::BadValue, message, HINT);
         }
         sum
+    }
+}
+
+/// The name of what is unpacked from a file of this name.
+fn unpacked_name(name: String) -> String {
+    let lower = name.to_ascii_lowercase();
+    let mut suffixes = SUFFIXES.iter().filter(|suffix| lower.ends_with(**suffix));
+    match suffixes.next() {
+        Some(suffix) if suffix.len() < name.len() => name[..name.len() - suffix.len()].to_owned(),
+        _ => name,
     }
 }

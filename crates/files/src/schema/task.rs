@@ -163,9 +163,11 @@ pub(crate) static URI: Object = Object::new(
     "File to fetch",
     "a file to fetch",
     &[
-        field("from", Text, "Its address: `file:///srv/data.csv`, or `http://host/data.csv`.").required(),
-        field("name", Name, "Its name in the sandbox: by default the last part of the address."),
-        field("sha256", HASH, "The hash of its content."),
+        field("from", Text, "Its address: `https://host/data.csv`, `http://host/data.csv` or `file:///srv/data.csv`.").required(),
+        field("name", Name, "Its name in the sandbox: by default the last part of the address, without the suffix of an archive that is unpacked."),
+        field("sha256", HASH, "The hash of its content. A file with a hash is cached by the worker."),
         field("executable", Bool, "Whether it can be executed.").or("false"),
+        field("unpack", Bool, "Whether it is unpacked: tar (also as gz, xz or zst) and zip into a directory, other gz, xz and zst into a file.").or("false"),
+        field("max_size", SIZE, "The most it may have, and the most that may be unpacked from it; 1GiB, unless it is given."),
     ],
 );

@@ -175,15 +175,41 @@ fn policies_become_fields_of_the_instance() {
                 name: "data.csv".to_owned(),
                 sha256: None,
                 executable: false,
+                unpack: false,
+                size_max: None,
             },
             Uri {
                 from: "file:///srv/tool-1.2".to_owned(),
                 name: "tool".to_owned(),
                 sha256: Some("ab".repeat(32)),
                 executable: true,
+                unpack: false,
+                size_max: None,
             },
         ]
     );
+}
+
+#[test]
+fn an_archive_is_unpacked_under_its_name_without_the_suffix() {
+    let names = |uris: &str| {
+        let spec = instance(&format!("task: t\nrun: x\nuris: {uris}\n"));
+        let uris = spec.uris.into_iter();
+        uris.map(|uri| (uri.name, uri.unpack, uri.size_max))
+            .collect::<Vec<_>>()
+    };
+    let of = |name: &str, size_max| vec![(name.to_owned(), true, size_max)];
+    for (file, name) in [
+        ("model-1.2.tar.gz", "model-1.2"),
+        ("Data.ZIP", "Data"),
+        ("rows.csv.zst", "rows.csv"),
+        ("plain", "plain"),
+    ] {
+        let uris = format!("[{{ from: 'https://host/{file}', unpack: true }}]");
+        assert_eq!(names(&uris), of(name, None));
+    }
+    let named = "[{ from: 'https://h/x.tgz', unpack: true, name: y.tgz, max_size: 20GiB }]";
+    assert_eq!(names(named), of("y.tgz", Some(20 << 30)));
 }
 
 #[test]

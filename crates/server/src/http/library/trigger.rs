@@ -9,6 +9,7 @@ use baton_core::ledger::Payload;
 use baton_core::scheduler::{Command, Reply, TriggerCommand, TriggerError, TriggerReply, Trust};
 use baton_files::{AnyFile, Binding};
 use baton_model::api::{self, TriggerTask};
+use baton_model::hex::hex;
 use baton_model::ids::Revision;
 use baton_model::library::{Execution, TaskName, TriggerSource};
 use baton_model::token::Role;
@@ -68,7 +69,7 @@ pub(in super::super) async fn remote(
 ) -> Answer<Response> {
     let headers = request.headers();
     let shown = headers.get(SECRET);
-    let shown = shown.map(|secret| format!("{:x}", Sha256::digest(secret.as_bytes())));
+    let shown = shown.map(|secret| hex(Sha256::digest(secret.as_bytes())));
     let trust = if app.0.requires_credentials {
         let certificate = Peer::of(request.extensions()).certificate;
         let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
