@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use baton_agent::TaskFile;
 use baton_runner::root::{Root, TaskId};
-use baton_runner::task::{NewTask, NoopWatcher, Options, Task};
+use baton_runner::task::{LAUNCH_TIMEOUT, NewTask, NoopWatcher, Options, Task};
 
 use crate::local::{code, failure_code};
 
@@ -44,6 +44,7 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
         cgroup: false,
         // The worker kills at once by SIGKILL.
         second_signal_kills: false,
+        launch_timeout: LAUNCH_TIMEOUT,
     };
     let failed = |error| (failure_code(&error), error.to_string());
     let mut task = Task::begin(&root, &id, new, &options).map_err(failed)?;

@@ -4,7 +4,8 @@ use baton_model::state::AttemptState;
 use baton_runner::root::{Entry, Phase, Root, RootError, TaskId};
 use baton_runner::sys::proc;
 use baton_runner::task::{
-    ControlReply, ControlRequest, NoopWatcher, Task, TaskError, send_control_request,
+    ControlReply, ControlRequest, LAUNCH_TIMEOUT, NoopWatcher, Task, TaskError,
+    send_control_request,
 };
 use clap::Args;
 use serde::Serialize;
@@ -88,7 +89,7 @@ pub(super) fn run(command: &Kill, root: &Root) -> CommandResult {
 }
 
 /// Asks the task's runner to end it, or takes over as its runner if there is none.
-fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError> {
+pub(super) fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError> {
     // A runner may exit or start meanwhile; a few rounds are enough for that.
     for _ in 0..ROUNDS_MAX {
         let path = root.control_socket(&entry.id);
@@ -98,7 +99,7 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
         if let Ok(Some(ControlReply::Ended(state))) = reply {
             return Ok(state);
         }
-        match Task::resume(root, &entry.id, &super::options(true)) {
+        match Task::resume(root, &entry.id, &super::options(true, LAUNCH_TIMEOUT)) {
             Ok(mut task) => {
                 task.kill(now);
                 return task.drive(&mut NoopWatcher);
@@ -107,7 +108,7 @@ fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState, TaskError>
             Err(error) if is_without_log(&error) => {
                 note(&format!("{error}"));
                 note("all its processes are killed, and no final processes run");
-                return Task::abandon(root, entry, &super::options(true));
+                return Task::abandon(root, entry, &super::options(true, LAUNCH_TIMEOUT));
             }
             Err(error) => return Err(error),
         }

@@ -25,6 +25,7 @@ mod tail;
 
 use std::path::PathBuf;
 
+use baton_model::time::Millis;
 use baton_runner::root::{Root, TaskId, default_root};
 use baton_runner::task::Options;
 use clap::{Args, Subcommand};
@@ -68,7 +69,7 @@ pub(crate) fn run(local: &Local) -> CommandResult {
         Command::SimpleRun(command) => run::simplerun(command, &root(local)?),
         Command::Kill(command) => kill::run(command, &root(local)?),
         Command::Inspect(command) => inspect::run(command),
-        Command::Status(command) => status::run(command, &root(local)?),
+        Command::Status(command) => status::run(command, || root(local)),
         Command::Read(command) => read::run(command, || root(local)),
         Command::Tail(command) => tail::run(command, &root(local)?),
         Command::Gc(command) => gc::run(command, &root(local)?),
@@ -93,10 +94,11 @@ fn resume_command_of(id: &str) -> String {
 }
 
 /// Options of a runner that starts this same binary, even if its file was replaced.
-fn options(cgroup: bool) -> Options {
+fn options(cgroup: bool, launch_timeout: Millis) -> Options {
     Options {
         binary: PathBuf::from("/proc/self/exe"),
         cgroup,
         second_signal_kills: true,
+        launch_timeout,
     }
 }

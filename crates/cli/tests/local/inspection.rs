@@ -5,10 +5,16 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
+use baton_model::ids::BootId;
 use baton_model::task::{ProcessNo, RunNo, TaskSpec};
 use baton_model::time::Wall;
+use baton_runner::log::{Kind, Log};
+use baton_runner::record::CoordinatorRecord;
 use baton_runner::samples::{Ring, Sample};
 use baton_runner::wire::RunKey;
+use baton_testing::processes::send;
+use baton_testing::until;
+use rustix::process::Signal;
 
 use crate::test_root::{Task, TestRoot, append, command_output, spec, task_id};
 
@@ -305,16 +311,146 @@ fn read_tells_the_whole_story_in_order() {
     assert_eq!(log[2..12], expected.lines().collect::<Vec<_>>());
     assert!(said.out.contains("+8.250s  the task has ended: SUCCESS\n"));
     assert!(said.out.ends_with("SUCCESS after 8.2s\n"));
-    let simple = world.baton(&["read", "t-1", "--simple"]).out;
-    assert_eq!(
-        simple,
+    assert!(said.out.contains(
         "\
 fetch    SUCCESS  2 runs, 1 good, 1 failed  last: exit 0
 build    SUCCESS  1 runs, 1 good            last: exit 0
 cleanup  SUCCESS  1 runs, 1 good            last: exit 0
-SUCCESS after 8.2s
 "
+    ));
+}
+
+#[test]
+fn read_shows_the_records_as_they_are_and_those_of_a_coordinator() {
+    let world = TestRoot::new();
+    Task::begin(&world, "t-1", spec()).succeeds(&world);
+    let raw = world.baton(&["read", "t-1", "--simple"]).out;
+    let raw: Vec<&str> = raw.lines().collect();
+    assert!(raw[0].starts_with("     1  {\"begun\":{"), "{}", raw[0]);
+    assert!(raw[1].starts_with("     2  {\"life\":{"), "{}", raw[1]);
+    assert!(raw[2].contains("run-ordered"), "{}", raw[2]);
+    let absent = world.baton(&["read", "t-1", "--coordinator"]);
+    assert_eq!((absent.code, &*absent.out), (1, ""));
+    let path = world.root.coordinator_log(&task_id("t-1"));
+    let run = RunKey {
+        process: ProcessNo(1),
+        run: RunNo(2),
+    };
+    let records = [
+        CoordinatorRecord::Begun {
+            mark: "m".to_owned(),
+            boot: BootId(1),
+            pid: 77,
+        },
+        CoordinatorRecord::Forgotten { run },
+    ];
+    Log::create(&path, Kind::Coordinator, &records).expect("written");
+    let said = world.baton(&["read", "t-1", "--coordinator"]);
+    assert_eq!(
+        said.out,
+        "     1  a coordinator started, pid 77\n     2  the end of process 1, run 2 was taken over\n"
     );
+    let file = path.to_str().expect("text");
+    let json = world.json(&["read", file, "--json"]);
+    assert_eq!(json["records"][0]["begun"]["pid"], 77);
+    let raw = world.baton(&["read", file, "--simple"]).out;
+    assert!(raw.contains("\"forgotten\""), "{raw}");
+}
+
+#[test]
+fn status_finds_the_tasks_of_every_root_of_the_host() {
+    let (world, other) = (TestRoot::new(), TestRoot::new());
+    Task::begin(&world, "own", spec()).succeeds(&world);
+    let id = "running";
+    let file = other.file("t.yaml", "task: t\nrun: touch began; sleep 1000\n");
+    let file = file.to_str().expect("text");
+    let mut run = other.command(&["run", file, "--task-id", id]);
+    let mut run = run.stdout(Stdio::null()).spawn().expect("starts");
+    let began = other.root.sandbox(&task_id(id)).join("began");
+    until("it runs", || began.exists());
+    let json = world.json(&["status", "--all", "--json"]);
+    let all = json.as_array().expect("a list").iter();
+    let of = |world: &TestRoot| {
+        let root = world.root.path().display().to_string();
+        let of_root = all.clone().filter(|task| task["root"] == *root);
+        of_root.map(|task| task["id"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (of(&world), of(&other)),
+        (vec!["own".into()], vec![id.into()])
+    );
+    let table = world.baton(&["status", "--all", id]).out;
+    let path = other.root.path().display().to_string();
+    assert!(table.contains(&path) && table.contains("ACTIVE"), "{table}");
+    let only = world.baton(&["status"]).out;
+    assert!(!only.contains(id), "{only}");
+    assert_eq!(other.baton(&["kill", id, "--now"]).code, 0);
+    run.wait().expect("it ends");
+}
+
+#[test]
+fn a_launch_that_takes_too_long_is_lost_and_tried_again() {
+    let world = TestRoot::new();
+    let command = "test -e first && exit 0; touch first; exit 1";
+    let file = world.file(
+        "t.yaml",
+        &format!(
+            "task: t\nprocesses:\n  - name: p\n    run: {command}\n    max_failures: 9\n    \
+             min_duration: 3s\n"
+        ),
+    );
+    let file = file.to_str().expect("text");
+    let args = ["run", file, "--task-id", "t", "--launch-timeout", "1s"];
+    let mut run = world.command(&args);
+    let mut run = run.stdout(Stdio::null()).spawn().expect("starts");
+    until("the first run has failed", || {
+        let json = world.baton(&["status", "--json"]).out;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
+        json[0]["processes"][0]["failures"] == 1
+    });
+    let log = world.root.coordinator_log(&task_id("t"));
+    let json = world.json(&["read", log.to_str().expect("text"), "--json"]);
+    let pid = json["records"][0]["begun"]["pid"].as_u64().expect("a pid");
+    // It hangs: the next launch is not answered.
+    send(u32::try_from(pid).expect("a pid"), Signal::STOP);
+    assert!(run.wait().expect("it ends").success());
+    let json = world.json(&["status", "--json"]);
+    let process = &json[0]["processes"][0];
+    assert_eq!(
+        (&process["losses"], &process["successes"]),
+        (&1.into(), &1.into())
+    );
+}
+
+#[test]
+fn gc_ends_a_task_whose_runner_is_gone_for_long_enough() {
+    let world = TestRoot::new();
+    let file = world.file(
+        "t.yaml",
+        "task: t\nprocesses:\n  - { name: p, run: touch began; exec sleep 1000 }\n  \
+         - { name: last, run: touch finished, final: true }\n",
+    );
+    let file = file.to_str().expect("text");
+    let mut run = world.command(&["run", file, "--task-id", "t"]);
+    let mut run = run.stdout(Stdio::null()).spawn().expect("starts");
+    let sandbox = world.root.sandbox(&task_id("t"));
+    until("it runs", || sandbox.join("began").exists());
+    let driven = world.json(&["gc", "--end-orphans", "0s", "-y", "--json"]);
+    assert_eq!(driven["orphans"], serde_json::json!([]), "it has a runner");
+    run.kill().expect("killed");
+    run.wait().expect("it ends");
+    let young = world.json(&["gc", "--end-orphans", "1d", "-y", "--json"]);
+    assert_eq!(young["orphans"], serde_json::json!([]));
+    let dry = world.baton(&["gc", "--end-orphans", "0s", "--dry-run"]).out;
+    assert!(dry.contains("t: its runner is gone"), "{dry}");
+    let ended = world.json(&["gc", "--end-orphans", "0s", "-y", "--json"]);
+    assert_eq!(ended["orphans"][0]["state"], "KILLED", "{ended}");
+    assert!(
+        sandbox.join("finished").exists(),
+        "its final process has run"
+    );
+    let status = world.json(&["status", "--json"]);
+    assert_eq!(status[0]["phase"], "finished");
 }
 
 #[test]

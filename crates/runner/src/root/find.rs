@@ -2,6 +2,18 @@
 
 use super::{Entry, Root, RootError, TaskId};
 
+impl TaskId {
+    /// True if it is this id, begins with it, or fits the pattern with `*` and `?`.
+    #[must_use]
+    pub fn matches(&self, pattern: &str) -> bool {
+        if pattern.contains(['*', '?']) {
+            glob(pattern.as_bytes(), self.as_str().as_bytes())
+        } else {
+            !pattern.is_empty() && self.as_str().starts_with(pattern)
+        }
+    }
+}
+
 impl Root {
     /// Every task that matches one of the patterns, ordered by id; all tasks if there is no
     /// pattern.

@@ -4,6 +4,7 @@
 //! step opens one name in a directory that is open already, follows no link, does not block, and
 //! reads a bounded number of bytes. See [`crate::logs`].
 
+use std::fs::TryLockError;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -21,8 +22,12 @@ const LOG_BYTES_MAX: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct GuardedView {
     pub history: History,
+    /// Bytes at the end of the log that are no complete record.
+    pub torn_bytes: u64,
     /// Oldest first. They are best effort: unreadable ones count as missing.
     pub samples: Vec<Sample>,
+    /// A runner drives it.
+    pub driven: bool,
 }
 
 impl GuardedView {
@@ -42,11 +47,17 @@ impl GuardedView {
         let Some(dir) = open_dir(checkpoints, id.as_str()).map_err(io)? else {
             return Ok(None);
         };
+        // Before the log, as for any view.
+        let driven = match open_file(&dir, super::LOCK_NAME) {
+            Ok(Some(lock)) => matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)),
+            Ok(None) | Err(_) => false,
+        };
         let Some(file) = open_file(&dir, super::RUNNER_LOG).map_err(io)? else {
             return Ok(None);
         };
         let read = log::read_open::<RunnerRecord>(&file, &path, LOG_BYTES_MAX, Kind::Runner);
-        let history = match History::replay(read.map_err(ViewError::Log)?.records)? {
+        let read = read.map_err(ViewError::Log)?;
+        let history = match History::replay(read.records)? {
             (history, None) => history,
             (_, Some(error)) => return Err(ViewError::Replay(error)),
         };
@@ -54,7 +65,12 @@ impl GuardedView {
             Ok(Some(file)) => samples::read_open(&file).unwrap_or_default(),
             Ok(None) | Err(_) => Vec::new(),
         };
-        Ok(Some(Self { history, samples }))
+        Ok(Some(Self {
+            history,
+            torn_bytes: read.torn_bytes,
+            samples,
+            driven,
+        }))
     }
 }
 

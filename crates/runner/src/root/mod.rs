@@ -24,6 +24,7 @@
 //! | `find` | tasks by exact id, pattern or prefix |
 //! | `view` | the state of one task, replayed from its log |
 //! | `guarded` | the same, from a directory of another user |
+//! | `host` | all roots of this host |
 //! | `logs` | removing the output of its processes |
 //! | `gc` | garbage collection of finished tasks |
 //! | `tree` | measuring and removing directory trees safely |
@@ -36,6 +37,7 @@ mod error;
 mod find;
 mod gc;
 mod guarded;
+mod host;
 mod id;
 mod lock;
 mod logs;
@@ -51,10 +53,11 @@ pub use default_root::default_root;
 pub use entries::{Entry, Phase};
 pub use error::RootError;
 pub use gc::{
-    GcCandidates, GcPolicy, GcReport, LEFTOVER_AGE_MIN, Leftover, Removal, RemovalReason,
-    SandboxAction, find_gc_candidates,
+    GcCandidates, GcPolicy, GcReport, LEFTOVER_AGE_MIN, Leftover, Orphan, Removal, RemovalReason,
+    SandboxAction, find_gc_candidates, find_orphans,
 };
 pub use guarded::GuardedView;
+pub use host::find_roots;
 pub use id::TaskId;
 pub use lock::RunnerLock;
 pub use logs::{LOGS_DIR, remove_run_logs};

@@ -11,9 +11,14 @@ use baton_model::state::AttemptState;
 use baton_model::task::{Moment, PlanEvent};
 use baton_model::time::{Millis, Now, Wall};
 
+use rustix::fs::CWD;
+
+use super::guarded::GuardedView;
 use super::{Entry, Phase, Root, RootError};
 use crate::log::{self, Kind, LogError};
+use crate::logs::open_dir;
 use crate::record::{Header, RunnerRecord, RunnerStart};
+use crate::samples::{self, Sample};
 
 /// A read-only view of a task.
 #[derive(Clone, Debug)]
@@ -24,7 +29,15 @@ pub struct TaskView {
     pub driven: bool,
     /// Bytes at the end of the log that are no complete record: a torn write.
     pub torn_bytes: u64,
-    samples: PathBuf,
+    samples: Samples,
+}
+
+/// The samples of a task.
+#[derive(Clone, Debug)]
+enum Samples {
+    /// In this file.
+    At(PathBuf),
+    Loaded(Vec<Sample>),
 }
 
 /// The history replayed from the records of a runner's log.
@@ -198,11 +211,30 @@ impl TaskView {
             (_, Some(error)) => return Err(ViewError::Replay(error)),
         };
         Ok(Self {
-            samples: root.samples(&entry.id),
+            samples: Samples::At(root.samples(&entry.id)),
             entry,
             history,
             driven,
             torn_bytes,
+        })
+    }
+
+    /// Loads the view of a task whose root may belong to another user.
+    ///
+    /// # Errors
+    /// [`ViewError`] if its log cannot be read, or is inconsistent.
+    pub fn load_guarded(root: &Root, entry: Entry) -> Result<Self, ViewError> {
+        let missing = || ViewError::NoLog(root.runner_log(&entry.id));
+        let io = |error| ViewError::Log(LogError::io(root.path(), "open", error));
+        let dir = open_dir(CWD, root.path()).map_err(io)?;
+        let view = GuardedView::load(dir.ok_or_else(missing)?, &entry.id)?;
+        let view = view.ok_or_else(missing)?;
+        Ok(Self {
+            entry,
+            history: view.history,
+            driven: view.driven,
+            torn_bytes: view.torn_bytes,
+            samples: Samples::Loaded(view.samples),
         })
     }
 
@@ -223,10 +255,14 @@ impl TaskView {
         !self.driven && !self.is_over()
     }
 
-    /// The path of the ring of samples.
+    /// The samples of its resource usage, oldest first. They are best effort: unreadable ones count
+    /// as missing.
     #[must_use]
-    pub fn samples_path(&self) -> &std::path::Path {
-        &self.samples
+    pub fn samples(&self) -> Vec<Sample> {
+        match &self.samples {
+            Samples::At(path) => samples::read(path).unwrap_or_default(),
+            Samples::Loaded(samples) => samples.clone(),
+        }
     }
 }
 

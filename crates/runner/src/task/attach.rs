@@ -31,6 +31,7 @@ impl Task {
             |error: &TaskError| matches!(error, TaskError::Io { error, .. } if is_gone(error));
         // The reports of one that dies stay applied, and the next one gets the rest.
         let link = outlive_deaths(is_death, || self.connect(watcher))?;
+        self.launch_limit.attach(&link, clock::now().mono);
         self.link = Some(link);
         self.successor = true;
         if self.plan.is_recovering() {

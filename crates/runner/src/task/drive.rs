@@ -90,6 +90,7 @@ impl Task {
             refresh.map(|every| now + every),
             self.has_samples_due().then_some(self.sample_at),
             self.killed_at.map(|at| at + REPORT_MAX),
+            self.launch_due(),
         ];
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if let Some(link) = &self.link {
@@ -132,6 +133,7 @@ impl Task {
             self.feed(Input::Tick);
         }
         self.give_up_unreported_runs(now.mono, watcher);
+        self.kill_hanging_coordinator(now.mono, watcher);
         self.send_due_checks();
         if self.has_samples_due() && now.mono >= self.sample_at {
             self.sample(watcher);

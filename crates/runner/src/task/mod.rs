@@ -24,6 +24,7 @@
 //! | `drive` | the event loop, and the commit of decisions |
 //! | `orders` | executing the plan's orders |
 //! | `launch` | building the launch of a process |
+//! | `launch_limit` | the time limit of a launch |
 //! | `abandon` | killing a task whose log cannot be used |
 //! | `control` | the control socket, for kill requests |
 //! | `error` | errors |
@@ -34,6 +35,7 @@ mod control;
 mod drive;
 mod error;
 mod launch;
+mod launch_limit;
 mod open;
 mod orders;
 
@@ -56,10 +58,12 @@ use crate::samples::{Ring, Sampler};
 use crate::sys::exits::Exits;
 use crate::sys::spawn::Spawner;
 use crate::wire::RunKey;
+use launch_limit::LaunchLimit;
 
 pub use control::{ControlReply, ControlRequest, send_control_request};
 pub use error::TaskError;
 pub use launch::is_shown;
+pub use launch_limit::LAUNCH_TIMEOUT;
 pub use open::NewTask;
 
 use control::Control;
@@ -74,6 +78,8 @@ pub struct Options {
     /// A second SIGINT or SIGTERM kills at once. Otherwise it repeats the request to stop, as a
     /// worker does that cannot know whether the first one has arrived.
     pub second_signal_kills: bool,
+    /// How long the coordinator may take to start a process.
+    pub launch_timeout: Millis,
 }
 
 /// An observer of a task. It cannot change the task.
@@ -130,6 +136,7 @@ pub struct Task {
     killing: Option<u64>,
     /// The time at which everything was reported killed while ends of runs were still missing.
     killed_at: Option<Mono>,
+    launch_limit: LaunchLimit,
     /// Runs that the coordinator may forget, once all decisions so far are committed.
     to_forget: Vec<RunKey>,
     /// Children that this process had before it became a runner: not the task's.

@@ -11,6 +11,7 @@ use baton_model::time::Now;
 
 use super::control::Control;
 use super::launch::{INHERITED, LaunchBuilder};
+use super::launch_limit::LaunchLimit;
 use super::{Options, Task, TaskError};
 use crate::checks::Checks;
 use crate::coordinator::CoordinatorSpec;
@@ -174,6 +175,7 @@ impl Task {
             orders: std::collections::VecDeque::new(),
             killing: None,
             killed_at: None,
+            launch_limit: LaunchLimit::new(options.launch_timeout),
             to_forget: Vec::new(),
             foreign_children: identity::children(runner_start.boot),
             link: None,

@@ -19,7 +19,7 @@ mod summary;
 
 use std::path::PathBuf;
 
-use baton_files::{Binding, Policy, Trigger};
+use baton_files::{Binding, Policy, Trigger, units};
 use baton_model::state::AttemptState;
 use baton_model::task::{CommandLine, LogDestination, Logger, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
@@ -76,6 +76,10 @@ struct RunArgs {
     /// Do not use a cgroup, even if one is available
     #[arg(long)]
     no_cgroup: bool,
+    /// How long the start of a process may take; then its coordinator is replaced, and the launch
+    /// counts as LOST and is tried again
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration)]
+    launch_timeout: Millis,
 }
 
 const SIMPLERUN_EXAMPLES: &str = "\
@@ -242,7 +246,7 @@ fn warn_about_ignored_fields(policy: &Policy) {
 }
 
 fn options(args: &RunArgs) -> Options {
-    super::options(!args.no_cgroup)
+    super::options(!args.no_cgroup, args.launch_timeout)
 }
 
 fn generate_id(name: &str) -> TaskId {

@@ -5,12 +5,14 @@ mod json;
 mod usage;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use baton_core::plan::Plan;
 use baton_model::state::AttemptState;
 use baton_model::task::Disposition;
 use baton_model::time::Wall;
-use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError};
+use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots};
+use baton_runner::sys::users;
 use clap::{Args, ValueEnum};
 
 use super::resume_command;
@@ -20,10 +22,13 @@ use crate::time::{between, now, span};
 
 /// List tasks with their state
 ///
+/// With --all, the tasks of every root on this host: the default roots, those of tasks that run, and
+/// the attempts of workers that run; as root, those of all users.
+///
 /// A pattern is a task id, a prefix of one, or contains * and ?. Exits with 1 if a pattern matches
 /// nothing, or if a task cannot be read.
 ///
-/// With --json, an array of objects: id, phase (active, finished), state, driven, orphaned, name,
+/// With --json, an array of objects: id, root, phase (active, finished), state, driven, orphaned, name,
 /// user, host, sandbox, ports, began_ms, ended_ms, duration_ms, torn_bytes, processes, error. Each
 /// process: name, state, fate, runs, successes, failures, kills, losses, last_end, last (run,
 /// exit_code, signal, started_ms, ended_ms), pid, wait, usage (run, wall_ms, cpu_ms, cpu_percent,
@@ -34,6 +39,7 @@ use crate::time::{between, now, span};
 Examples:
   baton local status
   baton local status 'nightly-*' --only active -v
+  sudo baton local status --all
   baton local status --json | jq '.[] | select(.orphaned) | .id'")]
 pub(super) struct Status {
     /// Tasks to list [default: all]
@@ -42,6 +48,9 @@ pub(super) struct Status {
     /// List only active or only finished tasks
     #[arg(long, value_enum, value_name = "WHICH")]
     only: Option<Only>,
+    /// List the tasks of all roots on this host
+    #[arg(long)]
+    all: bool,
     /// Add the processes (-v), the environment (-vv), every run (-vvv)
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -58,27 +67,29 @@ enum Only {
 
 /// A task, or the error of reading it.
 struct TaskStatus {
+    root: PathBuf,
     entry: Entry,
     view: Result<TaskView, ViewError>,
 }
 
-pub(super) fn run(status: &Status, root: &Root) -> CommandResult {
-    let tasks = chosen(status, root)?;
-    let listed: Vec<TaskStatus> = tasks
-        .into_iter()
-        .map(|entry| TaskStatus {
-            entry: entry.clone(),
-            view: TaskView::load(root, entry),
-        })
-        .collect();
+pub(super) fn run(status: &Status, root: impl FnOnce() -> Result<Root, Failure>) -> CommandResult {
+    let (listed, place) = if status.all {
+        (
+            of_host(status, root().ok().as_ref())?,
+            "any root".to_owned(),
+        )
+    } else {
+        let root = root()?;
+        (of_root(status, &root)?, root.path().display().to_string())
+    };
     let (mut out, now) = (Output::new(), now());
     if status.json {
         let tasks: Vec<json::Task> = listed.iter().map(|task| json::task(task, now)).collect();
         out.json(&tasks)?;
     } else if listed.is_empty() {
-        note(&format!("no tasks in {}", root.path().display()));
+        note(&format!("no tasks in {place}"));
     } else {
-        print(&mut out, &listed, status.verbose, now)?;
+        print(&mut out, &listed, status, now)?;
     }
     out.done()?;
     if listed.iter().all(|task| task.view.is_ok()) {
@@ -88,11 +99,51 @@ pub(super) fn run(status: &Status, root: &Root) -> CommandResult {
     }
 }
 
+/// The tasks of one root.
+fn of_root(status: &Status, root: &Root) -> Result<Vec<TaskStatus>, Failure> {
+    let tasks = chosen(status, root)?.into_iter();
+    let status = |entry: Entry| TaskStatus {
+        root: root.path().to_owned(),
+        entry: entry.clone(),
+        view: TaskView::load(root, entry),
+    };
+    Ok(tasks.map(status).collect())
+}
+
+/// The tasks of all roots on this host. Roots of others are read with care, and only as root.
+fn of_host(status: &Status, own: Option<&Root>) -> Result<Vec<TaskStatus>, Failure> {
+    let phase = status.only.map(Only::phase);
+    let roots = find_roots(own, users::effective_uid() == 0);
+    let mut listed = Vec::new();
+    for root in &roots {
+        let entries = root.list_guarded().into_iter();
+        let entries = entries.filter(|entry| phase.is_none_or(|phase| entry.phase == phase));
+        listed.extend(entries.map(|entry| TaskStatus {
+            root: root.path().to_owned(),
+            entry: entry.clone(),
+            view: TaskView::load_guarded(root, entry),
+        }));
+    }
+    let patterns = &status.patterns;
+    listed
+        .retain(|task| patterns.is_empty() || patterns.iter().any(|it| task.entry.id.matches(it)));
+    if listed.is_empty() && !patterns.is_empty() {
+        return Err(Failure::failed("no task of this host matches"));
+    }
+    Ok(listed)
+}
+
+impl Only {
+    const fn phase(self) -> Phase {
+        match self {
+            Self::Active => Phase::Active,
+            Self::Finished => Phase::Finished,
+        }
+    }
+}
+
 fn chosen(status: &Status, root: &Root) -> Result<Vec<Entry>, Failure> {
-    let phase = status.only.map(|only| match only {
-        Only::Active => Phase::Active,
-        Only::Finished => Phase::Finished,
-    });
+    let phase = status.only.map(Only::phase);
     let mut found = root.find(&status.patterns)?;
     found.retain(|entry| phase.is_none_or(|phase| entry.phase == phase));
     if found.is_empty()
@@ -107,10 +158,30 @@ fn chosen(status: &Status, root: &Root) -> Result<Vec<Entry>, Failure> {
     Ok(found)
 }
 
-fn print(out: &mut Output, tasks: &[TaskStatus], verbose: u8, now: Wall) -> std::io::Result<()> {
-    let mut table = Table::headed(&["ID", "STATE", "PROCESSES", "AGE", "DURATION", "NOTE"]);
+fn print(
+    out: &mut Output,
+    tasks: &[TaskStatus],
+    status: &Status,
+    now: Wall,
+) -> std::io::Result<()> {
+    let verbose = status.verbose;
+    let mut names = vec!["ID", "STATE", "PROCESSES", "AGE", "DURATION", "NOTE"];
+    if status.all {
+        names.splice(5..5, ["USER", "ROOT"]);
+    }
+    let mut table = Table::headed(&names);
     for task in tasks {
-        table.row(line(task, now));
+        let mut cells = line(task, now);
+        if status.all {
+            let user = task
+                .view
+                .as_ref()
+                .map(|view| clean(&view.history.header.user));
+            let user = user.unwrap_or_else(|_| "-".to_owned());
+            let root = clean(&task.root.display().to_string());
+            cells.splice(5..5, [user.into(), root.into()]);
+        }
+        table.row(cells);
     }
     let lines = table.lines(out);
     if verbose == 0 {

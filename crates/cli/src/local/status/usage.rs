@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use baton_model::task::{ProcessNo, RunNo};
 use baton_model::time::Millis;
 use baton_runner::root::TaskView;
-use baton_runner::samples::{self, Sample};
+use baton_runner::samples::Sample;
 use serde::Serialize;
 
 use crate::time::{self, span};
@@ -54,7 +54,7 @@ impl Usage {
 /// Returns the usage of each sampled process. Samples are best effort: unreadable ones count as
 /// missing.
 pub(super) fn of(view: &TaskView) -> BTreeMap<ProcessNo, Usage> {
-    summed(&samples::read(view.samples_path()).unwrap_or_default())
+    summed(&view.samples())
 }
 
 /// Aggregates samples, oldest first.

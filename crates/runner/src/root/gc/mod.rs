@@ -9,6 +9,7 @@
 //! below `ROOT/sandboxes`. A sandbox anywhere else is not Baton's to remove.
 
 mod clear;
+mod orphans;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use super::tree::Dir;
 use super::{CHECKPOINTS, Entry, Phase, Root, RootError, SANDBOXES, TaskId, TaskView};
 
 pub use clear::GcReport;
+pub use orphans::{Orphan, find_orphans};
 
 /// The retention policy for finished tasks. An unset limit does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

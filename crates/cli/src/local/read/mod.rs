@@ -1,15 +1,18 @@
-//! `baton local read`: the log of a task.
+//! `baton local read`: the log of a task, or of its coordinator.
+
+mod coordinator;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use baton_model::state::AttemptState;
 use baton_model::task::{Moment, PlanEvent, ProcessProgress};
-use baton_runner::log::{self, Damage, Kind};
+use baton_runner::log::{self, Damage, Kind, LogError};
 use baton_runner::record::{Header, RunnerRecord, RunnerStart};
 use baton_runner::root::{History, ReplayError, Root, RootError, Step};
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::messages;
 use crate::output::{CommandResult, Failure, Output, Style, clean};
@@ -18,41 +21,55 @@ use crate::time::{between, now, since, span, stamp};
 
 /// Print the log of a task
 ///
-/// Prints the task's header, each event with its time, and the state of each process. The log is
+/// Prints the task's header, each event with its time, and the state of each process; with
+/// --coordinator, what its coordinator has observed and the runner has not taken over yet. The log is
 /// only read, so a running task can be read. If the log is damaged, everything before the damage
 /// is printed, and the command exits with 1.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton local read nightly-20261115-120000-3f2a
-  baton local read nightly --simple
+  baton local read nightly --simple                 the records as they are, one a line
+  baton local read nightly --coordinator
   baton local read ./checkpoints/nightly/runner --json | jq '.events[-1]'")]
 pub(super) struct Read {
     /// Task id or a part of it; or the path of a log file, with a slash in it
     #[arg(value_name = "TASK|LOGFILE")]
     what: String,
-    /// Print only the state of each process
+    /// Read the log of the task's coordinator; a file is recognised by its header
     #[arg(long)]
+    coordinator: bool,
+    /// Print the records as they are: the number of each, and its JSON
+    #[arg(long, conflicts_with = "json")]
     simple: bool,
-    /// Print JSON: header, compacted, lives, events, state, torn_bytes, damage
+    /// Print JSON: header, compacted, lives, events, state, torn_bytes, damage; of a coordinator's
+    /// log: records, torn_bytes, damage
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> CommandResult {
-    let path = log_path(&read.what, root)?;
-    let log = RecoveredLog::load(&path)?;
+    let path = log_path(read, root)?;
+    let records = Records::load(&path)?;
     let mut out = Output::new();
-    if read.json {
-        out.json(&log.json())?;
+    let damage = if read.simple {
+        records.print_raw(&mut out)?;
+        records.damage
+    } else if records.kind == Kind::Coordinator {
+        coordinator::print(&mut out, &records, read.json)?;
+        records.damage
     } else {
-        if !read.simple {
+        let log = RecoveredLog::load(&path)?;
+        if read.json {
+            out.json(&log.json())?;
+        } else {
             print_events(&mut out, &log.history)?;
+            print_summary(&mut out, &log)?;
         }
-        print_summary(&mut out, &log)?;
-    }
+        log.damage
+    };
     out.done()?;
-    match log.damage {
+    match damage {
         Some(damage) => Err(Failure::failed(format!(
             "the log is damaged; only the records before the damage are shown: {damage}"
         ))),
@@ -60,12 +77,51 @@ pub(super) fn run(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> 
     }
 }
 
-fn log_path(what: &str, root: impl FnOnce() -> Result<Root, Failure>) -> Result<PathBuf, Failure> {
+/// The records of a log of either kind, up to the first damage.
+struct Records {
+    kind: Kind,
+    first_sequence: u64,
+    records: Vec<Value>,
+    torn_bytes: u64,
+    damage: Option<String>,
+}
+
+impl Records {
+    fn load(path: &Path) -> Result<Self, Failure> {
+        let (kind, read) = match log::salvage::<Value>(path, Kind::Runner) {
+            Err(LogError::WrongKind {
+                found: Some(found), ..
+            }) => (found, log::salvage(path, found)),
+            read => (Kind::Runner, read),
+        };
+        let (recovered, damage) =
+            read.map_err(|error| Failure::failed(clean(&error.to_string())))?;
+        Ok(Self {
+            kind,
+            first_sequence: recovered.first_sequence,
+            records: recovered.records,
+            torn_bytes: recovered.torn_bytes,
+            damage: damage.map(|damage| clean(&damage.to_string())),
+        })
+    }
+
+    fn print_raw(&self, out: &mut Output) -> CommandResult {
+        for (record, number) in self.records.iter().zip(self.first_sequence..) {
+            // JSON escapes control characters.
+            writeln!(out, "{number:>6}  {}", serde_json::to_string(record)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn log_path(read: &Read, root: impl FnOnce() -> Result<Root, Failure>) -> Result<PathBuf, Failure> {
+    let what = &*read.what;
     if what.contains('/') {
         return Ok(what.into());
     }
     let root = root()?;
     match root.find_one(what) {
+        Ok(entry) if read.coordinator => Ok(root.coordinator_log(&entry.id)),
         Ok(entry) => Ok(root.runner_log(&entry.id)),
         Err(RootError::NoMatch { .. }) if Path::new(what).is_file() => Ok(what.into()),
         Err(error) => Err(error.into()),

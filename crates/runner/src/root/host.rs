@@ -1,0 +1,169 @@
+//! All roots of this host.
+//!
+//! A root is found if it is the default one of a user, or if a coordinator runs for it: the one of a
+//! task names its checkpoint on its command line, the one of a worker names the state directory,
+//! whose attempts have a root each. Root finds those of all users, any other user its own.
+//!
+//! A command line proves nothing, and directories of other users may hold anything, so everything
+//! found here is read as [`GuardedView`](super::GuardedView) reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Dir};
+
+use super::{CHECKPOINTS, Entry, Phase, Root, TASKS, TaskId};
+use crate::logs::open_dir;
+use crate::sys::proc;
+
+/// The argument of a coordinator's process; the next one is its checkpoint.
+const COORDINATOR: &[u8] = b"__coordinator";
+/// The checkpoint and the attempts of a worker, and the root of an attempt.
+const WORKER_CHECKPOINT: &str = "checkpoint";
+const WORKER_ATTEMPTS: &str = "work";
+const ATTEMPT_ROOT: &str = ".baton";
+/// Where the default root is, below a home directory.
+const BELOW_HOME: &str = ".local/state/baton";
+/// Entries of one directory that are listed.
+const ENTRIES_MAX: usize = 100_000;
+
+/// Finds the roots of this host, in order of their paths. `own` is the root of the caller; as root,
+/// those of all users are found as well.
+#[must_use]
+pub fn find_roots(own: Option<&Root>, is_root: bool) -> Vec<Root> {
+    let mut paths: BTreeSet<PathBuf> = own.map(|root| root.path().to_owned()).into_iter().collect();
+    if is_root {
+        let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        paths.extend(homes(&users).map(|home| home.join(BELOW_HOME)));
+    }
+    for process in proc::all().unwrap_or_default() {
+        if let Ok(line) = fs::read(format!("/proc/{}/cmdline", process.pid)) {
+            paths.extend(roots_of(&line));
+        }
+    }
+    let is_there = |path: &PathBuf| matches!(open_dir(CWD, &**path), Ok(Some(_)));
+    let found = paths.into_iter().filter(is_there);
+    found.filter_map(|path| Root::new(path).ok()).collect()
+}
+
+/// The home directories in a password file.
+fn homes(users: &str) -> impl Iterator<Item = PathBuf> {
+    let homes = users.lines().filter_map(|line| line.split(':').nth(5));
+    homes
+        .filter(|home| home.len() > 1 && home.starts_with('/'))
+        .map(PathBuf::from)
+}
+
+/// The roots that the command line of a coordinator leads to.
+fn roots_of(line: &[u8]) -> Vec<PathBuf> {
+    let mut words = line.split(|byte| *byte == 0).skip(1);
+    if words.next() != Some(COORDINATOR) {
+        return Vec::new();
+    }
+    let checkpoint = words.next().unwrap_or_default().to_vec();
+    let checkpoint = PathBuf::from(std::ffi::OsString::from_vec(checkpoint));
+    let Some(parent) = checkpoint.parent().filter(|_| checkpoint.is_absolute()) else {
+        return Vec::new();
+    };
+    if checkpoint.ends_with(WORKER_CHECKPOINT) {
+        let attempts = parent.join(WORKER_ATTEMPTS);
+        let names = names(&attempts).into_iter();
+        return names
+            .map(|name| attempts.join(name).join(ATTEMPT_ROOT))
+            .collect();
+    }
+    match parent.parent().filter(|_| parent.ends_with(CHECKPOINTS)) {
+        Some(root) => vec![root.to_owned()],
+        None => Vec::new(),
+    }
+}
+
+/// The names in a directory that is not a link.
+fn names(path: &Path) -> Vec<String> {
+    let Ok(Some(dir)) = open_dir(CWD, path) else {
+        return Vec::new();
+    };
+    let Ok(entries) = Dir::read_from(dir) else {
+        return Vec::new();
+    };
+    let names =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned));
+    names
+        .filter(|name| !matches!(&**name, "." | ".."))
+        .take(ENTRIES_MAX)
+        .collect()
+}
+
+impl Root {
+    /// Its tasks, ordered by id, if it may belong to another user. What cannot be read is left out.
+    #[must_use]
+    pub fn list_guarded(&self) -> Vec<Entry> {
+        let mut found = BTreeMap::new();
+        // In this order: a task with both entries has ended.
+        for phase in [Phase::Active, Phase::Finished] {
+            let names = names(&self.path().join(TASKS).join(phase.into_str()));
+            let ids = names.iter().filter_map(|name| TaskId::new(name).ok());
+            found.extend(ids.map(|id| (id, phase)));
+        }
+        let entries = found.into_iter();
+        entries.map(|(id, phase)| Entry { id, phase }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &[&str]) -> Vec<u8> {
+        let mut line = words.join("\0").into_bytes();
+        line.push(0);
+        line
+    }
+
+    #[test]
+    fn the_coordinator_of_a_task_names_its_root_and_that_of_a_worker_its_attempts() {
+        let task = line(&[
+            "baton",
+            "__coordinator",
+            "/r/checkpoints/a-1",
+            "/r/sandboxes/a-1",
+        ]);
+        assert_eq!(roots_of(&task), [Path::new("/r")]);
+        let state = tempfile::tempdir().expect("a directory");
+        let attempts = state.path().join(WORKER_ATTEMPTS);
+        fs::create_dir_all(attempts.join("i1.1.e1/.baton")).expect("made");
+        let checkpoint = state.path().join(WORKER_CHECKPOINT);
+        let checkpoint = checkpoint.to_str().expect("text");
+        let worker = line(&["baton", "__coordinator", checkpoint]);
+        assert_eq!(roots_of(&worker), [attempts.join("i1.1.e1/.baton")]);
+        for other in [
+            &["baton", "worker"][..],
+            &["baton", "__coordinator"],
+            &["baton", "__coordinator", "relative/checkpoints/a"],
+            &["baton", "__coordinator", "/elsewhere/a"],
+            &["__coordinator", "/r/checkpoints/a"],
+        ] {
+            assert_eq!(roots_of(&line(other)), Vec::<PathBuf>::new(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn homes_are_absolute_and_not_the_file_system_itself() {
+        let users =
+            "root:x:0:0::/root:/bin/sh\nnobody:x:1:1::/:/x\nodd:x\nann:x:2:2::/homes/ann:\n";
+        let found: Vec<PathBuf> = homes(users).collect();
+        assert_eq!(found, [Path::new("/root"), Path::new("/homes/ann")]);
+    }
+
+    #[test]
+    fn a_directory_that_is_a_link_is_not_listed() {
+        let (dir, root) = super::super::testing::temp_root();
+        super::super::testing::started_task(&root, "a");
+        assert_eq!(root.list_guarded().len(), 1);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(root.path().join("tasks/active"), &link).expect("linked");
+        assert_eq!(names(&link), Vec::<String>::new());
+    }
+}
