@@ -374,7 +374,10 @@ fn fault(error: &BackfillError, name: &TaskName) -> Fault {
             return Fault::new(StatusCode::CONFLICT, "state", text);
         }
         BackfillError::Running(_) => return Fault::new(StatusCode::CONFLICT, "running", text),
-        BackfillError::TooManyOpen => return Fault::new(StatusCode::CONFLICT, "full", text),
+        BackfillError::TooManyOpen => {
+            let detail = format!("{text}; wait for one, or resume a halted one until it is DONE");
+            return Fault::new(StatusCode::CONFLICT, "full", detail);
+        }
         BackfillError::Stale => {
             return Fault::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text);
         }

@@ -302,7 +302,8 @@ fn what_cannot_be_backfilled_is_refused_and_changes_nothing() {
     leader.define("plain", plain()).expect("taken");
     let facts = leader.facts_of(|leader| {
         let known = leader.known(&[]);
-        let refuse = |leader: &mut Leader, command| leader.give_backfill(command).unwrap_err();
+        let refuse =
+            |leader: &mut Leader, command| leader.give_backfill(command).expect_err("refused");
         let command = register(3, 3, 1, known.clone());
         assert_eq!(refuse(leader, command), BackfillError::EmptyInterval);
         let command = register(3, 13, 1, known.clone());
