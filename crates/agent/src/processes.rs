@@ -45,6 +45,7 @@ pub(crate) fn of_command(
         Phase::Concluded(report) | Phase::Ended(report) => match report.outcome {
             Outcome::Exited(0) => (AttemptState::Success, ProcessState::Success),
             Outcome::Killed(_) => (AttemptState::Killed, ProcessState::Killed),
+            outcome if outcome.is_outside_kill() => (AttemptState::Killed, ProcessState::Killed),
             _ => (AttemptState::Failed, ProcessState::Failed),
         },
     };
