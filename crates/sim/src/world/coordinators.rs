@@ -353,8 +353,8 @@ impl World {
             self.terminate(index, lease, cause);
             let mut faults = self.mix.faults.iter();
             let crashes = faults.any(|(kind, _)| *kind == FaultKind::RunnerCrash);
-            if crashes && !self.calm && self.fault_rng.chance(300) {
-                let delay = self.fault_rng.below(3 * SECOND);
+            if crashes && !self.calm && self.fault_rng.chance(700) {
+                let delay = self.fault_rng.below(SECOND);
                 self.at(delay, Event::RunnerDies { host: index, lease });
             }
         }
