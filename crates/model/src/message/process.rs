@@ -114,7 +114,7 @@ mod tests {
             let spread = UsageSample::spread(&samples, max);
             spread.iter().map(|it| it.at.0).collect::<Vec<_>>()
         };
-        assert_eq!(times(0), []);
+        assert_eq!(times(0), [0; 0]);
         assert_eq!(times(1), [9]);
         assert_eq!(times(2), [8, 9]);
         assert_eq!(times(4), [2, 5, 8, 9]);
