@@ -222,6 +222,12 @@ impl Coordinator {
     /// Replaces a coordinator that was told to exit: one whose timer has fired launches nothing any
     /// more.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
+        let permit = self.retire()?;
+        self.start(permit, false)
+    }
+
+    /// Waits until a coordinator that was told to exit is gone.
+    pub(crate) fn retire(&mut self) -> Result<StartPermit, Error> {
         if let Some(link) = self.link.take() {
             await_exit(link);
         }
@@ -233,7 +239,7 @@ impl Coordinator {
                     let _ = link.send(&Request::Exit);
                     await_exit(link);
                 }
-                Discovery::Absent(permit) => return self.start(permit, false),
+                Discovery::Absent(permit) => return Ok(permit),
             }
         }
         let error = io::Error::other("it does not exit");

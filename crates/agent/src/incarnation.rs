@@ -104,6 +104,12 @@ impl Agent {
             tracing::info!("the incarnation has ended; all processes are dead");
             return Ok(Some(AgentExit::Ended));
         }
+        if self.supervisor.worker().is_copy() {
+            self.coordinator.set_guard(None);
+            let _permit = self.coordinator.retire()?;
+            self.dir.renew_lineage()?;
+            return Ok(Some(AgentExit::Copied));
+        }
         self.coordinator.restart()?;
         self.begin_incarnation(ended)?;
         let quiet_until = self.backoff.next_start(clock::now().mono);

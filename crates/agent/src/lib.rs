@@ -115,6 +115,8 @@ pub enum AgentExit {
     Detached,
     /// The incarnation ended; all its processes are dead.
     Ended,
+    /// The same, and the state directory has a new lineage, because it is a copy: [`run`] goes on with it.
+    Copied,
 }
 
 /// Runs a worker until it is told to exit.
@@ -127,7 +129,14 @@ pub enum AgentExit {
 /// # Panics
 /// On a defect of the agent, under the same conditions.
 pub fn run(config: Config) -> Result<AgentExit, Error> {
-    let run = AssertUnwindSafe(|| drive::Agent::open(config.clone())?.drive());
+    let run = AssertUnwindSafe(|| {
+        loop {
+            match drive::Agent::open(config.clone())?.drive()? {
+                AgentExit::Copied => {}
+                exit => return Ok(exit),
+            }
+        }
+    });
     match catch_unwind(run) {
         Ok(Ok(exit)) => Ok(exit),
         // The agent that uses the directory guards its work.

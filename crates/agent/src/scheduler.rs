@@ -71,5 +71,9 @@ const fn reason(refusal: Refusal) -> &'static str {
         Refusal::SeatTaken => "another worker has this name; choose another with --name",
         Refusal::Condemned => "this incarnation was condemned",
         Refusal::OtherVersion => "it uses another version of the protocol",
+        Refusal::Copied => {
+            "another machine is connected with the same state directory, so this one is a copy (of a cloned \
+             disk, for instance); its work is killed, and it goes on as a new worker"
+        }
     }
 }

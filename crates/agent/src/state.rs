@@ -3,12 +3,17 @@
 //! | name | holds |
 //! |---|---|
 //! | `agent.lock` | held by the one agent; its process id |
-//! | `lineage` | a random number, generated with the directory |
+//! | `lineage` | a random number, generated with the directory, and the directory that it belongs to |
 //! | `lives` | the counter of the last incarnation, its boot, the highest epoch obeyed |
 //! | `inherited` | handover: the attempts that an earlier coordinator had on record |
 //! | `checkpoint/` | the coordinator's own log |
 //! | `work/`, `logs/` | directories and output of attempts |
 //! | `cache/` | fetched files, in one directory for each user |
+//!
+//! A lineage belongs to one directory on one machine. In a copy, of the directory or of the whole machine,
+//! it finds another machine id, inode or creation time, and a new lineage begins: the incarnations of the
+//! original say nothing about the processes here, and its processes are not ours to kill. The device is not
+//! compared, since many file systems get another number with each mount.
 //!
 //! Other users may read nothing here: directories are 0700 and files 0600. A worker of root runs
 //! work as other users, who must be able to reach their own directory below `work/` and `cache/`:
@@ -19,11 +24,13 @@
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use baton_core::supervision::takeover::KnownAttempt;
 use baton_model::ids::{BootId, Epoch, HostId, IncarnationNo, Lineage};
+use baton_runner::coordinator::is_running;
 use baton_runner::sys::{random, users};
 use baton_runner::wire::Guard;
 use serde::de::DeserializeOwned;
@@ -77,6 +84,40 @@ pub(crate) struct StateDir {
     _lock: File,
 }
 
+/// What a lineage belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    /// Of the machine, if it has a machine id.
+    machine: Option<HostId>,
+    inode: u64,
+    /// 0 if the file system does not record it.
+    created_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct LineageRecord {
+    lineage: Lineage,
+    place: Place,
+}
+
+/// The file `lineage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum LineageFile {
+    Bound(LineageRecord),
+    /// Of an older version.
+    Unbound(Lineage),
+}
+
+impl LineageFile {
+    const fn lineage(self) -> Lineage {
+        match self {
+            Self::Bound(record) => record.lineage,
+            Self::Unbound(lineage) => lineage,
+        }
+    }
+}
+
 impl StateDir {
     /// Opens the directory, and creates it if it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
@@ -94,14 +135,7 @@ impl StateDir {
             make(path.join(name))?;
         }
         protect(&path)?;
-        let lineage = match load::<Lineage>(&path, LINEAGE_FILE)? {
-            Some(lineage) => lineage,
-            None => {
-                let lineage = Lineage(random::number());
-                save(&path, LINEAGE_FILE, &lineage)?;
-                lineage
-            }
-        };
+        let lineage = open_lineage(&path)?;
         let worker_state = load(&path, WORKER_STATE_FILE)?.unwrap_or(WorkerState {
             number: IncarnationNo(0),
             boot: BootId(0),
@@ -114,6 +148,12 @@ impl StateDir {
             worker_state,
             _lock: lock,
         })
+    }
+
+    /// Begins a new lineage, because this directory is a copy. No process of ours runs.
+    pub(crate) fn renew_lineage(&mut self) -> Result<(), Error> {
+        self.lineage = renew_lineage(&self.path)?;
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -148,13 +188,63 @@ impl StateDir {
         if !handover.attempts.is_empty() || handover.guard.is_some() {
             return save(&self.path, HANDOVER_FILE, handover);
         }
-        match fs::remove_file(self.path.join(HANDOVER_FILE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove the handover file")(error))
-            }
-            _ => Ok(()),
-        }
+        remove(&self.path, HANDOVER_FILE)
     }
+}
+
+/// Reads the lineage, or begins a new one.
+fn open_lineage(path: &Path) -> Result<Lineage, Error> {
+    let here = place_of(path)?;
+    let record = match load::<LineageFile>(path, LINEAGE_FILE)? {
+        None => new_lineage(here),
+        Some(LineageFile::Bound(record)) if record.place == here => return Ok(record.lineage),
+        // A coordinator that runs in it has not been copied.
+        Some(LineageFile::Bound(_)) if !is_running(&path.join(CHECKPOINT)) => {
+            tracing::warn!(
+                "{} is a copy of the state directory of another worker; it gets an identity of its own",
+                path.display()
+            );
+            return renew_lineage(path);
+        }
+        Some(file) => LineageRecord {
+            lineage: file.lineage(),
+            place: here,
+        },
+    };
+    save(path, LINEAGE_FILE, &record)?;
+    Ok(record.lineage)
+}
+
+/// Begins a new lineage. What the directory knows of the one before is removed first: the processes on
+/// record are those of the original.
+fn renew_lineage(path: &Path) -> Result<Lineage, Error> {
+    let checkpoint = path.join(CHECKPOINT);
+    let failed = || Error::io(format!("clear {}", checkpoint.display()));
+    fs::remove_dir_all(&checkpoint).map_err(failed())?;
+    fs::create_dir(&checkpoint).map_err(failed())?;
+    for name in [WORKER_STATE_FILE, HANDOVER_FILE] {
+        remove(path, name)?;
+    }
+    protect(path)?;
+    let record = new_lineage(place_of(path)?);
+    save(path, LINEAGE_FILE, &record)?;
+    Ok(record.lineage)
+}
+
+fn new_lineage(place: Place) -> LineageRecord {
+    let lineage = Lineage(random::number());
+    LineageRecord { lineage, place }
+}
+
+fn place_of(path: &Path) -> Result<Place, Error> {
+    let metadata = fs::metadata(path).map_err(Error::io("inspect the state directory"))?;
+    let created = metadata.created().ok();
+    let created = created.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    Ok(Place {
+        machine: machine_id().map(|id| hashed(&id)),
+        inode: metadata.ino(),
+        created_ns: created.map_or(0, |at| u64::try_from(at.as_nanos()).unwrap_or(0)),
+    })
 }
 
 /// Takes the rights of other users to everything but the way to their own directories.
@@ -193,7 +283,8 @@ fn mark_of(lineage: Lineage) -> String {
 
 /// The mark of the worker whose directory this is, even if the directory cannot be used.
 pub(crate) fn known_mark(path: &Path) -> Option<String> {
-    load(path, LINEAGE_FILE).ok().flatten().map(mark_of)
+    let file: Option<LineageFile> = load(path, LINEAGE_FILE).ok().flatten();
+    file.map(|file| mark_of(file.lineage()))
 }
 
 fn lock(path: &Path) -> Result<File, Error> {
@@ -237,6 +328,15 @@ fn load<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, Error>
     }
 }
 
+fn remove(dir: &Path, name: &str) -> Result<(), Error> {
+    match fs::remove_file(dir.join(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io(format!("remove the file {name}"))(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     let path = dir.join(name);
     let temporary = dir.join(format!("{name}.new"));
@@ -257,13 +357,16 @@ fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
 
 /// An id of this machine: from its machine id, or from its host name if it has none.
 pub(crate) fn host_id() -> HostId {
-    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    hashed(&machine_id().unwrap_or_else(users::hostname))
+}
+
+fn machine_id() -> Option<String> {
+    let id = fs::read_to_string("/etc/machine-id").ok()?;
     let id = id.trim();
-    let id = if id.is_empty() {
-        users::hostname()
-    } else {
-        id.to_owned()
-    };
+    (!id.is_empty()).then(|| id.to_owned())
+}
+
+fn hashed(id: &str) -> HostId {
     // FNV-1a: the id must be the same in every version.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -327,6 +430,69 @@ mod tests {
         let error = StateDir::open(dir.path()).expect_err("locked");
         let me = std::process::id();
         assert!(error.to_string().contains(&format!("pid {me}")), "{error}");
+    }
+
+    #[test]
+    fn a_copy_of_a_directory_is_another_worker() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let (original, copy) = (parent.path().join("original"), parent.path().join("copy"));
+        let mut state = StateDir::open(&original).expect("opens");
+        let worker_state = WorkerState {
+            number: IncarnationNo(3),
+            boot: BootId(7),
+            epoch: Epoch(9),
+            dying: false,
+        };
+        state.set_worker_state(worker_state).expect("writable");
+        let guard = Guard {
+            deadline: baton_model::time::Mono(5),
+            grace: baton_model::time::Millis(1),
+            epoch: Epoch(9),
+            stamp: baton_model::time::Stamp(baton_model::time::Mono(4)),
+        };
+        let (guard, attempts) = (Some(guard), Vec::new());
+        state
+            .set_handover(&Handover { guard, attempts })
+            .expect("writable");
+        fs::write(original.join(CHECKPOINT).join("coordinator"), "log").expect("writable");
+        let copied = std::process::Command::new("cp")
+            .arg("-a")
+            .arg(&original)
+            .arg(&copy)
+            .status();
+        assert!(copied.is_ok_and(|status| status.success()));
+
+        let other = StateDir::open(&copy).expect("opens");
+        assert_ne!(other.lineage, state.lineage);
+        assert_eq!(other.worker_state.number, IncarnationNo(0));
+        assert_eq!(other.handover(), Handover::default());
+        let left = fs::read_dir(copy.join(CHECKPOINT)).expect("there").count();
+        assert_eq!(left, 0, "the processes of the original are not ours");
+        let lineage = other.lineage;
+        drop(other);
+        assert_eq!(StateDir::open(&copy).expect("opens").lineage, lineage);
+        // Moving a directory within its file system copies nothing.
+        drop(state);
+        let before = known_mark(&original);
+        let moved = parent.path().join("moved");
+        fs::rename(&original, &moved).expect("moved");
+        assert_eq!(
+            StateDir::open(&moved).expect("opens").worker_state,
+            worker_state
+        );
+        assert_eq!(known_mark(&moved), before);
+    }
+
+    #[test]
+    fn a_lineage_of_an_older_version_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join(LINEAGE_FILE), "77").expect("writable");
+        for _ in 0..2 {
+            assert_eq!(
+                StateDir::open(dir.path()).expect("opens").lineage,
+                Lineage(77)
+            );
+        }
     }
 
     #[test]

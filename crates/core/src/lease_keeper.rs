@@ -77,10 +77,7 @@ impl LeaseKeeper {
             return None;
         }
         lease.stamp = heartbeat.stamp;
-        let to = WorkerAddress {
-            worker: lease.worker.clone(),
-            incarnation: heartbeat.worker.incarnation,
-        };
+        let to = WorkerAddress::from(&heartbeat.worker);
         let reply = HeartbeatReply {
             association: lease.association,
             stamp: heartbeat.stamp,

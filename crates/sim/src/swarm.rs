@@ -65,6 +65,9 @@ pub enum FaultKind {
     Swizzle,
     /// A host sleeps for a while: its processes stop, its clock goes on.
     HostSuspend,
+    /// A machine is cloned, with its machine id and its state directory, and the clone is started. Drawn
+    /// apart from the others.
+    HostCloned,
     /// The store is restored from a backup: it goes back in time, and the workers do not. Drawn
     /// apart from the others.
     StoreCopied,

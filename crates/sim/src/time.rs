@@ -33,7 +33,7 @@ pub struct Clock {
     /// Rate of the monotonic clock, in parts per million of true time.
     rate_ppm: u64,
     /// Its reading at true time zero, in milliseconds.
-    origin_ms: u64,
+    origin_ms: i64,
     /// The wall clock at true time zero, in milliseconds.
     wall_ms: i64,
 }
@@ -43,7 +43,7 @@ impl Clock {
     pub const fn new(rate_ppm: u64, origin_ms: u64) -> Self {
         Self {
             rate_ppm,
-            origin_ms,
+            origin_ms: origin_ms.cast_signed(),
             wall_ms: 1_800_000_000_000,
         }
     }
@@ -62,22 +62,29 @@ impl Clock {
     /// Reads the monotonic clock at a true time.
     #[must_use]
     pub const fn mono(&self, at: Time) -> Mono {
-        let ticks = at.0 as u128 * self.rate_ppm as u128 / 1_000_000 / MILLI as u128;
-        Mono(self.origin_ms + ticks as u64)
+        Mono(self.ticks(at.0).saturating_add_signed(self.origin_ms))
     }
 
     /// Returns the first true time at which the monotonic clock shows at least `mono`.
     #[must_use]
     pub fn when(&self, mono: Mono) -> Time {
-        let ticks = mono.0.saturating_sub(self.origin_ms) as u128;
+        let ticks = mono.0.saturating_sub_signed(self.origin_ms) as u128;
         let micros = (ticks * MILLI as u128 * 1_000_000).div_ceil(self.rate_ppm as u128);
         Time(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
     /// Makes the monotonic clock lag by a span in which it stood still.
     pub const fn stand_still(&mut self, span: Micros) {
-        let ticks = span as u128 * self.rate_ppm as u128 / 1_000_000 / MILLI as u128;
-        self.origin_ms = self.origin_ms.saturating_sub(ticks as u64);
+        self.origin_ms -= self.ticks(span).cast_signed();
+    }
+
+    /// Makes the monotonic clock start again: it counts the time since the boot.
+    pub const fn reboot(&mut self, at: Time) {
+        self.origin_ms = -self.ticks(at.0).cast_signed();
+    }
+
+    const fn ticks(&self, span: Micros) -> u64 {
+        (span as u128 * self.rate_ppm as u128 / 1_000_000 / MILLI as u128) as u64
     }
 
     /// Steps the wall clock; the monotonic clock is unaffected.

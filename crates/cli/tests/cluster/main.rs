@@ -5,6 +5,7 @@ mod backfills;
 mod effects;
 mod mounts;
 
+mod clones;
 mod copies;
 mod disks;
 mod events;

@@ -145,6 +145,10 @@ bugs! {
         "a leader draws no random bits for its epoch: copies of a store count the same epochs";
     ClockStandsStill, "clock-stands-still",
         "the worker's clock stands still while its host sleeps";
+    CopyAdmitted, "copy-admitted",
+        "copies of a state directory are obeyed in turn";
+    RebootBelieved, "reboot-believed",
+        "another boot of a host proves at once that nothing of the earlier one runs";
 }
 
 /// The set of bugs that are switched on.

@@ -17,10 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::Holder;
 use crate::ids::{
-    Association, CheckId, Epoch, ExecutorId, Incarnation, LeaseId, NotifySeq, RequestId, WorkerName,
+    Association, BootId, CheckId, Epoch, ExecutorId, Incarnation, LeaseId, NotifySeq, RequestId,
+    WorkerName,
 };
 use crate::limits::{STATUS_OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
-use crate::outcome::Report;
+use crate::outcome::{Outcome, Report};
 use crate::placement::Offer;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::WorkerState;
@@ -85,6 +86,9 @@ pub enum Refusal {
     /// The protocol versions differ. Not an order: the worker continues as if the heartbeat had been
     /// lost.
     OtherVersion,
+    /// Another machine is connected as the same state directory: this one is a copy. An order to die,
+    /// and to begin a new lineage.
+    Copied,
 }
 
 impl Refusal {
@@ -146,6 +150,15 @@ pub enum Status {
 }
 
 impl Status {
+    /// How the attempt has ended, if that was observed.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Self::Ended(report) => Some(report.outcome),
+            Self::WasNotRunning => None,
+        }
+    }
+
     /// Bytes of outputs in it.
     fn outputs_bytes(&self) -> usize {
         match self {
@@ -313,10 +326,21 @@ pub enum ToWorker {
     },
 }
 
-/// The address of a message to a worker: several incarnations may claim a seat at once, so the
-/// name alone is not an address.
+/// The address of a message to a worker: several incarnations may claim a seat at once, and copies of
+/// one state directory the same incarnation, so the name alone is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerAddress {
     pub worker: WorkerName,
     pub incarnation: Incarnation,
+    pub boot: BootId,
+}
+
+impl From<&Holder> for WorkerAddress {
+    fn from(holder: &Holder) -> Self {
+        Self {
+            worker: holder.worker.clone(),
+            incarnation: holder.incarnation,
+            boot: holder.boot,
+        }
+    }
 }

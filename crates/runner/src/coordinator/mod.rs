@@ -77,7 +77,9 @@ use baton_model::ids::BootId;
 use crate::record::CoordinatorRecord;
 
 pub use runs::run_mark;
-pub use start::{CoordinatorSpec, Discovery, Greeting, Link, StartPermit, is_gone, outlive_deaths};
+pub use start::{
+    CoordinatorSpec, Discovery, Greeting, Link, StartPermit, is_gone, is_running, outlive_deaths,
+};
 
 /// The hidden command that a coordinator is started with.
 pub const COMMAND: &str = "__coordinator";

@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -110,6 +110,13 @@ pub struct Link {
     pid: u32,
 }
 
+/// True if a coordinator runs in this directory. False if that cannot be found out.
+#[must_use]
+pub fn is_running(checkpoint: &Path) -> bool {
+    let lock = File::open(checkpoint.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 impl Link {
     /// The pid of the coordinator.
     #[must_use]
@@ -198,8 +205,7 @@ impl CoordinatorSpec {
     /// True if a coordinator runs. False if that cannot be found out.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        let lock = File::open(self.checkpoint.join(LOCK));
-        lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        is_running(&self.checkpoint)
     }
 
     /// Adds the last line of the coordinator's stderr to an error of its start.

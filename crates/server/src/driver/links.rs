@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baton_core::protocol::frame::{FrameError, encode_to_worker};
 use baton_model::ids::ExecutorId;
-use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use baton_model::message::{Refusal, ToScheduler, ToWorker, WorkerAddress};
 use tokio::sync::mpsc;
 
 use crate::limits::UNREAD_OUTPUT_BYTES_MAX;
@@ -63,10 +63,7 @@ impl Links {
         let ToScheduler::ProcessHeartbeat(heartbeat) = message else {
             return None;
         };
-        let worker = WorkerAddress {
-            worker: heartbeat.worker.worker.clone(),
-            incarnation: heartbeat.worker.incarnation,
-        };
+        let worker = WorkerAddress::from(&heartbeat.worker);
         let open = self.open.get_mut(&id)?;
         if open.worker.as_ref() == Some(&worker) {
             return None;
@@ -107,6 +104,18 @@ impl Links {
         };
         if open.pending.is_empty() {
             self.dirty.push(*id);
+        }
+        if let ToWorker::HeartbeatRefused {
+            refusal: Refusal::Copied,
+            ..
+        } = message
+        {
+            tracing::warn!(
+                "worker {} ({}) has a copy of the state directory of a worker on another machine; it \
+                 is refused, and goes on as a new worker",
+                to.worker,
+                to.incarnation
+            );
         }
         if let Err(error) = encode(message, &mut open.pending) {
             tracing::error!("cannot encode a message for worker {}: {error}", to.worker);
@@ -168,6 +177,7 @@ fn label(worker: &WorkerAddress, executor: &Option<ExecutorId>) -> String {
     let WorkerAddress {
         worker,
         incarnation,
+        ..
     } = worker;
     match executor {
         Some(executor) => format!("{worker} ({incarnation}, {executor})"),

@@ -72,10 +72,7 @@ impl World {
             let heartbeat = worker.heartbeat(self.now().mono);
             self.exchange(&mut worker, heartbeat);
         }
-        let who = WorkerAddress {
-            worker: worker.holder.worker,
-            incarnation: worker.holder.incarnation,
-        };
+        let who = WorkerAddress::from(&worker.holder);
         self.feed(Input::Disconnected(who));
     }
 

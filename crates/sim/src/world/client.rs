@@ -312,9 +312,10 @@ impl World {
             return;
         };
         let gone = |lineage| {
-            let index = self.by_lineage[&lineage];
-            let host = &self.hosts[index];
-            (host.destroyed || self.links.is_severed(index)) && host.children.is_empty()
+            self.by_lineage[&lineage].iter().all(|index| {
+                let host = &self.hosts[*index];
+                (host.destroyed || self.links.is_severed(*index)) && host.children.is_empty()
+            })
         };
         let forgotten: BTreeMap<Lineage, WorkerName> = core
             .ledger()

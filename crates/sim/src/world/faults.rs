@@ -38,12 +38,15 @@ impl World {
             FaultKind::AgentPause => self.pause_agent(host),
             FaultKind::RunnerCrash => self.runner_crash(host),
             FaultKind::CoordinatorCrash => self.crash_coordinator(host),
+            // The proofs of a host that has a clone are good in time only, also those of strict attempts.
+            FaultKind::CoordinatorPause | FaultKind::HostSuspend if self.hosts[host].is_cloned => {}
             FaultKind::CoordinatorPause => self.pause_coordinator(host),
             FaultKind::ReaperCrash => self.crash_reaper(host),
             FaultKind::HostReboot => self.reboot(host),
             FaultKind::HostReplaced => self.replace(host),
             FaultKind::Impostor => self.add_impostor(host),
             FaultKind::CrashLoop => self.crash_again(host, 12),
+            FaultKind::HostCloned => self.clone_host(host),
             FaultKind::ChecksFail => self.fail_checks(host),
             FaultKind::Swizzle => self.swizzle(host, scheduler),
             FaultKind::HostSuspend => {
@@ -107,11 +110,7 @@ impl World {
     /// A broken connection is detected half of the time.
     fn maybe_notice(&mut self, host: usize, scheduler: usize) {
         if self.fault_rng.chance(500) {
-            let holder = self.hosts[host].me();
-            let who = WorkerAddress {
-                worker: holder.worker,
-                incarnation: holder.incarnation,
-            };
+            let who = WorkerAddress::from(&self.hosts[host].me());
             self.at(SECOND, Event::Disconnect { scheduler, who });
         }
     }
@@ -274,6 +273,23 @@ impl World {
         let impostor = self.add_host(&name.0, clock);
         self.note(&impostor, || format!("h{impostor} claims the seat {name}"));
         self.at(0, Event::AgentStart(impostor));
+    }
+
+    fn clone_host(&mut self, host: usize) {
+        if self.hosts.len() > 40 || self.hosts[host].excused {
+            return;
+        }
+        let number = self.hosts.len();
+        let name = if self.clones_rng.chance(300) {
+            self.hosts[host].name.0.to_string()
+        } else {
+            format!("w{number}")
+        };
+        let clock = draw_clock(&mut self.clones_rng, false);
+        let clone = self.add_clone(host, &name, clock);
+        self.note(&clone, || format!("h{clone} is a clone of h{host}"));
+        let span = self.clones_rng.below(20 * SECOND);
+        self.at(span, Event::AgentStart(clone));
     }
 
     pub(super) fn crash_again(&mut self, host: usize, left: u32) {

@@ -67,6 +67,8 @@ pub(super) struct Host {
     pub(super) destroyed: bool,
     /// The coordinator was stopped at some time, or the clock is out of bounds.
     pub(super) excused: bool,
+    /// It was cloned, or is a clone.
+    pub(super) is_cloned: bool,
 }
 
 impl Host {
@@ -92,7 +94,7 @@ impl World {
         let index = self.hosts.len();
         let lineage = self.new_lineage();
         let excused = !clock.in_bounds() || self.schedulers.iter().any(|it| !it.clock.in_bounds());
-        self.by_lineage.insert(lineage, index);
+        self.by_lineage.insert(lineage, vec![index]);
         self.hosts.push(Host {
             name: WorkerName::new(name),
             id: HostId(index as u64 + 1),
@@ -114,8 +116,38 @@ impl World {
             sleep: None,
             destroyed: false,
             excused,
+            is_cloned: false,
         });
         index
+    }
+
+    /// Adds a machine with the disk of another one, in a boot of its own.
+    pub(super) fn add_clone(&mut self, original: usize, name: &str, mut clock: Clock) -> usize {
+        clock.reboot(self.now);
+        let index = self.add_host(name, clock);
+        self.hosts[original].is_cloned = true;
+        let disk = &self.hosts[original];
+        let (id, lineage, life) = (disk.id, disk.lineage, disk.life);
+        let mut records = disk.records.clone();
+        records.retain(|_, record| record.ended.is_some());
+        let host = &mut self.hosts[index];
+        host.is_cloned = true;
+        host.id = id;
+        host.lineage = lineage;
+        host.life = life;
+        host.records = records;
+        self.by_lineage.entry(lineage).or_default().push(index);
+        index
+    }
+
+    /// Replaces the state directory of a machine.
+    fn renew_lineage(&mut self, index: usize) {
+        let lineage = self.new_lineage();
+        self.by_lineage.insert(lineage, vec![index]);
+        let host = &mut self.hosts[index];
+        host.lineage = lineage;
+        host.life = IncarnationNo(0);
+        host.records.clear();
     }
 
     /// Returns the lineage of a new state directory.
@@ -325,7 +357,7 @@ impl World {
         let Some(agent) = &mut self.hosts[index].agent else {
             return;
         };
-        if agent.supervisor.worker().me().incarnation != to.incarnation {
+        if WorkerAddress::from(agent.supervisor.worker().me()) != *to {
             return;
         }
         if matches!(
@@ -431,8 +463,11 @@ impl World {
         self.checkers.incarnation_ended(incarnation, alive);
         self.reaper_guard(index, None);
         let host = &mut self.hosts[index];
-        host.agent = None;
+        let agent = host.agent.take();
         host.is_new_life = true;
+        if agent.is_some_and(|agent| agent.supervisor.worker().is_copy()) {
+            self.renew_lineage(index);
+        }
         if self.has_namesake(index) {
             // Two machines with one name: the operator switches off the condemned one.
             self.hosts[index].destroyed = true;
@@ -459,16 +494,14 @@ impl World {
             format!("h{index} reboots (wiped: {wipe})")
         });
         self.host_dies(index);
-        let lineage = self.new_lineage();
+        let now = self.now;
         let host = &mut self.hosts[index];
+        host.clock.reboot(now);
         host.boot = host.boot.next();
         host.guard_on_disk = None;
         host.records.retain(|_, record| record.ended.is_some());
         if wipe {
-            host.lineage = lineage;
-            host.life = IncarnationNo(0);
-            host.records.clear();
-            self.by_lineage.insert(lineage, index);
+            self.renew_lineage(index);
         }
         self.at(downtime, Event::AgentStart(index));
     }

@@ -64,6 +64,9 @@ pub const REGISTERING_BOUND: Micros = 1_200 * SECOND;
 /// store is restored from backups.
 const STORE_COPIED: u64 = 150;
 
+/// The number of seeds in a thousand in which machines are cloned.
+const HOST_CLONED: u64 = 150;
+
 #[derive(Debug)]
 enum Event {
     ToScheduler {
@@ -182,11 +185,13 @@ pub struct World {
     fault_rng: Rng,
     work_rng: Rng,
     copies_rng: Rng,
+    clones_rng: Rng,
     links: Links,
     store: Store,
     schedulers: Vec<SchedulerProcess>,
     hosts: Vec<Host>,
-    by_lineage: BTreeMap<Lineage, usize>,
+    /// The machines that have, or had, each state directory.
+    by_lineage: BTreeMap<Lineage, Vec<usize>>,
     client: Client,
     workflows: WorkflowClients,
     /// The fault phase is over.
@@ -218,6 +223,8 @@ impl World {
             work_rng: rng.fork(),
             // A separate stream: copies do not change other draws of a seed.
             copies_rng: Rng::new(seed ^ (1 << 63)),
+            // Likewise.
+            clones_rng: Rng::new(seed ^ (1 << 62)),
             links: Links::default(),
             store: Store::default(),
             schedulers: Vec::new(),
@@ -284,6 +291,11 @@ impl World {
             let mean = 600 * SECOND;
             let first = self.copies_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::StoreCopied, mean));
+        }
+        if self.clones_rng.chance(HOST_CLONED) {
+            let mean = 400 * SECOND;
+            let first = self.clones_rng.below(2 * mean);
+            self.at(first, Event::Strike(FaultKind::HostCloned, mean));
         }
         self.at(0, Event::ClientWake);
         self.at(SAFETY_PHASE, Event::Calm);

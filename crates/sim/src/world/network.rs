@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
+use super::hosts::Host;
 use super::{Event, World};
 
 #[derive(Debug, Default)]
@@ -77,7 +78,8 @@ impl World {
     }
 
     pub(super) fn send_to_host(&mut self, scheduler: usize, to: WorkerAddress, message: ToWorker) {
-        let Some(host) = self.by_lineage.get(&to.incarnation.lineage).copied() else {
+        let is_there = |host: &Host| host.lineage == to.incarnation.lineage && host.boot == to.boot;
+        let Some(host) = self.hosts.iter().position(is_there) else {
             return;
         };
         if !self.links.carries_to_host(host, scheduler) {

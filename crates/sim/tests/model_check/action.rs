@@ -2,7 +2,7 @@
 
 use baton_core::scheduler::Input;
 use baton_model::ids::LeaseId;
-use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use baton_model::message::{ToScheduler, ToWorker};
 use baton_model::outcome::Outcome;
 use baton_model::state::WorkerState;
 
@@ -143,7 +143,7 @@ pub(crate) fn follow(world: &World, before: &Cluster, action: Action) -> Option<
         Action::ChangeLeader => cluster.change_leader(world),
         Action::Break(host) => {
             cluster.faults.breaks += 1;
-            let who = address(&cluster.hosts[host]);
+            let who = cluster.hosts[host].address();
             cluster.schedule(world, Input::Disconnected(who));
         }
         Action::Beat(host) | Action::ShakeHands(host) => send_heartbeat(world, &mut cluster, host),
@@ -226,12 +226,5 @@ fn exit(cluster: &mut Cluster, host: usize, lease: LeaseId) {
         .map(|process| process.stage);
     if let Some(Stage::Dying(cause)) = stage {
         cluster.end(host, lease, Outcome::Killed(cause));
-    }
-}
-
-fn address(host: &Host) -> WorkerAddress {
-    WorkerAddress {
-        worker: host.name().clone(),
-        incarnation: host.life(),
     }
 }

@@ -14,7 +14,7 @@ use baton_core::protocol::worker::guard::DeadMan;
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
-use baton_model::message::{Heartbeat, Launch, ToScheduler};
+use baton_model::message::{Heartbeat, Launch, ToScheduler, WorkerAddress};
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::WorkerState;
@@ -119,6 +119,10 @@ impl Host {
 
     pub(crate) fn name(&self) -> &WorkerName {
         &self.worker.me().worker
+    }
+
+    pub(crate) fn address(&self) -> WorkerAddress {
+        WorkerAddress::from(self.worker.me())
     }
 
     /// The current incarnation.

@@ -125,6 +125,8 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::SyntheticBeatsReal
         | Bug::GivenBackUnasked
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
+        Bug::CopyAdmitted => &["broken-promise", "overlap", "stuck"],
+        Bug::RebootBelieved => &["released-alive"],
         Bug::EpochNotRandom => &["other-result", "broken-promise"],
         Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
         Bug::StraysUnawaited | Bug::RunnerAbandoned => &["false-result", "overlap"],

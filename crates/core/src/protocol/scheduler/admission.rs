@@ -6,6 +6,7 @@
 //! |---|---|
 //! | speaks another protocol version | refused; not an order to die |
 //! | has obeyed a higher epoch, or one of a lost future of this store | not answered; the driver learns that it may be deposed, or that its store is a copy |
+//! | is a copy of a worker that is known, see `identity` | refused as copied |
 //! | was condemned and is not seated | refused as condemned |
 //! | seat empty | admitted |
 //! | holds the seat | refreshed; if MUST_DIE, ordered to die again |
@@ -21,8 +22,8 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::{Condemnation, CopyEvidence, Fact};
-use baton_model::ids::{Incarnation, WorkerName};
+use baton_model::fact::{Condemnation, CopyEvidence, Fact, Holder};
+use baton_model::ids::WorkerName;
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToWorker, WorkerAddress};
 use baton_model::outcome::LossProof;
@@ -49,6 +50,10 @@ impl Protocol {
             cx.leader.epoch_overtaken(heartbeat.epoch_seen, evidence);
             return;
         }
+        if self.is_copy(cx, heartbeat) {
+            cx.notice("copied-state-directory");
+            return self.refuse(cx, heartbeat, Refusal::Copied);
+        }
         if self.is_superseded(cx, heartbeat) {
             return self.refuse(cx, heartbeat, Refusal::Superseded);
         }
@@ -67,7 +72,9 @@ impl Protocol {
         }
         if incoming.supersedes(holder) {
             self.vacate(cx, &name);
-            self.leave_consensus(holder);
+            if self.is_ended_by(cx, holder, &heartbeat.worker) {
+                self.leave_consensus(holder);
+            }
             return self.admit(cx, heartbeat);
         }
         self.contest(cx, heartbeat);
@@ -105,7 +112,7 @@ impl Protocol {
         for (incarnation, name) in seated {
             if name != heartbeat.worker.worker {
                 self.vacate(cx, &name);
-                if incoming.supersedes(incarnation) {
+                if self.is_ended_by(cx, incarnation, &heartbeat.worker) {
                     self.leave_consensus(incarnation);
                 }
             }
@@ -135,7 +142,7 @@ impl Protocol {
                 incarnation: heartbeat.worker.incarnation,
                 reason: Condemnation::SeatTaken,
             });
-            self.close_earlier_incarnations(cx, heartbeat.worker.incarnation);
+            self.close_earlier_incarnations(cx, &heartbeat.worker);
             self.refuse(cx, heartbeat, Refusal::SeatTaken);
         }
     }
@@ -283,17 +290,13 @@ impl Protocol {
         if cx.config.bugs.has(Bug::SuicideNotRepeated) {
             return;
         }
-        self.close_earlier_incarnations(cx, heartbeat.worker.incarnation);
+        self.close_earlier_incarnations(cx, &heartbeat.worker);
         self.refuse(cx, heartbeat, Refusal::Condemned);
     }
 
     fn refuse(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat, refusal: Refusal) {
-        let to = WorkerAddress {
-            worker: heartbeat.worker.worker.clone(),
-            incarnation: heartbeat.worker.incarnation,
-        };
         cx.send(
-            to,
+            WorkerAddress::from(&heartbeat.worker),
             ToWorker::HeartbeatRefused {
                 epoch: self.term.epoch,
                 incarnation: heartbeat.worker.incarnation,
@@ -305,9 +308,9 @@ impl Protocol {
 
     /// An incarnation exists that will never report: no attempt of an earlier one
     /// runs any more.
-    fn close_earlier_incarnations(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
-        for earlier in self.holdings.lineage_up_to(incarnation) {
-            if incarnation.supersedes(earlier) {
+    fn close_earlier_incarnations(&mut self, cx: &mut Cx<'_>, later: &Holder) {
+        for earlier in self.holdings.lineage_up_to(later.incarnation) {
+            if self.is_ended_by(cx, earlier, later) {
                 self.lose_all(cx, earlier, LossProof::NewerIncarnation);
             }
         }
@@ -338,7 +341,9 @@ impl Protocol {
     fn extend_lease(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let holder = self.seats[name].holder.clone();
         let expires = cx.now.mono + cx.config.timeouts.lease();
-        self.holdings.of(&holder, cx.now.mono, expires).expires = expires;
+        let holding = self.holdings.of(&holder, cx.now.mono, expires);
+        holding.heard = cx.now.mono;
+        holding.expires = expires;
         self.timers.arm(Timer::Holding(holder.incarnation), expires);
     }
 }

@@ -18,6 +18,8 @@ use crate::config::StoreMode;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holding {
     pub(crate) holder: Holder,
+    /// When it was last heard, at the latest.
+    pub(crate) heard: Mono,
     /// When all its attempts are certainly dead on its host.
     pub(crate) expires: Mono,
     pub(crate) leases: BTreeSet<LeaseId>,
@@ -46,6 +48,7 @@ impl Holdings {
     pub(crate) fn of(&mut self, holder: &Holder, now: Mono, expires: Mono) -> &mut Holding {
         self.0.entry(holder.incarnation).or_insert_with(|| Holding {
             holder: holder.clone(),
+            heard: now,
             expires,
             leases: BTreeSet::new(),
             since: now,

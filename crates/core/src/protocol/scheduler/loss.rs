@@ -6,8 +6,9 @@
 //! | what | closes `timed` | closes `strict` |
 //! |---|---|---|
 //! | the worker reports the attempt | yes | yes |
-//! | a later incarnation of the same state directory reports without it | yes | yes |
-//! | its host reports under another boot | yes | yes |
+//! | a later incarnation of the same state directory and boot reports without it | yes | yes |
+//! | one of another boot, and the lease has run out | yes | yes |
+//! | its host reports under another boot, and the lease has run out | yes | yes |
 //! | an operator forgets the worker | yes | yes |
 //! | the lease has run out, and with it the dead-man timer on its host | yes | **no** |
 
@@ -73,6 +74,7 @@ impl Protocol {
                 self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
             }
         }
+        self.close_if_host_goes_on(cx, incarnation);
         self.forget_incarnation(incarnation);
     }
 

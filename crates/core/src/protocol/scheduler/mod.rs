@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`context`] | what a handler may touch: the time, the ledger, the step in the making |
 //! | [`seat`] | one named worker: its incarnation, session, health and open calls |
+//! | `identity` | copies of a state directory, and what a later incarnation or another boot proves |
 //! | `admission` | `processHeartbeat`: association, replacement of a seat's holder |
 //! | `reconcile` | the reply to `getRunningTasks`, and what it proves |
 //! | `launch` | `runTask` and its reply |
@@ -29,6 +30,7 @@
 mod admission;
 pub mod context;
 mod holdings;
+mod identity;
 mod initial_wait;
 mod launch;
 mod loss;
@@ -250,5 +252,6 @@ fn address(name: &WorkerName, seat: &Seat) -> WorkerAddress {
     WorkerAddress {
         worker: name.clone(),
         incarnation: seat.holder.incarnation,
+        boot: seat.holder.boot,
     }
 }

@@ -2,9 +2,7 @@
 //!
 //! The reply belongs to one session, and no launch of an earlier session can
 //! start any more. So it is complete: a lease of this worker that it does not
-//! hold never started, or ended with an earlier incarnation. It also proves that the
-//! worker's host runs the boot it names, so every attempt that ran there under another
-//! boot has ended.
+//! hold never started, or ended with an earlier incarnation.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +38,6 @@ impl Protocol {
             self.reported(cx, &name, held);
         }
         self.close_unreported(cx, &name, held);
-        self.close_other_boots(cx, &name);
         let now = cx.now.mono;
         if let Some(holding) = self.holdings.0.get_mut(&association.incarnation) {
             holding.reported = true;
@@ -89,6 +86,9 @@ impl Protocol {
             return self.stale_reported(cx, name, held);
         }
         if let Some(report) = &held.ended {
+            if self.is_premature(cx, name, lease, Some(report.outcome)) {
+                return;
+            }
             let end = AttemptEnd::Real(report.outcome);
             return self.end_attempt(cx, lease, end, Some(report));
         }
@@ -146,9 +146,13 @@ impl Protocol {
     }
 
     fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[HeldAttempt]) {
-        let reporter = self.seats[name].holder.incarnation;
+        let holder = self.seats[name].holder.clone();
+        let reporter = holder.incarnation;
         let held: BTreeSet<LeaseId> = held.iter().map(|held| held.lease).collect();
         for incarnation in self.holdings.lineage_up_to(reporter) {
+            if incarnation != reporter && !self.is_ended_by(cx, incarnation, &holder) {
+                continue;
+            }
             for lease in self.holdings.leases(incarnation) {
                 if !held.contains(&lease) {
                     let end = if incarnation == reporter {
@@ -162,20 +166,6 @@ impl Protocol {
             if incarnation != reporter {
                 self.forget_incarnation(incarnation);
             }
-        }
-    }
-
-    fn close_other_boots(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
-        let here = self.seats[name].holder.clone();
-        let over: Vec<_> = self
-            .holdings
-            .0
-            .values()
-            .filter(|it| it.holder.host == here.host && it.holder.boot != here.boot)
-            .map(|it| it.holder.incarnation)
-            .collect();
-        for incarnation in over {
-            self.lose_all(cx, incarnation, LossProof::HostRebooted);
         }
     }
 }

@@ -27,10 +27,15 @@ impl Protocol {
             cx.notice("status-before-running-tasks");
             return;
         }
+        let mut settled = Vec::with_capacity(statuses.len());
         for (lease, status) in statuses {
+            if self.is_premature(cx, &name, *lease, status.outcome()) {
+                continue;
+            }
             self.status(cx, &name, *lease, status);
+            settled.push(*lease);
         }
-        self.acknowledge(cx, &name, statuses);
+        self.acknowledge(cx, &name, settled);
         self.rearm(cx, &name);
     }
 
@@ -68,11 +73,14 @@ impl Protocol {
         })
     }
 
-    fn acknowledge(&mut self, cx: &mut Cx<'_>, name: &WorkerName, statuses: &[(LeaseId, Status)]) {
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, name: &WorkerName, leases: Vec<LeaseId>) {
+        if leases.is_empty() {
+            return;
+        }
         let seat = &self.seats[name];
         let message = ToWorker::StatusAck {
             association: seat.association(self.term),
-            leases: statuses.iter().map(|(lease, _)| *lease).collect(),
+            leases,
         };
         cx.leader
             .send_durably(address(name, seat), message, Bug::AckBeforeDurable);

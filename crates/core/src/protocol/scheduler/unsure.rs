@@ -25,7 +25,8 @@ impl Protocol {
         let Some(name) = self.seated.get(&who.incarnation).cloned() else {
             return;
         };
-        if self.seats[&name].state != WorkerState::MustDie {
+        let seat = &self.seats[&name];
+        if seat.holder.boot == who.boot && seat.state != WorkerState::MustDie {
             self.doubt_overdue(cx, &name, true);
             self.seat_due(cx, &name);
         }

@@ -137,6 +137,7 @@ impl Protocol {
         let sent = seat.checks_open.remove(at).map(|(_, sent)| sent);
         if ok {
             seat.check_ok = seat.check_ok.max(sent);
+            self.close_earlier_boots(cx, &name);
         }
         self.seat_due(cx, &name);
     }

@@ -103,6 +103,7 @@ impl Worker {
             return;
         }
         if refusal.is_order_to_die() {
+            self.is_copy |= refusal == Refusal::Copied;
             self.give_up(out);
         } else {
             self.counts.notice("other-version");

@@ -23,7 +23,8 @@
 //!    that never go back. The effects of one call are carried out in their order.
 //! 3. [`Worker::next_due`] is the next time for [`io::Input::Tick`].
 //! 4. After [`io::Effect::EndLife`] every process of this incarnation is dead. Raise the
-//!    counter in the state directory, then begin the next incarnation.
+//!    counter in the state directory, or begin a new lineage if [`Worker::is_copy`]; then begin the
+//!    next incarnation.
 //!
 //! The worker has no facts of its own to make durable: the coordinator records
 //! every launch and every end before it reports it, and survives the agent.
@@ -91,6 +92,8 @@ pub struct Worker {
     /// When the last process of a dying incarnation was found dead.
     all_dead_at: Option<Mono>,
     life_ended: bool,
+    /// Another machine has the same state directory.
+    is_copy: bool,
     counts: Counts,
 }
 
@@ -136,6 +139,7 @@ impl Worker {
             next_status: now,
             all_dead_at: None,
             life_ended: false,
+            is_copy: false,
             counts: Counts::default(),
         }
     }
@@ -216,6 +220,12 @@ impl Worker {
     #[must_use]
     pub const fn me(&self) -> &Holder {
         &self.me
+    }
+
+    /// True if a leader has refused it as a copy: the next incarnation begins a new lineage.
+    #[must_use]
+    pub const fn is_copy(&self) -> bool {
+        self.is_copy
     }
 
     /// The attempts it holds: running, or ended and not acknowledged.

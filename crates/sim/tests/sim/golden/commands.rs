@@ -281,10 +281,7 @@ fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
         }
         "disconnect" => {
             let me = &world.worker(name)?.me;
-            Input::Disconnected(WorkerAddress {
-                worker: me.worker.clone(),
-                incarnation: me.incarnation,
-            })
+            Input::Disconnected(WorkerAddress::from(me))
         }
         "processes" => process_request(name, rest)?,
         _ => log_request(name, rest)?,

@@ -256,6 +256,7 @@ const fn refusal(refusal: Refusal) -> &'static str {
         Refusal::SeatTaken => "seat taken",
         Refusal::Condemned => "condemned",
         Refusal::OtherVersion => "other version",
+        Refusal::Copied => "copied",
     }
 }
 

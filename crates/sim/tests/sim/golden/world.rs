@@ -159,9 +159,7 @@ impl World {
     fn party_at(&self, address: &WorkerAddress) -> String {
         self.workers
             .values()
-            .find(|party| {
-                party.me.worker == address.worker && party.me.incarnation == address.incarnation
-            })
+            .find(|party| WorkerAddress::from(&party.me) == *address)
             .map_or_else(
                 || address.incarnation.to_string(),
                 |party| party.name.clone(),
