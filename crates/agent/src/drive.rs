@@ -16,10 +16,11 @@ use baton_core::supervision::Supervisor;
 use baton_core::supervision::backoff::IncarnationBackoff;
 use baton_core::supervision::io::Event;
 use baton_model::time::Mono;
-use baton_runner::coordinator::CoordinatorSpec;
+use baton_runner::coordinator::{COMMAND, CoordinatorSpec};
+use baton_runner::sys::cgroup::{self, Cgroup};
 use baton_runner::sys::clock::Alarm;
 use baton_runner::sys::signals::{self, Signals};
-use baton_runner::sys::{cgroup, clock, reap};
+use baton_runner::sys::{clock, reap};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::connection::Connection;
@@ -51,6 +52,8 @@ pub(crate) struct Agent {
     pub(crate) usage_watch: UsageWatch,
     pub(crate) process_reader: ProcessReader,
     sweep: Sweep,
+    /// Kept open: it is not swept while an agent without a coordinator starts another.
+    group: Option<Cgroup>,
 }
 
 impl Agent {
@@ -66,8 +69,9 @@ impl Agent {
         // The children of a dying coordinator are reparented to this process, with their exit
         // status.
         reap::become_subreaper().map_err(Error::io("become the subreaper"))?;
-        let spec = coordinator_spec(&config, dir.path(), dir.mark());
-        let group = spec.cgroup.clone();
+        let group = create_group(&dir.mark());
+        sweep_groups();
+        let spec = coordinator_spec(&config, dir.path(), dir.mark(), group.as_ref());
         let mut agent = Self {
             host,
             supervisor: Supervisor::begin(&identity_of(&config, &dir, host), Vec::new(), now),
@@ -77,10 +81,11 @@ impl Agent {
             backoff: IncarnationBackoff::default(),
             life_ended: false,
             shutting_down: false,
-            usage_watch: UsageWatch::new(group, now),
+            usage_watch: UsageWatch::new(group.as_ref().map(|it| it.path().to_owned()), now),
             process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
             sweep: Sweep::new(dir.path(), config.keep, now),
             dir,
+            group,
             config,
         };
         agent.start_or_resume()?;
@@ -161,11 +166,19 @@ impl Agent {
         if self.supervisor.is_idle() {
             // The coordinator is not needed; its log tells the next agent the state.
             self.coordinator.dismiss();
+            self.remove_group();
         } else {
             // If it is gone, the next agent finds out.
             let _ = self.coordinator.flush();
         }
         tracing::info!("exiting; running attempts continue");
+    }
+
+    /// Removes the control group: the coordinator was told to exit, and nothing runs.
+    pub(crate) fn remove_group(&mut self) {
+        if let Some(Err(error)) = self.group.take().map(Cgroup::remove) {
+            tracing::warn!("cannot remove the control group: {error}; the next start does");
+        }
     }
 
     /// Sends all pending messages, with one write to each side.
@@ -254,9 +267,34 @@ impl Agent {
     }
 }
 
-/// What the worker's coordinator is started with. Creates the control group, where that is possible.
-pub(crate) fn coordinator_spec(config: &Config, state: &Path, mark: String) -> CoordinatorSpec {
-    let group = cgroup::create(&format!("baton-{mark}"));
+/// Removes what is left of workers and tasks that are gone, while this one starts.
+fn sweep_groups() {
+    let sweep = || {
+        let removed = cgroup::sweep(COMMAND);
+        if removed > 0 {
+            tracing::info!("removed {removed} control groups without an owner");
+        }
+    };
+    let spawned = std::thread::Builder::new()
+        .name("sweep".to_owned())
+        .spawn(sweep);
+    if let Err(error) = spawned {
+        tracing::warn!("cannot start a thread to remove old control groups: {error}");
+    }
+}
+
+/// Creates the worker's control group, where that is possible.
+pub(crate) fn create_group(mark: &str) -> Option<Cgroup> {
+    cgroup::create(&format!("{}{mark}", cgroup::PREFIX))
+}
+
+/// What the worker's coordinator is started with.
+pub(crate) fn coordinator_spec(
+    config: &Config,
+    state: &Path,
+    mark: String,
+    group: Option<&Cgroup>,
+) -> CoordinatorSpec {
     CoordinatorSpec {
         binary: config.binary.clone(),
         checkpoint: state.join(CHECKPOINT),

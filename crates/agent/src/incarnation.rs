@@ -102,12 +102,14 @@ impl Agent {
         self.coordinator.dismiss();
         if self.shutting_down {
             tracing::info!("the incarnation has ended; all processes are dead");
+            self.remove_group();
             return Ok(Some(AgentExit::Ended));
         }
         if self.supervisor.worker().is_copy() {
             self.coordinator.set_guard(None);
             let _permit = self.coordinator.retire()?;
             self.dir.renew_lineage()?;
+            self.remove_group();
             return Ok(Some(AgentExit::Copied));
         }
         self.coordinator.restart()?;

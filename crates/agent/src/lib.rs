@@ -158,7 +158,8 @@ fn kill_unguarded(config: &Config, why: &dyn Display) {
     let Some(mark) = state::known_mark(&config.state) else {
         return;
     };
-    let coordinator = drive::coordinator_spec(config, &config.state, mark);
+    let group = drive::create_group(&mark);
+    let coordinator = drive::coordinator_spec(config, &config.state, mark, group.as_ref());
     if coordinator.is_running() {
         return;
     }

@@ -12,6 +12,7 @@ mod events;
 mod faults;
 mod hostile_peers;
 mod kill_loop;
+mod leftovers;
 mod logging;
 mod partition;
 mod restart;

@@ -3,19 +3,36 @@
 //! A process that joins a group before exec cannot leave it by any number of forks, and
 //! `cgroup.kill` kills all of it at once, forks in progress included. Control groups are optional:
 //! without them trees are swept, see [`kill`](super::kill).
+//!
+//! The processes that use a group hold a lock on its directory, so that [`sweep`] recognises one whose agent
+//! and coordinator are gone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Component, Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, access};
+
+/// How the name of every group begins.
+pub const PREFIX: &str = "baton-";
+
+/// Attempts to create a group that another process is removing, and the pause between two.
+const CREATE_TRIES_MAX: u32 = 50;
+const CREATE_PAUSE: Duration = Duration::from_millis(2);
+
+/// A younger group is not swept: versions without locks create it some time before its coordinator.
+const SWEEP_AGE_MIN: Duration = Duration::from_secs(60);
 
 /// A control group created by Baton.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
     procs: File,
+    /// The lock of a group that is not below another of ours.
+    _claim: Option<File>,
 }
 
 /// Creates a group of this name below our own, or opens the existing one. `None` where that is not
@@ -34,29 +51,117 @@ pub fn create(name: &str) -> Option<Cgroup> {
     // Moving a process needs write access here too, not only at the target.
     access(ours.join("cgroup.procs"), Access::WRITE_OK).ok()?;
     let path = ours.join(name);
-    let made = match fs::create_dir(&path) {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-        Err(_) => return None,
-    };
-    let group = open(&path);
-    if group.is_none() && made {
-        // It is empty and harmless; failing to remove it is no error.
-        let _ = fs::remove_dir(&path);
+    for _ in 0..CREATE_TRIES_MAX {
+        let made = match fs::create_dir(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(_) => return None,
+        };
+        if let Some(group) = open(&path) {
+            return Some(group);
+        }
+        let is_usable = access(path.join("cgroup.kill"), Access::WRITE_OK).is_ok();
+        if made && !is_usable {
+            // It is empty and harmless; failing to remove it is no error.
+            let _ = fs::remove_dir(&path);
+            return None;
+        }
+        thread::sleep(CREATE_PAUSE);
     }
-    group
+    None
 }
 
 /// Opens an existing group; `None` if it is gone, or cannot be used.
 #[must_use]
 pub fn open(path: &Path) -> Option<Cgroup> {
+    let claim = File::open(path).ok()?;
+    claim.try_lock_shared().ok()?;
+    let group = attach(path)?;
+    Some(Cgroup {
+        _claim: Some(claim),
+        ..group
+    })
+}
+
+fn attach(path: &Path) -> Option<Cgroup> {
     access(path.join("cgroup.kill"), Access::WRITE_OK).ok()?;
     let procs = OpenOptions::new()
         .write(true)
         .open(path.join("cgroup.procs"))
         .ok()?;
-    let path = path.to_owned();
-    Some(Cgroup { path, procs })
+    Some(Cgroup {
+        path: path.to_owned(),
+        procs,
+        _claim: None,
+    })
+}
+
+/// Removes the groups below our own that no process uses, of agents and coordinators that are gone. A process
+/// with the argument `owner` may be a coordinator of a version without locks, whose arguments name its group.
+/// Returns how many were removed.
+pub fn sweep(owner: &str) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    own_directory(&mounts, &groups).map_or(0, |ours| sweep_below(&ours, owner, SWEEP_AGE_MIN))
+}
+
+/// The same, of the groups in a directory that are at least so old.
+pub fn sweep_below(parent: &Path, owner: &str, age_min: Duration) -> usize {
+    let abandoned = abandoned(parent, age_min);
+    if abandoned.is_empty() {
+        return 0;
+    }
+    let owners = command_lines(owner);
+    let is_named = |path: &Path| {
+        let path = path.to_string_lossy();
+        owners.iter().any(|line| line.contains(&*path))
+    };
+    let removed = abandoned.iter().filter(|(path, _lock)| {
+        // A process that joins meanwhile makes this fail.
+        !is_named(path) && remove(path).is_ok()
+    });
+    removed.count()
+}
+
+/// The groups of ours in a directory without a process and without a lock, which we hold then.
+fn abandoned(parent: &Path, age_min: Duration) -> Vec<(PathBuf, File)> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| {
+        entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(PREFIX.as_bytes())
+    });
+    let paths = ours.map(|entry| entry.path()).filter(|path| {
+        let changed = fs::metadata(path).and_then(|it| it.modified());
+        let age = changed
+            .ok()
+            .and_then(|at| SystemTime::now().duration_since(at).ok());
+        age.is_some_and(|age| age >= age_min) && is_populated(path).is_ok_and(|it| !it)
+    });
+    let locked = paths.filter_map(|path| {
+        let lock = File::open(&path).ok()?;
+        lock.try_lock().ok()?;
+        Some((path, lock))
+    });
+    locked.collect()
+}
+
+/// The command lines of all processes with this argument.
+fn command_lines(argument: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+    lines
+        .filter(|line| line.split('\0').any(|it| it == argument))
+        .collect()
+}
+
+fn is_populated(path: &Path) -> io::Result<bool> {
+    let events = fs::read_to_string(path.join("cgroup.events"))?;
+    let mut lines = events.lines();
+    let value = lines.find_map(|line| line.strip_prefix("populated "));
+    Ok(value != Some("0"))
 }
 
 impl Cgroup {
@@ -88,11 +193,7 @@ impl Cgroup {
     /// # Errors
     /// If the group is gone.
     pub fn populated(&self) -> io::Result<bool> {
-        let events = fs::read_to_string(self.path.join("cgroup.events"))?;
-        let value = events
-            .lines()
-            .find_map(|line| line.strip_prefix("populated "));
-        Ok(value != Some("0"))
+        is_populated(&self.path)
     }
 
     /// Enables memory limits for groups below this one. From then on no process can be in this
@@ -117,7 +218,7 @@ impl Cgroup {
         if memory_max > 0 {
             fs::write(path.join("memory.max"), memory_max.to_string())?;
         }
-        open(&path).ok_or_else(|| io::ErrorKind::Unsupported.into())
+        attach(&path).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
     /// True if the kernel's OOM killer has killed a process in it.
@@ -233,6 +334,31 @@ mod tests {
         assert_eq!(own_directory("", "0::/\n"), None);
         assert_eq!(own_directory(HYBRID, "1:name=systemd:/\n"), None);
         assert_eq!(own_directory(HYBRID, "0::/../other\n"), None);
+    }
+
+    #[test]
+    fn only_an_old_empty_group_of_ours_that_nothing_holds_is_abandoned() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let make = |name: &str, populated: u32| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).expect("made");
+            let events = format!("populated {populated}\nfrozen 0\n");
+            fs::write(path.join("cgroup.events"), events).expect("written");
+            path
+        };
+        let left = make("baton-left", 0);
+        make("baton-used", 1);
+        make("system.slice", 0);
+        let held = File::open(make("baton-held", 0)).expect("there");
+        held.try_lock_shared().expect("free");
+        let found = |age| -> Vec<PathBuf> {
+            let found = abandoned(parent.path(), age).into_iter();
+            found.map(|(path, _)| path).collect()
+        };
+        assert_eq!(found(Duration::ZERO), [left.clone()]);
+        assert_eq!(found(SWEEP_AGE_MIN), [PathBuf::new(); 0]);
+        drop(held);
+        assert_eq!(found(Duration::ZERO).len(), 2);
     }
 
     #[test]

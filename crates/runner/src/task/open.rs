@@ -340,6 +340,6 @@ fn new_cgroup(options: &Options, header: &Header) -> Option<String> {
     if !options.cgroup {
         return None;
     }
-    let cgroup = cgroup::create(&format!("baton-{}", header.mark))?;
+    let cgroup = cgroup::create(&format!("{}{}", cgroup::PREFIX, header.mark))?;
     cgroup.path().to_str().map(str::to_owned)
 }
