@@ -137,7 +137,7 @@ impl TokenBackend {
     fn open(data: &Path, make: bool) -> Result<Self, Failure> {
         let path = data.join(STORE_FILE);
         if make {
-            let made = std::fs::create_dir_all(data);
+            let made = baton_store::data_dir::open(data);
             let failed = |error| format!("cannot use {}: {error}", data.display());
             made.map_err(|error| Failure::failed(failed(error)))?;
         } else if !path.exists() {

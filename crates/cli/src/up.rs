@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use baton_model::token::Secret;
 use baton_server::{serve, service};
+use baton_store::data_dir;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -62,7 +63,9 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     }
     let token = config.own_worker.clone();
     let (address_sender, address_receiver) = mpsc::channel::<SocketAddr>();
-    let state = command.server.data.join("worker");
+    let data = &command.server.data;
+    let state = data_dir::open_with_worker(data)
+        .map_err(|error| Failure::failed(format!("cannot use {}: {error}", data.display())))?;
     let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
     if let Some(resources) = &command.resources {
         arguments.extend(["--resources".to_owned(), resources.clone()]);

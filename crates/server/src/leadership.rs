@@ -7,8 +7,9 @@
 //! Every term gets an epoch of its own, with random bits, above that of the store, of its mark
 //! ([`crate::mark`]), and of every worker that was heard.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use baton_core::leader::{copy_evidence, next_epoch};
@@ -16,7 +17,7 @@ use baton_core::ledger::Ledger;
 use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
 use baton_model::mark::{Mark, StoreState};
-use baton_store::{Store, StoreError, TakeOutcome};
+use baton_store::{Store, StoreError, TakeOutcome, data_dir};
 
 use crate::error::ServeError;
 use crate::mark::MarkFile;
@@ -35,13 +36,14 @@ impl DataLock {
             let path = path.to_owned();
             move |error| ServeError::Data { path, error }
         };
-        fs::create_dir_all(data).map_err(at(data))?;
+        data_dir::open(data).map_err(at(data))?;
         let path = data.join("scheduler.lock");
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
             .open(&path)
             .map_err(at(&path))?;
         match file.try_lock() {

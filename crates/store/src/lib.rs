@@ -14,6 +14,7 @@
 //! | [`sqlite`] | the default backend: one file in the data directory |
 //! | `body` | JSON encoding of a fact in the history |
 //! | `change_set` | row changes derived from facts by the ledger's own rules, for all backends |
+//! | [`data_dir`] | the rights of other users in a data directory |
 //! | [`facts`] | pages of the whole history, in commit order |
 //! | `retention` | which history expires, and when |
 //! | [`token`] | secrets of tokens: generation and hashing |
@@ -27,6 +28,7 @@
 
 mod body;
 mod change_set;
+pub mod data_dir;
 mod error;
 pub mod facts;
 pub mod limits;

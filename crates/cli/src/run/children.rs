@@ -22,6 +22,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use super::record::private;
 use super::{INTERNAL, io_failure};
 use crate::credentials::TOKEN_VARIABLE;
 use crate::output::{Failure, clean};
@@ -74,7 +75,7 @@ impl Children {
     pub(super) async fn start(data: &Path) -> Result<Self, Failure> {
         for name in [SCHEDULER, WORKER] {
             let path = log_path(data, name);
-            File::create(&path).map_err(|error| io_failure(&path, &error))?;
+            private(&path).map_err(|error| io_failure(&path, &error))?;
         }
         let (scheduler, ready) = scheduler(data).await?;
         Ok(Self {

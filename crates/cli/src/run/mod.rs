@@ -31,6 +31,7 @@ use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
 use baton_model::spec::Work;
 use baton_model::state::UniversalState;
+use baton_store::data_dir;
 use clap::Args;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -126,7 +127,7 @@ pub(crate) fn run(command: &Run) -> CommandResult {
         Some(data) => data.clone(),
         None => default_data(&command.file)?,
     };
-    fs::create_dir_all(&data).map_err(|error| io_failure(&data, &error))?;
+    data_dir::open_with_worker(&data).map_err(|error| io_failure(&data, &error))?;
     // The children get an absolute path.
     let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
     let directory = RunDirectory::open(&data)?;

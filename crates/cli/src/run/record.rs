@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -134,7 +135,7 @@ impl RunDirectory {
     fn write(&self, record: &RunRecord) -> Result<(), Failure> {
         let written = || -> io::Result<()> {
             let temporary = self.path.with_extension("new");
-            let mut file = File::create(&temporary)?;
+            let mut file = private(&temporary)?;
             file.write_all(&serde_json::to_vec(record)?)?;
             file.sync_all()?;
             fs::rename(&temporary, &self.path)?;
@@ -145,6 +146,16 @@ impl RunDirectory {
     }
 }
 
+/// Creates an empty file that other users cannot read.
+pub(super) fn private(path: &Path) -> io::Result<File> {
+    let mut file = File::options();
+    file.write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+}
+
 /// Locks the directory, and writes our pid into the lock file for the error of a second process.
 fn lock(path: &Path) -> Result<File, Failure> {
     let open = File::options()
@@ -152,6 +163,7 @@ fn lock(path: &Path) -> Result<File, Failure> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path);
     let mut file = open.map_err(|error| io_failure(path, &error))?;
     match file.try_lock() {

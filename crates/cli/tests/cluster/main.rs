@@ -15,6 +15,7 @@ mod kill_loop;
 mod leftovers;
 mod logging;
 mod partition;
+mod permissions;
 mod restart;
 mod schedules;
 mod service;
