@@ -100,6 +100,8 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
     cluster.start_scheduler();
     cluster.start_worker("w", &["--resources", "cpu=4"]);
     cluster.healthy("w");
+    let ended = cluster.sh("ended", "echo told");
+    assert_eq!(cluster.finish(ended).state.word(), "DONE");
     let effects = Effects::new(&cluster, "effects");
     let running = cluster.submit(effects.task(""), 1).first;
     let (_, shell) = effects.started(1);
@@ -122,6 +124,7 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
         assert!(is_alive(shell), "the running goes on");
         (since.elapsed() > 2 * LEASE).then_some(())
     });
+    can_be_read(&cluster, ended, running);
     let ready = cluster.ask(|client| async move { client.ready().await });
     assert!(!ready.ready, "{ready:?}");
     assert!(ready.reason.is_some_and(|it| it.contains("full")));
@@ -143,6 +146,34 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
         log.iter()
             .any(|line| line.contains("the store cannot be written"))
     );
+}
+
+/// Every command that only reads answers, also those that need a worker or the memory of the leader.
+fn can_be_read(cluster: &Cluster, ended: InstanceId, running: InstanceId) {
+    let (ended, running) = (ended.to_string(), running.to_string());
+    let ask = |args: &[&str]| {
+        let answer = cluster.run(args);
+        assert_eq!(answer.code, Some(0), "{args:?}: {answer:?}");
+        answer.out
+    };
+    assert_eq!(ask(&["logs", &ended]), "told\n");
+    ask(&["logs", &running]);
+    assert!(ask(&["history"]).contains("ended"));
+    assert!(ask(&["arena"]).contains(&running));
+    for id in [&ended, &running] {
+        ask(&["show", id]);
+        ask(&["explain", id]);
+    }
+    assert!(ask(&["workers"]).contains("HEALTHY"));
+    for args in [
+        &["bullpen"][..],
+        &["runs"],
+        &["usage"],
+        &["library", "ls"],
+        &["events", "--after", "0", "--no-follow"],
+    ] {
+        ask(args);
+    }
 }
 
 /// A submission that takes some space.

@@ -46,6 +46,7 @@ use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Receipt, Step};
 use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::{Epoch, RequestId};
+use baton_model::message::ToScheduler;
 use baton_model::time::{Millis, Mono};
 use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch as latest};
@@ -303,6 +304,12 @@ impl Driver {
                     if let Some((to, answer)) = recovery.answer(&message) {
                         self.links.send(&to, &answer);
                     }
+                    if matches!(
+                        *message,
+                        ToScheduler::Logs { .. } | ToScheduler::Processes { .. }
+                    ) {
+                        self.read(Input::Message(*message));
+                    }
                 } else {
                     self.input(Input::Message(*message));
                 }
@@ -317,7 +324,7 @@ impl Driver {
             Event::Command(command, reply) => self.command(command, reply),
             Event::Query(query) => match &self.state {
                 State::Leading(leading) => query(Ok(&leading.core)),
-                State::Failed(failed) => query(Err(failed.reason())),
+                State::Failed(failed) => query(failed.leader()),
             },
             Event::Watch {
                 first,
@@ -369,13 +376,33 @@ impl Driver {
     }
 
     fn command(&mut self, command: Command, client: ReplyTo) {
-        if let State::Failed(failed) = &self.state {
+        let only_reads = matches!(
+            command,
+            Command::ReadLogs { .. } | Command::ReadProcesses { .. }
+        );
+        if let State::Failed(failed) = &self.state
+            && !only_reads
+        {
             let _ = client.send(Err(failed.reason()));
             return;
         }
         self.last_request = self.last_request.next();
         self.pending.insert(self.last_request, client);
-        self.input(Input::Command(self.last_request, command));
+        let input = Input::Command(self.last_request, command);
+        match self.state {
+            State::Leading(_) => self.input(input),
+            State::Failed(_) => self.read(input),
+        }
+    }
+
+    /// Passes an input that only reads to a leader that was deposed.
+    fn read(&mut self, input: Input) {
+        if let State::Failed(failed) = &mut self.state {
+            let effects = failed.read(input);
+            effects
+                .into_iter()
+                .for_each(|effect| self.carry_out(effect));
+        }
     }
 
     /// Tells all clients that their commands have no reply.
@@ -458,17 +485,22 @@ impl Driver {
         let State::Leading(leading) = &mut self.state else {
             return;
         };
-        for effect in leading.outbox.drain() {
-            match effect {
-                Effect::Send(to, message) => self.links.send(&to, &message),
-                Effect::EpochOvertaken(seen, copied) => {
-                    let (highest, evidence) = self.overtaken.take().unwrap_or_default();
-                    self.overtaken = Some((highest.max(seen), evidence.or(copied)));
-                }
-                Effect::Reply(request, reply) => {
-                    if let Some(client) = self.pending.remove(&request) {
-                        let _ = client.send(Ok(reply));
-                    }
+        let effects: Vec<Effect> = leading.outbox.drain().collect();
+        effects
+            .into_iter()
+            .for_each(|effect| self.carry_out(effect));
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(to, message) => self.links.send(&to, &message),
+            Effect::EpochOvertaken(seen, copied) => {
+                let (highest, evidence) = self.overtaken.take().unwrap_or_default();
+                self.overtaken = Some((highest.max(seen), evidence.or(copied)));
+            }
+            Effect::Reply(request, reply) => {
+                if let Some(client) = self.pending.remove(&request) {
+                    let _ = client.send(Ok(reply));
                 }
             }
         }

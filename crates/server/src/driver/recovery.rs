@@ -1,6 +1,6 @@
 //! Operation without a store.
 //!
-//! When a commit has failed, the leader and all its unsent effects are dropped: its memory is ahead
+//! When a commit has failed, the leader is deposed and all its unsent effects are dropped: its memory is ahead
 //! of the store. Pending requests fail. Then:
 //!
 //! * Once a second the driver tries to take over the store again, on a thread of its own, because
@@ -10,12 +10,16 @@
 //! * Meanwhile a [`LeaseKeeper`] renews the leases of workers, where the lock of the data directory
 //!   guarantees that no other scheduler leads. A store in memory has nothing to recover, and needs
 //!   none.
+//! * What only reads goes on: the deposed leader answers from its memory, as it did before what it had decided was
+//!   durable, and passes requests for logs to the workers, whose associations the lease keeper continues. It decides
+//!   nothing any more.
 
 use std::sync::Arc;
 use std::thread;
 
 use baton_core::lease_keeper::LeaseKeeper;
-use baton_core::scheduler::StoreMode;
+use baton_core::scheduler::{Effect, Input, Scheduler, StoreMode};
+use baton_core::step::Outbox;
 use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
@@ -32,6 +36,8 @@ use crate::limits::RETAKE_PAUSE;
 /// State between two leaders.
 pub(super) struct Failed {
     lease_keeper: Option<LeaseKeeper>,
+    /// The deposed leader, for reads.
+    leader: Option<Box<Scheduler>>,
     /// The next epoch must be above this one.
     above: Epoch,
     /// The evidence of a worker that the store is a copy.
@@ -48,6 +54,24 @@ impl Failed {
 
     pub(super) fn reason(&self) -> StoreFailed {
         StoreFailed(self.reason.clone())
+    }
+
+    /// The memory of the deposed leader.
+    pub(super) fn leader(&self) -> Result<&Scheduler, StoreFailed> {
+        self.leader.as_deref().ok_or_else(|| self.reason())
+    }
+
+    /// Passes an input that only reads to the deposed leader. Returns its effects: there are none if it has decided
+    /// anything, because that cannot be recorded.
+    pub(super) fn read(&mut self, input: Input) -> Vec<Effect> {
+        let Some(leader) = &mut self.leader else {
+            return Vec::new();
+        };
+        let mut outbox = Outbox::new(leader.epoch());
+        match outbox.accept(leader.handle(clock::now(), input)) {
+            None => outbox.drain().collect(),
+            Some(_undurable) => Vec::new(),
+        }
     }
 
     pub(super) fn answer(&mut self, message: &ToScheduler) -> Option<(WorkerAddress, ToWorker)> {
@@ -68,13 +92,18 @@ impl Driver {
         self.fail_pending(&reason);
         self.watch.dropped();
         self.status.send_replace(Status::Failed(reason.clone()));
-        self.state = State::Failed(Failed {
+        let failed = Failed {
             lease_keeper,
+            leader: None,
             above: above.max(epoch),
             copied,
             reason,
             next_attempt: Some(clock::now().mono + pause()),
-        });
+        };
+        let before = std::mem::replace(&mut self.state, State::Failed(failed));
+        if let (State::Leading(leading), State::Failed(failed)) = (before, &mut self.state) {
+            failed.leader = Some(Box::new(leading.core));
+        }
     }
 
     /// Starts an attempt to take over the store.
@@ -105,6 +134,8 @@ impl Driver {
         match takeover {
             Ok(taken) => {
                 let epoch = taken.epoch;
+                let reason = failed.reason.clone();
+                self.fail_pending(&reason);
                 let leading = lead(&self.setup, epoch, *taken.ledger);
                 self.watch.begun(leading.core.ledger());
                 self.state = State::Leading(Box::new(leading));
