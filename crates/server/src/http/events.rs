@@ -5,7 +5,7 @@
 //! is all it needs to continue, after a lost connection as after a crash of the server. A client
 //! that lags reads older rows, and the server buffers nothing for it.
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_model::api::{Event, EventGap, Links};
@@ -21,8 +21,10 @@ use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
 use super::problem::{Answer, Fault};
+use super::redaction::visible;
 use super::streams::{Pipe, StreamRequest};
 use super::{runs, views};
+use crate::access::Caller;
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
 
 /// Header with the last event that a client has seen; browsers send it by themselves.
@@ -59,6 +61,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 ))]
 pub(super) async fn follow(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     request: StreamRequest,
     uri: Uri,
 ) -> Answer<Response> {
@@ -93,6 +96,7 @@ pub(super) async fn follow(
     let last = app.follow_read(|store| Ok(store.facts(&END)?.last)).await?;
     let follower = Follower {
         app: app.clone(),
+        caller,
         instance,
         run,
         owner,
@@ -135,6 +139,7 @@ fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
 /// One client, and its position.
 struct Follower {
     app: App,
+    caller: Caller,
     instance: Option<InstanceId>,
     run: Option<RunId>,
     owner: Option<String>,
@@ -233,7 +238,7 @@ impl Follower {
         }
         for entry in page.items {
             let (seq, name) = (entry.seq, entry.fact.kind().name());
-            write(&mut text, seq, name, &event(entry));
+            write(&mut text, seq, name, &visible(&self.caller, &event(entry)));
         }
         self.position = page.scanned_to;
         Ok((text, page.more))

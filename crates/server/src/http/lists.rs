@@ -1,6 +1,6 @@
 //! Pages: bullpen, arena, history, and timelines.
 
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use baton_model::api::{Event, Instance, Links, List};
@@ -13,7 +13,9 @@ use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
 use super::problem::{Answer, Fault};
+use super::redaction::visible;
 use super::views;
+use crate::access::Caller;
 use crate::clock;
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
@@ -133,6 +135,7 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
 ))]
 pub(super) async fn timeline(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -161,7 +164,7 @@ pub(super) async fn timeline(
         total: None,
         links: page_links(&path, &parameters, next),
     };
-    Ok(tagged(&list))
+    Ok(tagged(&visible(&caller, &list)))
 }
 
 fn state(word: &str, view: View) -> Answer<UniversalState> {

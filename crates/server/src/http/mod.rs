@@ -13,6 +13,7 @@
 //! | `owners` | authorization of tokens that are limited to one owner |
 //! | `negotiation` | media types that a client accepts |
 //! | `problem` | errors |
+//! | `redaction` | environment values, which only operators and admins see |
 //! | `response` | responses with a body of the API |
 //! | `extract` | parsing of paths, queries and bodies |
 //! | `instances` | submissions, single instances and ranges |
@@ -60,6 +61,7 @@ mod owners;
 mod peer;
 mod problem;
 mod processes;
+mod redaction;
 mod response;
 mod roles;
 pub(crate) mod routes;

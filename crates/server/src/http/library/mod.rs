@@ -29,8 +29,10 @@ use serde_json::Value;
 
 use super::app::App;
 use super::problem::{Answer, Fault};
+use super::redaction::visible;
 use super::response::respond;
 use super::views;
+use crate::access::Caller;
 
 fn name(owner: &str, name: &str) -> TaskName {
     TaskName {
@@ -133,8 +135,8 @@ fn with_revision(response: Response, revision: Revision) -> Response {
 }
 
 /// A response that is an entry, with its ETag.
-fn entry(record: &TaskRecord) -> Response {
-    let response = respond(StatusCode::OK, &task_view(record));
+fn entry(caller: &Caller, record: &TaskRecord) -> Response {
+    let response = respond(StatusCode::OK, &visible(caller, &task_view(record)));
     match record.pause.as_ref().filter(|_| record.current) {
         Some(pause) => {
             let tag = format!("\"r{}-paused-{}\"", record.revision.0, pause.since.0);

@@ -1,6 +1,6 @@
 //! Pauses of tasks and workflows.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::response::Response;
 use baton_core::scheduler::{Command, PauseCommand, Reply};
 #[cfg(feature = "openapi")]
@@ -18,6 +18,7 @@ use super::super::openapi::answers::{
 };
 use super::super::problem::{Answer, Fault};
 use super::{change, entry, name};
+use crate::access::Caller;
 
 /// Pause a task or a workflow, or end its pause
 ///
@@ -45,6 +46,7 @@ use super::{change, entry, name};
 ))]
 pub(in super::super) async fn set(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path((owner, task)): Path<(String, String)>,
     request: Request,
 ) -> Answer<Response> {
@@ -61,7 +63,7 @@ pub(in super::super) async fn set(
         return Err(Fault::wrong_reply());
     };
     changed.map_err(|error| change::fault(&error, &name))?;
-    Ok(entry(&app.task(&name, None).await?))
+    Ok(entry(&caller, &app.task(&name, None).await?))
 }
 
 fn check(paused: bool, reason: Option<&str>) -> Answer<()> {

@@ -1,6 +1,6 @@
 //! Tasks and workflows, revisions and due times.
 
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use baton_model::api::{DueTimes, LibraryPage, List};
@@ -17,8 +17,10 @@ use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, Task, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
+use super::super::redaction::visible;
 use super::super::views;
 use super::{listed_view, name, parsed, path};
+use crate::access::Caller;
 use crate::clock;
 use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
 
@@ -121,13 +123,14 @@ async fn page(
 ))]
 pub(in super::super) async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path((owner, task)): Path<(String, String)>,
     uri: Uri,
 ) -> Answer<Response> {
     let parameters = Parameters::of(&uri, &["revision"])?;
     let revision = parameters.number("revision")?.map(Revision);
     let record = app.task(&name(&owner, &task), revision).await?;
-    Ok(super::entry(&record))
+    Ok(super::entry(&caller, &record))
 }
 
 /// Revisions of a task or a workflow, newest first
@@ -152,6 +155,7 @@ pub(in super::super) async fn show(
 ))]
 pub(in super::super) async fn revisions(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path((owner, task)): Path<(String, String)>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -186,7 +190,7 @@ pub(in super::super) async fn revisions(
         total: None,
         links: page_links(&path, &parameters, page.next.map(|next| next.0.to_string())),
     };
-    Ok(tagged(&list))
+    Ok(tagged(&visible(&caller, &list)))
 }
 
 /// Next due times of a task or a workflow
