@@ -355,8 +355,8 @@ mod tests {
             let found = abandoned(parent.path(), age).into_iter();
             found.map(|(path, _)| path).collect()
         };
-        assert_eq!(found(Duration::ZERO), [left.clone()]);
-        assert_eq!(found(SWEEP_AGE_MIN), [PathBuf::new(); 0]);
+        assert_eq!(found(Duration::ZERO), [left]);
+        assert_eq!(found(SWEEP_AGE_MIN), Vec::<PathBuf>::new());
         drop(held);
         assert_eq!(found(Duration::ZERO).len(), 2);
     }

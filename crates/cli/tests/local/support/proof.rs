@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::state::ProcessState;
 use baton_runner::root::Step;
 use serde_json::{Value, json};
 
@@ -87,8 +88,14 @@ impl Scenario {
         assert_eq!(shown.len(), specs.len());
         for (shown, spec) in shown.iter().zip(specs) {
             let kept = log.progress(&spec.name.0);
+            // One that would have run again, had its task not ended, is shown as its last run.
+            let last = kept.last.filter(|_| status["state"] != json!("ACTIVE"));
+            let state = match last {
+                Some(last) if kept.state == ProcessState::Waiting => last.state,
+                _ => kept.state,
+            };
             let kept = json!({
-                "name": spec.name, "state": kept.state, "fate": kept.disposition, "runs": kept.runs,
+                "name": spec.name, "state": state, "fate": kept.disposition, "runs": kept.runs,
                 "successes": kept.successes, "failures": kept.failures, "kills": kept.kills,
                 "losses": kept.losses, "pid": kept.live.and_then(|live| live.identity).map(|it| it.pid),
             });
