@@ -309,8 +309,9 @@ impl Rig {
 
     /// Every live process of an attempt.
     pub(crate) fn attempts(&self) -> Vec<u32> {
-        let lineage = fs::read_to_string(self.state().join("lineage")).unwrap_or_default();
-        let Ok(lineage) = lineage.trim().parse::<u64>() else {
+        let file = fs::read_to_string(self.state().join("lineage")).unwrap_or_default();
+        let file: serde_json::Value = serde_json::from_str(&file).unwrap_or_default();
+        let Some(lineage) = file["lineage"].as_u64() else {
             return Vec::new();
         };
         let mark = format!("w{lineage:016x}:");
