@@ -58,7 +58,7 @@ families! {
     HISTORY_BYTES = "baton_history_bytes", Gauge, [],
         "Size of the recorded facts in bytes; absent while the store cannot be read.";
     WORKERS = "baton_workers", Gauge, ["state"],
-        "Workers by health; absent while the server does not lead.";
+        "Workers by health; the last known while the store cannot be written.";
     WORKERS_DRAINED = "baton_workers_drained", Gauge, [],
         "Drained workers; absent while the server does not lead.";
     DECISIONS = "baton_decisions_total", Counter, [],
