@@ -296,6 +296,88 @@ async fn tokens_are_made_listed_and_revoked_over_http_and_count_at_once() {
     server.stop().await;
 }
 
+/// Every representation, asked for by a viewer: a new route is tested by being in the table.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn viewers_see_the_names_of_environment_variables_and_operators_also_their_values() {
+    const VALUE: &str = "environment-value-7";
+    let dir = tempfile::tempdir().expect("a place");
+    let [viewer, operator] = [Role::Viewer, Role::Operator].map(|role| {
+        let (_, secret) = made(&store(dir.path()), role, None);
+        secret
+    });
+    let server = Server::start(demanding(dir.path())).await;
+    let env = json!({ "PASSWORD": VALUE });
+    let task = json!({ "task": "t", "owner": "ann", "run": "true", "env": env });
+    let processes = json!([{ "name": "p", "run": "true", "env": env }]);
+    let manifold = json!({ "task": "m", "owner": "ann", "processes": processes });
+    let tasks = json!({ "a": { "run": "true", "env": env } });
+    let workflow = json!({ "workflow": "w", "owner": "ann", "tasks": tasks });
+    for (method, path, body) in [
+        (Method::POST, "/instances/", json!({ "file": task })),
+        (Method::POST, "/instances/", json!({ "file": manifold })),
+        (Method::PUT, "/ann/tasks/t", task.clone()),
+        (Method::PUT, "/ann/tasks/w", workflow.clone()),
+        (Method::POST, "/runs/", json!({ "file": workflow })),
+        (Method::POST, "/ann/tasks/t/run", json!({})),
+    ] {
+        let mut request = server
+            .request(method.clone(), path)
+            .bearer_auth(operator.expose());
+        if method == Method::PUT {
+            request = request.header("if-none-match", "*");
+        }
+        let answer = got(request.body(body.to_string())).await;
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+    }
+    let look = async |path: &str, secret: &Secret| {
+        let request = server
+            .request(Method::GET, path)
+            .bearer_auth(secret.expose());
+        let response = request.send().await.expect("an answer");
+        (response.status(), response.text().await.expect("a text"))
+    };
+    let mut shown_to_operators = Vec::new();
+    for route in ROUTES.iter().filter(|route| route.method == "GET") {
+        for (id, name) in [("i1", "t"), ("i2", "w")] {
+            let path = route
+                .path
+                .replace("{stream}", "stdout")
+                .replace("{owner}", "ann");
+            let path = path
+                .replace("{name}", name)
+                .replace("{id}", id)
+                .replace("{run}", "r1");
+            let path = match route.path {
+                "/events" => "/events?follow=false&after=0".to_owned(),
+                _ => path,
+            };
+            let (_, seen) = look(&path, &viewer).await;
+            assert!(!seen.contains(VALUE), "{path} shows a viewer: {seen}");
+            let (status, all) = look(&path, &operator).await;
+            if all.contains(VALUE) {
+                assert_eq!(status, StatusCode::OK);
+                assert!(seen.contains("PASSWORD"), "{path}: the name stays: {seen}");
+                shown_to_operators.push(path);
+            }
+        }
+    }
+    for path in [
+        "/instances/i1/timeline",
+        "/instances/i2/timeline",
+        "/events?follow=false&after=0",
+        "/ann/tasks/t",
+        "/ann/tasks/w",
+        "/ann/tasks/t/revisions/",
+    ] {
+        let path = path.to_owned();
+        assert!(
+            shown_to_operators.contains(&path),
+            "{path}: {shown_to_operators:?}"
+        );
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_made_beside_a_running_server_counts_soon() {
     let dir = tempfile::tempdir().expect("a place");
