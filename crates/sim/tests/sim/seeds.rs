@@ -128,7 +128,12 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::CopyAdmitted => &["broken-promise", "overlap", "stuck"],
         Bug::RebootBelieved => &["released-alive"],
         Bug::EpochNotRandom => &["other-result", "broken-promise"],
-        Bug::StatusEpochUnchecked => &["broken-promise", "false-result", "overlap"],
+        Bug::StatusEpochUnchecked => &[
+            "broken-promise",
+            "false-result",
+            "overlap",
+            "unleased-start",
+        ],
         Bug::StraysUnawaited | Bug::RunnerAbandoned => &["false-result", "overlap"],
         Bug::RunEndsEarly => &["generation"],
         Bug::ResumeKeepsNothing => &["resume-unasked"],
