@@ -52,10 +52,14 @@ pub(crate) fn of_rig(dir: &Path) -> Vec<LiveProcess> {
     others.filter_map(|pid| live_process(pid, dir)).collect()
 }
 
-/// Those of one role.
+/// Those of one role. The child of a runner that has not called exec yet looks like a runner, and is
+/// none: it is about to be the coordinator.
 pub(crate) fn with_role(dir: &Path, role: Role) -> Vec<LiveProcess> {
     let mut all = of_rig(dir);
-    all.retain(|person| person.role == role);
+    all.retain(|process| process.role == role);
+    let pids: Vec<u32> = all.iter().map(|process| process.pid).collect();
+    let is_child = |pid: u32| parent(pid).is_some_and(|parent| pids.contains(&parent));
+    all.retain(|process| role != Role::Runner || !is_child(process.pid));
     all
 }
 
