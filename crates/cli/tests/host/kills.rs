@@ -11,7 +11,7 @@ use baton_testing::processes::{is_alive, send};
 use baton_testing::until;
 use rustix::process::Signal;
 
-use crate::rig::{Rig, command, long_timeouts, touch};
+use crate::rig::{Agent, Rig, command, long_timeouts, touch};
 
 const REQUESTED: Outcome = Outcome::Killed(KillCause::Requested);
 
@@ -89,6 +89,19 @@ impl Rig {
         self.cancel(1);
     }
 
+    fn until_runner_restarts(&self) {
+        until("another runner is started", || {
+            self.agent_log().contains("starting it again")
+        });
+    }
+
+    /// Lets the final process end, and the task with it.
+    fn let_finalize(&self) {
+        touch(&self.work(1).join("go"));
+        assert_eq!(self.outcome(1), REQUESTED);
+        self.assert_finalized();
+    }
+
     /// Its final process ran once and to its end, after its process was stopped its own way.
     fn assert_finalized(&self) {
         assert!(self.has("stopped") && self.has("finalized"));
@@ -99,6 +112,15 @@ impl Rig {
             assert_eq!(begun, "x\n", "once");
         }
     }
+}
+
+/// A cancelled task whose final process runs until it is let go.
+fn finalizing() -> (Rig, Agent) {
+    let rig = Rig::new(long_timeouts());
+    let worker = rig.worker();
+    rig.cancel_running(task(GATED_FINAL));
+    rig.until_has("finalizing");
+    (rig, worker)
 }
 
 #[test]
@@ -137,10 +159,7 @@ fn a_task_that_is_killed_at_once_runs_no_final_process() {
 
 #[test]
 fn a_second_order_kills_a_task_that_is_finalizing_at_once() {
-    let rig = Rig::new(long_timeouts());
-    let _worker = rig.worker();
-    rig.cancel_running(task(GATED_FINAL));
-    rig.until_has("finalizing");
+    let (rig, _worker) = finalizing();
     rig.cancel_by(1, KillMode::Now);
     assert_eq!(rig.outcome(1), REQUESTED);
     assert!(rig.has("stopped") && !rig.has("finalized"));
@@ -149,42 +168,27 @@ fn a_second_order_kills_a_task_that_is_finalizing_at_once() {
 
 #[test]
 fn a_task_goes_on_finalizing_when_its_runner_is_killed() {
-    let rig = Rig::new(long_timeouts());
-    let _worker = rig.worker();
-    rig.cancel_running(task(GATED_FINAL));
-    rig.until_has("finalizing");
+    let (rig, _worker) = finalizing();
     send(rig.runner(), Signal::KILL);
-    until("another runner is started", || {
-        rig.agent_log().contains("starting it again")
-    });
-    touch(&rig.work(1).join("go"));
-    assert_eq!(rig.outcome(1), REQUESTED);
-    rig.assert_finalized();
+    rig.until_runner_restarts();
+    rig.let_finalize();
     assert_eq!(rig.ends(1).len(), 1);
 }
 
 #[test]
 fn a_task_goes_on_finalizing_when_the_agent_is_killed() {
-    let rig = Rig::new(long_timeouts());
-    let worker = rig.worker();
-    rig.cancel_running(task(GATED_FINAL));
-    rig.until_has("finalizing");
+    let (rig, worker) = finalizing();
     worker.kill();
     let _next = rig.worker();
     until("the next agent has taken over", || {
         rig.agent_log().contains("resuming incarnation")
     });
-    touch(&rig.work(1).join("go"));
-    assert_eq!(rig.outcome(1), REQUESTED);
-    rig.assert_finalized();
+    rig.let_finalize();
 }
 
 #[test]
 fn a_task_goes_on_finalizing_when_the_coordinator_is_killed_and_then_its_runner() {
-    let rig = Rig::new(long_timeouts());
-    let _worker = rig.worker();
-    rig.cancel_running(task(GATED_FINAL));
-    rig.until_has("finalizing");
+    let (rig, _worker) = finalizing();
     let first = rig.coordinator();
     send(first, Signal::KILL);
     until("another one is there", || {
@@ -194,12 +198,8 @@ fn a_task_goes_on_finalizing_when_the_coordinator_is_killed_and_then_its_runner(
     rig.submit(2, 1, command(&["true"]));
     assert_eq!(rig.outcome(2), Outcome::Exited(0));
     send(rig.runner(), Signal::KILL);
-    until("another runner is started", || {
-        rig.agent_log().contains("starting it again")
-    });
-    touch(&rig.work(1).join("go"));
-    assert_eq!(rig.outcome(1), REQUESTED);
-    rig.assert_finalized();
+    rig.until_runner_restarts();
+    rig.let_finalize();
 }
 
 #[test]
