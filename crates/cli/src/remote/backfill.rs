@@ -213,13 +213,14 @@ fn instant(text: &str, option: &str, zone: &Zone) -> Result<Wall, Failure> {
 
 fn print_start(out: &mut Output, reply: &BackfillReply, zone: &Zone) -> CommandResult {
     let BackfillReply { due, at, .. } = reply;
-    if let Some(id) = &reply.id {
-        writeln!(out, "{}", clean(id))?;
-        note(&format!("{} of {due} due times have no launch", at.len()));
-        return Ok(());
-    }
     if at.is_empty() {
         note(&format!("all {due} due times have a launch"));
+    } else {
+        note(&format!("{} of {due} due times have no launch", at.len()));
+    }
+    if let Some(id) = &reply.id {
+        writeln!(out, "{}", clean(id))?;
+        return Ok(());
     }
     for at in at {
         writeln!(out, "{}", zone.rfc3339(Wall(*at)))?;

@@ -101,7 +101,7 @@ impl fmt::Display for BackfillError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownEntry => f.write_str("there is no such entry in the library"),
-            Self::UnknownBackfill => f.write_str("there is no such backfill that is not DONE"),
+            Self::UnknownBackfill => f.write_str("the backfill has ended"),
             Self::NoSchedule => f.write_str("it has no schedule, so it has no due times"),
             Self::Schedule(message) => write!(f, "its schedule cannot be read: {message}"),
             Self::NeedsDefaults => f.write_str("a parameter has no default"),
