@@ -17,6 +17,8 @@ use baton_runner::wire::Guard;
 
 /// The pause before another attempt to start a reaper.
 const START_RETRY: Millis = Millis::from_secs(30);
+/// The second one that is gone within this time has a lasting cause, and is not replaced at once.
+const LIFE_MIN: Millis = Millis::from_secs(1);
 
 /// The reaper, and the agent's ways to it.
 pub(crate) struct Reaper {
@@ -25,6 +27,8 @@ pub(crate) struct Reaper {
     link: Option<Link>,
     /// The order of the dead-man timer that is in force.
     guard: Option<Guard>,
+    /// The last time that one was gone.
+    gone_at: Option<Mono>,
     retry_at: Mono,
 }
 
@@ -35,6 +39,7 @@ impl Reaper {
             boot,
             link: None,
             guard: None,
+            gone_at: None,
             retry_at: Mono(0),
         }
     }
@@ -70,6 +75,11 @@ impl Reaper {
     pub(crate) fn disconnected(&mut self) {
         tracing::warn!("the reaper is gone");
         self.link = None;
+        let now = clock::now().mono;
+        let before = self.gone_at.replace(now);
+        if before.is_some_and(|before| now.since(before) < LIFE_MIN) {
+            self.retry_at = now + START_RETRY;
+        }
     }
 
     pub(crate) fn identity(&self) -> Option<Identity> {
@@ -82,7 +92,7 @@ impl Reaper {
         if let Some(link) = &self.link {
             match link.spawn(command) {
                 Ok(()) => return Ok(()),
-                Err(error) => self.drop_link("start a coordinator by", &error),
+                Err(error) => self.drop_link("start a coordinator through", &error),
             }
         }
         spawner.spawn(command).map_err(io::Error::other)?;

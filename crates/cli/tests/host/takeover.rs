@@ -1,5 +1,7 @@
 //! Takeover after the death of an agent, of its coordinator, and of the scheduler.
 
+use std::fs;
+
 use baton_model::fact::Fact;
 use baton_model::ids::IncarnationNo;
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
@@ -250,6 +252,28 @@ fn a_killed_reaper_is_succeeded_and_guards_what_runs() {
     });
     kill_both(&rig, worker);
     until("everything is dead", || rig.attempts().is_empty());
+}
+
+/// A stopped reaper does not answer its agent, which starts the next coordinator itself. When the
+/// reaper continues, it finds the request.
+#[test]
+fn a_reaper_that_was_stopped_starts_no_second_coordinator() {
+    let rig = Rig::new(long_timeouts());
+    let _worker = rig.worker();
+    rig.submit(1, 1, script("exit 0"));
+    assert_eq!(rig.outcome(1), Outcome::Exited(0));
+    let (reapers, coordinator) = (rig.reapers(), rig.coordinator());
+    let signal = |signal| reapers.iter().for_each(|pid| send(*pid, signal));
+    signal(Signal::STOP);
+    send(coordinator, Signal::KILL);
+    rig.submit(2, 1, script("exit 4"));
+    assert_eq!(rig.outcome(2), Outcome::Exited(4), "without the reaper");
+    signal(Signal::CONT);
+    let errors = rig.state().join("checkpoint/reaper.err");
+    until("the reaper has read the request", || {
+        fs::read_to_string(&errors).is_ok_and(|text| text.contains("is gone"))
+    });
+    rig.coordinator();
 }
 
 #[test]

@@ -418,7 +418,7 @@ impl Coordinator {
     /// True for the reaper itself, and for descendants of children that the runner had before it
     /// began the task.
     fn is_spared(&self, stat: &Stat) -> bool {
-        if Some(stat.pid) == self.reaper() {
+        if self.is_reaper(stat) {
             return true;
         }
         let Some((client, spared)) = self.client().filter(|(_, spared)| !spared.is_empty()) else {

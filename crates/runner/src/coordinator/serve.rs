@@ -25,6 +25,7 @@ use crate::stderr::log_line;
 use crate::sys::clock::{self, Alarm};
 use crate::sys::identity::{self, Handle};
 use crate::sys::memory::OomKills;
+use crate::sys::proc::Stat;
 use crate::sys::signals::{self, Signals};
 use crate::sys::{inherit, memory, reap};
 use crate::wire::{Attempt, AttemptPaths, Guard, Reply, Request, RunEnd, RunKey, VERSION};
@@ -73,20 +74,8 @@ pub(super) fn run(config: Config) -> io::Result<()> {
 
 fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    // Signals for the runner's terminal or session are not for us.
     let signals = Signals::listen(&[libc::SIGCHLD])?;
-    signals::ignore(&[
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGPIPE,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGTSTP,
-        // A file size limit must be a write error, like a full disk.
-        libc::SIGXFSZ,
-    ]);
+    signals::ignore_all_of_a_session();
     reap::become_subreaper()?;
     let boot = identity::boot_id()?;
     let journal = Journal::create(&config, config.begun(boot)).map_err(io::Error::other)?;
@@ -407,6 +396,12 @@ impl Coordinator {
         let reaper = self.connection.reaper();
         let reaper = reaper.filter(|reaper| identity::is_alive(reaper, self.boot));
         reaper.map(|reaper| reaper.pid)
+    }
+
+    /// True for the reaper of the worker.
+    pub(super) fn is_reaper(&self, stat: &Stat) -> bool {
+        let reaper = self.connection.reaper();
+        reaper.is_some_and(|it| (it.pid, it.start_ticks) == (stat.pid, stat.start_ticks))
     }
 
     /// The pid of the connected runner, and its children that do not belong to the task.

@@ -66,17 +66,7 @@ fn start(
     backstop: Backstop,
 ) -> io::Result<()> {
     let signals = Signals::listen(&[libc::SIGCHLD])?;
-    signals::ignore(&[
-        libc::SIGHUP,
-        libc::SIGINT,
-        libc::SIGQUIT,
-        libc::SIGTERM,
-        libc::SIGPIPE,
-        libc::SIGUSR1,
-        libc::SIGUSR2,
-        libc::SIGTSTP,
-        libc::SIGXFSZ,
-    ]);
+    signals::ignore_all_of_a_session();
     reap::become_subreaper()?;
     let mut reaper = Reaper {
         mark,
@@ -219,6 +209,10 @@ impl Reaper<'_> {
                 cwd,
                 numbers,
             } => {
+                // It has waited too long, while this process was stopped, and has started one itself.
+                if self.agent.as_ref().is_none_or(Packets::is_closed) {
+                    return log_line!("reaper: the agent that asked for a coordinator is gone");
+                }
                 let mut fds = packet.fds.iter().map(|fd| fd.as_fd());
                 let stderr = fds.next();
                 let extra: Vec<(BorrowedFd<'_>, i32)> = fds.zip(numbers).collect();

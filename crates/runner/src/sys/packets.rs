@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -79,6 +80,14 @@ impl Packets {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// True if the peer is gone, even if there are messages of it.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        let at_once = Timespec::default();
+        poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// Sends one message.
@@ -175,7 +184,11 @@ mod tests {
         assert_eq!((text.as_str(), first.fds.len()), ("content", 0));
         let second = other.receive(&mut buffer).expect("read").expect("there");
         assert_eq!(&buffer[..second.bytes], b"second");
+        one.send(b"last", &[]).expect("sent");
+        assert!(!other.is_closed());
         drop(one);
+        assert!(other.is_closed(), "though there is one more");
+        assert!(other.receive(&mut buffer).expect("read").is_some());
         assert!(other.receive(&mut buffer).expect("read").is_none(), "gone");
     }
 

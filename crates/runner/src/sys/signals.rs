@@ -158,6 +158,22 @@ pub fn ignore(signals: &[i32]) {
     }
 }
 
+/// Ignores the signals of a terminal, a session or an operator, for a process that outlives them. A
+/// broken pipe and a file size limit become errors of a write.
+pub fn ignore_all_of_a_session() {
+    ignore(&[
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGPIPE,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGTSTP,
+        libc::SIGXFSZ,
+    ]);
+}
+
 /// True if this signal is ignored.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
