@@ -263,12 +263,12 @@ fn a_reaper_that_was_stopped_starts_no_second_coordinator() {
     rig.submit(1, 1, script("exit 0"));
     assert_eq!(rig.outcome(1), Outcome::Exited(0));
     let (reapers, coordinator) = (rig.reapers(), rig.coordinator());
-    let signal = |signal| reapers.iter().for_each(|pid| send(*pid, signal));
-    signal(Signal::STOP);
+    let signal_all = |signal| assert!(reapers.iter().all(|pid| send(*pid, signal)));
+    signal_all(Signal::STOP);
     send(coordinator, Signal::KILL);
     rig.submit(2, 1, script("exit 4"));
     assert_eq!(rig.outcome(2), Outcome::Exited(4), "without the reaper");
-    signal(Signal::CONT);
+    signal_all(Signal::CONT);
     let errors = rig.state().join("checkpoint/reaper.err");
     until("the reaper has read the request", || {
         fs::read_to_string(&errors).is_ok_and(|text| text.contains("is gone"))
