@@ -266,6 +266,9 @@ fn a_reaper_that_was_stopped_starts_no_second_coordinator() {
     let signal_all = |signal| assert!(reapers.iter().all(|pid| send(*pid, signal)));
     signal_all(Signal::STOP);
     send(coordinator, Signal::KILL);
+    until("the agent has started a coordinator", || {
+        rig.coordinators().iter().any(|pid| *pid != coordinator)
+    });
     rig.submit(2, 1, script("exit 4"));
     assert_eq!(rig.outcome(2), Outcome::Exited(4), "without the reaper");
     signal_all(Signal::CONT);

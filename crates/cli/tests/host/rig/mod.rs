@@ -283,9 +283,13 @@ impl Rig {
 
     /// The one coordinator of the worker.
     pub(crate) fn coordinator(&self) -> u32 {
-        let all = self.processes("__coordinator");
+        let all = self.coordinators();
         assert_eq!(all.len(), 1, "{all:?}");
         all[0]
+    }
+
+    pub(crate) fn coordinators(&self) -> Vec<u32> {
+        self.processes("__coordinator")
     }
 
     pub(crate) fn reapers(&self) -> Vec<u32> {
