@@ -1,4 +1,4 @@
-"""Define, run and follow workflows of Baton.
+"""Submit, run and follow tasks and workflows of Baton.
 
 | module | holds |
 |---|---|
@@ -13,8 +13,15 @@
 | `values` | values that survive JSON unchanged |
 | `parts` | large workflows, split into requests |
 | `client` | client of one scheduler |
+| `submission` | commands and task files, as requests |
+| `submit` | submissions |
+| `instances`, `arrays` | instances and arrays: state, wait, cancel, retry |
+| `waiting` | waiting for several of them |
+| `logs` | their output, also while it is written |
+| `events` | events of the scheduler |
+| `library` | stored tasks and workflows, triggers, schedules |
 | `settings` | URL, token and TLS files |
-| `transport` | requests and responses |
+| `transport`, `stream` | requests and responses |
 | `run` | a run: state, wait, halt, resume |
 | `views` | responses of the server as plain data |
 | `progress` | progress on terminals and in notebooks |
@@ -23,33 +30,49 @@
 Only the standard library is used.
 """
 
+from .arrays import Array
 from .client import Client
 from .errors import (
     BatonError,
     ConnectionFailed,
     FieldError,
+    InstanceFailed,
     Problem,
+    RemoteTraceback,
     RunConflict,
     RunFailed,
     WaitTimeout,
     WorkflowError,
 )
+from .events import Event, EventStream
 from .functions import TaskFunction, task
+from .instances import Handle, Instance
+from .library import Entry, Library, Tick
 from .run import Run
 from .views import ErrorGroup, ItemCounts, Process, RunEdge, RunItem, RunProblem, RunTask
 from .tasks import Output, Task, Template
+from .waiting import Waited, as_completed, wait
 from .workflow import Workflow
 
 __all__ = [
+    "Array",
     "BatonError",
     "Client",
     "ConnectionFailed",
+    "Entry",
     "ErrorGroup",
+    "Event",
+    "EventStream",
     "FieldError",
+    "Handle",
+    "Instance",
+    "InstanceFailed",
     "ItemCounts",
+    "Library",
     "Output",
     "Problem",
     "Process",
+    "RemoteTraceback",
     "Run",
     "RunConflict",
     "RunEdge",
@@ -60,10 +83,14 @@ __all__ = [
     "Task",
     "TaskFunction",
     "Template",
+    "Tick",
     "WaitTimeout",
+    "Waited",
     "Workflow",
     "WorkflowError",
+    "as_completed",
     "task",
+    "wait",
 ]
 
 __version__ = "0.1.0"

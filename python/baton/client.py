@@ -1,32 +1,44 @@
-"""Client of one scheduler: submits workflows, lists runs."""
+"""Client of one scheduler: finds, lists and changes instances and runs. Submissions are in `submit`."""
 
 from __future__ import annotations
 
 import os
-import uuid
-from contextlib import suppress
 from datetime import datetime
-from typing import Any, Dict, Iterator, Mapping, Optional, Union
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    Literal,
+    Mapping,
+    Optional,
+    Tuple,
+    Union,
+    overload,
+)
 
-from . import values
+from . import values, waiting
+from .arrays import Array
 from .errors import BatonError, Problem, RunConflict, WorkflowError
-from .parts import cut, values_of
+from .events import EventStream
+from .instances import Handle, Instance
+from .library import Library
 from .run import Run
 from .settings import Cert
+from .submit import Submitter
 from .transport import Transport
-from .workflow import Workflow, file_of
+from .views import ENDED
+from .waiting import Waited
 
 _PAGE = 1000
 
 _CONFLICT = 409
 
-
-def _milliseconds(at: datetime) -> int:
-    """Milliseconds since 1970; a time without a zone is in the local one."""
-    return int(at.timestamp() * 1000)
+#: An instance, or its id.
+Target = Union[Instance, str]
 
 
-class Client:
+class Client(Submitter):
     """A client of one scheduler. Nothing is sent before the first request.
 
     Missing arguments come from the environment, as in the command line: `BATON_URL` (or
@@ -48,44 +60,65 @@ class Client:
         """The URL of the scheduler."""
         return self.transport.url
 
+    @property
+    def library(self) -> Library:
+        """The stored tasks and workflows."""
+        return Library(self)
+
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
 
-    def submit(
-        self,
-        workflow: Union[Workflow, Mapping[str, Any]],
-        params: Optional[Mapping[str, Any]] = None,
-    ) -> Run:
-        """Submits a workflow, or a mapping in the schema of workflow files.
-
-        When it returns, the run is durable. A workflow too large for one request is sent in parts; the
-        run starts when all have arrived. While the scheduler restarts or is busy, the request is
-        retried with the same `Idempotency-Key`, so that it makes one run at most. If no response
-        comes in time, the error reports that the run may exist.
+    def instance(self, id: str) -> Any:
+        """The instance of this id, such as `i12`, as an `Instance`; or of `i12..i20` as an
+        `Array`.
         """
-        file = file_of(workflow)
-        first, rest = cut(file, values_of(params))
-        path = self.transport.at("runs", end="/")
-        data = self.transport.change("POST", path, first, key=uuid.uuid4().hex)
-        with self.transport.decoding(path):
-            run = Run(self, {"id": data["id"], "name": str(file.get("workflow", ""))})
-        if rest:
-            self._register(run, rest)
-        return run.accepted(data)
-
-    def _register(self, run: Run, rest: Iterator[bytes]) -> None:
-        """Sends the other parts, and starts the run; deletes the partial run on failure."""
+        first, dots, last = str(id).partition("..")
+        if not dots:
+            return Instance(self, {"id": first}).refresh()
         try:
-            for part in rest:
-                self.transport.change(
-                    "POST", self.transport.at("runs", run.id, "tasks", end="/"), part
-                )
-            self.transport.change("POST", self.transport.at("runs", run.id, "start"))
-        except BaseException:
-            # The first error is the cause; and a run that is not started is aborted by the server.
-            with suppress(BatonError):
-                self.transport.change("DELETE", self.transport.at("runs", run.id))
-            raise
+            array = Array(self, int(first.lstrip("i")), int(last.lstrip("i")))
+        except ValueError as error:
+            raise BatonError(Problem(f"{id!r} is no id", "pass `i12` or `i12..i20`")) from error
+        return array.refresh()
+
+    def instances(
+        self,
+        state: Optional[str] = None,
+        name: Optional[str] = None,
+        owner: Optional[str] = None,
+        limit: Optional[int] = None,
+    ) -> Iterator[Instance]:
+        """Instances with their state, read page by page: those that run, those that wait, then
+        those that have ended, the newest first; at most `limit`, if given.
+        """
+        page = _page(limit)
+        wanted = None if state is None else state.upper()
+        query = {"state": wanted, "name": name, "owner": owner, "limit": page}
+        lists = ["arena", "bullpen", "history"]
+        if wanted is not None:
+            lists = ["history"] if wanted in ENDED else ["arena", "bullpen"]
+        # An instance may move from one list to the next meanwhile.
+        seen = set()
+        count = 0
+        for each in lists:
+            for data in self.pages(self.transport.at(each, end="/"), query):
+                for instance in self._elements(data):
+                    if instance.id in seen:
+                        continue
+                    if limit is not None and count >= limit:
+                        return
+                    count += 1
+                    if each != "history":
+                        seen.add(instance.id)
+                    yield instance
+
+    def _elements(self, data: Mapping[str, Any]) -> Iterator[Instance]:
+        """The instances of an entry of a list, which may be a range of equal ones."""
+        with self.transport.decoding("a list of instances"):
+            first = int(data["id"].lstrip("i"))
+            last = int((data.get("last") or data["id"]).lstrip("i"))
+        for number in range(first, last + 1):
+            yield Instance(self, {**data, "id": f"i{number}", "count": 1})
 
     def run(self, id: str) -> Run:
         """The run of this id, such as `r12`."""
@@ -99,32 +132,106 @@ class Client:
         limit: Optional[int] = None,
     ) -> Iterator[Run]:
         """Runs, the newest first, read page by page; at most `limit`, if given."""
-        if limit is not None and not isinstance(limit, int):
-            raise BatonError(Problem(f"limit={limit!r} is not a number of runs", "give an integer"))
-        page = _PAGE if limit is None else min(limit, _PAGE)
-        query: Dict[str, Any] = {
-            "state": state,
-            "owner": owner,
-            "name": name,
-            "limit": max(page, 1),
-        }
+        page = _page(limit)
+        query: Dict[str, Any] = {"state": state, "owner": owner, "name": name, "limit": page}
         for count, data in enumerate(self.pages(self.transport.at("runs", end="/"), query)):
             if limit is not None and count >= limit:
                 return
             yield Run(self, data)
 
-    def kill(self, instance: str, attempt: Optional[int] = None, now: bool = False) -> int:
+    def wait(
+        self,
+        handles: Iterable[Handle],
+        timeout: Optional[float] = None,
+        any: bool = False,
+    ) -> Waited:
+        """Waits until all instances, arrays and runs have ended, or with `any` the first one."""
+        return waiting.wait(handles, timeout, any)
+
+    def as_completed(
+        self, handles: Iterable[Handle], timeout: Optional[float] = None
+    ) -> Iterator[Handle]:
+        """Yields each instance, array or run when it has ended, the first one first."""
+        return waiting.as_completed(handles, timeout)
+
+    def cancel(self, target: Union[Target, Array], now: bool = False) -> Tuple[int, int]:
+        """Ends an instance or all of an array: those that wait are halted, those that run are
+        killed. Returns how many waited, and how many ran.
+        """
+        path = self.transport.at("instances", _id(target))
+        data = self.transport.change("DELETE", path, query={"now": "true" if now else None})
+        with self.transport.decoding(path):
+            return int(data["halted"]), int(data["stopping"])
+
+    def kill(self, target: Target, attempt: Optional[int] = None, now: bool = False) -> int:
         """Kills the running attempt of an instance, such as `i12`, as if it had ended by itself: it
         counts as a failure, and retries follow. Returns the number of the attempt.
 
         With `attempt`, only if that one runs. With `now`, all its processes are killed at once,
         and no final process runs.
         """
-        path = self.transport.at("instances", instance, "kill")
+        path = self.transport.at("instances", _id(target), "kill")
         query = {"attempt": attempt, "now": "true" if now else None}
         data = self.transport.change("POST", path, query=query)
         with self.transport.decoding(path):
             return int(data["attempt"])
+
+    def retry(self, target: Target) -> Instance:
+        """Queues an instance again that is FAILED or HALTED."""
+        return Instance(self, {"id": _id(target)}).retry()
+
+    @overload
+    def logs(
+        self,
+        target: Target,
+        follow: Literal[False] = False,
+        stderr: bool = False,
+        attempt: Optional[int] = None,
+    ) -> str: ...
+
+    @overload
+    def logs(
+        self,
+        target: Target,
+        follow: Literal[True],
+        stderr: bool = False,
+        attempt: Optional[int] = None,
+    ) -> Iterator[str]: ...
+
+    def logs(
+        self,
+        target: Target,
+        follow: bool = False,
+        stderr: bool = False,
+        attempt: Optional[int] = None,
+    ) -> Union[str, Iterator[str]]:
+        """What an instance has written; with `follow`, its lines as they are written, until it has
+        ended: see `Instance.logs`.
+        """
+        instance = target if isinstance(target, Instance) else Instance(self, {"id": _id(target)})
+        if follow:
+            return instance.logs(follow=True, stderr=stderr, attempt=attempt)
+        return instance.logs(stderr=stderr, attempt=attempt)
+
+    def events(
+        self,
+        after: Optional[int] = None,
+        *,
+        instance: Optional[Target] = None,
+        run: Union[Run, str, None] = None,
+        owner: Optional[str] = None,
+    ) -> EventStream:
+        """Events as they become durable, after the one of this number, or from now on.
+
+        The iterator waits for more, and reconnects by itself; close it, or use it in a `with`
+        block.
+        """
+        query = {
+            "instance": None if instance is None else _id(instance),
+            "run": run.id if isinstance(run, Run) else run,
+            "owner": owner,
+        }
+        return EventStream(self.transport, query, after)
 
     def pages(self, path: str, query: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """All entries of a list, page by page."""
@@ -139,13 +246,12 @@ class Client:
             page = self.transport.get_json(following)
 
     def pause(self, name: str, reason: Optional[str] = None) -> None:
-        """Pauses an entry of the library, such as `demo/sales`: nothing launches it by itself."""
-        body = {"paused": True} if reason is None else {"paused": True, "reason": reason}
-        self._change_entry("PUT", name, "paused", body)
+        """Pauses an entry of the library, such as `demo/sales`: see `Library.pause`."""
+        self.library.pause(name, reason)
 
     def unpause(self, name: str) -> None:
-        """Ends the pause of an entry of the library. What was skipped stays skipped."""
-        self._change_entry("PUT", name, "paused", {"paused": False})
+        """Ends the pause of an entry of the library: see `Library.unpause`."""
+        self.library.unpause(name)
 
     def backfill(
         self,
@@ -155,20 +261,8 @@ class Client:
         max_concurrent: int = 1,
         reverse: bool = False,
     ) -> Optional[str]:
-        """Launches each due time of an entry from `start` to `end` that has no launch.
-
-        Returns the id of the backfill, such as `b1`, or None if every due time has a launch. The
-        scheduler continues it by itself.
-        """
-        body = {
-            "from": _milliseconds(start),
-            "to": _milliseconds(end),
-            "maxConcurrent": max_concurrent,
-            "reverse": reverse,
-        }
-        data = self._change_entry("POST", name, "backfills", body, end="/")
-        found = data.get("id")
-        return None if found is None else str(found)
+        """Launches the due times of an entry that have no launch: see `Library.backfill`."""
+        return self.library.backfill(name, start, end, max_concurrent, reverse)
 
     def backfills(self) -> Iterator[Mapping[str, Any]]:
         """Backfills as the API describes them, the newest first, read page by page."""
@@ -181,15 +275,6 @@ class Client:
     def resume_backfill(self, id: str) -> None:
         """Resumes a halted backfill."""
         self.transport.change("POST", self.transport.at("backfills", id, "resume"))
-
-    def _change_entry(
-        self, method: str, name: str, what: str, body: Mapping[str, Any], end: str = ""
-    ) -> Mapping[str, Any]:
-        owner, _, entry = name.rpartition("/")
-        path = self.transport.at(owner or "default", "tasks", entry, what, end=end)
-        answer = self.transport.change(method, path, values.write(body).encode())
-        with self.transport.decoding(path):
-            return dict(answer)
 
     def command(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
         """Sends a command about a run once, for its last known generation, if there is one."""
@@ -207,3 +292,17 @@ class Client:
             if error.status == _CONFLICT:
                 raise RunConflict(run, error.problem) from error
             raise
+
+
+def _id(target: Any) -> str:
+    if isinstance(target, (Instance, Array)):
+        return target.id
+    if isinstance(target, str):
+        return target
+    raise BatonError(Problem(f"{target!r} is not an instance", "pass one, or its id such as i12"))
+
+
+def _page(limit: Optional[int]) -> int:
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool)):
+        raise BatonError(Problem(f"limit={limit!r} is not a number", "pass an integer"))
+    return _PAGE if limit is None else max(min(limit, _PAGE), 1)

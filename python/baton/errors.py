@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, List, Mapping, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple, Type
 
 if TYPE_CHECKING:
+    from .arrays import Array
+    from .instances import Handle, Instance
     from .run import Run
     from .views import ErrorGroup
 
@@ -18,6 +20,17 @@ _SHOWN_CHARS_MAX = 200
 
 # Groups of failures that an error names one by one.
 _GROUPS_MAX = 5
+
+# Lines of stderr that an error shows.
+_LINES_MAX = 10
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+# The lines by which Python joins the tracebacks of chained exceptions.
+_CHAINED = (
+    "The above exception was the direct cause of the following exception:",
+    "During handling of the above exception, another exception occurred:",
+)
 
 
 @dataclass(frozen=True)
@@ -149,17 +162,63 @@ class WorkflowError(BatonError, ValueError):
 
 
 class WaitTimeout(BatonError, TimeoutError):
-    """A run did not end in time. It continues."""
+    """An instance, an array or a run did not end in time. It continues."""
 
-    def __init__(self, run: Run, seconds: float, why: str = "") -> None:
-        detail = f'it continues; wait again, or find it later with client.run("{run.id}")'
-        title = f"run {run.id} ({run.name}) is {run.state} after {seconds:g} seconds"
+    def __init__(self, handle: Handle, seconds: float, why: str = "") -> None:
+        finder = "run" if handle.kind == "run" else "instance"
+        what = f"{handle.kind} {handle.id} ({handle.name})"
+        detail = f'it continues; wait again, or find it later with client.{finder}("{handle.id}")'
+        title = f"{what} is {handle.state} after {seconds:g} seconds"
         if why:
-            title = f"run {run.id} ({run.name}) was {run.state} when last refreshed, "
+            title = f"{what} was {handle.state} when last refreshed, "
             title += f"and {seconds:g} seconds have passed"
             detail = f"{why}; {detail}"
         super().__init__(Problem(title=title, detail=detail))
-        self.run = run
+        #: What was waited for.
+        self.handle = handle
+
+    @property
+    def run(self) -> Any:
+        """The run that was waited for."""
+        return self.handle
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception on a worker, as text. It is the cause of the local exception."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"
+
+
+class InstanceFailed(BatonError):
+    """An instance has ended, and is not DONE.
+
+    If a Python exception has ended it, its traceback is the cause of this one.
+    """
+
+    def __init__(self, instance: Instance, stderr: str = "", array: Optional[Array] = None) -> None:
+        trace = traceback_in(stderr)
+        title = f"instance {instance.id} ({instance.name}) is {instance.state}"
+        if array is not None:
+            others = ", ".join(f"{count} {state}" for state, count in sorted(array.counts.items()))
+            title = f"array {array.id} ({array.name}) has {others}; {title}"
+        if instance.end_text:
+            title += f": {instance.end_text}"
+        title += f": {trace.splitlines()[-1]}" if trace else _quoted(stderr)
+        super().__init__(Problem(title=title))
+        self.instance = instance
+        self.array = array
+        self.state = instance.state
+        #: The last lines of stderr, or empty.
+        self.stderr = stderr
+        #: The traceback of the remote exception, or None.
+        self.remote_traceback = trace
+        if trace:
+            self.__cause__ = RemoteTraceback(trace)
 
 
 class RunConflict(BatonError):
@@ -180,18 +239,52 @@ class RunConflict(BatonError):
 
 
 class RunFailed(BatonError):
-    """A run has ended, and is not DONE."""
+    """A run has ended, and is not DONE.
+
+    If Python exceptions have ended items of it, the traceback of one is the cause of this one.
+    """
 
     def __init__(self, run: Run, groups: Sequence[ErrorGroup]) -> None:
         super().__init__(Problem(title=_failed(run, groups)))
         self.run = run
         self.state = run.state
         self._groups = list(groups)
+        traces = (traceback_in(group.stderr or "") for group in groups)
+        #: The traceback of one remote exception, or None.
+        self.remote_traceback = next((trace for trace in traces if trace), None)
+        if self.remote_traceback:
+            self.__cause__ = RemoteTraceback(self.remote_traceback)
 
     @property
     def errors(self) -> Sequence[ErrorGroup]:
         """Groups of equal failures, the most frequent first."""
         return self._groups
+
+
+def traceback_in(stderr: str) -> Optional[str]:
+    """The traceback of Python at the end of a log, with the exceptions that it was raised from."""
+    start = stderr.rfind(_TRACEBACK)
+    # The exception itself follows its frames, without an indent.
+    if start < 0 or not any(
+        line[:1].strip() for line in stderr[start + len(_TRACEBACK) :].splitlines()
+    ):
+        return None
+    while True:
+        before = stderr.rfind(_TRACEBACK, 0, start)
+        between = stderr[before:start].rstrip() if before >= 0 else ""
+        if not between.endswith(_CHAINED):
+            return stderr[start:].rstrip()
+        start = before
+
+
+def _quoted(stderr: str) -> str:
+    lines = stderr.rstrip().splitlines()[-_LINES_MAX:]
+    return "".join(f"\n    {_printable(line)}" for line in lines)
+
+
+def _printable(line: str) -> str:
+    # Output is untrusted, and may have terminal escapes.
+    return "".join(each if each.isprintable() or each == "\t" else "?" for each in line)
 
 
 def _failed(run: Run, groups: Sequence[ErrorGroup]) -> str:
@@ -207,7 +300,8 @@ def _failed(run: Run, groups: Sequence[ErrorGroup]) -> str:
         )
     for group in groups[:_GROUPS_MAX]:
         times = f" ({group.count} times)" if group.count > 1 else ""
-        lines.append(f"  {group.task}: {group.end_text}{times}, such as {group.example}")
+        text = f"  {group.task}: {group.end_text}{times}, such as {group.example}"
+        lines.append(text + _quoted(group.stderr or ""))
     if len(groups) > _GROUPS_MAX:
         lines.append(f"  ... and {len(groups) - _GROUPS_MAX} more kinds; errors() has them all")
     lines += [f"  {each.task}[{each.item}]: {each.text}" for each in run.problems[:_GROUPS_MAX]]

@@ -1,4 +1,4 @@
-"""Progress of a run: one line, redrawn in place, on a terminal; a bar in a notebook; nothing
+"""Progress of a run or an array: one line, redrawn in place, on a terminal; a bar in a notebook; nothing
 elsewhere.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, TextIO, Type
 from .views import ItemCounts
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .instances import Handle
 
 _BAR_CHARS = 24
 
@@ -42,8 +42,8 @@ class Progress:
         stream = stream if stream is not None else sys.stderr
         return Terminal(stream) if stream is not None and stream.isatty() else Progress()
 
-    def show(self, run: Run) -> None:
-        """Shows the state of a run."""
+    def show(self, handle: Handle) -> None:
+        """Shows the state of a run or an array."""
 
     def close(self, interrupted: bool) -> None:
         """Ends the display."""
@@ -69,24 +69,27 @@ class Terminal(Progress):
         self._stream = stream
         self._columns = columns
         self._began = time.monotonic()
-        self._run: Optional[Run] = None
+        self._shown: Optional[Handle] = None
 
-    def show(self, run: Run) -> None:
+    def show(self, handle: Handle) -> None:
         """Redraws the line."""
-        self._run = run
+        self._shown = handle
         columns = self._columns or shutil.get_terminal_size().columns
         # A line that wraps cannot be overwritten.
-        text = line(run, time.monotonic() - self._began, max(columns - 1, 1))
+        text = line(handle, time.monotonic() - self._began, max(columns - 1, 1))
         self._stream.write("\r" + text + "\x1b[K")
         self._stream.flush()
 
     def close(self, interrupted: bool) -> None:
         """Keeps the last line, and prints how to find the run again after an interrupt."""
-        if self._run is None:
+        if self._shown is None:
             return
         self._stream.write("\n")
-        if interrupted and not self._run.ended:
-            self._stream.write(f'the run continues; find it with Client().run("{self._run.id}")\n')
+        shown = self._shown
+        if interrupted and not shown.ended:
+            finder = "run" if shown.kind == "run" else "instance"
+            found = f'Client().{finder}("{shown.id}")'
+            self._stream.write(f"the {shown.kind} continues; find it with {found}\n")
         self._stream.flush()
 
 
@@ -100,9 +103,9 @@ class Notebook(Progress):
         self._began = time.monotonic()
         self._handle: Any = None
 
-    def show(self, run: Run) -> None:
+    def show(self, handle: Handle) -> None:
         """Shows or updates the bar."""
-        shown = View(run, time.monotonic() - self._began)
+        shown = View(handle, time.monotonic() - self._began)
         if self._handle is None:
             self._handle = self._display(shown, display_id=True)
         else:
@@ -110,11 +113,11 @@ class Notebook(Progress):
 
 
 class View:
-    """The state of a run, for IPython's display."""
+    """The state of a run or an array, for IPython's display."""
 
-    def __init__(self, run: Run, seconds: float) -> None:
-        self._text = line(run, seconds)
-        counts = run.counts or ItemCounts()
+    def __init__(self, handle: Handle, seconds: Optional[float]) -> None:
+        self._text = line(handle, seconds)
+        counts = handle.item_counts or ItemCounts(**{_single(handle): 1})
         self._over, self._total = _over(counts), counts.total
 
     def __repr__(self) -> str:
@@ -125,26 +128,28 @@ class View:
         return f"{bar} <code>{html.escape(self._text)}</code>"
 
 
-def line(run: Run, seconds: float, columns: Optional[int] = None) -> str:
-    """The state of a run in one line. If it exceeds the columns, the bar shrinks first; the time
-    always stays.
+def line(handle: Handle, seconds: Optional[float], columns: Optional[int] = None) -> str:
+    """The state of a run or an array in one line. If it exceeds the columns, the bar shrinks first;
+    the time, if given, always stays.
     """
-    text = _body(run, _BAR_CHARS)
+    text = _body(handle, _BAR_CHARS)
+    if seconds is None:
+        return text
     clock = _time(seconds)
     if columns is None:
         return f"{text}  {clock}"
     room = columns - len(clock) - 2
     if len(text) > room:
         bar = _BAR_CHARS - (len(text) - room)
-        text = _body(run, bar if bar >= _BAR_CHARS_MIN else 0)
+        text = _body(handle, bar if bar >= _BAR_CHARS_MIN else 0)
     if len(text) > room:
         text = text[: max(room - 2, 0)] + ".."
     return f"{text}  {clock}"[-columns:]
 
 
-def _body(run: Run, bar: int) -> str:
-    parts: List[str] = [f"{run.name} {run.id} {run.state}"]
-    counts = run.counts
+def _body(handle: Handle, bar: int) -> str:
+    parts: List[str] = [f"{handle.name} {handle.id} {handle.state}"]
+    counts = handle.item_counts
     if counts is not None:
         full = bar * _over(counts) // max(counts.total, 1)
         drawn = f"[{'#' * full}{'.' * (bar - full)}] " if bar else ""
@@ -152,6 +157,11 @@ def _body(run: Run, bar: int) -> str:
         parts += [f"{getattr(counts, word)} {word}" for word in _OTHERS if getattr(counts, word)]
     # Names are untrusted, and may have terminal escapes.
     return "".join(letter if letter.isprintable() else "?" for letter in "  ".join(parts))
+
+
+def _single(handle: Handle) -> str:
+    """The count of something without parts."""
+    return "done" if handle.ended else "running"
 
 
 def _over(counts: ItemCounts) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from typing import (
-    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -23,63 +23,37 @@ from typing import (
     overload,
 )
 
+from . import logs as _logs
 from .boxes import is_box
-from .errors import BatonError, Problem, RunFailed, WaitTimeout
+from .errors import BatonError, Problem, RunFailed
+from .instances import Handle, Instance
 from .parts import values_of
-from .progress import Progress
-from .views import ENDED, ErrorGroup, ItemCounts, Process, RunItem, RunProblem, RunTask
+from .views import ErrorGroup, ItemCounts, Process, RunItem, RunProblem, RunTask
 from .tasks import Task
-from .transport import may_pass
 from .workflow import Workflow, file_of
-
-if TYPE_CHECKING:
-    from .client import Client
-
-# The server waits 30 seconds at most.
-_WAIT_SECONDS = 25
 
 _PAGE = 1000
 
-_PIECE_BYTES = 1 << 20
+# Groups of failures of which an error has the last lines of stderr.
+_TAILS_MAX = 3
+
+_NOT_FOUND = 404
 
 _View = TypeVar("_View")
 
 
-class Run:
+class Run(Handle):
     """One run of a workflow, with its last known state."""
 
-    def __init__(self, client: Client, data: Mapping[str, Any]) -> None:
-        self.client = client
-        #: The last response of the server about it.
-        self.info: Dict[str, Any] = dict(data)
+    kind = "run"
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.name}: {self.state}>"
 
     @property
-    def id(self) -> str:
-        """The id, such as `r12`."""
-        return str(self.info["id"])
-
-    @property
-    def name(self) -> str:
-        """The workflow's name."""
-        return str(self.info.get("name", ""))
-
-    @property
-    def owner(self) -> str:
-        """The owner."""
-        return str(self.info.get("owner", ""))
-
-    @property
-    def state(self) -> str:
-        """REGISTERING, QUEUED, LAUNCHED, RUNNING, DONE, FAILED, HALTED or ABORTED."""
-        return str(self.info.get("state", ""))
-
-    @property
-    def ended(self) -> bool:
-        """True if it has ended; it may be resumed."""
-        return self.state in ENDED
+    def number(self) -> int:
+        """The number in its id."""
+        return int(self.id.lstrip("r"))
 
     @property
     def generation(self) -> int:
@@ -98,22 +72,14 @@ class Run:
         return None if data is None else ItemCounts.read(data)
 
     @property
+    def item_counts(self) -> Optional[ItemCounts]:
+        """The same as `counts`."""
+        return self.counts
+
+    @property
     def problems(self) -> List[RunProblem]:
         """Items that could not start, with the reason."""
         return [RunProblem.read(each) for each in self.info.get("problems", [])]
-
-    def refresh(self, wait: int = 0, until: Optional[float] = None) -> Run:
-        """Fetches its state; with `wait`, when it has ended or after so many seconds.
-
-        `until` is the deadline, by the clock of the transport; infinity for none.
-        """
-        query = {"wait": wait} if wait else None
-        path = self._at()
-        data = self.client.transport.get_json(path, query, wait=wait, until=until)
-        with self.client.transport.decoding(path):
-            _, _ = data["id"], data["state"]
-        self.info = data
-        return self
 
     def accepted(self, data: Mapping[str, Any]) -> Run:
         """Records that the server has accepted a submission or a resume."""
@@ -128,22 +94,7 @@ class Run:
         seconds. An unreachable scheduler is retried until then. `progress` shows
         the progress on a terminal or in a notebook.
         """
-        seconds = _seconds(timeout)
-        now = self.client.transport.now
-        until = now() + seconds
-        with Progress.suitable(progress) as shown:
-            while True:
-                try:
-                    self._wait_once(until, 1 if shown.is_seen else _WAIT_SECONDS)
-                except BatonError as error:
-                    if not may_pass(error):
-                        raise
-                    raise WaitTimeout(self, seconds, str(error)) from error
-                shown.show(self)
-                if self.ended:
-                    break
-                if now() >= until:
-                    raise WaitTimeout(self, seconds)
+        self.wait_end(timeout, progress)
         if self.state == "DONE":
             return self
         raise RunFailed(self, self._errors_or_none())
@@ -263,27 +214,49 @@ class Run:
         """Groups of equal failures, the most frequent first."""
         return list(self._listed(ErrorGroup.read, self._at("errors"), {}))
 
-    def logs(self, task: Union[Task, str], item: int = 0, stderr: bool = False) -> str:
-        """The output of the last attempt of an item so far."""
-        instance = self.item(task, item).instance
-        transport = self.client.transport
-        path = transport.at("instances", instance, "logs", "stderr" if stderr else "stdout")
-        pieces: List[bytes] = []
-        cursor = None
+    @overload
+    def logs(
+        self,
+        task: Union[Task, str],
+        item: int = 0,
+        stderr: bool = False,
+        follow: Literal[False] = False,
+    ) -> str: ...
+
+    @overload
+    def logs(
+        self, task: Union[Task, str], item: int = 0, stderr: bool = False, *, follow: Literal[True]
+    ) -> Iterator[str]: ...
+
+    def logs(
+        self, task: Union[Task, str], item: int = 0, stderr: bool = False, follow: bool = False
+    ) -> Union[str, Iterator[str]]:
+        """The output of the last attempt of an item so far.
+
+        With `follow`, an iterator of lines as they are written, until the item has ended; it waits
+        for the start of the item.
+        """
+        if follow:
+            return self._follow(task, item, stderr)
+        return self._instance(task, item).logs(stderr=stderr)
+
+    def _follow(self, task: Union[Task, str], item: int, stderr: bool) -> Iterator[str]:
         while True:
-            answer = transport.get(path, {"cursor": cursor, "limit": _PIECE_BYTES}, media="*/*")
-            pieces.append(answer.body)
-            cursor = answer.headers.get("baton-cursor")
-            if not answer.body or answer.headers.get("baton-end") == "true":
-                return b"".join(pieces).decode("utf-8", "replace")
+            try:
+                found = self._instance(task, item)
+                break
+            except BatonError as error:
+                if error.status != _NOT_FOUND or self.ended:
+                    raise
+            self.refresh(wait=1, until=math.inf)
+        yield from found.logs(follow=True, stderr=stderr)
+
+    def _instance(self, task: Union[Task, str], item: int) -> Instance:
+        return Instance(self.client, {"id": self.item(task, item).instance})
 
     def processes(self, task: Union[Task, str], item: int = 0) -> List[Process]:
         """The processes of the last attempt of an item, asked from its worker."""
-        transport = self.client.transport
-        path = transport.at("instances", self.item(task, item).instance, "processes")
-        found = transport.get_json(path)
-        with transport.decoding(path):
-            return [Process.read(each) for each in found["processes"]]
+        return self._instance(task, item).processes()
 
     def outputs(self, task: Union[Task, str], item: int = 0) -> Dict[str, Any]:
         """The outputs of an item, without the boxes between functions."""
@@ -299,15 +272,6 @@ class Run:
                 Problem(title, "it has not ended, or the return value of its function is not JSON")
             )
         return outputs["result"]
-
-    def _wait_once(self, until: float, seconds: int) -> None:
-        left = until - self.client.transport.now()
-        if left >= 1:
-            self.refresh(wait=math.floor(min(left, seconds)), until=until)
-            return
-        # The server counts in whole seconds.
-        self.client.transport.sleep(max(0.0, min(left, 0.2)))
-        self.refresh(until=until)
 
     def _rerun(
         self, what: str, body: Mapping[str, Any], dry_run: bool
@@ -331,10 +295,15 @@ class Run:
 
     def _errors_or_none(self) -> List[ErrorGroup]:
         try:
-            return self.errors()
+            groups = self.errors()
         except BatonError:
             # `RunFailed` matters more than the error of fetching its details.
             return []
+        transport = self.client.transport
+        for at, group in enumerate(groups[:_TAILS_MAX]):
+            if group.stderr is None:
+                groups[at] = replace(group, stderr=_logs.tail(transport, group.example))
+        return groups
 
     def _at(self, *names: str, end: str = "") -> str:
         return self.client.transport.at("runs", self.id, *names, end=end)
@@ -346,13 +315,3 @@ def _name(task: Union[Task, str]) -> str:
     if isinstance(task, str):
         return task
     raise BatonError(Problem(f"{task!r} is not a task", "pass a task, or the name of one"))
-
-
-def _seconds(timeout: Optional[float]) -> float:
-    if timeout is None:
-        return math.inf
-    if not isinstance(timeout, (int, float)) or math.isnan(timeout):
-        raise BatonError(
-            Problem(f"timeout={timeout!r} is not a number of seconds", "pass one such as 1.5")
-        )
-    return float(timeout)

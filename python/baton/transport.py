@@ -9,7 +9,7 @@ Invariants:
 * A token is sent to its own scheduler only, and is in no error message and no pickle: a copy
   in another process takes the one of its environment.
 
-The settings themselves are read in `settings`.
+The settings themselves are read in `settings`; responses that grow are in `stream`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,24 @@ import ssl
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, Optional, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    Optional,
+    Tuple,
+    TypeVar,
+    Union,
+)
 from urllib.parse import quote, urlencode, urlsplit
 
 from . import settings
 from .errors import BatonError, ConnectionFailed, Problem
 from .settings import Cert
+from .stream import Stream
 
 MEDIA_TYPE = "application/vnd.baton.v1+json"
 
@@ -52,6 +64,8 @@ _PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 2.0
 
 _MAY_PASS = frozenset({429, 502, 503, 504})
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -107,6 +121,7 @@ class Transport:
         wait: float = 0.0,
         until: Optional[float] = None,
         media: str = MEDIA_TYPE,
+        headers: Optional[Mapping[str, str]] = None,
     ) -> Response:
         """Sends a GET, for which the scheduler may take `wait` seconds longer.
 
@@ -114,10 +129,34 @@ class Transport:
         for as long as a restart takes.
         """
         target = self._target(path, query)
+        sent = {"Accept": media, **(headers or {})}
 
         def send() -> Response:
             left = math.inf if until is None else until - self.now()
-            return self._send("GET", target, None, _RESPONSE_SECONDS + wait, media, left)
+            return self._send("GET", target, None, _RESPONSE_SECONDS + wait, sent, left)
+
+        return self._retried(send, until)
+
+    def open_stream(
+        self,
+        path: str,
+        query: Optional[Mapping[str, Any]] = None,
+        *,
+        until: Optional[float] = None,
+    ) -> Stream:
+        """Opens a response that grows, retried like a GET."""
+        target = self._target(path, query)
+
+        def send() -> Stream:
+            left = math.inf if until is None else until - self.now()
+            connection, sock, response = self._request(
+                "GET", target, None, _RESPONSE_SECONDS, {"Accept": "text/event-stream"}, left
+            )
+            if response.status == 200:
+                return Stream(connection, sock, response)
+            with self._exchange("GET", connection):
+                body = response.read()
+            raise BatonError(Problem.read(response.status, response.reason, body))
 
         return self._retried(send, until)
 
@@ -140,6 +179,7 @@ class Transport:
         query: Optional[Mapping[str, Any]] = None,
         *,
         key: Optional[str] = None,
+        headers: Optional[Mapping[str, str]] = None,
     ) -> Any:
         """Sends a change, and decodes the response.
 
@@ -148,13 +188,16 @@ class Transport:
         """
         seconds = _RESPONSE_SECONDS + _MIB_SECONDS * len(body or b"") / (1 << 20)
         target = self._target(path, query)
+        sent = {"Accept": MEDIA_TYPE, **(headers or {})}
+        if key is not None:
+            sent["Idempotency-Key"] = key
 
         def send() -> Response:
-            return self._send(method, target, body, seconds, MEDIA_TYPE, key=key)
+            return self._send(method, target, body, seconds, sent)
 
         return self._json(path, send() if key is None else self._retried(send))
 
-    def _retried(self, send: Callable[[], Response], until: Optional[float] = None) -> Response:
+    def _retried(self, send: Callable[[], _Answer], until: Optional[float] = None) -> _Answer:
         """Sends until there is a response; until `until`, or for as long as a restart takes."""
         patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
         over = self.now() + patience if until is None else until
@@ -216,38 +259,59 @@ class Transport:
         target: str,
         body: Optional[bytes],
         seconds: float,
-        media: str,
+        headers: Mapping[str, str],
         left: float = math.inf,
-        key: Optional[str] = None,
     ) -> Response:
         """Sends a request, and reads the response: each within `seconds`, and both within `left`."""
-        headers = {"Accept": media, "Connection": "close"}
+        connection, _, response = self._request(method, target, body, seconds, headers, left)
+        with self._exchange(method, connection):
+            answer = Response(response.status, _lower(response.getheaders()), response.read())
+        connection.close()
+        if 200 <= answer.status < 300:
+            return answer
+        raise BatonError(Problem.read(answer.status, response.reason, answer.body))
+
+    def _request(
+        self,
+        method: str,
+        target: str,
+        body: Optional[bytes],
+        seconds: float,
+        headers: Mapping[str, str],
+        left: float,
+    ) -> Tuple[http.client.HTTPConnection, Any, http.client.HTTPResponse]:
+        """Sends a request, and reads the head of the response."""
+        sent = {"Connection": "close", **headers}
         if body is not None:
-            headers["Content-Type"] = MEDIA_TYPE
-        if key is not None:
-            headers["Idempotency-Key"] = key
+            sent["Content-Type"] = MEDIA_TYPE
         if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
+            sent["Authorization"] = f"Bearer {self._token}"
         began = self.now()
         left = max(left, _LAST_LOOK_SECONDS)
         connection = self._connect(min(_CONNECT_SECONDS, left))
-        try:
+        with self._exchange(method, connection):
             left = max(left - (self.now() - began), _LAST_LOOK_SECONDS)
-            if connection.sock is not None:
-                connection.sock.settimeout(min(seconds, left))
-            connection.request(method, target, body=body, headers=headers)
+            # The connection forgets its socket when the response is the last one.
+            sock = connection.sock
+            if sock is not None:
+                sock.settimeout(min(seconds, left))
+            connection.request(method, target, body=body, headers=sent)
             response = connection.getresponse()
-            answer = Response(response.status, _lower(response.getheaders()), response.read())
-            reason = response.reason
-        except (OSError, http.client.HTTPException) as error:
-            sent = method != "GET"
-            raise ConnectionFailed(self.url, _reason(error), may_have_happened=sent) from error
-        finally:
-            connection.close()
         self._answered = True
-        if 200 <= answer.status < 300:
-            return answer
-        raise BatonError(Problem.read(answer.status, reason, answer.body))
+        return connection, sock, response
+
+    @contextmanager
+    def _exchange(self, method: str, connection: http.client.HTTPConnection) -> Iterator[None]:
+        """Turns a broken connection into a `ConnectionFailed`."""
+        try:
+            yield
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            happened = method != "GET"
+            raise ConnectionFailed(self.url, _reason(error), may_have_happened=happened) from error
+        except BaseException:
+            connection.close()
+            raise
 
     def _connect(self, seconds: float) -> http.client.HTTPConnection:
         """Connects. No request is sent before that."""

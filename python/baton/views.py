@@ -172,6 +172,8 @@ class ErrorGroup:
     count: int
     #: The instance of one of them.
     example: str
+    #: The last lines of its stderr, if they are known.
+    stderr: Optional[str] = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> ErrorGroup:
@@ -181,4 +183,5 @@ class ErrorGroup:
             end_text=data["endText"],
             count=data["count"],
             example=data["example"],
+            stderr=data.get("stderrTail"),
         )

@@ -39,17 +39,32 @@ class Server:
     """A scheduler with one worker, on ports that the kernel chooses."""
 
     def __init__(self, dir: Path, *options: str) -> None:
+        self.dir, self.options = dir, options
         self.log = dir / "server.log"
-        command = [binary(), "up", "--data", str(dir / "data"), "--listen", "127.0.0.1:0"]
-        command += ["--worker-listen", "127.0.0.1:0", "--resources", "cpu=32", *options]
-        with open(self.log, "wb") as log:
+        self._start("127.0.0.1:0")
+
+    def _start(self, listen: str) -> None:
+        command = [binary(), "up", "--data", str(self.dir / "data"), "--listen", listen]
+        command += ["--worker-listen", "127.0.0.1:0", "--resources", "cpu=32", *self.options]
+        with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=dir
+                command, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=self.dir
             )
         assert self.process.stdout is not None
         said = self.process.stdout.readline().decode()
         assert said.startswith("baton scheduler ready: "), f"{said!r}\n{self.log.read_text()}"
         self.url = said.split(": ", 1)[1].split(",")[0]
+
+    def kill(self) -> None:
+        """Kills it; its work continues."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def start_again(self) -> None:
+        """Starts it at the same address."""
+        self._start(self.url.split("//")[1])
 
     def stop(self) -> None:
         """Stops it with its work."""

@@ -34,7 +34,8 @@ def submitted(
     with monkeypatch.context() as patch:
         if is_cut:
             patch.setattr("baton.parts.PART_BYTES_MAX", SMALL)
-        return client.submit(file, params)
+        run: Run = client.submit(file, params)
+        return run
 
 
 def said(run: Run, tasks: List[str]) -> Dict[str, List[str]]:

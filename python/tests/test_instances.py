@@ -1,0 +1,242 @@
+"""Instances, arrays and waiting on a real server."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from baton import (
+    Array,
+    BatonError,
+    Client,
+    Instance,
+    InstanceFailed,
+    WaitTimeout,
+    Workflow,
+    WorkflowError,
+    as_completed,
+    wait,
+)
+from baton.submission import indices, task_file
+
+from .conftest import PATIENCE, Server, until
+
+#: Small enough for many at once.
+SMALL = {"cpu": 0.1}
+
+
+def opened(gate: Path) -> str:
+    """A command that ends when a file is there."""
+    return f"until test -e {gate}; do sleep 0.05; done"
+
+
+def test_a_command_is_submitted_waited_for_and_read(client: Client) -> None:
+    instance = client.submit('echo "$GREETING {{ params.who }}"', {"who": 5}, env={"GREETING": "hi"})
+    assert isinstance(instance, Instance) and instance.name == "echo"
+    assert instance.wait(PATIENCE) is instance and instance.ended and instance.attempts == 1
+    assert instance.logs() == "hi 5\n" == client.logs(instance.id)
+    assert client.instance(instance.id).state == "DONE"
+    words = client.submit(["sh", "-c", "echo rows=7 > $BATON_OUTPUT"], name="words", owner="py")
+    assert words.wait(PATIENCE).outputs() == {"rows": 7}
+    assert (words.name, words.owner) == ("words", "py")
+
+
+def test_a_task_file_takes_other_fields(client: Client) -> None:
+    file = {"task": "file", "run": "echo $A $B", "env": {"A": "a", "B": "b"}}
+    instance = client.submit(file, env={"B": "changed"}, name="renamed")
+    assert instance.wait(PATIENCE).logs() == "a changed\n" and instance.name == "renamed"
+    with pytest.raises(BatonError, match="rum") as caught:
+        client.submit("true", rum=1)
+    assert caught.value.status == 422
+
+
+def test_a_failure_has_the_last_lines_of_stderr(client: Client) -> None:
+    instance = client.submit("for i in $(seq 20); do echo line $i >&2; done; exit 3")
+    with pytest.raises(InstanceFailed) as caught:
+        instance.wait(PATIENCE)
+    text = str(caught.value)
+    assert text.startswith(f"instance {instance.id} (for) is FAILED: exit 3\n")
+    assert "line 11\n" in text and text.endswith("line 20") and "line 10\n" not in text
+    assert caught.value.__cause__ is None and caught.value.state == "FAILED"
+
+
+def test_an_array_of_100_has_one_failure(client: Client) -> None:
+    command = "echo $BATON_ARRAY_INDEX; test $BATON_ARRAY_INDEX != 57"
+    array = client.submit(command, array=range(1, 101), resources=SMALL, name="hundred")
+    assert isinstance(array, Array) and len(array) == 100
+    with pytest.raises(InstanceFailed) as caught:
+        array.wait(2 * PATIENCE)
+    assert array.counts == {"DONE": 99, "FAILED": 1} and caught.value.array is array
+    assert "99 DONE, 1 FAILED" in str(caught.value)
+    [bad] = array.failed()
+    assert bad.array_index == 57 and bad.id == array[56].id
+    assert array[2].refresh().array_index == 3 and array[2].logs() == "3\n"
+    [again] = array.retry()
+    assert again.id == bad.id
+    until("it has failed again", lambda: again.refresh().attempts == 2 and again.ended)
+
+
+def test_many_handles_are_waited_for(client: Client, tmp_path: Path) -> None:
+    gates = [tmp_path / str(number) for number in range(3)]
+    several: List[Any] = [client.submit(opened(gate)) for gate in gates]
+    workflow = Workflow("waited")
+    workflow.task("a", run=opened(gates[2]))
+    several.append(workflow.run(client))
+    assert wait(several, timeout=0.1) == ([], several)
+    assert client.wait(several, timeout=0.1, any=True) == ([], several)
+    gates[1].touch()
+    assert wait(several, PATIENCE, any=True) == ([several[1]], [several[0], *several[2:]])
+    order = as_completed(several, PATIENCE)
+    assert next(order) is several[1]
+    gates[2].touch()
+    assert {id(next(order)), id(next(order))} == {id(several[2]), id(several[3])}
+    with pytest.raises(WaitTimeout, match=several[0].id):
+        list(as_completed(several, timeout=0.2))
+    gates[0].touch()
+    assert list(order) == [several[0]]
+    assert wait(several, PATIENCE) == (several, [])
+    assert wait([]) == ([], []) and list(as_completed([])) == []
+
+
+def test_elements_of_an_array_complete_one_by_one(client: Client, tmp_path: Path) -> None:
+    command = f"until test -e {tmp_path}/$BATON_ARRAY_INDEX; do sleep 0.05; done"
+    array = client.submit(command, array=12, resources=SMALL)
+    other = client.submit(opened(tmp_path / "other"), array=3, resources=SMALL)
+    whole = as_completed([other], PATIENCE)
+    order = as_completed(array, PATIENCE)
+    for index in (7, 2, 11):
+        (tmp_path / str(index)).touch()
+        found = next(order)
+        assert isinstance(found, Instance) and found.array_index == index
+    halted, stopping = array.cancel()
+    assert halted + stopping == 9
+    assert {each.state for each in order} == {"HALTED"}
+    (tmp_path / "other").touch()
+    assert list(whole) == [other] and other.state == "DONE"
+
+
+def test_cancel_kill_and_retry(client: Client, tmp_path: Path) -> None:
+    slow = client.submit(f"touch {tmp_path}/begun; {opened(tmp_path / 'gate')}")
+    until("it has begun", (tmp_path / "begun").exists)
+    assert slow.kill(now=True) == 1
+    with pytest.raises(InstanceFailed):
+        slow.wait(PATIENCE)
+    assert not slow.retry().ended
+    assert slow.cancel() and slow.refresh(wait=30).state == "HALTED"
+    assert not slow.cancel()
+    (tmp_path / "gate").touch()
+    assert client.retry(slow.id).wait(PATIENCE).attempts >= 2
+    with pytest.raises(BatonError, match="DONE"):
+        client.retry(slow)
+
+
+def test_lists_are_filtered_and_lazy(client: Client, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    array = client.submit(opened(gate), array=5, name="listed", owner="lists", resources=SMALL)
+    failing = client.submit("false", name="listed", owner="lists")
+    with pytest.raises(InstanceFailed):
+        failing.wait(PATIENCE)
+    never = client.submit("true", name="never", owner="lists", array=4, resources={"cpu": 900})
+    found = list(client.instances(owner="lists", name="listed"))
+    assert sorted(each.number for each in found) == [*range(array.first, array.last + 1), failing.number]
+    assert [each.id for each in client.instances(state="failed", owner="lists")] == [failing.id]
+    waiting = list(client.instances(name="never"))
+    assert sorted(each.number for each in waiting) == list(range(never.first, never.last + 1))
+    assert {each.state for each in waiting} == {"QUEUED"}
+    assert "900" in waiting[0].explain()
+    assert len(list(client.instances(owner="lists", limit=3))) == 3
+    assert client.cancel(never) == (4, 0)
+    gate.touch()
+    array.wait(PATIENCE)
+
+
+def test_a_key_submits_once(client: Client) -> None:
+    first, again = [client.submit("true", idempotency_key="py-once") for _ in range(2)]
+    assert first.id == again.id
+    arrays = [client.submit("true", array=3, idempotency_key="py-array") for _ in range(2)]
+    assert arrays[0].id == arrays[1].id
+    with pytest.raises(BatonError) as caught:
+        client.submit("false", idempotency_key="py-once")
+    assert caught.value.status == 422
+
+
+def test_lines_are_followed_across_a_restart_and_a_retry(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    try:
+        client = Client(server.url)
+        gate = tmp_path / "gate"
+        command = f"echo begun $BATON_ATTEMPT; {opened(gate)}; echo end; test $BATON_ATTEMPT = 2"
+        retry = {"attempts": 2, "backoff": "100ms"}
+        instance = client.submit(command, retry=retry)
+        lines: List[str] = []
+
+        def read() -> None:
+            for line in instance.logs(follow=True):
+                lines.append(line)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        until("its first line is read", lambda: lines == ["begun 1\n"])
+        server.kill()
+        server.start_again()
+        gate.touch()
+        reader.join(2 * PATIENCE)
+        assert not reader.is_alive()
+        assert lines == ["begun 1\n", "end\n", "begun 2\n", "end\n"]
+        assert Client(server.url).instance(instance.id).attempts == 2
+    finally:
+        server.stop()
+
+
+def test_an_item_of_a_run_is_followed_from_before_its_start(client: Client, tmp_path: Path) -> None:
+    workflow = Workflow("followed")
+    first = workflow.task("first", run=opened(tmp_path / "gate"))
+    workflow.task("second", run="echo one; printf two", after=[first])
+    run = workflow.run(client)
+    lines = run.logs("second", follow=True)
+    (tmp_path / "gate").touch()
+    assert list(lines) == ["one\n", "two"]
+    with pytest.raises(BatonError, match="no task .missing."):
+        list(run.logs("missing", follow=True))
+
+
+def test_events_are_read_and_continue_after_their_number(client: Client) -> None:
+    with client.events(owner="evented") as events:
+        start = events.locate()
+        instance = client.submit("true", owner="evented")
+        seen = []
+        for event in events:
+            seen.append(event)
+            if event.ended:
+                break
+    assert [seen[0].kind, seen[-1].kind] == ["instances-submitted", "attempt-ended"]
+    assert all(event.seq > start for event in seen)
+    assert seen[-1].ended == (instance.number, instance.number)
+    again = client.events(after=seen[0].seq, owner="evented")
+    first = again.read()
+    assert first is not None and first.seq == seen[1].seq
+    assert again.read(client.transport.now() + PATIENCE) is not None
+    again.close()
+    assert again.read() is None
+
+
+@pytest.mark.parametrize("array", [0, -1, range(0), range(0, 9, 2), "5-1", "x", True, 1.5, range(-3, 2)])
+def test_indices_that_are_none_are_refused(array: Any) -> None:
+    with pytest.raises(WorkflowError, match="array="):
+        indices(array)
+
+
+@pytest.mark.parametrize("what", ["", "  ", [], 5, b"x", ["a", 5], "etl.yaml", print])
+def test_what_is_no_command_is_refused(what: Any) -> None:
+    with pytest.raises(WorkflowError):
+        task_file(what, {})
+
+
+def test_a_workflow_takes_no_fields_of_tasks(client: Client) -> None:
+    with pytest.raises(WorkflowError, match="array= does not apply"):
+        client.submit({"workflow": "w", "tasks": {}}, array=3)
+    with pytest.raises(BatonError, match="cannot be waited for"):
+        wait(["i1"])  # type: ignore[list-item]
