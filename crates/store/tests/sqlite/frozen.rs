@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baton_core::workflow::ItemState;
+use baton_model::backfill::{BackfillHalt, BackfillState};
 use baton_model::fact::Fact;
-use baton_model::ids::{Epoch, InstanceId, RunId, StoreId};
+use baton_model::ids::{BackfillId, Epoch, InstanceId, RunId, StoreId};
 use baton_model::library::{Created, TaskName};
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 use baton_store::Store;
-use baton_store::view::{RunQuery, TickQuery};
+use baton_store::view::{BackfillQuery, RunQuery, TickQuery};
 
 use crate::file::{open, place};
 use crate::leading::Leader;
@@ -161,6 +162,58 @@ fn the_identity_of_schema_version_6_can_still_be_read() {
     assert!(identity.generation == last && identity.unsettled);
     assert!(identity.knows(last) && !identity.knows(Epoch::new(1, 0)));
     assert_eq!(store.check(), Ok(()));
+}
+
+#[test]
+fn the_library_of_schema_version_9_can_still_be_read_and_backfilled() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v9.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let backfills = store.backfills(&BackfillQuery {
+        limit: 10,
+        ..BackfillQuery::default()
+    });
+    let backfills = backfills.expect("readable").items;
+    let heads: Vec<_> = backfills
+        .iter()
+        .map(|it| (it.head.id.0, it.head.state, it.head.launched))
+        .collect();
+    let halted = BackfillState::Halted(BackfillHalt::Requested);
+    let expected = [
+        (3, halted, 1),
+        (2, BackfillState::Done, 3),
+        (1, BackfillState::Done, 3),
+    ];
+    assert_eq!(heads, expected);
+    let mut leader = Leader::elect(&store);
+    let library = leader.ledger.library();
+    let nightly = TaskName {
+        owner: "lab".to_owned(),
+        name: "nightly".to_owned(),
+    };
+    assert!(library.find(&nightly).expect("stored").pause.is_some());
+    let open_backfill = library.backfills().get(BackfillId(3)).expect("it is open");
+    let (task, range) = (open_backfill.head.task, open_backfill.head.range.clone());
+    let known = store.known_launches(task, range.from, range.to);
+    assert_eq!(known.expect("readable").times.len(), 1);
+    let resumed = Fact::BackfillResumed {
+        backfill: BackfillId(3),
+        task,
+        at: range.to,
+        remaining: 20,
+        taken: Vec::new(),
+    };
+    leader.commit(&store, vec![resumed]);
+    let runs = store.runs(&RunQuery {
+        limit: 10,
+        ..RunQuery::default()
+    });
+    let runs = runs.expect("readable").items;
+    assert!(runs.len() == 3 && runs.iter().all(|run| run.head.state == S::Failed));
+    assert_eq!(store.check(), Ok(()));
+    drop(store);
+    assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
 }
 
 #[test]
