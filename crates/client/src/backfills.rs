@@ -61,7 +61,7 @@ impl Client {
         Ok(all)
     }
 
-    /// Halts a backfill (`halt`), or resumes it (`resume`).
+    /// Changes a backfill: `halt`, `resume` or `cancel`.
     pub async fn change_backfill(&self, id: &str, verb: &str) -> Result<Backfill, ClientError> {
         let url = self.transport.at(&["backfills", id, verb]);
         let no_body: Option<&()> = None;

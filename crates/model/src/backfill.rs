@@ -31,6 +31,8 @@ pub enum BackfillState {
     Halted(BackfillHalt),
     /// Every due time has a launch, and all launches have ended.
     Done,
+    /// It launches nothing more, and cannot be resumed.
+    Cancelled,
 }
 
 impl BackfillState {
@@ -41,7 +43,14 @@ impl BackfillState {
             Self::Running => "RUNNING",
             Self::Halted(_) => "HALTED",
             Self::Done => "DONE",
+            Self::Cancelled => "CANCELLED",
         }
+    }
+
+    /// Whether it may launch something, now or after a resume.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Running | Self::Halted(_))
     }
 }
 

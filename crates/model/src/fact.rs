@@ -311,6 +311,12 @@ pub enum Fact {
         task: TaskNo,
         at: Wall,
     },
+    /// A backfill has ended before all its due times had a launch. Its launches continue.
+    BackfillCancelled {
+        backfill: BackfillId,
+        task: TaskNo,
+        at: Wall,
+    },
     /// A task was triggered by hand or over HTTP.
     InstanceTriggered {
         /// The instance that was launched.
@@ -445,7 +451,8 @@ impl Fact {
             | Self::BackfillLaunched { task, .. }
             | Self::BackfillHalted { task, .. }
             | Self::BackfillResumed { task, .. }
-            | Self::BackfillEnded { task, .. } => Some(*task),
+            | Self::BackfillEnded { task, .. }
+            | Self::BackfillCancelled { task, .. } => Some(*task),
             _ => None,
         }
     }
@@ -458,7 +465,8 @@ impl Fact {
             | Self::BackfillLaunched { backfill, .. }
             | Self::BackfillHalted { backfill, .. }
             | Self::BackfillResumed { backfill, .. }
-            | Self::BackfillEnded { backfill, .. } => Some(*backfill),
+            | Self::BackfillEnded { backfill, .. }
+            | Self::BackfillCancelled { backfill, .. } => Some(*backfill),
             _ => None,
         }
     }
@@ -495,6 +503,7 @@ impl Fact {
             | Self::BackfillHalted { .. }
             | Self::BackfillResumed { .. }
             | Self::BackfillEnded { .. }
+            | Self::BackfillCancelled { .. }
             | Self::KeyRecorded { .. }
             | Self::RunRegistered { .. }
             | Self::RunExtended { .. }

@@ -7,13 +7,17 @@ use baton_client::Client;
 use baton_core::clock::Zone;
 use baton_model::api::{self, BackfillReply, BackfillRequest};
 use baton_model::library::TaskName;
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::{Args, Subcommand};
 
 use super::library::task_name;
 use super::refused;
+use super::waiting::retry_while_unreachable;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
+use crate::painter::{Progress, done_bar};
 use crate::table::{Cell, Table};
+use crate::text::Line;
 use crate::time::{now, stamp};
 
 /// Time between two looks at a backfill that is waited for.
@@ -36,9 +40,10 @@ Examples:
   baton backfill show b1
   baton backfill halt b1
   baton backfill resume b1 --wait
+  baton backfill cancel b1
 
 Exit status: 0 success; 1 no such entry or backfill, or with --wait a launch has failed, or the
-backfill was halted; 2 wrong usage, or an interval that cannot be backfilled; 3 the scheduler cannot be
+backfill was halted or cancelled; 2 wrong usage, or an interval that cannot be backfilled; 3 the scheduler cannot be
 reached, or refuses."
 )]
 pub(crate) struct Backfill {
@@ -54,6 +59,7 @@ enum BackfillCommand {
     Show(Show),
     Halt(Halt),
     Resume(Resume),
+    Cancel(Cancel),
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +141,17 @@ struct Resume {
     json: bool,
 }
 
+/// Cancel a backfill: it launches nothing more, and cannot be resumed; what it has launched continues
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  baton backfill cancel b1")]
+struct Cancel {
+    /// Id of the backfill, such as b1
+    id: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 pub(super) async fn run(command: &Backfill, client: &Client) -> CommandResult {
     match (&command.command, &command.start) {
         (Some(BackfillCommand::List(command)), _) => list(command, client).await,
@@ -150,6 +167,10 @@ pub(super) async fn run(command: &Backfill, client: &Client) -> CommandResult {
                 return wait(client, &resumed.id, command.json).await;
             }
             print_change(&resumed, command.json)
+        }
+        (Some(BackfillCommand::Cancel(command)), _) => {
+            let cancelled = client.change_backfill(&command.id, "cancel").await;
+            print_change(&cancelled.map_err(refused)?, command.json)
         }
         (None, Some(command)) => start(command, client).await,
         // The command line requires one of them.
@@ -344,21 +365,40 @@ fn print_change(backfill: &api::Backfill, json: bool) -> CommandResult {
     out.done()
 }
 
-/// Waits until a backfill is DONE or halted, and reports its progress.
+/// Shows how far a backfill has come: a bar on a terminal, else a line for each change.
+fn show_progress(shown: &mut Progress, backfill: &api::Backfill) {
+    let mut line = Line::new();
+    line.add(Style::Plain, format!("{}: ", clean(&backfill.id)));
+    if shown.terminal {
+        let ended = UniversalState::ALL.iter().filter(|it| it.is_terminal());
+        let counts = ended.filter_map(|state| backfill.states.get(state.word()));
+        let ended: u64 = counts.sum();
+        line.extend(done_bar(ended, backfill.launched + backfill.remaining));
+        line.add(Style::Plain, " ");
+    }
+    line.add(Style::Plain, clean(&progress(backfill)));
+    shown.update(line, "");
+}
+
+/// Waits until a backfill has ended or is halted, and reports its progress.
 async fn wait(client: &Client, id: &str, json: bool) -> CommandResult {
-    let mut last = String::new();
+    let mut shown = Progress::new();
     let ended = loop {
-        let backfill = client.show_backfill(id).await.map_err(refused)?;
-        let now = progress(&backfill);
-        if now != last && !json {
-            note(&format!("{}: {}", clean(id), clean(&now)));
-            last = now;
+        let ask = || client.show_backfill(id);
+        let backfill = retry_while_unreachable(|text| shown.note(text), ask).await;
+        let backfill = backfill.map_err(refused)?;
+        if !json {
+            show_progress(&mut shown, &backfill);
         }
         if backfill.state != "RUNNING" {
             break backfill;
         }
         tokio::time::sleep(PAUSE).await;
     };
+    shown.clear();
+    if shown.terminal && !json {
+        note(&format!("{}: {}", clean(id), clean(&progress(&ended))));
+    }
     let mut out = Output::new();
     if json {
         serde_json::to_writer(&mut out, &ended)?;

@@ -96,6 +96,7 @@ fn a_backfill_is_halted_resumed_and_reports_a_failure() {
     for (args, code) in [
         (&["backfill", "halt", "b1"][..], 3),
         (&["backfill", "resume", "b1"], 3),
+        (&["backfill", "cancel", "b1"], 3),
         (&["backfill", "show", "b9"], 1),
         (
             &[
@@ -128,4 +129,37 @@ fn a_backfill_is_halted_resumed_and_reports_a_failure() {
         let refused = cluster.run(args);
         assert_eq!(refused.code, Some(code), "{args:?}: {refused:?}");
     }
+}
+
+#[test]
+fn a_halted_backfill_is_cancelled_for_good() {
+    let cluster = Cluster::with_worker();
+    let gate = cluster.path("gate");
+    let text = format!(
+        "task: hourly\nowner: demo\nrun: until test -e {}; do sleep 0.01; done\n\
+         trigger: {{ schedule: 0 * * * * }}\n",
+        gate.display()
+    );
+    std::fs::write(cluster.path("hourly.yaml"), text).expect("written");
+    cluster.run(&["library", "put", "hourly.yaml"]).good();
+    let start = ["backfill", "demo/hourly", "--from", "2026-03-01", "--to"];
+    let start = [&start[..], &["2026-03-02"]].concat();
+    assert_eq!(cluster.run(&start).good(), "b1\n");
+    cluster.run(&["backfill", "halt", "b1"]).good();
+    let cancelled = cluster.run(&["backfill", "cancel", "b1"]).good();
+    assert!(cancelled.starts_with("b1: CANCELLED"), "{cancelled}");
+    let shown = cluster.run(&["backfill", "show", "b1", "--json"]).json();
+    assert_eq!(shown["remaining"], Value::from(23), "{shown}");
+    assert!(shown["links"]["resume"].is_null(), "{shown}");
+    let resumed = cluster.run(&["backfill", "resume", "b1"]);
+    assert_eq!(resumed.code, Some(3), "{resumed:?}");
+    // What it has launched continues.
+    std::fs::write(&gate, "").expect("written");
+    until("the launch has ended", || {
+        let shown = cluster.run(&["backfill", "show", "b1", "--json"]).json();
+        shown["states"]["DONE"] == 1
+    });
+    // The due times that it has left behind are free for another.
+    let again = cluster.run(&[&start[..], &["--dry-run"]].concat()).good();
+    assert_eq!(again.lines().count(), 23, "{again}");
 }

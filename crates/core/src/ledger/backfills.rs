@@ -1,6 +1,6 @@
-//! Backfills that are not DONE: how far each has come, and which of its launches are in flight.
+//! Open backfills: how far each has come, and which of its launches are in flight.
 //!
-//! One that is DONE is dropped: the store has its record.
+//! One that has ended is dropped: the store has its record.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use baton_model::time::Wall;
 
 use super::LedgerError;
 
-/// A backfill that is not DONE.
+/// A backfill that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenBackfill {
     pub head: Backfill,
@@ -90,10 +90,10 @@ impl OpenBackfill {
     }
 
     fn set_state(&mut self, state: BackfillState, at: Wall) -> Result<(), LedgerError> {
-        use BackfillState::{Done, Halted, Running};
+        use BackfillState::{Cancelled, Done, Halted, Running};
         let head = &mut self.head;
         match (head.state, state) {
-            (Running, Halted(_) | Done) | (Halted(_), Running) => {
+            (Running, Halted(_) | Done | Cancelled) | (Halted(_), Running | Cancelled) => {
                 head.state = state;
                 head.changed_at = at;
                 Ok(())
@@ -106,7 +106,7 @@ impl OpenBackfill {
     }
 }
 
-/// The backfills that are not DONE.
+/// The backfills that have not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Backfills {
     open: BTreeMap<BackfillId, OpenBackfill>,
@@ -119,13 +119,13 @@ pub struct Backfills {
 }
 
 impl Backfills {
-    /// The backfill of that id, unless it is DONE.
+    /// The backfill of that id, unless it has ended.
     #[must_use]
     pub fn get(&self, id: BackfillId) -> Option<&OpenBackfill> {
         self.open.get(&id)
     }
 
-    /// Every backfill that is not DONE.
+    /// Every backfill that has not ended.
     pub fn iter(&self) -> impl Iterator<Item = &OpenBackfill> + '_ {
         self.open.values()
     }
@@ -215,6 +215,15 @@ impl Backfills {
         }
     }
 
+    fn close(&mut self, id: BackfillId) {
+        let Some(backfill) = self.open.remove(&id) else {
+            return;
+        };
+        for execution in &backfill.launches {
+            self.members.remove(execution);
+        }
+    }
+
     /// Applies one fact about a backfill.
     pub(super) fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         let Some(id) = fact.backfill() else {
@@ -251,7 +260,7 @@ impl Backfills {
             return Ok(());
         }
         let backfill = self.open.get_mut(&id);
-        let backfill = backfill.ok_or(LedgerError::Backfill(id, "does not exist, or is DONE"))?;
+        let backfill = backfill.ok_or(LedgerError::Backfill(id, "does not exist, or has ended"))?;
         match fact {
             Fact::BackfillLaunched {
                 nominal,
@@ -280,10 +289,11 @@ impl Backfills {
             }
             Fact::BackfillEnded { at, .. } => {
                 backfill.set_state(BackfillState::Done, *at)?;
-                for execution in &backfill.launches {
-                    self.members.remove(execution);
-                }
-                self.open.remove(&id);
+                self.close(id);
+            }
+            Fact::BackfillCancelled { at, .. } => {
+                backfill.set_state(BackfillState::Cancelled, *at)?;
+                self.close(id);
             }
             _ => {}
         }

@@ -185,6 +185,7 @@ impl Ledger {
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
             | Fact::BackfillEnded { .. }
+            | Fact::BackfillCancelled { .. }
             | Fact::InstanceTriggered { .. } => self.apply_library(fact),
             Fact::KeyRecorded { key, created } => {
                 self.keys.record(None, key, *created);
@@ -266,7 +267,8 @@ impl Ledger {
             Fact::BackfillRegistered { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
-            | Fact::BackfillEnded { .. } => self.library.backfills_mut().apply(fact),
+            | Fact::BackfillEnded { .. }
+            | Fact::BackfillCancelled { .. } => self.library.backfills_mut().apply(fact),
             Fact::InstanceTriggered {
                 instance,
                 task,

@@ -55,6 +55,8 @@ pub enum BackfillCommand {
         dry: bool,
     },
     Halt(BackfillId),
+    /// End it, running or halted. What it has launched continues.
+    Cancel(BackfillId),
     Resume {
         backfill: BackfillId,
         known: KnownLaunches,
@@ -287,6 +289,15 @@ pub(super) fn execute(
                 return Err(BackfillError::State(head.state));
             }
             halt(cx, id, head.task, BackfillHalt::Requested);
+            Ok(reply(&head))
+        }
+        BackfillCommand::Cancel(id) => {
+            let head = open(cx, id)?.head.clone();
+            cx.commit(Fact::BackfillCancelled {
+                backfill: id,
+                task: head.task,
+                at: cx.now.wall,
+            });
             Ok(reply(&head))
         }
         BackfillCommand::Resume { backfill, known } => resume(cx, table, backfill, &known),

@@ -127,6 +127,9 @@ impl Fact {
                 ..
             } => format!("backfill {backfill} was resumed, {remaining} due times remain"),
             Self::BackfillEnded { backfill, .. } => format!("backfill {backfill} is DONE"),
+            Self::BackfillCancelled { backfill, .. } => {
+                format!("backfill {backfill} was cancelled")
+            }
             Self::RunRegistered {
                 run, plan, open, ..
             } => {
@@ -188,7 +191,8 @@ impl Fact {
             Self::BackfillRegistered { task, .. }
             | Self::BackfillHalted { task, .. }
             | Self::BackfillResumed { task, .. }
-            | Self::BackfillEnded { task, .. } => task.to_string(),
+            | Self::BackfillEnded { task, .. }
+            | Self::BackfillCancelled { task, .. } => task.to_string(),
             Self::TickRecorded {
                 task, first, last, ..
             } => format!("{task} {}..{}", first.0, last.0),

@@ -217,13 +217,27 @@ pub(super) async fn launches(
 ))]
 pub(super) async fn halt(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
     let id = extract::backfill(&id)?;
-    let record = app.backfill_record(id).await?;
-    let command = Command::Backfill(Box::new(BackfillCommand::Halt(id)));
-    let Reply::Backfill(reply) = app.command(command).await? else {
-        return Err(Fault::wrong_reply());
-    };
-    reply.map_err(|error| fault(&error, &record.name))?;
-    Ok(respond(StatusCode::OK, &app.backfill_view(id).await?))
+    app.stop_backfill(id, BackfillCommand::Halt(id)).await
+}
+
+/// Cancel a backfill: it launches nothing more, and cannot be resumed; what it has launched continues
+#[cfg_attr(feature = "openapi", utoipa::path(
+    post,
+    path = "/backfills/{backfill}/cancel",
+    tag = "backfills",
+    operation_id = "cancel-backfill",
+    params(("backfill" = String, Path, description = "The id of the backfill, such as b3.")),
+    responses(
+        (status = 200, description = "Cancelled and durable.", body = Backfill),
+        (status = 409, description = "It has ended.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        NotFound,
+        Unavailable
+    )
+))]
+pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
+    let id = extract::backfill(&id)?;
+    app.stop_backfill(id, BackfillCommand::Cancel(id)).await
 }
 
 /// Resume a halted backfill with the due times that it has not passed
@@ -266,6 +280,16 @@ impl App {
     pub(super) async fn backfill_record(&self, id: BackfillId) -> Answer<BackfillRecord> {
         let found = self.read(move |store| store.backfill(id)).await?;
         found.ok_or_else(|| Fault::unknown_backfill(id))
+    }
+
+    async fn stop_backfill(&self, id: BackfillId, command: BackfillCommand) -> Answer<Response> {
+        let record = self.backfill_record(id).await?;
+        let command = Command::Backfill(Box::new(command));
+        let Reply::Backfill(reply) = self.command(command).await? else {
+            return Err(Fault::wrong_reply());
+        };
+        reply.map_err(|error| fault(&error, &record.name))?;
+        Ok(respond(StatusCode::OK, &self.backfill_view(id).await?))
     }
 
     async fn backfill_view(&self, id: BackfillId) -> Answer<Backfill> {
@@ -316,13 +340,13 @@ fn view(record: &BackfillRecord) -> Backfill {
         ("task".to_owned(), library::path(name)),
         ("launches".to_owned(), format!("{path}/launches/")),
     ]);
-    let (halted, operation) = match head.state {
-        BackfillState::Running => (None, Some("halt")),
-        BackfillState::Halted(cause) => (Some(cause), Some("resume")),
-        BackfillState::Done => (None, None),
+    let (halted, operations) = match head.state {
+        BackfillState::Running => (None, &["halt", "cancel"][..]),
+        BackfillState::Halted(cause) => (Some(cause), &["resume", "cancel"][..]),
+        BackfillState::Done | BackfillState::Cancelled => (None, &[][..]),
     };
-    if let Some(operation) = operation {
-        links.insert(operation.to_owned(), format!("POST {path}/{operation}"));
+    for operation in operations {
+        links.insert((*operation).to_owned(), format!("POST {path}/{operation}"));
     }
     Backfill {
         id: head.id.to_string(),
@@ -375,7 +399,7 @@ fn fault(error: &BackfillError, name: &TaskName) -> Fault {
         }
         BackfillError::Running(_) => return Fault::new(StatusCode::CONFLICT, "running", text),
         BackfillError::TooManyOpen => {
-            let detail = format!("{text}; wait for one, or resume a halted one until it is DONE");
+            let detail = format!("{text}; wait for one, or cancel a halted one");
             return Fault::new(StatusCode::CONFLICT, "full", detail);
         }
         BackfillError::Stale => {

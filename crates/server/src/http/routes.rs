@@ -121,6 +121,7 @@ routes! {
     GET    "/backfills/{backfill}/launches/"  VIEWER   Backfill    backfills::launches;
     POST   "/backfills/{backfill}/halt"       OPERATOR Backfill    backfills::halt;
     POST   "/backfills/{backfill}/resume"     OPERATOR Backfill    backfills::resume;
+    POST   "/backfills/{backfill}/cancel"     OPERATOR Backfill    backfills::cancel;
     GET    "/events"                          VIEWER   List        events::follow;
     GET    "/usage/"                          VIEWER   List        usage::list;
     GET    "/workers/"                        VIEWER   Unowned     fleet::list;

@@ -68,6 +68,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/backfills/{backfill}/launches/", "viewer"),
     ("POST", "/backfills/{backfill}/halt", "operator"),
     ("POST", "/backfills/{backfill}/resume", "operator"),
+    ("POST", "/backfills/{backfill}/cancel", "operator"),
     ("GET", "/events", "viewer"),
     ("GET", "/usage/", "viewer"),
     ("GET", "/workers/", "viewer"),

@@ -13,7 +13,7 @@ use baton_model::time::Wall;
 use super::check::Entry;
 use crate::checkers::Violation;
 
-/// One backfill that is not DONE.
+/// One backfill that has not ended.
 #[derive(Debug)]
 struct Open {
     task: TaskNo,
@@ -120,6 +120,10 @@ impl BackfillCheck {
                 }
                 Ok(())
             }
+            Fact::BackfillCancelled { backfill, .. } => match self.open.remove(backfill) {
+                Some(_) => Ok(()),
+                None => broken("backfill-unknown", entry, "it is not open"),
+            },
             _ => Ok(()),
         }
     }

@@ -204,7 +204,8 @@ impl LibraryState {
             Fact::BackfillLaunched { .. } => self.backfilled(entry),
             Fact::BackfillRegistered { .. }
             | Fact::BackfillHalted { .. }
-            | Fact::BackfillResumed { .. } => self.backfills.apply(entry),
+            | Fact::BackfillResumed { .. }
+            | Fact::BackfillCancelled { .. } => self.backfills.apply(entry),
             Fact::BackfillEnded { .. } => {
                 self.tally.backfills += 1;
                 self.backfills.apply(entry)

@@ -97,7 +97,7 @@ impl World {
         self.give_backfill(register);
     }
 
-    /// Halts or resumes a backfill.
+    /// Halts, resumes or cancels a backfill.
     pub(super) fn change_backfill(&mut self) {
         let backfills = self.durable().library().backfills();
         let open: Vec<_> = backfills.iter().map(|it| it.head.clone()).collect();
@@ -105,7 +105,9 @@ impl World {
             return;
         }
         let head = &open[self.rng.below(open.len() as u64) as usize];
-        let command = if head.state == BackfillState::Running {
+        let command = if self.rng.chance(100) {
+            BackfillCommand::Cancel(head.id)
+        } else if head.state == BackfillState::Running {
             BackfillCommand::Halt(head.id)
         } else {
             BackfillCommand::Resume {

@@ -105,7 +105,8 @@ impl TaskChanges {
             | Fact::BackfillLaunched { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
-            | Fact::BackfillEnded { .. } => return self.apply_backfill(stored, ledger, fact),
+            | Fact::BackfillEnded { .. }
+            | Fact::BackfillCancelled { .. } => return self.apply_backfill(stored, ledger, fact),
             Fact::InstanceTriggered {
                 instance,
                 task,
@@ -153,7 +154,9 @@ impl TaskChanges {
             Fact::BackfillRegistered { taken, .. } | Fact::BackfillResumed { taken, .. } => {
                 self.taken.insert(id, Some(taken.clone()));
             }
-            Fact::BackfillHalted { .. } | Fact::BackfillEnded { .. } => {
+            Fact::BackfillHalted { .. }
+            | Fact::BackfillEnded { .. }
+            | Fact::BackfillCancelled { .. } => {
                 self.taken.insert(id, None);
             }
             Fact::BackfillLaunched {
@@ -167,14 +170,20 @@ impl TaskChanges {
             }
             _ => {}
         }
-        // The ledger drops what is DONE.
-        if let Some(open) = ledger.library().backfills().get(id) {
-            self.backfills.insert(id, open.head.clone());
-        } else if let (Fact::BackfillEnded { at, .. }, Some(head)) =
-            (fact, self.backfills.get_mut(&id))
-        {
-            head.state = BackfillState::Done;
-            head.changed_at = *at;
+        // The ledger drops what has ended.
+        let (state, at) = match fact {
+            Fact::BackfillEnded { at, .. } => (BackfillState::Done, *at),
+            Fact::BackfillCancelled { at, .. } => (BackfillState::Cancelled, *at),
+            _ => {
+                let open = ledger.library().backfills().get(id);
+                self.backfills
+                    .extend(open.map(|open| (id, open.head.clone())));
+                return Ok(());
+            }
+        };
+        if let Some(head) = self.backfills.get_mut(&id) {
+            head.state = state;
+            head.changed_at = at;
         }
         Ok(())
     }
@@ -206,7 +215,7 @@ impl TaskChanges {
         let backfills = ledger.library_mut().backfills_mut();
         backfills.restore_last(stored.last_backfill()?);
         let head = stored.backfill(id)?;
-        if let Some(head) = head.filter(|head| head.state != BackfillState::Done) {
+        if let Some(head) = head.filter(|head| head.state.is_open()) {
             self.backfills.insert(id, head.clone());
             // Which due times are taken, and which launches it has, changes no row.
             backfills.admit(OpenBackfill::new(head, [], []));

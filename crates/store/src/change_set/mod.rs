@@ -302,6 +302,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
             | Fact::BackfillEnded { .. }
+            | Fact::BackfillCancelled { .. }
             | Fact::KeyRecorded { .. } => {
                 self.tasks.apply_fact(stored, &mut self.ledger, at, fact)?;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_core::ledger::OpenBackfill;
 use baton_core::scheduler::KnownLaunches;
-use baton_model::backfill::{Backfill, BackfillState};
+use baton_model::backfill::Backfill;
 use baton_model::ids::{BackfillId, InstanceId, RunId, TaskNo};
 use baton_model::library::{Execution, TaskName};
 use baton_model::limits::{BACKFILLS_DONE_MAX, LAUNCHES_REMEMBERED_MAX};
@@ -60,7 +60,7 @@ pub(super) fn write(
         put.execute(params![
             head.id.0.cast_signed(),
             head.task.0.cast_signed(),
-            head.state != BackfillState::Done,
+            head.state.is_open(),
             to_json(head)?,
         ])?;
     }

@@ -125,6 +125,14 @@ fn ended(id: u64) -> Fact {
     }
 }
 
+fn cancelled(id: u64) -> Fact {
+    Fact::BackfillCancelled {
+        backfill: BackfillId(id),
+        task: TASK,
+        at: Wall(9),
+    }
+}
+
 fn times(store: &dyn Store, from: u64, to: u64) -> Vec<u64> {
     let known = store.known_launches(TASK, Wall(from), Wall(to));
     let known = known.expect("readable").times;
@@ -220,6 +228,35 @@ pub(crate) fn a_backfill_goes_on_where_the_leader_before_has_left_it(open: Open<
     assert_eq!((head.launched, head.remaining, head.due), (3, 0, 5));
     assert_eq!((head.registered_at, head.changed_at), (Wall(5), Wall(8)));
     assert_eq!(times(&*store, 0, 99), [10, 30, 50]);
+}
+
+pub(crate) fn a_backfill_that_was_cancelled_is_listed_and_not_continued(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![defined(1, &named("o", "a"), 1, "a")]);
+    for id in [1, 2] {
+        leader.commit(&*store, vec![registered(id, range(10, 60), 5, &[20])]);
+        leader.commit(&*store, launched(id, 20 + 10 * id, id));
+        leader.commit(&*store, vec![halt(id)]);
+    }
+    leader.commit(&*store, vec![cancelled(1)]);
+    let mut next = Leader::elect(&*open());
+    assert_eq!(next.ledger, leader.left());
+    assert!(next.try_commit(&*open(), vec![cancelled(1)]).is_err());
+    let next = Leader::elect(&*open());
+    let open_ids: Vec<u64> = next
+        .ledger
+        .library()
+        .backfills()
+        .iter()
+        .map(|backfill| backfill.head.id.0)
+        .collect();
+    assert_eq!(open_ids, [2]);
+    let record = store.backfill(BackfillId(1)).expect("readable");
+    let head = record.expect("it is listed").head;
+    assert_eq!(head.state, BackfillState::Cancelled);
+    assert_eq!((head.launched, head.remaining), (1, 3));
+    assert_eq!(head.changed_at, Wall(9));
 }
 
 pub(crate) fn backfills_and_their_launches_come_in_pages(open: Open<'_>) {

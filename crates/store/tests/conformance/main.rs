@@ -146,6 +146,7 @@ macro_rules! backends {
             backfills {
                 a_launched_due_time_is_known_and_a_skipped_one_is_not,
                 a_backfill_goes_on_where_the_leader_before_has_left_it,
+                a_backfill_that_was_cancelled_is_listed_and_not_continued,
                 backfills_and_their_launches_come_in_pages,
             }
             runs {

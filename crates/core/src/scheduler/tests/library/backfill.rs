@@ -3,7 +3,7 @@
 use baton_model::backfill::{BackfillHalt, BackfillState};
 use baton_model::ids::BackfillId;
 use baton_model::library::{Overlap, Rate};
-use baton_model::limits::BACKFILL_DUE_MAX;
+use baton_model::limits::{BACKFILL_DUE_MAX, BACKFILLS_OPEN_MAX};
 
 use super::workflows::workflow;
 use super::*;
@@ -238,6 +238,29 @@ fn a_halted_backfill_launches_nothing_and_goes_on_where_it_was() {
     leader.give_backfill(resume(known)).expect("is halted");
     assert_eq!(launched(&leader.facts), hours([3, 5, 4]));
     assert_eq!(leader.ends_and_launches(3), hours([6]));
+}
+
+#[test]
+fn a_cancelled_backfill_launches_nothing_and_makes_room() {
+    let mut leader = at_noon(scheduled("every minute"));
+    leader.backfill(3, 7, 1).expect("taken");
+    let cancel = |leader: &mut Leader| leader.give_backfill(BackfillCommand::Cancel(B1));
+    cancel(&mut leader).expect("runs");
+    assert_eq!(leader.backfill_state(B1), None);
+    assert_eq!(cancel(&mut leader), Err(BackfillError::UnknownBackfill));
+    assert_eq!(leader.ends_and_launches(1), hours([]));
+    // Halted ones count as open, until they are cancelled.
+    let last = 1 + BACKFILLS_OPEN_MAX as u64;
+    for id in 2..=last {
+        leader.backfill(3, 7, 1).expect("taken");
+        let halt = BackfillCommand::Halt(BackfillId(id));
+        leader.give_backfill(halt).expect("runs");
+    }
+    let refused = leader.backfill(3, 7, 1);
+    assert_eq!(refused, Err(BackfillError::TooManyOpen));
+    let cancel = BackfillCommand::Cancel(BackfillId(last));
+    leader.give_backfill(cancel).expect("is halted");
+    leader.backfill(3, 7, 1).expect("taken");
 }
 
 #[test]
