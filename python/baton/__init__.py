@@ -19,6 +19,7 @@
 | `waiting` | waiting for several of them |
 | `logs` | their output, also while it is written |
 | `events` | events of the scheduler |
+| `executor`, `futures` | functions on workers, for `concurrent.futures` |
 | `library` | stored tasks and workflows, triggers, schedules |
 | `settings` | URL, token and TLS files |
 | `transport`, `stream` | requests and responses |
@@ -45,7 +46,9 @@ from .errors import (
     WorkflowError,
 )
 from .events import Event, EventStream
+from .executor import Executor
 from .functions import TaskFunction, task
+from .futures import CallFuture
 from .instances import Handle, Instance
 from .library import Entry, Library, Tick
 from .run import Run
@@ -57,12 +60,14 @@ from .workflow import Workflow
 __all__ = [
     "Array",
     "BatonError",
+    "CallFuture",
     "Client",
     "ConnectionFailed",
     "Entry",
     "ErrorGroup",
     "Event",
     "EventStream",
+    "Executor",
     "FieldError",
     "Handle",
     "Instance",

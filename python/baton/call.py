@@ -1,9 +1,10 @@
 """Entry point of a function on a worker: `python -m baton.call MODULE:FUNCTION CALL [WORD...]`.
 
 CALL is a JSON object: `args`, `kwargs`, `fill` (for each WORD, its encoding and its position among
-the arguments) and `give` (the boxes to output beside the result, see `boxes`). The return value
-becomes the output `result`, if it is JSON. An exception ends the attempt with its traceback and
-exit code 1, as Python does by itself.
+the arguments), `give` (the boxes to output beside the result, see `boxes`), `spread` (`star`: the
+first argument is the list of all; `chunk`: it is a list of such lists, one for each call) and `need`
+(fail without a result). The return value becomes the output `result`, if it is JSON. An exception
+ends the attempt with its traceback and exit code 1, as Python does by itself.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional
 from . import boxes, functions, values
 from .functions import TaskFunction
 
+#: Bytes of the outputs of an attempt that a worker accepts.
+OUTPUTS_BYTES_MAX = 64 * 1024
+
 # A script is loaded under this name, so that its `__main__` block does not run on workers.
 _SCRIPT = "__baton_main__"
 
@@ -37,10 +41,24 @@ def main(argv: List[str]) -> None:
     functions.enter("loading")
     function = load(target)
     functions.enter("running")
-    result = function(*called["args"], **called["kwargs"])
+    result = _spread(function, called, target)
+    report_outputs(result, called.get("give", []), target, called.get("need", False))
+
+
+def _spread(function: Callable[..., Any], called: Dict[str, Any], target: str) -> Any:
+    """Calls the function, or calls it for each of several lists of arguments."""
+    args, how = called["args"], called.get("spread")
+    if how == "chunk":
+        return [_checked(function(*each), target) for each in args[0]]
+    if how == "star":
+        args = args[0]
+    return _checked(function(*args, **called["kwargs"]), target)
+
+
+def _checked(result: Any, target: str) -> Any:
     if inspect.isawaitable(result) or inspect.isgenerator(result):
         raise TypeError(f"{target} has returned {result!r}, which has not run")
-    report_outputs(result, called.get("give", []), target)
+    return result
 
 
 def read(kind: str, word: str) -> Any:
@@ -84,8 +102,11 @@ def _script(path: str) -> ModuleType:
     return module
 
 
-def report_outputs(result: Any, give: List[str], target: str) -> None:
-    """Adds the return value and the requested boxes to the outputs that the function has written."""
+def report_outputs(result: Any, give: List[str], target: str, need: bool = False) -> None:
+    """Adds the return value and the requested boxes to the outputs that the function has written.
+
+    With `need`, a return value that cannot be an output is an error.
+    """
     put: Dict[str, Any] = {}
     try:
         values.check(result)
@@ -94,6 +115,8 @@ def report_outputs(result: Any, give: List[str], target: str) -> None:
         text = f"the return value of {target} is not JSON ({error})"
         if any(boxes.is_of_result(name) for name in give):
             raise TypeError(f"{text}, and another task refers to it") from error
+        if need:
+            raise TypeError(f"{text}: write it to a file, and return its path") from error
         print(f"baton: {text}, and is no output", file=sys.stderr)
     path = os.environ.get("BATON_OUTPUT")
     if not path:
@@ -108,9 +131,16 @@ def report_outputs(result: Any, give: List[str], target: str) -> None:
         put.update(boxes.requested(put, give))
     except values.NotJson as error:
         raise TypeError(f"another task maps over an output of {target}: {error}") from error
+    text = values.write(put)
+    size = len(text.encode())
+    if need and size > OUTPUTS_BYTES_MAX:
+        raise ValueError(
+            f"the return value of {target} takes {size} bytes with its outputs, and there are "
+            f"{OUTPUTS_BYTES_MAX}: write it to a file, and return its path"
+        )
     if put != own:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(values.write(put))
+            file.write(text)
 
 
 def _read(path: str) -> str:

@@ -67,6 +67,30 @@ class Item:
             self.kind, self.for_each = "json", listed
 
 
+class Texts(Item):
+    """Items of a map as JSON texts. Unlike other items they may have template braces."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.kind, self.requested, self.upstream = "json", None, None
+        self.for_each = [_json_text(at, item) for at, item in enumerate(items)]
+
+
+def _json_text(at: int, item: Any) -> str:
+    try:
+        values.check(item)
+    except values.NotJson as error:
+        raise WorkflowError(f"item {at} of a map is not JSON: {error}", _HINT) from error
+    # Two braces in a row can only be within a string.
+    text = values.write(item).replace("{{", "{\\u007b")
+    size = len(text.encode())
+    if size > ARGUMENTS_BYTES_MAX:
+        raise WorkflowError(
+            f"item {at} of a map takes {size} bytes, and a call has {ARGUMENTS_BYTES_MAX}",
+            "write it to a file, and pass its path",
+        )
+    return text
+
+
 def elements(items: Any) -> Iterable[Any]:
     """The values of a map over a literal iterable."""
     if isinstance(items, Iterable) and not isinstance(items, (str, bytes, Mapping)):
@@ -94,6 +118,8 @@ class Call:
         self._requested: List[Tuple[Task, str]] = []
         self._fill: List[values.Path] = []
         self._words: List[str] = []
+        #: Further keys of the call: see `call`.
+        self.more: Dict[str, Any] = {}
         #: The boxes that downstream functions request beside the result.
         self.requested_keys: Set[str] = set()
         self._args = [self._encode(value, ("args", at)) for at, value in enumerate(args)]
@@ -101,6 +127,13 @@ class Call:
             name: self._encode(value, ("kwargs", name)) for name, value in kwargs.items()
         }
         self._text({})
+
+    def with_item(self, item: Item, spread: str) -> Call:
+        """The same call, with all its arguments from an item: see `call`."""
+        self._args, self._kwargs, self._fill, self._words = [], {}, [], []
+        self._args = [self._encode(item, ("args", 0))]
+        self.more["spread"] = spread
+        return self
 
     def request_outputs(self) -> None:
         """Requests the outputs that it needs from its upstream tasks."""
@@ -129,7 +162,7 @@ class Call:
         return {**known, "PYTHONUNBUFFERED": "1"}
 
     def _text(self, more: Mapping[str, Any]) -> str:
-        called = {"args": self._args, "kwargs": self._kwargs, **more}
+        called = {"args": self._args, "kwargs": self._kwargs, **self.more, **more}
         if self._fill:
             called["fill"] = self._fill
         text = values.write(called)

@@ -94,7 +94,7 @@ class TaskFunction(Generic[P]):
         workflow = self._target()
         if workflow is None:
             return self.function(*args, **kwargs)
-        return self._add(workflow, Call(self.function, args, kwargs), {})
+        return self.add_to(workflow, Call(self.function, args, kwargs), {})
 
     def map(self, items: Union[Iterable[Any], Task, Output], *args: Any, **kwargs: Any) -> Any:
         """Adds a task that calls the function for each item, as its first argument; the others are
@@ -112,7 +112,7 @@ class TaskFunction(Generic[P]):
             called: Callable[..., Any] = self.function
             return [called(item, *args, **kwargs) for item in elements(items)]
         item = Item(items)
-        return self._add(
+        return self.add_to(
             workflow, Call(self.function, (item, *args), kwargs), {"for_each": item.for_each}
         )
 
@@ -120,7 +120,8 @@ class TaskFunction(Generic[P]):
         """The workflow that calls are added to; None on a worker, where functions call each other."""
         return current() or (None if _phase == "running" else self.workflow)
 
-    def _add(self, workflow: Workflow, call: Call, more: Dict[str, Any]) -> Task:
+    def add_to(self, workflow: Workflow, call: Call, more: Dict[str, Any]) -> Task:
+        """Adds the task of a call."""
         fields = {**self.fields, **more}
         after = listed(fields.pop("after", ()))
         name = workflow.unique(self.name or _name(self.function))

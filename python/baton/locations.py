@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, Callable, List, NoReturn, Optional, Tuple
 
@@ -106,7 +107,10 @@ def _package() -> List[str]:
 def _root(path: Path, module: str) -> Optional[Path]:
     """The directory from which the file can be imported as this module, if there is one."""
     parts = module.split(".")
-    whole = path.parent.parts if path.stem == "__init__" else (*path.parent.parts, path.stem)
+    # The name of an extension module has the platform in its suffix.
+    suffixes = (suffix for suffix in EXTENSION_SUFFIXES if path.name.endswith(suffix))
+    stem = path.name[: -len(next(suffixes, path.suffix))] or path.name
+    whole = path.parent.parts if stem == "__init__" else (*path.parent.parts, stem)
     if list(whole[-len(parts) :]) != parts:
         return None
     return Path(*whole[: -len(parts)])
@@ -114,5 +118,6 @@ def _root(path: Path, module: str) -> Optional[Path]:
 
 def _without_default_paths(roots: List[str]) -> List[str]:
     """Drops directories on the default module path."""
-    own = {str(Path(path).resolve()) for path in sysconfig.get_paths().values()}
+    paths = [*sysconfig.get_paths().values(), sysconfig.get_config_var("DESTSHARED")]
+    own = {str(Path(path).resolve()) for path in paths if path}
     return [root for root in dict.fromkeys(roots) if root not in own]

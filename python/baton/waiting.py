@@ -6,13 +6,14 @@ found by the events of the scheduler: one stream, however many handles there are
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
 
 from .arrays import Array
 from .errors import BatonError, Problem, WaitTimeout
 from .events import LOST, Event, EventStream
 from .instances import Handle, Instance, seconds_of
 from .run import Run
+from .spans import spans
 
 
 class Waited(NamedTuple):
@@ -101,7 +102,7 @@ class _Waiting:
     def refreshed(self) -> Iterator[Handle]:
         """Yields those that have ended by now."""
         numbers = sorted(number for number, places in self._instances.items() if places)
-        for first, last in _spans(numbers):
+        for first, last in spans(numbers):
             for number in self._ended_in(first, last):
                 yield from self._look(self._instances[number])
         others = [at for at, each in self.handles.items() if not isinstance(each, Instance)]
@@ -155,20 +156,6 @@ class _Waiting:
             if handle.ended:
                 del self.handles[at]
                 yield handle
-
-
-def _spans(numbers: List[int]) -> Iterator[Tuple[int, int]]:
-    """Consecutive numbers as spans.
-
-    >>> list(_spans([1, 2, 3, 7, 9, 10]))
-    [(1, 3), (7, 7), (9, 10)]
-    """
-    first: Optional[int] = None
-    for at, number in enumerate(numbers):
-        first = number if first is None else first
-        if at + 1 == len(numbers) or numbers[at + 1] != number + 1:
-            yield first, number
-            first = None
 
 
 def _listed(handles: Iterable[Handle]) -> List[Handle]:

@@ -69,3 +69,38 @@ def fails(reason: str) -> None:
 
 def plain(value: int) -> int:
     return value + 1
+
+
+def square(value: int) -> int:
+    if value % 10 == 7:
+        raise ValueError(f"{value} is unlucky")
+    return value * value
+
+
+def joined(left: str, right: Any, sep: str = "-") -> str:
+    return f"{left}{sep}{right}"
+
+
+def echoed(value: Any) -> Any:
+    return value
+
+
+def large(size: int) -> str:
+    return "x" * size
+
+
+def object_of() -> object:
+    return object()
+
+
+def gated(gate: str, name: str) -> str:
+    """Reports that it has begun, and returns when a file exists."""
+    with open(f"{gate}.{name}", "w"):
+        pass
+    while not os.path.exists(gate):
+        time.sleep(0.05)
+    return name
+
+
+def leaves(code: int) -> None:
+    raise SystemExit(code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from baton import Workflow, WorkflowError, task
+from baton.locations import locate, own_roots
 
 from . import functions
 from .conftest import PYTHON, environment
@@ -243,3 +245,8 @@ def test_what_the_interpreter_looks_through_anyway_is_not_said(
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"purelib": str(PYTHON)})
     with Workflow("installed"):
         assert functions.add(1).to_dict()["env"] == {"PYTHONUNBUFFERED": "1"}
+
+
+def test_a_function_of_an_extension_module_is_found_by_its_module() -> None:
+    target, roots = locate(math.sqrt)
+    assert target == "math:sqrt" and roots == own_roots()
