@@ -325,3 +325,53 @@ fn kill_both_guards(cluster: &mut Cluster, name: &str) {
     send(coordinator, Signal::KILL);
     until("the coordinator is dead", || !is_alive(coordinator));
 }
+
+#[test]
+fn a_worker_with_another_state_directory_replaces_an_unhealthy_one_only_if_it_may() {
+    for may in [true, false] {
+        let options: &[&str] = if may {
+            &["--allow-bump-unhealthy"]
+        } else {
+            &[]
+        };
+        let mut cluster = Cluster::new(options);
+        cluster.start_worker("w", &[]);
+        cluster.healthy("w");
+        let first = cluster.worker("w").expect("it is listed");
+        send(cluster.worker_pid("w"), Signal::STOP);
+        until("the worker is not healthy any more", || {
+            let worker = cluster.worker("w");
+            worker.is_some_and(|worker| worker.state.word() == "UNHEALTHY")
+        });
+        let state = cluster.path("elsewhere").display().to_string();
+        let scheduler = cluster.workers_at();
+        let args = ["worker", "--name", "w", "--scheduler", &scheduler];
+        let args = [&args[..], &["--state", &state]].concat();
+        let log = cluster.path("elsewhere.log");
+        let mut other = cluster
+            .command(&args)
+            .stderr(std::fs::File::create(&log).expect("created"))
+            .spawn()
+            .expect("it starts");
+        let lineage = || cluster.worker("w").map(|worker| worker.lineage);
+        if may {
+            until("the other has the name", || {
+                lineage().as_ref() != Some(&first.lineage)
+            });
+            let file = json!({ "task": "elsewhere", "run": "true" });
+            let id = cluster.submit(file, 1).first;
+            assert_eq!(cluster.finish(id).state.word(), "DONE");
+        } else {
+            until("the other is refused", || {
+                let log = lines(&log);
+                log.iter()
+                    .any(|line| line.contains("another worker has this name"))
+            });
+            assert_eq!(lineage().as_ref(), Some(&first.lineage));
+        }
+        // An agent that has ended is no error.
+        let _ = other.kill();
+        other.wait().expect("ours");
+        send(cluster.worker_pid("w"), Signal::CONT);
+    }
+}
