@@ -308,7 +308,9 @@ impl Driver {
                         *message,
                         ToScheduler::Logs { .. } | ToScheduler::Processes { .. }
                     ) {
-                        self.read(Input::Message(*message));
+                        // Without its effects, the command that waits for it times out.
+                        let effects = recovery.read(Input::Message(*message));
+                        self.carry_out_all(effects.unwrap_or_default());
                     }
                 } else {
                     self.input(Input::Message(*message));
@@ -387,21 +389,25 @@ impl Driver {
             return;
         }
         self.last_request = self.last_request.next();
-        self.pending.insert(self.last_request, client);
-        let input = Input::Command(self.last_request, command);
-        match self.state {
+        let request = self.last_request;
+        self.pending.insert(request, client);
+        let input = Input::Command(request, command);
+        match &mut self.state {
             State::Leading(_) => self.input(input),
-            State::Failed(_) => self.read(input),
+            State::Failed(failed) => match failed.read(input) {
+                Ok(effects) => self.carry_out_all(effects),
+                Err(reason) => {
+                    if let Some(client) = self.pending.remove(&request) {
+                        let _ = client.send(Err(reason));
+                    }
+                }
+            },
         }
     }
 
-    /// Passes an input that only reads to a leader that was deposed.
-    fn read(&mut self, input: Input) {
-        if let State::Failed(failed) = &mut self.state {
-            let effects = failed.read(input);
-            effects
-                .into_iter()
-                .for_each(|effect| self.carry_out(effect));
+    fn carry_out_all(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.carry_out(effect);
         }
     }
 

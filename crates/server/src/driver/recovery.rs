@@ -61,16 +61,19 @@ impl Failed {
         self.leader.as_deref().ok_or_else(|| self.reason())
     }
 
-    /// Passes an input that only reads to the deposed leader. Returns its effects: there are none if it has decided
-    /// anything, because that cannot be recorded.
-    pub(super) fn read(&mut self, input: Input) -> Vec<Effect> {
+    /// Passes an input that only reads to the deposed leader. Returns its effects.
+    ///
+    /// # Errors
+    /// If it has decided something with it, which cannot be recorded.
+    pub(super) fn read(&mut self, input: Input) -> Result<Vec<Effect>, StoreFailed> {
+        let reason = self.reason();
         let Some(leader) = &mut self.leader else {
-            return Vec::new();
+            return Err(reason);
         };
         let mut outbox = Outbox::new(leader.epoch());
         match outbox.accept(leader.handle(clock::now(), input)) {
-            None => outbox.drain().collect(),
-            Some(_undurable) => Vec::new(),
+            None => Ok(outbox.drain().collect()),
+            Some(_undurable) => Err(reason),
         }
     }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::disk::Disk;
 use crate::rig::{Server, config, task, until};
+use crate::worker::LOG;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_keeps_everything_and_running_work_goes_on() {
@@ -79,6 +80,15 @@ async fn a_full_disk_refuses_writes_keeps_work_alive_and_heals_by_itself() {
     let worker = server.worker("w1").await;
     let path = server.submit("hold").await;
     server.until_state(&path, "RUNNING").await;
+    // Something is due all the time, so that every look at the leader decides something.
+    let often = json!({
+        "task": "often",
+        "owner": "o",
+        "run": ["true"],
+        "trigger": {"schedule": "every 1s"},
+    });
+    let defined = server.send(Method::POST, "/o/tasks/", &often).await;
+    assert_eq!(defined.status, StatusCode::CREATED, "{defined:?}");
     disk.fill();
     let mut refused = None;
     let full = async || {
@@ -108,6 +118,9 @@ async fn a_full_disk_refuses_writes_keeps_work_alive_and_heals_by_itself() {
     let outlived = async || worker.observed.deadline.load(Ordering::SeqCst) > failed_at + 2 * lease;
     assert!(until(outlived).await, "the worker was not kept alive");
     assert_eq!(server.get(&path).await.body["state"], "RUNNING");
+    let log = server.get(&format!("{path}/logs/stdout")).await;
+    let whole = String::from_utf8_lossy(LOG).into_owned();
+    assert_eq!((log.status, log.body), (StatusCode::OK, json!(whole)));
     let refused = server.delete(&path).await;
     refused.is_problem(StatusCode::SERVICE_UNAVAILABLE, "store-failed");
     disk.empty();
