@@ -20,6 +20,7 @@
 | `logs` | their output, also while it is written |
 | `events` | events of the scheduler |
 | `executor`, `futures` | functions on workers, for `concurrent.futures` |
+| `aio`, `aio_handles`, `interrupt` | the client for asyncio |
 | `library` | stored tasks and workflows, triggers, schedules |
 | `settings` | URL, token and TLS files |
 | `transport`, `stream` | requests and responses |
@@ -31,6 +32,8 @@
 Only the standard library is used.
 """
 
+from .aio import AsyncClient
+from .aio_handles import AsyncArray, AsyncHandle, AsyncInstance, AsyncRun
 from .arrays import Array
 from .client import Client
 from .errors import (
@@ -59,6 +62,11 @@ from .workflow import Workflow
 
 __all__ = [
     "Array",
+    "AsyncArray",
+    "AsyncClient",
+    "AsyncHandle",
+    "AsyncInstance",
+    "AsyncRun",
     "BatonError",
     "CallFuture",
     "Client",

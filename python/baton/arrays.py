@@ -105,11 +105,15 @@ class Array(Handle, _Sequence):  # type: ignore[type-arg]
         Raises `InstanceFailed` about the first that has failed when all have ended.
         """
         self.wait_end(timeout, progress)
+        self.raise_failure()
+        return self
+
+    def raise_failure(self) -> None:
+        """Raises the failure of one element, if not all are DONE."""
         if self.state == "DONE":
-            return self
+            return
         for each in self.failed():
             raise InstanceFailed(each, each.stderr_tail(), self)
-        return self
 
     def failed(self) -> Iterator[Instance]:
         """The elements that have ended and are not DONE, the first one first."""

@@ -144,9 +144,10 @@ class Client(Submitter):
         handles: Iterable[Handle],
         timeout: Optional[float] = None,
         any: bool = False,
+        progress: bool = False,
     ) -> Waited:
         """Waits until all instances, arrays and runs have ended, or with `any` the first one."""
-        return waiting.wait(handles, timeout, any)
+        return waiting.wait(handles, timeout, any, progress)
 
     def as_completed(
         self, handles: Iterable[Handle], timeout: Optional[float] = None

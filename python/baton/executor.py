@@ -27,7 +27,13 @@ from .commands import Call, Item, Texts
 from .errors import WorkflowError
 from .functions import TaskFunction
 from .futures import Batch, CallFuture, Watcher
+from .progress import Group, Progress
+from .views import ItemCounts
 from .workflow import Workflow
+
+
+# From one display of the progress to the next.
+_SHOW_SECONDS = 0.5
 
 
 class Executor(futures.Executor):
@@ -101,18 +107,20 @@ class Executor(futures.Executor):
         *iterables: Iterable[Any],
         timeout: Optional[float] = None,
         chunksize: int = 1,
+        progress: bool = False,
         **unknown: Any,
     ) -> Iterator[Any]:
         """The results of `fn` for each element, in order, as one array.
 
         Raises the exception of a call in its place, and TimeoutError if a result is not there
-        `timeout` seconds after the call of `map`; both cancel what has not ended.
+        `timeout` seconds after the call of `map`; both cancel what has not ended. `progress` shows
+        how many have ended, on a terminal or in a notebook, while it waits for a result.
         """
         if unknown:
             raise TypeError(f"map() has no argument {next(iter(unknown))!r}")
         end = None if timeout is None else time.monotonic() + timeout
         several = self.submit_all(fn, *iterables, chunksize=chunksize)
-        return _results(several, end)
+        return _results(several, end, progress)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accepts no more calls, and waits until all have ended.
@@ -168,11 +176,35 @@ def _items(calls: List[Tuple[Any, ...]], chunksize: int) -> Tuple[Item, Optional
     return Texts(each[0] for each in calls), None
 
 
-def _results(several: List[CallFuture], end: Optional[float]) -> Iterator[Any]:
+def _results(several: List[CallFuture], end: Optional[float], progress: bool) -> Iterator[Any]:
     try:
-        for future in several:
-            yield future.result(None if end is None else end - time.monotonic())
+        with Progress.suitable(progress) as shown:
+            for future in several:
+                while shown.is_seen and not future.done() and (end is None or _left(end) > 0):
+                    shown.show(_group(several))
+                    left = _SHOW_SECONDS if end is None else min(_left(end), _SHOW_SECONDS)
+                    futures.wait([future], timeout=left)
+                yield future.result(None if end is None else _left(end))
+            if several:
+                shown.show(_group(several))
     finally:
         for future in several:
             future.cancel()
 
+
+def _left(end: float) -> float:
+    return end - time.monotonic()
+
+
+def _group(several: List[CallFuture]) -> Group:
+    words: Dict[str, int] = {}
+    for future in several:
+        word = "queued"
+        if future.cancelled():
+            word = "halted"
+        elif future.done():
+            word = "failed" if future.exception() else "done"
+        elif future.running():
+            word = "running"
+        words[word] = words.get(word, 0) + 1
+    return Group(f"map {several[0].run.id}", ItemCounts(**words))

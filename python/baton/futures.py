@@ -93,6 +93,8 @@ class Batch:
         self.instances: Dict[int, int] = {}
         #: Items that are cancelled as soon as they have an instance.
         self.doomed: Set[int] = set()
+        #: Items whose end, if it is no success, is that they were cancelled.
+        self.leaving: Set[int] = set()
 
     @property
     def futures(self) -> List[CallFuture]:
@@ -109,12 +111,17 @@ class Batch:
             waiting = {item for item in self.open if item not in self.instances}
             self.doomed.update(waiting.intersection(items))
             is_over = bool(waiting) and waiting <= self.doomed
-        if is_over:
-            # It may have ended meanwhile.
-            with suppress(RunConflict):
-                self.run.halt()
-        for first, last in spans(sorted(known)):
-            self.run.client.cancel(f"i{first}" if first == last else f"i{first}..i{last}")
+            self.leaving.update(items)
+        try:
+            if is_over:
+                # It may have ended meanwhile.
+                with suppress(RunConflict):
+                    self.run.halt()
+            for first, last in spans(sorted(known)):
+                self.run.client.cancel(f"i{first}" if first == last else f"i{first}..i{last}")
+        except BatonError:
+            self.leaving.difference_update(items)
+            raise
 
     def close(self, item: int) -> Optional[List[CallFuture]]:
         """Ends an item: its futures, if it was open."""
@@ -147,7 +154,10 @@ class Batch:
         futures = self.close(item) or []
 
         def deliver() -> None:
-            if any(not future.done() for future in futures):
+            if item in self.leaving:
+                for future in futures:
+                    future.settle_cancelled()
+            elif any(not future.done() for future in futures):
                 _set_errors(futures, why())
 
         return deliver

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from copy import copy
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -95,6 +96,16 @@ class Handle:
             self._read(data)
         return self
 
+    def at(self: _Handle, client: Client) -> _Handle:
+        """The same handle with another client."""
+        twin = copy(self)
+        twin.client, twin.info = client, dict(self.info)
+        return twin
+
+    def raise_failure(self) -> None:
+        """Raises the failure of a handle that has ended."""
+        raise NotImplementedError
+
     def wait_end(self, timeout: Optional[float] = None, progress: bool = False) -> None:
         """Waits until it has ended, in whichever state."""
         seconds = seconds_of(timeout)
@@ -172,9 +183,13 @@ class Instance(Handle):
         (a `TimeoutError`) after `timeout` seconds. An unreachable scheduler is retried until then.
         """
         self.wait_end(timeout, progress)
-        if self.state == "DONE":
-            return self
-        raise self.failure()
+        self.raise_failure()
+        return self
+
+    def raise_failure(self) -> None:
+        """Raises the failure, if it is not DONE."""
+        if self.state != "DONE":
+            raise self.failure()
 
     def failure(self) -> InstanceFailed:
         """The exception for its end, with the last lines of stderr."""

@@ -10,12 +10,9 @@ import shutil
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Optional, TextIO, Type
+from typing import Any, List, Optional, Protocol, TextIO, Type
 
 from .views import ItemCounts
-
-if TYPE_CHECKING:
-    from .instances import Handle
 
 _BAR_CHARS = 24
 
@@ -24,6 +21,48 @@ _BAR_CHARS_MIN = 6
 
 # Counts shown beside `done`, in this order, if not zero.
 _OTHERS = ("failed", "halted", "blocked", "skipped", "running", "queued", "ready", "waiting")
+
+
+class Shown(Protocol):
+    """What has progress: a run, an array, a group of handles, the calls of a map."""
+
+    @property
+    def kind(self) -> str:
+        """The noun for messages."""
+
+    @property
+    def id(self) -> str:
+        """The id, or empty."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def state(self) -> str:
+        """The state."""
+
+    @property
+    def ended(self) -> bool:
+        """True if it has ended."""
+
+    @property
+    def item_counts(self) -> Optional[ItemCounts]:
+        """The number of its parts by state, if it has any."""
+
+
+class Group:
+    """Several things as one: the number of them in each state."""
+
+    kind = "group"
+    id = ""
+
+    def __init__(self, name: str, counts: ItemCounts) -> None:
+        self.name = name
+        self.item_counts: Optional[ItemCounts] = counts
+        self.ended = _over(counts) == counts.total
+        bad = counts.failed + counts.halted
+        self.state = ("FAILED" if bad else "DONE") if self.ended else "RUNNING"
 
 
 class Progress:
@@ -42,7 +81,7 @@ class Progress:
         stream = stream if stream is not None else sys.stderr
         return Terminal(stream) if stream is not None and stream.isatty() else Progress()
 
-    def show(self, handle: Handle) -> None:
+    def show(self, handle: Shown) -> None:
         """Shows the state of a run or an array."""
 
     def close(self, interrupted: bool) -> None:
@@ -69,9 +108,9 @@ class Terminal(Progress):
         self._stream = stream
         self._columns = columns
         self._began = time.monotonic()
-        self._shown: Optional[Handle] = None
+        self._shown: Optional[Shown] = None
 
-    def show(self, handle: Handle) -> None:
+    def show(self, handle: Shown) -> None:
         """Redraws the line."""
         self._shown = handle
         columns = self._columns or shutil.get_terminal_size().columns
@@ -86,7 +125,7 @@ class Terminal(Progress):
             return
         self._stream.write("\n")
         shown = self._shown
-        if interrupted and not shown.ended:
+        if interrupted and not shown.ended and shown.id:
             finder = "run" if shown.kind == "run" else "instance"
             found = f'Client().{finder}("{shown.id}")'
             self._stream.write(f"the {shown.kind} continues; find it with {found}\n")
@@ -103,7 +142,7 @@ class Notebook(Progress):
         self._began = time.monotonic()
         self._handle: Any = None
 
-    def show(self, handle: Handle) -> None:
+    def show(self, handle: Shown) -> None:
         """Shows or updates the bar."""
         shown = View(handle, time.monotonic() - self._began)
         if self._handle is None:
@@ -115,7 +154,7 @@ class Notebook(Progress):
 class View:
     """The state of a run or an array, for IPython's display."""
 
-    def __init__(self, handle: Handle, seconds: Optional[float]) -> None:
+    def __init__(self, handle: Shown, seconds: Optional[float]) -> None:
         self._text = line(handle, seconds)
         counts = handle.item_counts or ItemCounts(**{_single(handle): 1})
         self._over, self._total = _over(counts), counts.total
@@ -128,7 +167,7 @@ class View:
         return f"{bar} <code>{html.escape(self._text)}</code>"
 
 
-def line(handle: Handle, seconds: Optional[float], columns: Optional[int] = None) -> str:
+def line(handle: Shown, seconds: Optional[float], columns: Optional[int] = None) -> str:
     """The state of a run or an array in one line. If it exceeds the columns, the bar shrinks first;
     the time, if given, always stays.
     """
@@ -147,8 +186,8 @@ def line(handle: Handle, seconds: Optional[float], columns: Optional[int] = None
     return f"{text}  {clock}"[-columns:]
 
 
-def _body(handle: Handle, bar: int) -> str:
-    parts: List[str] = [f"{handle.name} {handle.id} {handle.state}"]
+def _body(handle: Shown, bar: int) -> str:
+    parts: List[str] = [" ".join(filter(None, (handle.name, handle.id, handle.state)))]
     counts = handle.item_counts
     if counts is not None:
         full = bar * _over(counts) // max(counts.total, 1)
@@ -159,7 +198,7 @@ def _body(handle: Handle, bar: int) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in "  ".join(parts))
 
 
-def _single(handle: Handle) -> str:
+def _single(handle: Shown) -> str:
     """The count of something without parts."""
     return "done" if handle.ended else "running"
 

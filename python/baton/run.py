@@ -95,9 +95,13 @@ class Run(Handle):
         the progress on a terminal or in a notebook.
         """
         self.wait_end(timeout, progress)
-        if self.state == "DONE":
-            return self
-        raise RunFailed(self, self._errors_or_none())
+        self.raise_failure()
+        return self
+
+    def raise_failure(self) -> None:
+        """Raises the failure, if it is not DONE."""
+        if self.state != "DONE":
+            raise RunFailed(self, self._errors_or_none())
 
     def halt(self, kill: bool = False, now: bool = False) -> Run:
         """Halts it: no item starts. Instances in flight finish, or with `kill` are killed: their

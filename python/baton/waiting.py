@@ -6,14 +6,17 @@ found by the events of the scheduler: one stream, however many handles there are
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
 
 from .arrays import Array
 from .errors import BatonError, Problem, WaitTimeout
 from .events import LOST, Event, EventStream
 from .instances import Handle, Instance, seconds_of
+from .progress import Group, Progress
 from .run import Run
 from .spans import spans
+from .views import ItemCounts
 
 
 class Waited(NamedTuple):
@@ -24,21 +27,30 @@ class Waited(NamedTuple):
 
 
 def wait(
-    handles: Iterable[Handle], timeout: Optional[float] = None, any: bool = False
+    handles: Iterable[Handle],
+    timeout: Optional[float] = None,
+    any: bool = False,
+    progress: bool = False,
 ) -> Waited:
     """Waits until all handles have ended, or with `any` the first one; or for `timeout` seconds.
 
     Handles are instances, arrays and runs; an array alone stands for its elements. A failure is an end like any other: look at `state`, or
-    call the handle's own `wait()`, which raises it.
+    call the handle's own `wait()`, which raises it. `progress` shows the number that have ended, on a
+    terminal or in a notebook.
     """
     several = _listed(handles)
-    if any:
-        try:
-            next(as_completed(several, timeout), None)
-        except WaitTimeout:
-            pass
-    else:
-        _wait_all(several, timeout)
+    with Progress.suitable(progress) as shown:
+        if any or shown.is_seen:
+            try:
+                shown.show(_group(several))
+                for _ in as_completed(several, timeout):
+                    shown.show(_group(several))
+                    if any:
+                        break
+            except WaitTimeout:
+                pass
+        else:
+            _wait_all(several, timeout)
     return Waited([each for each in several if each.ended], [x for x in several if not x.ended])
 
 
@@ -64,6 +76,15 @@ def as_completed(handles: Iterable[Handle], timeout: Optional[float] = None) -> 
             if event is None:
                 raise WaitTimeout(next(iter(waiting.handles.values())), seconds)
             yield from waiting.refreshed() if event.kind == LOST else waiting.take(event)
+
+
+def _group(handles: List[Handle]) -> Group:
+    states = Counter(each.state if each.ended else "" for each in handles)
+    done, waiting = states.pop("DONE", 0), states.pop("", 0)
+    halted = states.pop("HALTED", 0)
+    failed = sum(states.values())
+    counts = ItemCounts(waiting=waiting, done=done, halted=halted, failed=failed)
+    return Group(f"{len(handles)} handles", counts)
 
 
 def _wait_all(handles: List[Handle], timeout: Optional[float]) -> None:

@@ -9,8 +9,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from baton import Client, ErrorGroup, Run, RunFailed, WaitTimeout
+from baton import Client, ErrorGroup, Executor, Run, RunFailed, WaitTimeout, wait
 from baton.progress import Notebook, Progress, View, Terminal, line
+
+from . import functions
+from .conftest import PATIENCE
 
 
 class Screen(io.StringIO):
@@ -79,13 +82,11 @@ def test_programs_see_nothing() -> None:
     assert quiet.getvalue() == ""
 
 
-def test_a_notebook_gets_one_bar_that_is_brought_up_to_date(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def in_notebook(monkeypatch: pytest.MonkeyPatch) -> List[Any]:
+    """What a notebook shows from now on."""
     shown: List[Any] = []
 
     def display(what: Any, display_id: bool) -> Any:
-        assert display_id
         shown.append(what)
         return SimpleNamespace(update=shown.append)
 
@@ -95,6 +96,33 @@ def test_a_notebook_gets_one_bar_that_is_brought_up_to_date(
     monkeypatch.setattr(displays, "display", display, raising=False)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", displays)
+    return shown
+
+
+def test_arrays_groups_and_maps_have_progress(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = in_notebook(monkeypatch)
+    array = client.submit("true", array=3, name="<i>", resources={"cpu": 0.1})
+    array.wait(PATIENCE, progress=True)
+    page = shown[-1]._repr_html_()
+    assert page == array._repr_html_()[: -len("</code>")] + page[page.index("  0:") :]
+    assert '<progress value="3" max="3">' in page and "&lt;i&gt;" in page and "3/3 done" in page
+    single = client.submit("false")
+    assert '<progress value="0" max="1">' in single._repr_html_()
+    shown.clear()
+    wait([array, single], PATIENCE, progress=True)
+    assert "2 handles FAILED" in repr(shown[-1]) and "1/2 done  1 failed" in repr(shown[-1])
+    shown.clear()
+    executor = Executor(client, resources={"cpu": 0.1})
+    assert list(executor.map(functions.echoed, [1, 2], progress=True)) == [1, 2]
+    assert "2/2 done" in repr(shown[-1]) and "map r" in repr(shown[-1])
+
+
+def test_a_notebook_gets_one_bar_that_is_brought_up_to_date(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = in_notebook(monkeypatch)
     bar = Progress.suitable(True)
     assert isinstance(bar, Notebook)
     with bar:
@@ -105,7 +133,7 @@ def test_a_notebook_gets_one_bar_that_is_brought_up_to_date(
     assert '<progress value="2" max="2">' in page and "<b>" not in page and "&lt;b&gt;" in page
     assert "2/2 done" in repr(shown[1])
     # The shell of a terminal is no notebook.
-    del shell.kernel
+    del sys.modules["IPython"].get_ipython().kernel
     assert isinstance(Progress.suitable(True, Screen()), Terminal)
 
 
