@@ -1,14 +1,16 @@
 //! Instances: submit, read, wait, cancel; logs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use baton_model::api::{
-    AttemptProcesses, CancelReply, Event, Explanation, Instance, KillReply, List, RangeSummary,
-    Readiness, Root, Submit, SubmitReply,
+    AttemptProcesses, CancelReply, Event, Explanation, Instance, KillCounts, KillReply, List,
+    RangeSummary, Readiness, RetryCounts, Root, Submit, SubmitReply,
 };
 use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
+use baton_model::state::UniversalState;
 use reqwest::header::HeaderName;
 use reqwest::{Method, Response};
 
@@ -33,6 +35,55 @@ impl Span {
     pub const fn count(self) -> u64 {
         self.last.0.saturating_sub(self.first.0).saturating_add(1)
     }
+}
+
+impl Span {
+    /// As it is written in a path.
+    fn short(self) -> String {
+        match self.count() {
+            1 => self.first.to_string(),
+            _ => self.to_string(),
+        }
+    }
+}
+
+/// Ids and ranges that one request names; a scheduler accepts twice as many.
+const RANGES_PER_REQUEST: usize = 100;
+
+/// Instances that a scheduler retries or kills by one request.
+const BULK_INSTANCES_MAX: u64 = 10_000;
+
+/// The paths of as many requests as ranges need: each names some of them, and at most `instances_max`
+/// instances. It is a range or a list, so that the reply has counts.
+fn requests(spans: &[Span], instances_max: u64) -> Vec<String> {
+    let mut requests = Vec::new();
+    let (mut parts, mut instances) = (Vec::new(), 0);
+    for span in spans {
+        let mut rest = Some(*span);
+        while let Some(span) = rest {
+            if parts.len() == RANGES_PER_REQUEST || instances == instances_max {
+                requests.push(std::mem::take(&mut parts).join(","));
+                instances = 0;
+            }
+            let room = instances_max - instances;
+            let fits = Span {
+                first: span.first,
+                last: span
+                    .last
+                    .min(InstanceId(span.first.0.saturating_add(room - 1))),
+            };
+            parts.push(fits.to_string());
+            instances += fits.count();
+            rest = (fits.last < span.last).then(|| Span {
+                first: fits.last.next(),
+                last: span.last,
+            });
+        }
+    }
+    if !parts.is_empty() {
+        requests.push(parts.join(","));
+    }
+    requests
 }
 
 impl fmt::Display for Span {
@@ -164,13 +215,85 @@ impl Client {
 
     /// Cancels one instance, or a range.
     pub async fn cancel(&self, span: Span, mode: KillMode) -> Result<CancelReply, ClientError> {
-        let which = match span.count() {
-            1 => span.first.to_string(),
-            _ => span.to_string(),
-        };
-        let mut url = self.transport.at(&["instances", &which]);
+        let mut url = self.transport.at(&["instances", &span.short()]);
         append_mode(&mut url, mode);
         self.transport.change(Method::DELETE, url, NO_BODY).await
+    }
+
+    /// Cancels the instances of several ranges, with as few requests as they need.
+    pub async fn cancel_all(
+        &self,
+        spans: &[Span],
+        mode: KillMode,
+    ) -> Result<CancelReply, ClientError> {
+        let mut all = CancelReply {
+            halted: 0,
+            stopping: 0,
+        };
+        for which in requests(spans, u64::MAX) {
+            let mut url = self.transport.at(&["instances", &which]);
+            append_mode(&mut url, mode);
+            let reply: CancelReply = self.transport.change(Method::DELETE, url, NO_BODY).await?;
+            all.halted += reply.halted;
+            all.stopping += reply.stopping;
+        }
+        Ok(all)
+    }
+
+    /// Kills the attempts that run in several ranges.
+    pub async fn kill_all(
+        &self,
+        spans: &[Span],
+        mode: KillMode,
+    ) -> Result<KillCounts, ClientError> {
+        let mut all = KillCounts::default();
+        for which in requests(spans, BULK_INSTANCES_MAX) {
+            let mut url = self.transport.at(&["instances", &which, "kill"]);
+            append_mode(&mut url, mode);
+            let reply: KillCounts = self.transport.change(Method::POST, url, NO_BODY).await?;
+            all.killed += reply.killed;
+            all.skipped += reply.skipped;
+        }
+        Ok(all)
+    }
+
+    /// Retries the instances of several ranges that are in this state, FAILED or HALTED.
+    pub async fn retry_all(
+        &self,
+        spans: &[Span],
+        state: UniversalState,
+    ) -> Result<RetryCounts, ClientError> {
+        let mut all = RetryCounts::default();
+        for which in requests(spans, BULK_INSTANCES_MAX) {
+            let mut url = self.transport.at(&["instances", &which, "retry"]);
+            url.query_pairs_mut().append_pair("state", state.word());
+            let reply: RetryCounts = self.transport.change(Method::POST, url, NO_BODY).await?;
+            all.retried += reply.retried;
+            all.skipped += reply.skipped;
+        }
+        Ok(all)
+    }
+
+    /// Waits until all instances of several ranges have ended, at most `wait`, and returns their
+    /// counts. Many ranges take several requests, of which only the first waits.
+    pub async fn wait_all(
+        &self,
+        spans: &[Span],
+        wait: Duration,
+    ) -> Result<BTreeMap<UniversalState, u64>, ClientError> {
+        let mut all = BTreeMap::new();
+        let mut wait = wait;
+        for which in requests(spans, u64::MAX) {
+            let summary: RangeSummary = self.wait_at(&which, wait).await?;
+            for (state, count) in summary.counts {
+                *all.entry(state).or_default() += count;
+            }
+            let over = all.keys().all(|state: &UniversalState| state.is_terminal());
+            if !over {
+                wait = Duration::ZERO;
+            }
+        }
+        Ok(all)
     }
 
     /// Kills the attempt that runs, only if it has this number; retries follow.
@@ -300,4 +423,32 @@ fn header<T: std::str::FromStr>(response: &Response, name: &str) -> Result<T, Cl
         url: response.url().to_string(),
         why: format!("the header `{name}` is missing or invalid"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(first: u64, last: u64) -> Span {
+        Span {
+            first: InstanceId(first),
+            last: InstanceId(last),
+        }
+    }
+
+    #[test]
+    fn requests_are_few_and_each_is_within_the_limits() {
+        assert!(requests(&[], 10).is_empty());
+        assert_eq!(requests(&[span(1, 1)], 10), ["i1..i1"]);
+        assert_eq!(
+            requests(&[span(1, 4), span(7, 21)], 10),
+            ["i1..i4,i7..i12", "i13..i21"]
+        );
+        let million = span(1, 1_000_000);
+        assert_eq!(requests(&[million], u64::MAX), ["i1..i1000000"]);
+        let many: Vec<Span> = (0..250).map(|id| span(id * 2, id * 2)).collect();
+        let sent = requests(&many, 10_000);
+        let names: Vec<usize> = sent.iter().map(|it| it.split(',').count()).collect();
+        assert_eq!(names, [100, 100, 50]);
+    }
 }

@@ -185,7 +185,7 @@ pub struct Instance {
     pub links: Links,
 }
 
-/// `GET /instances/{first}..{last}`.
+/// `GET /instances/{first}..{last}`, also of several ids and ranges, separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -321,6 +321,28 @@ pub struct CancelReply {
     pub halted: u64,
     /// Number of instances that run and are being killed.
     pub stopping: u64,
+}
+
+/// Result of retrying ranges of instances.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct RetryCounts {
+    /// Number of instances that are queued again.
+    pub retried: u64,
+    /// Number of the others: in another state, or part of a run.
+    pub skipped: u64,
+}
+
+/// Result of killing the attempts of ranges of instances.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct KillCounts {
+    /// Number of attempts that are being killed.
+    pub killed: u64,
+    /// Number of instances without an attempt that runs, or that are being cancelled.
+    pub skipped: u64,
 }
 
 /// The kill of one attempt, accepted.

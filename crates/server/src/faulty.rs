@@ -136,6 +136,15 @@ impl Store for Faulty {
         self.inner.tally(first, last)
     }
 
+    fn within(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+        states: &[UniversalState],
+    ) -> Result<Vec<Record>, StoreError> {
+        self.inner.within(first, last, states)
+    }
+
     fn counts(&self) -> Result<Counts, StoreError> {
         self.inner.counts()
     }

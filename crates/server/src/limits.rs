@@ -39,6 +39,13 @@ impl Default for Traffic {
     }
 }
 
+/// Ids and ranges that the path of one request names: some kilobytes of it.
+pub const TARGET_RANGES_MAX: usize = 200;
+
+/// Instances of the ranges in which one request retries or kills those that it finds: their records
+/// are in memory at once, and the leader handles one command for each of them.
+pub const BULK_INSTANCES_MAX: u64 = 10_000;
+
 /// Burst of a rate limit, as time at the full rate.
 pub const BURST_SECONDS: Duration = Duration::from_secs(2);
 

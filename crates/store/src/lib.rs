@@ -184,6 +184,14 @@ pub trait Store: Send + Sync {
         last: InstanceId,
     ) -> Result<BTreeMap<UniversalState, u64>, StoreError>;
 
+    /// The instances `first` to `last` that are in one of these states, by id.
+    fn within(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+        states: &[UniversalState],
+    ) -> Result<Vec<Record>, StoreError>;
+
     /// Counts all instances by state, and the bytes of the history.
     fn counts(&self) -> Result<Counts, StoreError>;
 

@@ -1,58 +1,71 @@
 //! `baton cancel`, `baton kill` and `baton retry`.
 
 use std::io::Write;
+use std::slice;
 
-use baton_client::{Client, Span};
+use baton_client::{Client, View};
 use baton_model::api::CancelReply;
-use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
+use baton_model::state::UniversalState;
 use clap::Args;
 use serde_json::json;
 
-use super::ids::Target;
+use super::ids::IdArg;
 use super::runs::change::{self, RerunArgs, ResumeArgs};
+use super::selection::{self, ConfirmArgs, FilterArgs, Sequence, Unit};
 use super::{ids, refused};
 use crate::output::{CommandResult, Failure, Output};
 
-/// Cancel instances or a run
+/// Cancel instances or runs
 ///
 /// Queued instances are HALTED at once; running ones are stopped by their workers: a task stops its
-/// processes and runs its final ones, within its finalization_wait. A run is killed likewise. With
-/// --json, an object: the counts halted and stopping; for a run, its id and generation.
+/// processes and runs its final ones, within its finalization_wait. A run is killed likewise. A filter
+/// cancels all instances that match and have not ended; it asks first, unless -y is given. With
+/// --json, an object: the counts halted and stopping; for a run, its id and generation; for several,
+/// an array.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton cancel i12
   baton cancel i12 --now             kill all its processes, also those that are stopping
-  baton cancel i1..i1000
+  baton cancel i1..i1000 i1012 r3
+  baton cancel --name sim --state QUEUED -y
   baton cancel r3                    kill a run; `baton halt` lets running tasks finish
   baton kill i12                     end the attempt only; retries follow")]
 pub(crate) struct Cancel {
-    /// Instance (i12), range (i1..i9) or run (r3)
-    #[arg(value_name = "ID", value_parser = ids::target)]
-    target: Target,
+    /// Instances (i12, i1..i9) and runs (r3)
+    #[arg(value_name = "ID", value_parser = ids::arg)]
+    ids: Vec<IdArg>,
     /// Kill all processes at once, without running final processes
     #[arg(long)]
     now: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
-/// Kill the running attempt of an instance, as if it had ended by itself
+/// Kill the running attempts of instances, as if they had ended by themselves
 ///
 /// Retries follow as after a failure, and it counts as one: without a retry left, the instance is
-/// FAILED. `baton cancel` ends the instance instead. With --json, an object: id and attempt.
+/// FAILED. `baton cancel` ends the instance instead. Of a range or a filter, those that run are killed.
+/// With --json, an object: id and attempt; of a range, the counts killed and skipped; for several, an
+/// array.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton kill i12
   baton kill i12 --attempt 2         only if attempt 2 still runs
-  baton kill i12 --now               without final processes")]
+  baton kill i12 --now               without final processes
+  baton kill i1..i9 i12
+  baton kill --name sim -y")]
 pub(crate) struct Kill {
-    /// Instance (i12)
-    #[arg(value_name = "ID", value_parser = ids::instance)]
-    id: InstanceId,
+    /// Instances (i12, i1..i9)
+    #[arg(value_name = "ID", value_parser = ids::arg)]
+    ids: Vec<IdArg>,
     /// Only if this attempt runs
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
@@ -62,48 +75,83 @@ pub(crate) struct Kill {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
-/// Retry an instance or a run that has failed or was halted
+/// Retry instances or runs that have failed or were halted
 ///
-/// Of a run, everything that is not DONE runs again; with --task, all items of that task run again.
+/// Of a range or a filter, the instances that are FAILED run again, and the others are skipped; those
+/// that were cancelled only with --state HALTED. Of a run, everything that is not DONE runs again;
+/// with --task, all items of that task run again. With --json, an object: the id; of a range, the
+/// counts retried and skipped; for several, an array.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton retry i12
+  baton retry i1..i1000              those of them that are FAILED
+  baton retry i1..i1000 --state HALTED
+  baton retry --name sim --since 2h -y
   baton history --state FAILED       instances that can be retried
   baton retry r3
   baton retry r3 --task extract --downstream --dry-run")]
 pub(crate) struct Retry {
-    /// Instance (i12) or run (r3)
-    #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
-    target: Target,
+    /// Instances (i12, i1..i9) and runs (r3)
+    #[arg(value_name = "ID", value_parser = ids::arg)]
+    ids: Vec<IdArg>,
     #[command(flatten)]
     rerun: RerunArgs,
     #[command(flatten)]
     resume: ResumeArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
 pub(super) async fn cancel(command: &Cancel, client: &Client) -> CommandResult {
-    let mut out = Output::new();
     let mode = mode(command.now);
-    let span = match command.target {
-        Target::Instances(span) => span,
-        Target::Run(run) => {
-            let answer = client.kill_run(run, mode).await.map_err(refused)?;
-            if command.json {
+    let views = &[View::Bullpen, View::Arena];
+    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    selection::confirm("cancel", &units, &command.ids, &command.confirm)?;
+    let mut results = Sequence::new(command.json && units.len() > 1);
+    for unit in &units {
+        results.begin()?;
+        results.record(cancel_one(unit, mode, command.json, client).await)?;
+    }
+    results.end()
+}
+
+async fn cancel_one(unit: &Unit, mode: KillMode, json: bool, client: &Client) -> CommandResult {
+    let mut out = Output::new();
+    let (cancelled, text) = match unit {
+        Unit::Run(run) => {
+            let answer = client.kill_run(*run, mode).await.map_err(refused)?;
+            if json {
                 out.json(&answer)?
             } else {
                 writeln!(out, "{run}: killing")?
             }
             return out.done();
         }
+        Unit::Instances(span) => {
+            let cancelled = client.cancel(*span, mode).await.map_err(refused)?;
+            let text = describe_result(&ids::describe(*span), span.count(), &cancelled);
+            (cancelled, text)
+        }
+        Unit::Matches(matches) => {
+            let cancelled = client.cancel_all(&matches.spans, mode);
+            let cancelled = cancelled.await.map_err(refused)?;
+            let text = describe_result(&matches.describe(), u64::MAX, &cancelled);
+            (cancelled, text)
+        }
     };
-    let cancelled = client.cancel(span, mode).await.map_err(refused)?;
-    if command.json {
+    if json {
         out.json(&cancelled)?
     } else {
-        writeln!(out, "{}", describe_result(span, &cancelled))?
+        writeln!(out, "{text}")?
     }
     out.done()
 }
@@ -117,21 +165,74 @@ const fn mode(now: bool) -> KillMode {
 }
 
 pub(super) async fn kill(command: &Kill, client: &Client) -> CommandResult {
-    let killed = client.kill_attempt(command.id, command.attempt, mode(command.now));
-    let killed = killed.await.map_err(refused)?;
+    let views = &[View::Arena];
+    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let one = matches!(&*units, [Unit::Instances(span)] if span.count() == 1);
+    if command.attempt.is_some() && !one {
+        return Err(Failure::usage("--attempt applies to one instance"));
+    }
+    selection::confirm(
+        "kill the attempts of",
+        &units,
+        &command.ids,
+        &command.confirm,
+    )?;
+    let mut results = Sequence::new(command.json && units.len() > 1);
+    for unit in &units {
+        results.begin()?;
+        results.record(kill_one(unit, command, client).await)?;
+    }
+    results.end()
+}
+
+async fn kill_one(unit: &Unit, command: &Kill, client: &Client) -> CommandResult {
+    let mode = mode(command.now);
     let mut out = Output::new();
+    let (spans, shown) = match unit {
+        Unit::Instances(span) if span.count() == 1 => {
+            let killed = client.kill_attempt(span.first, command.attempt, mode);
+            let killed = killed.await.map_err(refused)?;
+            if command.json {
+                out.json(&killed)?
+            } else {
+                writeln!(out, "{}: killing attempt {}", killed.id, killed.attempt)?
+            }
+            return out.done();
+        }
+        Unit::Instances(span) => (slice::from_ref(span), ids::describe(*span)),
+        Unit::Matches(matches) => (&*matches.spans, matches.describe()),
+        Unit::Run(run) => {
+            return Err(Failure::usage(format!(
+                "{run} is a run; `baton cancel {run}` kills it, `baton halt {run} --kill` lets it \
+                 be resumed"
+            )));
+        }
+    };
+    let counts = client.kill_all(spans, mode).await.map_err(refused)?;
     if command.json {
-        out.json(&killed)?
+        out.json(&counts)?
     } else {
-        writeln!(out, "{}: killing attempt {}", killed.id, killed.attempt)?
+        let killed = ids::count(counts.killed);
+        writeln!(
+            out,
+            "{shown}: killing {killed} attempts{}",
+            skipped(counts.skipped, "not running")
+        )?
     }
     out.done()
 }
 
-fn describe_result(span: Span, cancelled: &CancelReply) -> String {
-    let shown = ids::describe(span);
+/// Tells how many were not concerned, and why.
+fn skipped(count: u64, why: &str) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(", {} skipped ({why})", ids::count(count)),
+    }
+}
+
+fn describe_result(shown: &str, count: u64, cancelled: &CancelReply) -> String {
     let (halted, stopping) = (cancelled.halted, cancelled.stopping);
-    match (span.count(), halted, stopping) {
+    match (count, halted, stopping) {
         (_, 0, 0) => format!("{shown}: nothing to cancel, already ended"),
         (1, 0, _) => format!("{shown}: stopping"),
         (1, _, 0) => format!("{shown}: halted"),
@@ -144,37 +245,85 @@ fn describe_result(span: Span, cancelled: &CancelReply) -> String {
 }
 
 pub(super) async fn retry(command: &Retry, client: &Client) -> CommandResult {
+    let views = &[View::History];
+    let state = command.filter.state.unwrap_or(UniversalState::Failed);
+    if !matches!(state, UniversalState::Failed | UniversalState::Halted) {
+        return Err(Failure::usage(
+            "only FAILED or HALTED instances can be retried; --state takes one of them",
+        ));
+    }
+    let filter = &command.filter;
+    let units = selection::resolve_retried(&command.ids, filter, views, client).await?;
+    selection::confirm("retry", &units, &command.ids, &command.confirm)?;
+    let mut results = Sequence::new(command.resume.json && units.len() > 1);
+    for unit in &units {
+        results.begin()?;
+        results.record(retry_one(unit, state, command, client).await)?;
+    }
+    results.end()
+}
+
+async fn retry_one(
+    unit: &Unit,
+    state: UniversalState,
+    command: &Retry,
+    client: &Client,
+) -> CommandResult {
     let (rerun, resume) = (&command.rerun, &command.resume);
-    let id = match command.target {
-        Target::Run(run) => return change::retry(run, rerun, resume, client).await,
-        Target::Instances(span) => span.first,
-    };
+    if let Unit::Run(run) = unit {
+        return change::retry(*run, rerun, resume, client).await;
+    }
     if rerun.task.is_some() || resume.is_for_runs() {
         return Err(Failure::usage(
             "--task, --downstream, --dry-run, --wait, --watch and --generation apply to runs only; \
              name a run such as r12",
         ));
     }
-    client.retry(id).await.map_err(refused)?;
     let mut out = Output::new();
+    let (spans, shown) = match unit {
+        Unit::Instances(span) if span.count() == 1 => {
+            client.retry(span.first).await.map_err(refused)?;
+            if resume.json {
+                out.json(&json!({ "id": span.first.to_string() }))?
+            } else {
+                writeln!(out, "{}: queued again", span.first)?
+            }
+            return out.done();
+        }
+        Unit::Instances(span) => (slice::from_ref(span), ids::describe(*span)),
+        Unit::Matches(matches) => (&*matches.spans, matches.describe()),
+        // Handled above.
+        Unit::Run(_) => return Ok(()),
+    };
+    let counts = client.retry_all(spans, state).await.map_err(refused)?;
     if resume.json {
-        out.json(&json!({ "id": id.to_string() }))?
+        out.json(&counts)?
     } else {
-        writeln!(out, "{id}: queued again")?
+        let retried = ids::count(counts.retried);
+        let why = format!("not {state}, or part of a run");
+        writeln!(
+            out,
+            "{shown}: {retried} queued again{}",
+            skipped(counts.skipped, &why)
+        )?
     }
     out.done()
 }
 
 #[cfg(test)]
 mod tests {
+    use baton_client::Span;
+
     use super::*;
 
     #[test]
     fn what_came_of_it_is_told() {
         let one = ids::span("i1").expect("one");
         let many = ids::span("i1..i1000").expect("many");
-        let came =
-            |which, halted, stopping| describe_result(which, &CancelReply { halted, stopping });
+        let came = |which: Span, halted, stopping| {
+            let reply = CancelReply { halted, stopping };
+            describe_result(&ids::describe(which), which.count(), &reply)
+        };
         assert_eq!(came(one, 1, 0), "i1: halted");
         assert_eq!(came(one, 0, 1), "i1: stopping");
         assert_eq!(came(one, 0, 0), "i1: nothing to cancel, already ended");

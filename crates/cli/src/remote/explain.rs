@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
-use baton_client::Client;
+use baton_client::{Client, View};
 use clap::Args;
 
-use super::ids::Target;
+use super::ids::{IdArg, Target};
+use super::selection::{self, FilterArgs, Sequence, Unit};
 use super::{ids, refused, rows, runs};
 use crate::output::{CommandResult, Output, Style, clean};
 
@@ -21,19 +22,36 @@ use crate::output::{CommandResult, Output, Style, clean};
 Examples:
   baton explain i12
   baton explain i12 --json | jq -r .reason
+  baton explain i1..i9 r3
+  baton explain --name nightly-report --state QUEUED
   baton explain r3                   what each task of a run waits for, or why it failed
   baton explain r3 --json | jq -r '.errors[].endText'")]
 pub(crate) struct Explain {
-    /// Instance (i12) or run (r3)
-    #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
-    target: Target,
-    /// Print JSON
+    /// Instances (i12, i1..i9) and runs (r3)
+    #[arg(value_name = "ID", value_parser = ids::arg)]
+    ids: Vec<IdArg>,
+    /// Print JSON; an array for several
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {
-    let id = match command.target {
+    let views = &[View::Bullpen, View::Arena, View::History];
+    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let targets = selection::expand(&units)?;
+    let listed = matches!(&*units, [Unit::Matches(_)]) || targets.len() > 1;
+    let mut results = Sequence::new(command.json && listed);
+    for target in targets {
+        results.begin()?;
+        results.record(one(target, command, client).await)?;
+    }
+    results.end()
+}
+
+async fn one(target: Target, command: &Explain, client: &Client) -> CommandResult {
+    let id = match target {
         Target::Run(id) => return runs::show::explain(id, command.json, client).await,
         Target::Instances(span) => span.first,
     };

@@ -1,4 +1,6 @@
-//! Parsing and formatting of ids: `i12`, `12`, `i1..i9`, `r3`.
+//! Parsing and formatting of ids: `i12`, `12`, `i12[3]`, `i1..i9`, `r3`.
+
+use std::fmt;
 
 use baton_client::Span;
 use baton_model::ids::{InstanceId, RunId};
@@ -47,6 +49,16 @@ pub(crate) enum Target {
     Run(RunId),
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instances(span) if span.count() == 1 => span.first.fmt(f),
+            Self::Instances(span) => span.fmt(f),
+            Self::Run(run) => run.fmt(f),
+        }
+    }
+}
+
 /// Parses one instance, a range of instances, or a run.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
     if text.starts_with('r') {
@@ -62,13 +74,34 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
     span(text).map(Target::Instances).map_err(message)
 }
 
-/// Parses one instance, or a run.
-pub(crate) fn instance_or_run(text: &str) -> Result<Target, String> {
-    match target(text)? {
-        Target::Instances(span) if span.count() > 1 => {
-            Err("expected one instance such as i12, or a run such as r12".to_owned())
-        }
-        target => Ok(target),
+/// An id of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdArg {
+    pub(crate) target: Target,
+    /// The index of `i1523[3]`, as lists show elements of arrays.
+    pub(crate) index: Option<u64>,
+}
+
+/// Parses an id as lists print it: an instance, also with its index, a range, or a run.
+pub(crate) fn arg(text: &str) -> Result<IdArg, String> {
+    let element = text.strip_suffix(']').and_then(|rest| rest.split_once('['));
+    let Some((id, index)) = element else {
+        let target = target(text)?;
+        return Ok(IdArg {
+            target,
+            index: None,
+        });
+    };
+    let digits = !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit());
+    match (instance(id), index.parse().ok().filter(|_| digits)) {
+        (Ok(id), Some(index)) => Ok(IdArg {
+            target: Target::Instances(Span {
+                first: id,
+                last: id,
+            }),
+            index: Some(index),
+        }),
+        _ => Err("expected an element of an array such as i12[3]".to_owned()),
     }
 }
 
@@ -125,6 +158,27 @@ mod tests {
         );
         for bad in ["..", "i1..", "..i2", "i1...i2", "i1-i2"] {
             assert!(span(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ids_are_read_as_lists_print_them() {
+        let element = arg("i1523[3]").expect("an element");
+        assert_eq!(element.index, Some(3));
+        assert_eq!(Ok(element.target), target("i1523"));
+        assert_eq!(arg("i1..i9").map(|it| it.target), target("i1..i9"));
+        assert_eq!(arg("r3").map(|it| it.target), Ok(Target::Run(RunId(3))));
+        for bad in [
+            "i1[",
+            "i1[]",
+            "i1[x]",
+            "i1[+1]",
+            "[3]",
+            "r3[1]",
+            "i1..i9[2]",
+            "i1]",
+        ] {
+            assert!(arg(bad).is_err(), "{bad}");
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct History {
 }
 
 /// Parses any state; the scheduler decides which view it belongs to.
-fn state(text: &str) -> Result<UniversalState, String> {
+pub(super) fn state(text: &str) -> Result<UniversalState, String> {
     let wanted = text.to_ascii_uppercase();
     let mut all = UniversalState::ALL.iter();
     all.find(|state| state.word() == wanted)
@@ -85,6 +85,17 @@ fn state(text: &str) -> Result<UniversalState, String> {
             let words: Vec<&str> = UniversalState::ALL.iter().map(|it| it.word()).collect();
             format!("expected one of: {}", words.join(", "))
         })
+}
+
+/// The view that has the instances in this state.
+pub(super) const fn view_of(state: UniversalState) -> Option<View> {
+    use UniversalState as S;
+    match state {
+        S::Queued => Some(View::Bullpen),
+        S::Launched | S::Running => Some(View::Arena),
+        S::Done | S::Failed | S::Halted | S::Aborted => Some(View::History),
+        S::Registering | S::Instantiating | S::Triaging => None,
+    }
 }
 
 pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> CommandResult {

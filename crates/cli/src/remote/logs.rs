@@ -3,24 +3,25 @@
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
-use baton_client::{Client, ClientError, LogChunk, LogQuery, Stream};
+use baton_client::{Client, ClientError, LogChunk, LogQuery, Stream, View};
 use baton_model::api::Instance;
 use baton_model::ids::InstanceId;
 use clap::Args;
 
-use super::ids::Target;
+use super::ids::{IdArg, Target};
 use super::runs::items::{self, ItemRef};
+use super::selection::{self, Failures, FilterArgs};
 use super::waiting::{describe_state, retry_while_unreachable};
 use super::{ids, refused};
 use crate::local::StreamPrinter;
-use crate::output::{CommandResult, Failure, Output, note};
+use crate::output::{CommandResult, Failure, Output, Style, note};
 
 /// Interval between two requests while a log does not grow.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Timeout of one long-poll request for an item that has not started.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
-/// Show the output of an instance, or of an item of a run
+/// Show the output of instances, or of an item of a run
 ///
 /// For a run, --task and --item select the item; its last instance is shown. They may be omitted if
 /// there is only one.
@@ -30,11 +31,13 @@ Examples:
   baton logs i12
   baton logs i12 -f                  follow it to its end, across attempts
   baton logs i12 --stderr --attempt 1 --process fetch --run 0
+  baton logs i1..i9
+  baton logs --name nightly-report --state FAILED --since 1d
   baton logs r3 --task extract --item 1 -f")]
 pub(crate) struct Logs {
-    /// Instance (i12) or run (r3)
-    #[arg(value_name = "ID", value_parser = ids::instance_or_run)]
-    target: Target,
+    /// Instances (i12, i1..i9) and runs (r3); of several, each begins with a line of its own
+    #[arg(value_name = "ID", value_parser = ids::arg)]
+    ids: Vec<IdArg>,
     /// Task of the run
     #[arg(long, value_name = "TASK")]
     task: Option<String>,
@@ -60,11 +63,16 @@ pub(crate) struct Logs {
     /// Print one JSON object per line for each chunk: attempt, run, offset, text, end
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// JSON object for a chunk.
 #[derive(serde::Serialize)]
 struct Piece<'a> {
+    /// The instance, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
     attempt: u32,
     run: Option<u32>,
     offset: u64,
@@ -73,7 +81,34 @@ struct Piece<'a> {
 }
 
 pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
-    let id = instance(command, client).await?;
+    let views = &[View::Arena, View::History];
+    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let targets = selection::expand(&units)?;
+    if let [target] = *targets {
+        return one(target, false, command, client).await;
+    }
+    if command.follow {
+        return Err(Failure::usage(
+            "-f follows one instance, or one item of a run; name one",
+        ));
+    }
+    let mut failures = Failures::default();
+    for (place, target) in targets.into_iter().enumerate() {
+        if !command.json {
+            let mut out = Output::new();
+            let before = if place > 0 { "\n" } else { "" };
+            let header = format!("==> {target} <==");
+            writeln!(out, "{before}{}", out.paint(Style::Strong, &header))?;
+            out.done()?;
+        }
+        failures.record(one(target, true, command, client).await)?;
+    }
+    failures.end()
+}
+
+/// Prints the output of one instance, which each JSON object names if it is one of several.
+async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> CommandResult {
+    let id = instance(target, command, client).await?;
     let stream = if command.stderr {
         Stream::Stderr
     } else {
@@ -91,7 +126,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     if command.follow {
         query.attempt = Some(first_attempt(client, id, command).await?);
     }
-    let mut printer = Printer::new(command.json);
+    let mut printer = Printer::new(command.json, several.then_some(id));
     loop {
         let piece = if command.follow {
             retry_while_unreachable(note, || client.logs(&query)).await
@@ -131,8 +166,8 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
 }
 
 /// Resolves the instance; with -f, waits until there is one.
-async fn instance(command: &Logs, client: &Client) -> Result<InstanceId, Failure> {
-    let run = match command.target {
+async fn instance(target: Target, command: &Logs, client: &Client) -> Result<InstanceId, Failure> {
+    let run = match target {
         Target::Instances(_) if command.task.is_some() => {
             return Err(Failure::usage(
                 "--task and --item apply to runs only; name a run such as r12",
@@ -231,13 +266,18 @@ async fn fetch(client: &Client, id: InstanceId) -> Result<Instance, ClientError>
 struct Printer {
     out: Output,
     stream: Option<StreamPrinter>,
+    instance: Option<InstanceId>,
 }
 
 impl Printer {
-    fn new(json: bool) -> Self {
+    fn new(json: bool, instance: Option<InstanceId>) -> Self {
         let out = Output::new();
         let stream = (!json).then(|| StreamPrinter::new(None, out.terminal));
-        Self { out, stream }
+        Self {
+            out,
+            stream,
+            instance,
+        }
     }
 
     fn print(&mut self, piece: &LogChunk, offset: u64) -> CommandResult {
@@ -247,6 +287,7 @@ impl Printer {
                 serde_json::to_writer(
                     &mut self.out,
                     &Piece {
+                        instance: self.instance.map(|id| id.to_string()),
                         attempt: piece.attempt,
                         run: piece.run,
                         offset,

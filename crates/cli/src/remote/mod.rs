@@ -10,13 +10,14 @@
 //! | `events` | the event stream |
 //! | `usage` | resource usage by owner and time |
 //! | `cancel` | cancel, kill and retry |
+//! | `wait` | wait for instances and runs |
 //! | `library`, `trigger`, `ticks` | stored tasks, triggering them, outcomes of due times |
 //! | `backfill` | launches for past due times |
 //! | `runs` | workflow runs |
 //! | `workers` | list, drain and forget workers |
 //!
-//! Shared by them: `ids`, parsing of ids; `rows` and `processes`, table rows; `waiting`, waiting for instances to
-//! end.
+//! Shared by them: `ids`, parsing of ids; `selection`, ids and filters of one command; `rows` and
+//! `processes`, table rows; `waiting`, waiting for instances to end.
 //!
 //! Exit codes: 0 success; 1 the work has failed, or nothing was found; 2 wrong usage, or a file
 //! with errors; 3 the scheduler cannot be reached, or refuses; 130 the awaited work was cancelled.
@@ -33,12 +34,14 @@ mod logs;
 mod processes;
 pub(crate) mod rows;
 pub(crate) mod runs;
+mod selection;
 mod show;
 mod submit;
 mod ticks;
 mod top;
 mod trigger;
 mod usage;
+mod wait;
 pub(crate) mod waiting;
 mod workers;
 
@@ -81,6 +84,7 @@ pub(crate) enum Remote {
     Cancel(cancel::Cancel),
     Kill(cancel::Kill),
     Retry(cancel::Retry),
+    Wait(wait::Wait),
     Workers(workers::Workers),
     Drain(workers::Drain),
     Forget(workers::Forget),
@@ -116,6 +120,7 @@ pub(crate) fn run(
             Remote::Cancel(command) => cancel::cancel(command, &client).await,
             Remote::Kill(command) => cancel::kill(command, &client).await,
             Remote::Retry(command) => cancel::retry(command, &client).await,
+            Remote::Wait(command) => wait::run(command, &client).await,
             Remote::Workers(command) => workers::workers(command, &client).await,
             Remote::Drain(command) => workers::drain(command, &client).await,
             Remote::Forget(command) => workers::forget(command, &client).await,

@@ -12,14 +12,15 @@ use baton_model::time::Wall;
 use clap::Args;
 use serde::Serialize;
 
-use super::ids::Target;
+use super::ids::{IdArg, Target};
 use super::runs::show::RunViewArgs;
+use super::selection::{self, Sequence};
 use super::{ids, processes, refused, rows, runs};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
 
-/// Show details of an instance, a range of instances, or a run
+/// Show details of instances, ranges of instances, and runs
 ///
 /// For an instance: its attributes, the processes of its last attempt while it runs, and its events.
 /// For a range: counts by state. For a run: its
@@ -33,6 +34,7 @@ use crate::time::{between, now, since, size, span, stamp};
 #[command(after_help = "\
 Examples:
   baton show i12
+  baton show i12 i15 'i1523[3]'      several, also as lists print them
   baton show i1..i1000               counts by state
   baton show i12 --json | jq .instance.state
   baton show r3                      a run
@@ -42,12 +44,12 @@ Examples:
   baton show r3 --items --task extract --state FAILED
   baton show r3 --items --json | jq -r '.[].instance'")]
 pub(crate) struct Show {
-    /// Instance (i12), range (i1..i9) or run (r3)
-    #[arg(value_name = "ID", value_parser = ids::target)]
-    target: Target,
+    /// Instances (i12), ranges (i1..i9) and runs (r3)
+    #[arg(value_name = "ID", value_parser = ids::arg, required = true)]
+    ids: Vec<IdArg>,
     #[command(flatten)]
     view: RunViewArgs,
-    /// Print JSON
+    /// Print JSON; an array for several
     #[arg(long)]
     json: bool,
 }
@@ -62,7 +64,21 @@ struct InstanceDetails<'a> {
 }
 
 pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
-    let span = match command.target {
+    let targets = selection::check_indices(&command.ids, client).await?;
+    let several = targets.len() > 1;
+    let mut results = Sequence::new(command.json && several);
+    for (place, target) in targets.into_iter().enumerate() {
+        results.begin()?;
+        if place > 0 && !command.json {
+            writeln!(std::io::stdout())?;
+        }
+        results.record(one(target, command, client).await)?;
+    }
+    results.end()
+}
+
+async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
+    let span = match target {
         Target::Run(id) => return runs::show::run(id, &command.view, command.json, client).await,
         Target::Instances(_) if command.view.is_some() => {
             return Err(Failure::usage(

@@ -68,7 +68,7 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     };
     let triggered = client.trigger(&command.task, &request).await;
     let triggered = triggered.map_err(refused)?;
-    let target = ids::instance_or_run(&triggered.id).map_err(|_| {
+    let target = ids::target(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);
         Failure::Message(
             super::REFUSED,

@@ -7,5 +7,6 @@ mod readme;
 mod remote;
 mod run;
 mod schedule;
+mod selection;
 mod tls;
 mod tokens;

@@ -85,6 +85,11 @@ impl App {
         answered(self.0.inbox.command(command)).await
     }
 
+    /// Sends a command at once; its answer comes when it is durable.
+    pub(super) fn begin(&self, command: Command) -> impl Future<Output = Answer<Reply>> + use<> {
+        answered(self.0.inbox.command(command))
+    }
+
     /// Reads the memory of the leader, on its thread.
     pub(super) async fn query<T: Send + 'static>(
         &self,

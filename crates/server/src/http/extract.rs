@@ -14,31 +14,59 @@ use tokio::time::timeout;
 
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
-use crate::limits::{WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
+use crate::limits::{TARGET_RANGES_MAX, WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
 
 /// The instances that a path names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// One instance.
     One(InstanceId),
-    /// An inclusive range.
-    Range(InstanceId, InstanceId),
+    /// Inclusive ranges, by id; no two overlap.
+    Many(Vec<Ids>),
 }
 
+/// The first and the last id of a range.
+pub(super) type Ids = (InstanceId, InstanceId);
+
 impl Target {
-    /// `i12`, `12`, `i1..i9`, `1..9`.
+    /// `i12`, `12`, `i1..i9`, `1..9`, or several of them: `i1..i9,i12`.
     pub(super) fn parse(text: &str) -> Answer<Self> {
-        let Some((first, last)) = text.split_once("..") else {
+        if !text.contains(',') && !text.contains("..") {
             return Ok(Self::One(instance(text)?));
-        };
-        let (first, last) = (instance(first)?, instance(last)?);
-        if first > last {
-            return Err(Fault::bad_request(format!(
-                "{first}..{last} is not a range: the first id is greater than the last"
-            )));
         }
-        Ok(Self::Range(first, last))
+        let mut ranges = Vec::new();
+        for part in text.split(',') {
+            if ranges.len() == TARGET_RANGES_MAX {
+                return Err(Fault::bad_request(format!(
+                    "a request names at most {TARGET_RANGES_MAX} ids and ranges; send several"
+                )));
+            }
+            ranges.push(range(part)?);
+        }
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let overlaps = next.0 <= before.1;
+            if overlaps {
+                before.1 = before.1.max(next.1);
+            }
+            overlaps
+        });
+        Ok(Self::Many(ranges))
     }
+}
+
+fn range(text: &str) -> Answer<Ids> {
+    let Some((first, last)) = text.split_once("..") else {
+        let id = instance(text)?;
+        return Ok((id, id));
+    };
+    let (first, last) = (instance(first)?, instance(last)?);
+    if first > last {
+        return Err(Fault::bad_request(format!(
+            "{first}..{last} is not a range: the first id is greater than the last"
+        )));
+    }
+    Ok((first, last))
 }
 
 /// `i12` or `12`.
@@ -223,8 +251,18 @@ mod tests {
         ));
         assert!(matches!(
             Target::parse("3..i9"),
-            Ok(Target::Range(InstanceId(3), InstanceId(9)))
+            Ok(Target::Many(ranges)) if ranges == [(InstanceId(3), InstanceId(9))]
         ));
+        assert!(matches!(
+            Target::parse("i20,3..i9,7..12,i14"),
+            Ok(Target::Many(ranges)) if ranges == [
+                (InstanceId(3), InstanceId(12)),
+                (InstanceId(14), InstanceId(14)),
+                (InstanceId(20), InstanceId(20)),
+            ]
+        ));
+        let long = vec!["i1"; TARGET_RANGES_MAX + 1].join(",");
+        assert!(Target::parse(&long).is_err());
         for bad in [
             "",
             "i",
@@ -240,6 +278,10 @@ mod tests {
             "99999999999999999999",
             "9223372036854775808",
             "..%2F",
+            "i1,",
+            ",",
+            "i1,,i2",
+            "i1,i3..i2",
         ] {
             assert!(Target::parse(bad).is_err(), "{bad}");
         }

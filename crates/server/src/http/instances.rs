@@ -1,30 +1,34 @@
 //! Submissions, single instances, and ranges.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::{Command, KillError, Reply, RetryError, Submission, SubmitError};
 use baton_files::Binding;
-use baton_model::api::{CancelReply, FieldProblem, Indices, Instance, RangeSummary, Submit};
+use baton_model::api::{
+    FieldProblem, Indices, Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit,
+};
 use baton_model::ids::{AttemptNo, InstanceId};
 use baton_model::state::UniversalState;
+use baton_store::Store;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::app::App;
 use super::conditional::{tagged, tagged_by};
-use super::extract::{self, Parameters, Target};
+use super::extract::{self, Ids, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
-    BadBody, BadRequest, Explanation, KillReply, NotFound, PROBLEM, Problem, SubmitReply,
+    BadBody, BadRequest, CancelReply, Explanation, NotFound, PROBLEM, Problem, SubmitReply,
     Unavailable, Unchanged,
 };
 use super::problem::{Answer, Fault};
 use super::response::respond;
-use super::{idempotency, messages, owners, views};
+use super::{bulk, idempotency, messages, owners, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::Event;
@@ -40,6 +44,28 @@ enum InstanceOrRange {
     One(Box<Instance>),
     /// Number of instances by state.
     Range(RangeSummary),
+}
+
+/// A retried instance, or counts of ranges.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+enum InstanceOrCounts {
+    /// The single instance.
+    One(Box<Instance>),
+    /// Numbers of instances, for ranges.
+    Counts(RetryCounts),
+}
+
+/// A killed attempt, or counts of ranges.
+#[derive(Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+enum KillOrCounts {
+    /// The attempt of a single instance.
+    One(KillReply),
+    /// Numbers of instances, for ranges.
+    Counts(KillCounts),
 }
 
 /// Submit a task, or an array of it
@@ -131,7 +157,7 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
     tag = "instances",
     operation_id = "show",
     params(
-        ("id" = String, Path, description = "Instance id, `i12` or `12`, or an inclusive range, `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
         ("wait" = Option<u64>, Query, description = "Long poll: answer when it has ended, or after this many seconds, at most 60."),
     ),
     responses(
@@ -165,11 +191,11 @@ pub(super) async fn show(
                 &lasting,
             ))
         }
-        Target::Range(first, last) => {
+        Target::Many(ranges) => {
             if let Some(wait) = wait {
-                app.wait(first, last, wait).await;
+                app.wait_all(&ranges, wait).await;
             }
-            let summary = app.summary(first, last).await?;
+            let summary = app.summary(ranges).await?;
             Ok(tagged(&InstanceOrRange::Range(summary)))
         }
     }
@@ -186,7 +212,7 @@ pub(super) async fn show(
     tag = "instances",
     operation_id = "cancel",
     params(
-        ("id" = String, Path, description = "Instance id, `i12` or `12`, or an inclusive range, `i12..i20`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?$", example = "i12"),
+        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
         ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
     ),
     responses(
@@ -202,40 +228,33 @@ pub(super) async fn cancel(
     uri: Uri,
 ) -> Answer<Response> {
     let mode = Parameters::of(&uri, &["now"])?.kill_mode()?;
-    let (first, last) = match Target::parse(&id)? {
+    let ranges = match Target::parse(&id)? {
         Target::One(id) => {
             app.record(id).await?;
-            (id, id)
+            vec![(id, id)]
         }
-        Target::Range(first, last) => (first, last),
+        Target::Many(ranges) => ranges,
     };
-    let command = Command::Cancel { first, last, mode };
-    let Reply::Cancelled(cancelled) = app.command(command).await? else {
-        return Err(Fault::wrong_reply());
-    };
-    let cancelled = CancelReply {
-        halted: cancelled.halted,
-        stopping: cancelled.stopping,
-    };
+    let cancelled = bulk::cancel(&app, &ranges, mode).await?;
     Ok(respond(StatusCode::ACCEPTED, &cancelled))
 }
 
 /// Kill the attempt that runs
 ///
 /// As if it had ended by itself: retries follow as after a failure, and it counts as one. `DELETE`
-/// ends the instance instead.
+/// ends the instance instead. Of ranges, those that run; the reply counts them.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/instances/{id}/kill",
     tag = "instances",
     operation_id = "kill-attempt",
     params(
-        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
         ("attempt" = Option<u32>, Query, description = "Only if this attempt runs; by default whichever runs."),
         ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
     ),
     responses(
-        (status = 202, description = "The request to kill is durable.", body = KillReply),
+        (status = 202, description = "The request to kill is durable.", body = KillOrCounts),
         (status = 409, description = "No attempt runs, the attempt is over, or the instance is being cancelled.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
@@ -247,10 +266,21 @@ pub(super) async fn kill(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
-    let instance = extract::instance(&id)?;
     let parameters = Parameters::of(&uri, &["attempt", "now"])?;
     let attempt = parameters.number("attempt")?.map(AttemptNo);
     let mode = parameters.kill_mode()?;
+    let instance = match Target::parse(&id)? {
+        Target::One(id) => id,
+        Target::Many(_) if attempt.is_some() => {
+            return Err(Fault::bad_request(
+                "attempt applies to one instance, not to ranges",
+            ));
+        }
+        Target::Many(ranges) => {
+            let counts = KillOrCounts::Counts(bulk::kill(&app, &ranges, mode).await?);
+            return Ok(respond(StatusCode::ACCEPTED, &counts));
+        }
+    };
     app.record(instance).await?;
     let command = Command::KillAttempt {
         instance,
@@ -262,7 +292,7 @@ pub(super) async fn kill(
     };
     match killed {
         Ok(attempt) => {
-            let reply = views::killed(instance, attempt);
+            let reply = KillOrCounts::One(views::killed(instance, attempt));
             Ok(respond(StatusCode::ACCEPTED, &reply))
         }
         Err(error) => {
@@ -317,27 +347,45 @@ fn cannot_kill(
 }
 
 /// Retry an instance that has failed or was halted
+///
+/// Of ranges, the instances that are FAILED, or in the given state; the reply counts them, and those
+/// that are skipped. At most 10,000 instances at once.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/instances/{id}/retry",
     tag = "instances",
     operation_id = "retry",
     params(
-        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
+        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
+        ("state" = Option<String>, Query, description = "Of ranges, retry those in this state: `FAILED`, which is the default, or `HALTED`."),
     ),
     responses(
-        (status = 202, description = "Queued again.", body = Instance),
+        (status = 202, description = "Queued again.", body = InstanceOrCounts),
         (status = 409, description = "The instance has not ended, or its end state cannot be retried.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
     )
 ))]
-pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
-    let id = extract::instance(&id)?;
+pub(super) async fn retry(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    let parameters = Parameters::of(&uri, &["state"])?;
+    let target = Target::parse(&id)?;
     // Serialized: the leader relies on the state that is read here, and no other retry, with its
     // attempt, may come in between.
     let _history_stays = app.0.history.lock().await;
+    let id = match target {
+        Target::One(id) => id,
+        Target::Many(ranges) => {
+            let state = bulk::retried_state(parameters.text("state"))?;
+            let counts = bulk::retry(&app, &ranges, state).await?;
+            let counts = InstanceOrCounts::Counts(counts);
+            return Ok(respond(StatusCode::ACCEPTED, &counts));
+        }
+    };
     let instance = Box::new(app.record(id).await?.instance);
     let Reply::Retried(retried) = app.command(Command::Retry(instance)).await? else {
         return Err(Fault::wrong_reply());
@@ -351,7 +399,8 @@ pub(super) async fn retry(State(app): State<App>, Path(id): Path<String>) -> Ans
         Fault::new(StatusCode::CONFLICT, "not-ended", detail)
     })?;
     let record = app.record(id).await?;
-    let instance = views::instance(&record, clock::now().wall);
+    let instance = Box::new(views::instance(&record, clock::now().wall));
+    let instance = InstanceOrCounts::One(instance);
     Ok(respond(StatusCode::ACCEPTED, &instance))
 }
 
@@ -405,14 +454,39 @@ impl App {
         }
     }
 
-    async fn summary(&self, first: InstanceId, last: InstanceId) -> Answer<RangeSummary> {
-        let counts = self.read(move |store| store.tally(first, last)).await?;
+    /// The same for several ranges.
+    async fn wait_all(&self, ranges: &[Ids], wait: Duration) {
+        let until = Instant::now() + wait;
+        for (first, last) in ranges {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.wait(*first, *last, left).await;
+        }
+    }
+
+    async fn summary(&self, ranges: Vec<Ids>) -> Answer<RangeSummary> {
+        let (path, first, last) = match &*ranges {
+            [] => return Err(Fault::not_found("no instance is named")),
+            [(first, last)] => (views::path(*first, *last), *first, *last),
+            [(first, _), .., (_, last)] => (views::path_of_many(&ranges), *first, *last),
+        };
+        let tally = move |store: &dyn Store| {
+            let mut counts = BTreeMap::<_, u64>::new();
+            for (first, last) in &ranges {
+                for (state, count) in store.tally(*first, *last)? {
+                    *counts.entry(state).or_default() += count;
+                }
+            }
+            Ok(counts)
+        };
+        let counts = self.read(tally).await?;
         if counts.is_empty() {
             return Err(Fault::not_found(format!(
                 "there is no instance from {first} to {last}"
             )));
         }
-        let path = views::path(first, last);
         let mut links = views::links([("self", path.clone())]);
         if counts.keys().any(|state| !state.is_terminal()) {
             links.insert("cancel".to_owned(), format!("DELETE {path}"));
@@ -444,7 +518,11 @@ mod tests {
         let history = HistoryLock::default();
         let app = testing::over(Arc::default(), Arc::clone(&history));
         let before = history.lock().await;
-        let mut request = pin!(retry(State(app.clone()), Path("i1".to_owned())));
+        let mut request = pin!(retry(
+            State(app.clone()),
+            Path("i1".to_owned()),
+            Uri::from_static("/instances/i1/retry"),
+        ));
         let waited = timeout(ANSWER_WAIT, &mut request).await;
         assert!(waited.is_err(), "it came in between");
         drop(before);

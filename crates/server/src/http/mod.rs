@@ -17,6 +17,7 @@
 //! | `response` | responses with a body of the API |
 //! | `extract` | parsing of paths, queries and bodies |
 //! | `instances` | submissions, single instances and ranges |
+//! | `bulk` | cancelling, killing and retrying ranges of instances |
 //! | `library` | library tasks, and their triggers |
 //! | `backfills` | backfills of library tasks |
 //! | `runs` | workflow runs |
@@ -41,6 +42,7 @@
 pub(crate) mod app;
 mod attempt;
 mod backfills;
+mod bulk;
 mod conditional;
 mod connection;
 mod counters;

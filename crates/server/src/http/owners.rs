@@ -111,15 +111,16 @@ async fn parameter(request: &mut Request, name: &str) -> Answer<String> {
 async fn check_owned(app: &App, owner: &str, target: Target) -> Answer<()> {
     match target {
         Target::One(id) => check_owned_one(app, owner, id).await.map(drop),
-        Target::Range(first, last) => {
-            let begins = check_owned_one(app, owner, first).await?;
-            let ends = check_owned_one(app, owner, last).await?;
-            // Ids of one submission are contiguous.
-            if begins.submitted == ends.submitted {
-                Ok(())
-            } else {
-                Err(wrong_owner(owner))
+        Target::Many(ranges) => {
+            for (first, last) in ranges {
+                let begins = check_owned_one(app, owner, first).await?;
+                let ends = check_owned_one(app, owner, last).await?;
+                // Ids of one submission are contiguous.
+                if begins.submitted != ends.submitted {
+                    return Err(wrong_owner(owner));
+                }
             }
+            Ok(())
         }
     }
 }

@@ -20,6 +20,15 @@ pub(super) fn path(first: InstanceId, last: InstanceId) -> String {
     format!("/instances/{}", InstanceRange(first, last))
 }
 
+/// The path of several ranges.
+pub(super) fn path_of_many(ranges: &[(InstanceId, InstanceId)]) -> String {
+    let ranges = ranges.iter();
+    let ranges: Vec<String> = ranges
+        .map(|(first, last)| InstanceRange(*first, *last).to_string())
+        .collect();
+    format!("/instances/{}", ranges.join(","))
+}
+
 /// The path of a task of the library.
 pub(super) fn task_path(owner: &str, name: &str) -> String {
     format!("/{}/tasks/{}", encoded(owner), encoded(name))

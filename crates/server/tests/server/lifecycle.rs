@@ -117,6 +117,55 @@ async fn what_waits_and_what_runs_can_be_cancelled_and_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_and_lists_are_retried_and_killed_as_far_as_they_can_be() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let halted = server.submit_array("many", 0, 4).await;
+    server.delete(&halted).await;
+    let _worker = server.worker("w1").await;
+    let failed = server.submit_array("fail", 0, 9).await;
+    let it = server.get(&format!("{failed}?wait=60")).await.body;
+    assert_eq!(it["counts"], json!({"FAILED": 10}));
+    let held = server.submit_array("hold", 0, 1).await;
+    let list = format!("{halted},{}", failed.trim_start_matches("/instances/"));
+    let it = server.get(&list).await.body;
+    assert_eq!(it["counts"], json!({"FAILED": 10, "HALTED": 5}));
+    assert_eq!((&it["first"], &it["last"]), (&json!("i1"), &json!("i15")));
+    assert_eq!(it["links"]["self"], list);
+    let both = async || server.get(&held).await.body["counts"] == json!({"RUNNING": 2});
+    assert!(until(both).await, "{:?}", server.get(&held).await);
+
+    let retried = server.post("/instances/i1..i17/retry").await;
+    assert_eq!(retried.status, StatusCode::ACCEPTED, "{retried:?}");
+    assert_eq!(retried.body, json!({"retried": 10, "skipped": 7}));
+    let again = server.post("/instances/i2,i4..i5/retry?state=halted").await;
+    assert_eq!(again.body, json!({"retried": 3, "skipped": 0}));
+    let killed = server.post("/instances/i1..i17/kill").await;
+    assert_eq!(killed.body["killed"].as_u64().map(|it| it >= 2), Some(true));
+    let it = server.get(&format!("{held}?wait=60")).await.body;
+    assert_eq!(it["counts"], json!({"FAILED": 2}), "{it}");
+
+    let bad = async |path: &str| server.post(path).await.status;
+    assert_eq!(
+        bad("/instances/i1..i10001/retry").await,
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(
+        bad("/instances/i1..i2/retry?state=DONE").await,
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(
+        bad("/instances/i1..i2/kill?attempt=1").await,
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(
+        bad("/instances/i88..i99/retry").await,
+        StatusCode::NOT_FOUND
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

@@ -246,6 +246,16 @@ impl Store for SqliteStore {
         self.readers.read(|db| read::tally(db, first, last))
     }
 
+    fn within(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+        states: &[UniversalState],
+    ) -> Result<Vec<Record>, StoreError> {
+        self.readers
+            .read(|db| read::within(db, first, last, states))
+    }
+
     fn counts(&self) -> Result<Counts, StoreError> {
         self.readers.read(read::counts)
     }

@@ -163,6 +163,38 @@ pub(super) fn tally(
     Ok(tally)
 }
 
+/// The instances of a range that are in one of these states, by id. The ids come first: a range of
+/// waiting instances is one row, of which each element is a record here.
+pub(super) fn within(
+    db: &Connection,
+    first: InstanceId,
+    last: InstanceId,
+    states: &[UniversalState],
+) -> Result<Vec<Record>, rusqlite::Error> {
+    const WITHIN: &str = "SELECT id, id, state FROM instance WHERE id BETWEEN ?1 AND ?2 \
+        UNION ALL SELECT max(first, ?1), last, state FROM span WHERE last BETWEEN ?1 AND ?2 \
+        UNION ALL SELECT max(first, ?1), ?2, state FROM \
+        (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) WHERE first <= ?2";
+    let mut ids: Vec<Ids> = Vec::new();
+    for (first, last) in split_by_sign(first, last) {
+        let mut statement = db.prepare_cached(WITHIN)?;
+        let mut found = statement.query([sql_id(first), sql_id(last)])?;
+        while let Some(row) = found.next()? {
+            if states.contains(&rows::state(row, 2)?) {
+                ids.push((InstanceId(unsigned(row, 0)?), InstanceId(unsigned(row, 1)?)));
+            }
+        }
+    }
+    ids.sort_unstable();
+    let mut records = Vec::new();
+    for (first, last) in ids {
+        for id in first.0..=last.0 {
+            records.extend(rows::find(db, InstanceId(id))?);
+        }
+    }
+    Ok(records)
+}
+
 /// Reason why a ledger cannot be restored.
 enum RestoreError {
     Database(rusqlite::Error),

@@ -89,6 +89,7 @@ macro_rules! backends {
             reading {
                 a_timeline_tells_what_happened_when_and_in_whose_name,
                 a_long_timeline_comes_in_pages,
+                the_instances_of_a_range_are_found_by_their_state,
                 a_view_holds_its_instances_and_no_others,
                 history_begins_with_the_latest_end,
                 a_state_can_be_asked_for,

@@ -72,6 +72,31 @@ pub(crate) fn a_timeline_tells_what_happened_when_and_in_whose_name(open: Open<'
     );
 }
 
+pub(crate) fn the_instances_of_a_range_are_found_by_their_state(open: Open<'_>) {
+    use UniversalState::{Failed, Halted, Queued};
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, failed(&leader, 1));
+    leader.commit(&*store, vec![array(2, 9), halted(4, 6)]);
+    leader.commit(&*store, failed(&leader, 10));
+    let within = |first, last, states: &[UniversalState]| {
+        let found = store.within(InstanceId(first), InstanceId(last), states);
+        let found = found.expect("readable").into_iter();
+        found
+            .map(|record| (record.instance.id.0, record.instance.state))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(within(1, 10, &[Failed]), [(1, Failed), (10, Failed)]);
+    assert_eq!(within(2, 10, &[Failed]), [(10, Failed)]);
+    assert_eq!(
+        within(5, 10, &[Failed, Halted]),
+        [(5, Halted), (6, Halted), (10, Failed)]
+    );
+    assert_eq!(within(3, 5, &[Queued]), [(3, Queued)]);
+    assert_eq!(within(8, 8, &[Queued]), [(8, Queued)]);
+    assert_eq!(within(11, 99, &[Queued, Failed, Halted]), []);
+}
+
 pub(crate) fn a_long_timeline_comes_in_pages(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);

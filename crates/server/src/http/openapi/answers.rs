@@ -10,7 +10,7 @@ use utoipa::{IntoParams, IntoResponses};
 
 // Types that annotations name and handlers do not.
 pub(in crate::http) use baton_model::api::{
-    Explanation, KillReply, Problem, RunReply, SubmitReply, Task,
+    CancelReply, Explanation, Problem, RunReply, SubmitReply, Task,
 };
 pub(in crate::http) use serde_json::Value;
 
