@@ -24,6 +24,9 @@ pub struct FetchList {
     /// A file with certificates (PEM) that are trusted beside those of the system.
     pub ca: Option<PathBuf>,
     pub cache: Option<FetchCache>,
+    /// The directory of the command that follows, if not that of the files.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
 }
 
 /// The cache of fetched files, of one user of a worker.

@@ -14,6 +14,7 @@ use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{AttemptStats, Report};
+use baton_model::paths::{self, PathValues};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::users::{self, User};
@@ -63,6 +64,8 @@ pub(crate) struct Launcher {
     /// A CA that fetched files may come from, beside those of the system.
     ca: Option<PathBuf>,
     fetch_cache: u64,
+    /// Directories in which work may run outside of its sandbox.
+    directories: Vec<String>,
 }
 
 impl Launcher {
@@ -87,6 +90,7 @@ impl Launcher {
                 _ => None,
             }),
             fetch_cache: config.fetch_cache,
+            directories: config.directories.clone(),
         }
     }
 
@@ -139,6 +143,8 @@ impl Launcher {
                 user.name
             ));
         }
+        self.check_directories(spec)?;
+        let [stdout_path, stderr_path] = output_paths(spec, assignment.lease)?;
         let dir = dir_name(assignment.lease);
         let env = self.env(spec, assignment.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
@@ -146,10 +152,19 @@ impl Launcher {
         Ok(Launch {
             argv,
             env,
+            // Files are fetched into the sandbox, and then the directory is entered.
+            cwd: spec
+                .paths
+                .cwd
+                .clone()
+                .filter(|_| spec.uris.is_empty())
+                .unwrap_or_default(),
             credentials,
             limits: limits(assignment.memory_max),
             stdout: Sink::File,
             stderr: Sink::File,
+            stdout_path,
+            stderr_path,
             tag,
             claim: self.claim(assignment),
             timeout: assignment.time_left(now),
@@ -164,6 +179,26 @@ impl Launcher {
             is_runner: assignment.is_task(),
             ..Launch::default()
         })
+    }
+
+    /// Checks that this worker allows the directories of the work.
+    fn check_directories(&self, spec: &InstanceSpec) -> Result<(), String> {
+        let processes = match &spec.work {
+            Work::Command(_) => &[][..],
+            Work::Task(task) => &*task.processes,
+        };
+        let of_processes = processes.iter().filter_map(|process| process.cwd.as_ref());
+        let of_processes = of_processes.filter(|cwd| cwd.starts_with('/'));
+        for cwd in spec.paths.cwd.iter().chain(of_processes) {
+            let allowed = self.directories.iter().map(String::as_str);
+            if !paths::is_within(cwd, allowed) {
+                return Err(format!(
+                    "the worker does not allow work in the directory `{cwd}`; start it with \
+                     `--allow-cwd DIR`, or submit with `--cwd sandbox`"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// What a coordinator needs to know of an attempt that another one has started.
@@ -297,6 +332,9 @@ impl Launcher {
             ("BATON_OWNER", spec.owner.clone()),
             ("BATON_NAME", spec.name.clone()),
         ];
+        if spec.paths.cwd.is_some() {
+            baton_env.push(("BATON_SANDBOX", [&*self.work, "/", dir].concat()));
+        }
         if let Some(array) = spec.array {
             let index = array.index(attempt.instance);
             baton_env.push(("BATON_ARRAY_INDEX", index.to_string()));
@@ -405,9 +443,34 @@ impl Launcher {
                 dir,
                 bytes_max: self.fetch_cache,
             }),
+            cwd: spec.paths.cwd.clone().map(PathBuf::from),
         };
         Ok((list, ca))
     }
+}
+
+/// The files of standard output and standard error of one attempt.
+fn output_paths(spec: &InstanceSpec, lease: LeaseId) -> Result<[Option<String>; 2], String> {
+    let attempt = lease.attempt;
+    let values = PathValues {
+        attempt,
+        index: spec.array.map_or(0, |array| array.index(attempt.instance)),
+        name: &spec.name,
+    };
+    let expand = |path: &Option<String>| {
+        let path = path.as_deref().map(|path| {
+            let path = paths::expand(path, &values)?;
+            let cwd = spec.paths.cwd.as_ref();
+            Ok(match cwd.filter(|_| !path.starts_with('/')) {
+                Some(cwd) => format!("{cwd}/{path}"),
+                None => path,
+            })
+        });
+        path.transpose().map_err(|unknown: String| {
+            format!("a path of its output has an unknown placeholder {unknown}")
+        })
+    };
+    Ok([expand(&spec.paths.stdout)?, expand(&spec.paths.stderr)?])
 }
 
 /// A backstop for allocations between two samples of the memory in use.
@@ -465,6 +528,7 @@ mod tests {
             slots: 1,
             keep: Millis(0),
             fetch_cache: 1 << 20,
+            directories: vec!["/data".to_owned()],
         };
         Launcher::new(state, &config)
     }
@@ -529,6 +593,31 @@ mod tests {
             ..InstanceSpec::default()
         });
         assert!(error.expect_err("unknown user").contains("no such user on"));
+    }
+
+    #[test]
+    fn work_outside_of_its_sandbox_needs_an_allowed_directory() {
+        let mut launcher = launcher(Path::new("/s"));
+        let mut launch = |cwd: &str| {
+            let spec = InstanceSpec {
+                work: Work::Command(vec!["./x".to_owned()]),
+                paths: baton_model::paths::Paths {
+                    cwd: Some(cwd.to_owned()),
+                    stdout: Some("out/%i.%t".to_owned()),
+                    stderr: None,
+                },
+                ..InstanceSpec::default()
+            };
+            launcher.launch(&attempt(spec), Mono(0))
+        };
+        let launched = launch("/data/a").expect("allowed");
+        assert_eq!(launched.cwd, "/data/a");
+        assert_eq!(launched.stdout_path.as_deref(), Some("/data/a/out/i12.3"));
+        assert_eq!(launched.stderr_path, None);
+        for outside in ["/", "/database", "/data/../etc", "data"] {
+            let error = launch(outside).expect_err(outside);
+            assert!(error.contains("--allow-cwd"), "{error}");
+        }
     }
 
     #[test]

@@ -106,6 +106,8 @@ pub struct Config {
     pub keep: Millis,
     /// Bytes of fetched files that are cached for each user; 0 for no cache.
     pub fetch_cache: u64,
+    /// Directories in which, and below which, work may run outside of its sandbox.
+    pub directories: Vec<String>,
 }
 
 /// Outcome of running an agent.

@@ -36,6 +36,7 @@ mod bench;
 mod completions;
 mod credentials;
 mod fetch;
+mod host_key;
 mod import;
 mod local;
 mod logging;

@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baton_model::api::LocalWorker;
 use baton_model::token::Secret;
 use baton_server::{serve, service};
 use baton_store::data_dir;
@@ -21,9 +22,11 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::credentials::{CredentialArgs, TOKEN_VARIABLE};
+use crate::host_key::host_key;
 use crate::logging;
 use crate::output::{CommandResult, Failure};
 use crate::scheduler::{Interrupts, ServerArgs, failure, on_threads};
+use crate::worker::absolute;
 
 /// Interval between two checks of the worker, and before a restart.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,6 +50,24 @@ pub(crate) struct Up {
     /// Label of the worker, for constraints; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<String>,
+    /// Directory in which, and below which, the worker runs work outside of its sandbox; may be
+    /// repeated [default: /]
+    #[arg(long = "allow-cwd", value_name = "DIR", value_parser = absolute)]
+    directories: Vec<String>,
+    /// Run all work in its sandbox
+    #[arg(long, conflicts_with = "directories")]
+    sandbox_only: bool,
+}
+
+impl Up {
+    /// The directories that the worker allows.
+    fn directories(&self) -> Vec<String> {
+        match (self.sandbox_only, &*self.directories) {
+            (true, _) => Vec::new(),
+            (false, []) => vec!["/".to_owned()],
+            (false, directories) => directories.to_vec(),
+        }
+    }
 }
 
 pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
@@ -62,6 +83,13 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
         config.own_worker = Some(drawn.map_err(failed)?);
     }
     let token = config.own_worker.clone();
+    let directories = command.directories();
+    config.local_worker = host_key()
+        .filter(|_| !directories.is_empty())
+        .map(|host| LocalWorker {
+            host,
+            directories: directories.clone(),
+        });
     let (address_sender, address_receiver) = mpsc::channel::<SocketAddr>();
     let data = &command.server.data;
     let state = data_dir::open_with_worker(data)
@@ -69,6 +97,9 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
     if let Some(resources) = &command.resources {
         arguments.extend(["--resources".to_owned(), resources.clone()]);
+    }
+    for directory in directories {
+        arguments.extend(["--allow-cwd".to_owned(), directory]);
     }
     for label in &command.labels {
         arguments.extend(["--label".to_owned(), label.clone()]);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use baton_agent::{Config, Error, resources};
 use baton_files::units;
 use baton_model::ids::WorkerName;
+use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::{Capacity, Offer};
 use baton_model::time::Millis;
 use baton_runner::sys::users;
@@ -56,6 +57,10 @@ pub(crate) struct Worker {
     /// Size of the cache of fetched files (`uris` with a sha256), for each user; 0B for none
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = units::size)]
     fetch_cache: u64,
+    /// Directory in which, and below which, work may run outside of its sandbox; may be repeated, /
+    /// for all [default: none]
+    #[arg(long = "allow-cwd", value_name = "DIR", value_parser = absolute)]
+    directories: Vec<String>,
     /// The only certificate accepted from the scheduler, under any name: for the worker of `baton
     /// up`, which can read the server's file
     #[arg(long, value_name = "FILE", hide = true)]
@@ -89,9 +94,13 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         None => credentials.worker_files()?,
     };
     let detected = resources::discover(&command.state);
+    let mut labels: BTreeMap<String, String> = command.labels.iter().cloned().collect();
+    if !command.directories.is_empty() {
+        labels.insert(DIRECTORY_LABEL.to_owned(), command.directories.join(","));
+    }
     let offer = Offer {
         capacity: command.resources.applied_to(detected),
-        labels: command.labels.iter().cloned().collect(),
+        labels,
         open: true,
     };
     let ended = baton_agent::run(Config {
@@ -106,6 +115,7 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         slots: command.slots,
         keep: command.keep,
         fetch_cache: command.fetch_cache,
+        directories: command.directories.clone(),
     });
     match ended {
         Ok(_) => Ok(()),
@@ -151,6 +161,16 @@ fn resource_overrides(text: &str) -> Result<ResourceOverrides, String> {
         }
     }
     Ok(overrides)
+}
+
+/// An absolute directory.
+pub(crate) fn absolute(text: &str) -> Result<String, String> {
+    let is_plain = text.starts_with('/') && !text.split('/').any(|part| part == "..");
+    if is_plain {
+        Ok(text.to_owned())
+    } else {
+        Err("expected an absolute path without `..`".to_owned())
+    }
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::paths::{self, PLACEHOLDERS, PathValues};
 use baton_model::task::{
     Check, CommandLine, Dependency, Probe, ProcessName, ProcessSpec, TaskSpec,
 };
@@ -9,8 +10,9 @@ use baton_model::task::{
 use crate::binding::argument_location;
 use crate::error::{Kind, Problem, quote};
 use crate::file::{
-    TaskBody, UnboundCheck, UnboundProbe, UnboundProcess, UnboundRun, param_variable,
+    BoundTask, TaskBody, UnboundCheck, UnboundProbe, UnboundProcess, UnboundRun, param_variable,
 };
+use crate::instance::is_plain;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::template::{Text, Values};
 
@@ -57,15 +59,16 @@ impl<'a> Binder<'a> {
         &mut self,
         body: &TaskBody,
         param_env: &BTreeMap<String, String>,
-    ) -> TaskSpec {
+    ) -> BoundTask {
         let mut env = param_env.clone();
         for (name, text) in &body.env {
             let value = self.argument(text);
             env.insert(name.clone(), value);
         }
+        let cwd = body.cwd.as_ref().map(|text| self.task_cwd(text));
         let mut processes = Vec::with_capacity(body.processes.len());
         for process in &body.processes {
-            processes.push(self.process(process, &env));
+            processes.push(self.process(process, &env, cwd.as_deref()));
             if self.is_full() {
                 let what = match self.values.workflow {
                     None => "with this process, the task",
@@ -79,10 +82,15 @@ impl<'a> Binder<'a> {
                 break;
             }
         }
-        TaskSpec {
+        let spec = TaskSpec {
             processes,
             ports: self.values.ports.clone(),
             ..body.spec.clone()
+        };
+        BoundTask {
+            stdout: body.stdout.as_ref().map(|text| self.output(text, &spec)),
+            stderr: body.stderr.as_ref().map(|text| self.output(text, &spec)),
+            spec,
         }
     }
 
@@ -95,6 +103,7 @@ impl<'a> Binder<'a> {
         &mut self,
         process: &UnboundProcess,
         task_env: &BTreeMap<String, String>,
+        task_cwd: Option<&str>,
     ) -> ProcessSpec {
         let mut env = task_env.clone();
         for (name, text) in &process.env {
@@ -115,7 +124,7 @@ impl<'a> Binder<'a> {
             ready: process.ready.as_ref().map(|check| self.check(check)),
             health: process.health.as_ref().map(|check| self.check(check)),
             env,
-            cwd: process.cwd.as_ref().map(|text| self.cwd(text)),
+            cwd: self.cwd(process.cwd.as_ref(), task_cwd),
             ..process.spec.clone()
         }
     }
@@ -216,21 +225,70 @@ impl<'a> Binder<'a> {
         path
     }
 
-    /// Ensures that the directory stays below the sandbox for any parameter value.
-    fn cwd(&mut self, text: &Text) -> String {
+    /// The directory of a process: its own, below that of its task unless it is absolute.
+    fn cwd(&mut self, text: Option<&Text>, task: Option<&str>) -> Option<String> {
+        let Some(text) = text else {
+            return task.map(str::to_owned);
+        };
         let before = self.problems.len();
         let cwd = self.argument(text);
         let sample = self.values.sample(&cwd);
-        let outside = sample.starts_with('/') || sample.split('/').any(|part| part == "..");
-        if self.problems.len() == before && (outside || cwd.is_empty()) {
+        if self.problems.len() == before && (has_parent(&sample) || cwd.is_empty()) {
             self.problems.push(text.location.problem(
                 Kind::BadValue,
-                format!("{} is not a directory below the sandbox", quote(&cwd)),
-                "write a relative path without `..`, or use `cd` in the command",
+                format!("{} is not a directory", quote(&cwd)),
+                "write an absolute path, or one relative to the sandbox or the `cwd` of the task, without `..`",
+            ));
+        }
+        match task {
+            Some(task) if !sample.starts_with('/') => Some(format!("{task}/{cwd}")),
+            _ => Some(cwd),
+        }
+    }
+
+    /// The directory of a task.
+    fn task_cwd(&mut self, text: &Text) -> String {
+        let before = self.problems.len();
+        let cwd = self.argument(text);
+        let sample = self.values.sample(&cwd);
+        let is_plain = sample.starts_with('/') && !has_parent(&sample);
+        if self.problems.len() == before && !is_plain {
+            self.problems.push(text.location.problem(
+                Kind::BadValue,
+                format!("{} is not an absolute path", quote(&cwd)),
+                "write an absolute path without `..`; without `cwd` the task runs in an empty directory of its own",
             ));
         }
         cwd
     }
+
+    /// A file of the task's output.
+    fn output(&mut self, text: &Text, task: &TaskSpec) -> String {
+        let path = self.argument(text);
+        let mut refuse = |message: String, hint: &str| {
+            self.problems
+                .push(text.location.problem(Kind::BadValue, message, hint));
+        };
+        if path.is_empty() {
+            refuse("the path is empty".to_owned(), "write the path of a file");
+        } else if let Err(unknown) = paths::expand(&path, &PathValues::SAMPLE) {
+            let known = PLACEHOLDERS.map(|(letter, meaning)| format!("%{letter} {meaning}"));
+            refuse(
+                format!("{} is no placeholder", quote(&unknown)),
+                &format!("the placeholders are: {}", known.join(", ")),
+            );
+        } else if !is_plain(task) {
+            refuse(
+                "only the output of a single command can go to a file".to_owned(),
+                "use `run` without `ports`, `max_failures` and `finalization_wait`, or redirect it in the commands of the processes: > FILE",
+            );
+        }
+        path
+    }
+}
+
+fn has_parent(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
 }
 
 /// Returns why `execve` would reject a string, if it would.

@@ -37,6 +37,19 @@ pub(crate) struct TaskBody {
     pub(crate) env: BTreeMap<String, Text>,
     /// Whether the file sets `resources.cpu`.
     pub(crate) requests_cpu: bool,
+    /// The directory of processes that set none, and that of relative ones.
+    pub(crate) cwd: Option<Text>,
+    /// The files of its output.
+    pub(crate) stdout: Option<Text>,
+    pub(crate) stderr: Option<Text>,
+}
+
+/// A task with all templates rendered.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundTask {
+    pub(crate) spec: TaskSpec,
+    pub(crate) stdout: Option<String>,
+    pub(crate) stderr: Option<String>,
 }
 
 /// The arguments of one start of a task.
@@ -135,6 +148,14 @@ impl TaskFile {
     /// Every reference without a value, every argument without a parameter, and every value
     /// that is invalid after rendering.
     pub fn bind(&self, binding: &Binding) -> Result<TaskSpec, Errors> {
+        self.check_time(binding)?;
+        self.bound(binding)
+            .map(|task| task.spec)
+            .map_err(|problems| Errors::new(&self.file, problems))
+    }
+
+    /// Reports a default that refers to an unknown nominal time.
+    pub(crate) fn check_time(&self, binding: &Binding) -> Result<(), Errors> {
         let needs_time = |param: &Param| param.is_nominal;
         if binding.nominal_time.is_none() && self.params.values().any(needs_time) {
             let problem = Location::default().problem(
@@ -144,12 +165,11 @@ impl TaskFile {
             );
             return Err(Errors::new(&self.file, vec![problem]));
         }
-        self.bound(binding)
-            .map_err(|problems| Errors::new(&self.file, problems))
+        Ok(())
     }
 
     /// [`TaskFile::bind`] with unsorted problems.
-    pub(crate) fn bound(&self, binding: &Binding) -> Result<TaskSpec, Vec<Problem>> {
+    pub(crate) fn bound(&self, binding: &Binding) -> Result<BoundTask, Vec<Problem>> {
         let mut problems = Vec::new();
         let params = self.parameters(binding, &mut problems);
         check_ids(binding, &mut problems);
@@ -179,8 +199,10 @@ impl TaskFile {
 
 impl TaskBody {
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
+        let own = [&self.cwd, &self.stdout, &self.stderr];
         self.env
             .values()
+            .chain(own.into_iter().flatten())
             .chain(self.processes.iter().flat_map(UnboundProcess::texts))
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::placement::ResourceRequest;
+use baton_model::paths::{DIRECTORY_LABEL, Paths};
+use baton_model::placement::{Constraint, ResourceRequest, Rule};
 use baton_model::spec::{InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
 use baton_model::task::{CommandLine, ProcessSpec, TaskSpec};
 use baton_model::time::Millis;
 
 use crate::error::Errors;
-use crate::file::{Binding, TaskFile};
+use crate::file::{Binding, BoundTask, TaskFile};
 use crate::policy::{Growth, Policy, Retry, Scaling};
 
 /// The owner of a task without `owner`.
@@ -38,14 +39,17 @@ impl TaskFile {
     /// # Errors
     /// As [`TaskFile::bind`].
     pub fn instance(&self, binding: &Binding) -> Result<InstanceSpec, Errors> {
-        let task = self.bind(binding)?;
+        self.check_time(binding)?;
+        let task = self.bound(binding);
+        let task = task.map_err(|problems| Errors::new(&self.file, problems))?;
         Ok(instance(task, &self.policy, self.body.requests_cpu))
     }
 }
 
 /// Builds the instance of a bound task. `requests_cpu` is false for a task without
 /// `resources.cpu`.
-pub(crate) fn instance(task: TaskSpec, policy: &Policy, requests_cpu: bool) -> InstanceSpec {
+pub(crate) fn instance(bound: BoundTask, policy: &Policy, requests_cpu: bool) -> InstanceSpec {
+    let task = bound.spec;
     let mut request = task.resources.clone();
     if !requests_cpu {
         request.cpu_milli = DEFAULT_CPU_MILLI;
@@ -53,7 +57,15 @@ pub(crate) fn instance(task: TaskSpec, policy: &Policy, requests_cpu: bool) -> I
     let name = task.name.clone();
     let owner = task.owner.clone();
     let user = task.user.clone();
-    let (work, env) = work(task);
+    let mut constraints = policy.constraints.clone();
+    let mut retry = budget(&policy.retry);
+    if has_directory(&task) {
+        constraints.push(allows_directories());
+        for fallback in &mut retry.fallback {
+            fallback.push(allows_directories());
+        }
+    }
+    let (work, env, cwd) = work(task);
     InstanceSpec {
         name,
         owner: owner.unwrap_or_else(|| DEFAULT_OWNER.to_owned()),
@@ -63,38 +75,57 @@ pub(crate) fn instance(task: TaskSpec, policy: &Policy, requests_cpu: bool) -> I
         uris: policy.uris.clone(),
         request: ResourceRequest {
             resources: request,
-            constraints: policy.constraints.clone(),
+            constraints,
         },
         priority: policy.priority,
         exclusive: policy.exclusive,
-        retry: budget(&policy.retry),
+        retry,
         timeout: policy.timeout,
         array: None,
         origin: None,
         part: None,
+        paths: Paths {
+            cwd,
+            stdout: bound.stdout,
+            stderr: bound.stderr,
+        },
     }
 }
 
-/// The work of an instance, and the environment that is not part of it.
-fn work(mut task: TaskSpec) -> (Work, BTreeMap<String, String>) {
+/// True if a process runs outside of the sandbox.
+fn has_directory(task: &TaskSpec) -> bool {
+    let mut directories = task.processes.iter().flat_map(|process| &process.cwd);
+    directories.any(|cwd| cwd.starts_with('/'))
+}
+
+fn allows_directories() -> Constraint {
+    Constraint {
+        label: DIRECTORY_LABEL.to_owned(),
+        rule: Rule::Present,
+    }
+}
+
+/// The work of an instance, and the environment and the directory that are not part of it.
+fn work(mut task: TaskSpec) -> (Work, BTreeMap<String, String>, Option<String>) {
     if !is_plain(&task) {
-        return (Work::Task(Box::new(task)), BTreeMap::new());
+        return (Work::Task(Box::new(task)), BTreeMap::new(), None);
     }
     let process = task.processes.remove(0);
     let argv = match process.run {
         CommandLine::Exec(words) => words,
         CommandLine::Shell(command) => vec![SHELL.to_owned(), "-c".to_owned(), command],
     };
-    (Work::Command(argv), process.env)
+    (Work::Command(argv), process.env, process.cwd)
 }
 
-/// True if the command and its environment describe the task completely.
-fn is_plain(task: &TaskSpec) -> bool {
+/// True if the command, its environment and an absolute directory describe the task completely.
+pub(crate) fn is_plain(task: &TaskSpec) -> bool {
     let [process] = &*task.processes else {
         return false;
     };
     let bare = ProcessSpec {
         env: process.env.clone(),
+        cwd: process.cwd.clone().filter(|cwd| cwd.starts_with('/')),
         ..ProcessSpec::new(&process.name.0, process.run.clone())
     };
     *process == bare

@@ -97,8 +97,10 @@ fn number_form(path: &[&str]) -> NumberForm {
     let is_bound = matches!(path, ["params", _, "min" | "max"]);
     let takes = matches!(
         path,
-        ["params" | "env" | "run" | "constraints", ..]
-            | ["processes", "env" | "run" | "cwd", ..]
+        [
+            "params" | "env" | "run" | "cwd" | "stdout" | "stderr" | "constraints",
+            ..
+        ] | ["processes", "env" | "run" | "cwd", ..]
             | ["processes", "ready" | "health", "command", ..]
     );
     if takes && !is_bound {

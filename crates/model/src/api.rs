@@ -51,9 +51,24 @@ pub struct Root {
     pub version: String,
     /// Time zone data by which schedules are due.
     pub tzdata: Tzdata,
+    /// The worker that the server has started itself, if it runs work outside of sandboxes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_worker: Option<LocalWorker>,
     /// All resources, by relation.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
+}
+
+/// The worker of a server on the same host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LocalWorker {
+    /// An opaque key of its host, mount namespace and user: a client with the same one sees the
+    /// same directories with the same permissions.
+    pub host: String,
+    /// Directories in which, and below which, it runs work.
+    pub directories: Vec<String>,
 }
 
 /// Version and source of time zone data.

@@ -11,6 +11,7 @@
 //! | [`backfill`] | launches for past due times that have none |
 //! | [`schedule`] | schedule policies (catch-up, DST), and the verdict on a due time |
 //! | [`workflow`] | the specification of a workflow, and the item that an instance runs |
+//! | [`paths`] | the directory of an instance, and the files of its output |
 //! | [`placement`] | resource requests of instances, and offers of workers |
 //! | [`outcome`] | the end of an attempt, and the evidence for it |
 //! | [`mark`] | the mark of a store, by which copies are recognised |
@@ -35,6 +36,7 @@ pub mod limits;
 pub mod mark;
 pub mod message;
 pub mod outcome;
+pub mod paths;
 pub mod placement;
 pub mod schedule;
 pub mod spec;

@@ -7,6 +7,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::ids::{InstanceId, Revision, TaskNo};
+use crate::paths::Paths;
 use crate::placement::{Constraint, ResourceRequest};
 use crate::task::TaskSpec;
 use crate::time::{Millis, Wall};
@@ -197,6 +198,8 @@ pub struct InstanceSpec {
     pub origin: Option<Origin>,
     /// The item of a run that it executes.
     pub part: Option<Part>,
+    /// Its directory and the files of its output.
+    pub paths: Paths,
 }
 
 /// The library task, revision and due time of an instance.
@@ -243,6 +246,7 @@ impl Serialize for SparseSpec<'_> {
             array,
             origin,
             part,
+            paths,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -268,6 +272,7 @@ impl Serialize for SparseSpec<'_> {
             "array": array,
             "origin": origin,
             "part": part,
+            "paths": paths,
         }
         map.end()
     }

@@ -84,7 +84,7 @@ pub struct Launch {
     pub argv: Vec<String>,
     /// The complete environment.
     pub env: Vec<(String, String)>,
-    /// The working directory: the sandbox, or one below it. Empty for the directory of `paths`.
+    /// The working directory. Empty for the directory of `paths`.
     pub cwd: String,
     /// Set for another user than the coordinator's own.
     pub credentials: Option<Credentials>,
@@ -96,6 +96,13 @@ pub struct Launch {
     pub log: String,
     pub stdout: Sink,
     pub stderr: Sink,
+    /// The file that standard output goes to instead, relative to the working directory. The
+    /// process creates or empties it as its own user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout_path: Option<String>,
+    /// The same for standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_path: Option<String>,
     /// Stored with the run and returned with it; opaque to the coordinator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tag: String,

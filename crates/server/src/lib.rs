@@ -57,6 +57,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use baton_core::scheduler::{Config as CoreConfig, StoreMode};
+use baton_model::api::LocalWorker;
 use baton_model::ids::Epoch;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
@@ -124,6 +125,8 @@ pub struct Config {
     pub traffic: Traffic,
     /// Secret of the worker of this process, which no store knows.
     pub own_worker: Option<Secret>,
+    /// The worker of this process, for clients on the same host.
+    pub local_worker: Option<LocalWorker>,
     pub backend: Backend,
     /// Directory whose files define tasks.
     pub library: Option<PathBuf>,
@@ -148,6 +151,7 @@ impl Default for Config {
             tls: None,
             traffic: Traffic::default(),
             own_worker: None,
+            local_worker: None,
             backend: Backend::Sqlite,
             library: None,
             limits: Vec::new(),
@@ -242,6 +246,7 @@ pub async fn serve(
         committed: committed.clone(),
         metrics,
         problems: problems.clone(),
+        local_worker: config.local_worker,
     });
     let sync = config.library.map(|directory| library::LibrarySync {
         directory,

@@ -20,7 +20,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use baton_agent::FetchList;
@@ -44,11 +44,21 @@ pub(crate) fn main(args: &[String]) -> i32 {
     let Some((program, rest)) = argv.split_first().filter(|_| dashes == "--") else {
         return usage();
     };
-    if let Err(text) = fetch_all(list) {
-        eprintln!("baton: {text}");
-        return NOT_FETCHED;
+    let cwd = match fetch_all(list) {
+        Ok(cwd) => cwd,
+        Err(text) => {
+            eprintln!("baton: {text}");
+            return NOT_FETCHED;
+        }
+    };
+    let mut command = Command::new(program);
+    if let Some(cwd) = &cwd
+        && let Err(error) = std::env::set_current_dir(cwd)
+    {
+        eprintln!("baton: cannot enter `{}`: {error}", cwd.display());
+        return NOT_RUN;
     }
-    let error = Command::new(program).args(rest).exec();
+    let error = command.args(rest).exec();
     eprintln!("baton: cannot run {program}: {error}");
     NOT_RUN
 }
@@ -58,7 +68,8 @@ fn usage() -> i32 {
     2
 }
 
-fn fetch_all(path: &str) -> Result<(), String> {
+/// Fetches all files; returns the directory of the command, if it has one of its own.
+fn fetch_all(path: &str) -> Result<Option<PathBuf>, String> {
     let list: FetchList = fs::read(path)
         .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
         .map_err(|error| format!("cannot read the list of files to fetch, {path}: {error}"))?;
@@ -70,7 +81,7 @@ fn fetch_all(path: &str) -> Result<(), String> {
         fetch(uri, &source, cache.as_ref())
             .map_err(|why| format!("cannot fetch {}: {why}", uri.from))?;
     }
-    Ok(())
+    Ok(list.cwd)
 }
 
 fn fetch(uri: &Uri, source: &Source, cache: Option<&Cache>) -> Result<(), String> {

@@ -173,6 +173,8 @@ fn worker(data: &Path, address: &str) -> Result<Child, Failure> {
         state.as_os_str(),
         OsStr::new("--name"),
         OsStr::new("local"),
+        OsStr::new("--allow-cwd"),
+        OsStr::new("/"),
     ];
     spawn(data, WORKER, Signal::KILL, &args, false)
 }

@@ -1,5 +1,6 @@
 //! Commands and API clients against a real scheduler.
 
+mod directories;
 mod kill;
 mod library;
 mod library_workflows;

@@ -20,6 +20,10 @@ pub(super) fn references(spec: &InstanceSpec, found: &mut impl FnMut(Reference))
 /// Calls `each` for every text of a spec that is a template.
 pub(super) fn texts(spec: &mut InstanceSpec, each: &mut impl FnMut(&mut String)) {
     spec.env.values_mut().for_each(&mut *each);
+    let paths = &mut spec.paths;
+    for path in [&mut paths.cwd, &mut paths.stdout, &mut paths.stderr] {
+        path.iter_mut().for_each(&mut *each);
+    }
     match &mut spec.work {
         Work::Command(words) => words.iter_mut().for_each(each),
         Work::Task(task) => {

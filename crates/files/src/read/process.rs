@@ -70,7 +70,7 @@ impl Reader {
                 .map_or_else(BTreeMap::new, |item| self.env(&item)),
             cwd: fields
                 .get("cwd")
-                .and_then(|item| self.template(&item, "write a directory below the sandbox")),
+                .and_then(|item| self.template(&item, "write the path of a directory")),
         })
     }
 

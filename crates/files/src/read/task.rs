@@ -16,6 +16,7 @@ use crate::policy::Policy;
 use crate::schema::process::PROCESS;
 use crate::schema::task::{TASK, TRIGGER};
 use crate::source;
+use crate::template::Text;
 use crate::tree::{Tree, Value};
 
 /// Reads a task from the tree of a file called `file`.
@@ -152,7 +153,15 @@ impl Reader {
                 None => BTreeMap::new(),
             },
             requests_cpu: resources.is_some_and(|item| item.tree.has("cpu")),
+            cwd: self.path_field(fields, "cwd"),
+            stdout: self.path_field(fields, "stdout"),
+            stderr: self.path_field(fields, "stderr"),
         }
+    }
+
+    fn path_field(&mut self, fields: &Fields<'_>, name: &str) -> Option<Text> {
+        let item = fields.get(name)?;
+        self.template(&item, "write a path")
     }
 
     /// Reports early that the file is empty or a workflow.

@@ -34,7 +34,7 @@ pub(crate) static PROCESS: Object = Object::new(
         field("ready", Type::Object(&READY), "The check after which it counts as healthy."),
         field("health", Type::Object(&HEALTH), "The check without which it is stopped, and has failed."),
         field("env", ENV, "Its environment variables, besides those of the task."),
-        field("cwd", Scalar, "Its directory, below the sandbox."),
+        field("cwd", Scalar, "Its directory: relative to that of the task, or absolute."),
         field("user", Text, "The user that it runs as; needs root."),
         field("umask", Type::Pattern("octal number, in quotes", "^(0o)?[0-7]+$"), "Its file mode mask: `\"022\"`."),
         field("nice", Integer(-20, 19), "Its nice value."),

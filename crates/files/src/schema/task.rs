@@ -23,6 +23,9 @@ pub(crate) static TASK: Object = Object {
             PARAMS,
             TASK_ENV,
             TASK_RUN,
+            CWD,
+            STDOUT,
+            STDERR,
             PROCESSES,
             ORDER,
             MAX_FAILURES,
@@ -45,6 +48,9 @@ pub(crate) const PARAMS: Field = field("params", Map(&PARAM_TYPE, 0), "Its param
 pub(crate) const RESOURCE_REQUEST: Field = field("resources", Type::Object(&RESOURCES), "What it needs of a worker.");
 pub(crate) const TASK_ENV: Field = field("env", ENV, "Environment variables of every process.");
 pub(crate) const TASK_RUN: Field = field("run", RUN, "One command, instead of `processes`; its process is called like the task. A string runs in a shell, a list without one.");
+pub(crate) const CWD: Field = field("cwd", Scalar, "Its directory, an absolute path on the worker, which must allow it (`--allow-cwd`); by default its sandbox.");
+pub(crate) const STDOUT: Field = field("stdout", Scalar, "Under a scheduler, the file that the standard output of `run` goes to instead of its log, relative to the directory; `%i` instance, `%a` array index, `%t` attempt, `%n` name, `%%` percent sign.");
+pub(crate) const STDERR: Field = field("stderr", Scalar, "The same for standard error.");
 pub(crate) const PROCESSES: Field = field("processes", List(&PROCESS_TYPE, 1, PROCESSES_MAX), "Its processes.");
 pub(crate) const ORDER: Field = field("order", List(&List(&Text, 2, usize::MAX), 0, usize::MAX), "Chains of processes, `[[a, b, c]]`: each waits for the success of the one before.");
 pub(crate) const MAX_FAILURES: Field = field("max_failures", COUNT, "Failed processes after which the task has failed; 0 for no limit.").or("1");

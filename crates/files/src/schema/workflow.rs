@@ -3,8 +3,8 @@
 use super::Type::{Any, AnyOf, Bool, Duration, Integer, List, Map, Name, Text, Word};
 use super::Zero::Refused;
 use super::task::{
-    CONSTRAINTS_FIELD, EXCLUSIVE, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, PRIORITY, PROCESSES,
-    RESOURCE_REQUEST, RETRY_FIELD, TASK_ENV, TASK_RUN, TIMEOUT, TRIGGER, URIS, USER,
+    CONSTRAINTS_FIELD, CWD, EXCLUSIVE, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, PRIORITY, PROCESSES,
+    RESOURCE_REQUEST, RETRY_FIELD, STDERR, STDOUT, TASK_ENV, TASK_RUN, TIMEOUT, TRIGGER, URIS, USER,
 };
 use super::{Field, Object, POSITIVE, Type, field};
 
@@ -35,6 +35,7 @@ pub(crate) static PART: Object = Object::new(
 const TASK_FIELDS: &[Field] = &[
     RESOURCE_REQUEST,
     TASK_ENV,
+    CWD,
     ORDER,
     MAX_FAILURES,
     MAX_CONCURRENCY,
@@ -48,6 +49,8 @@ const TASK_FIELDS: &[Field] = &[
     URIS,
     field("max_concurrent", POSITIVE, "Instances of it in flight at once: at most 10,000. That of a template is shared by its tasks."),
     TASK_RUN,
+    STDOUT,
+    STDERR,
     PROCESSES,
     field("after", AFTER_TYPE, "Its upstream tasks: one, or a list."),
     field("for_each", FOR_EACH_TYPE, "The values of its items: a list, a range `\"0..10\"`, a map, or another task's output."),
@@ -55,7 +58,7 @@ const TASK_FIELDS: &[Field] = &[
     field("when", AnyOf(&[Text, Bool]), "A condition, evaluated for each item, which is skipped unless it holds."),
     field("template", Text, "The template that it uses."),
 ];
-const DEFAULTS_COUNT: usize = 14;
+const DEFAULTS_COUNT: usize = 15;
 
 pub(crate) static WORKFLOW_TASK: Object = Object {
     any_of: &[&["run"], &["processes"], &["template"]],

@@ -280,7 +280,7 @@ fn plan_tasks<'a>(
     for unbound in unbound_tasks {
         binder.values.task_name = unbound.name();
         let mut task = binder.body(&unbound.body, &env);
-        task.owner = Some(owner.to_owned());
+        task.spec.owner = Some(owner.to_owned());
         tasks.push(PlanTask {
             name: unbound.name().to_owned(),
             spec: Arc::new(instance(task, &unbound.policy, unbound.body.requests_cpu)),

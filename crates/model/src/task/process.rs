@@ -165,7 +165,7 @@ pub struct ProcessSpec {
     pub health: Option<Check>,
     /// Added to the environment.
     pub env: BTreeMap<String, String>,
-    /// Where it runs, below the sandbox.
+    /// Its directory: absolute, or below the sandbox.
     pub cwd: Option<String>,
     /// The user it runs as.
     pub user: Option<String>,

@@ -31,6 +31,10 @@ use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{clock, kill};
 use crate::wire::{AttemptPaths, Credentials, Launch, Limit, Reply, RunEnd, RunKey, Sink};
 
+/// What users of a worker need if a relative program is missing.
+const DIRECTORY_HINT: &str =
+    "; the directory is that of `baton submit --cwd DIR`, or `cwd: DIR` of the task";
+
 #[derive(Debug)]
 pub(super) struct Launcher {
     spawner: Spawner,
@@ -170,7 +174,12 @@ impl Launcher {
         if let (Err(error), Some(stderr)) = (&spawned, stderr) {
             // Users look for the cause here. If this fails too, the end of the run still reports
             // that it was not launched.
-            let _ = writeln!(File::from(stderr), "baton: {error}");
+            let hint = if launch.paths.is_some() && error.is_missing_file() {
+                DIRECTORY_HINT
+            } else {
+                ""
+            };
+            let _ = writeln!(File::from(stderr), "baton: {error}{hint}");
         }
         match spawned {
             Ok(pid) => Ok(StartedRun {
@@ -448,6 +457,8 @@ fn build_command<'a>(
         cgroup: cgroup.map(Cgroup::procs),
         // A runner that does not listen yet must not die of the request to stop its task.
         blocked: launch.is_runner.then_some(libc::SIGTERM),
+        stdout_path: launch.stdout_path.as_deref(),
+        stderr_path: launch.stderr_path.as_deref(),
         ..Command::new(&launch.argv, &launch.env)
     }
 }

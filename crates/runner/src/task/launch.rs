@@ -145,6 +145,7 @@ impl LaunchBuilder {
         let user = name.and_then(|name| self.users.get(name));
         let other_user = user.filter(|_| users::effective_uid() == 0);
         let cwd = match &spec.cwd {
+            Some(absolute) if absolute.starts_with('/') => absolute.clone(),
             Some(below) => format!("{}/{below}", self.sandbox),
             None => self.sandbox.clone(),
         };

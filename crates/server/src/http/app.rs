@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use baton_core::scheduler::{Command, Reply, Scheduler};
+use baton_model::api::LocalWorker;
 use baton_model::ids::{InstanceId, RunId};
 use baton_store::view::{Record, RunRecord};
 use baton_store::{Store, StoreError};
@@ -59,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     /// Errors of library files.
     pub(crate) problems: Problems,
+    pub(crate) local_worker: Option<LocalWorker>,
 }
 
 impl Deref for Inner {

@@ -12,6 +12,8 @@ use baton_model::api::{
     FieldProblem, Indices, Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit,
 };
 use baton_model::ids::{AttemptNo, InstanceId};
+use baton_model::paths;
+use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_store::Store;
 use serde::Serialize;
@@ -107,6 +109,7 @@ pub(super) async fn submit(
         ..Binding::default()
     };
     let spec = Box::new(file.instance(&binding)?);
+    check_outputs(&spec, array)?;
     let key = key.map(|text| idempotency::key(&["instances", &spec.owner], &text, [&*body]));
     let command = Command::Submit(Submission { spec, array, key });
     let Reply::Submitted(accepted) = app.command(command).await? else {
@@ -126,6 +129,32 @@ pub(super) async fn submit(
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
+}
+
+/// Refuses an array whose elements would all write to one file.
+fn check_outputs(spec: &InstanceSpec, array: Option<(u64, u64)>) -> Answer<()> {
+    if array.is_none_or(|(count, _)| count < 2) {
+        return Ok(());
+    }
+    let outputs = [
+        ("stdout", &spec.paths.stdout),
+        ("stderr", &spec.paths.stderr),
+    ];
+    for (field, path) in outputs {
+        let shared = path
+            .as_ref()
+            .filter(|path| !paths::differs_by_element(path));
+        if let Some(path) = shared {
+            let message = format!("all elements of the array would write to `{path}`");
+            let at = FieldProblem {
+                field: field.to_owned(),
+                message: message.clone(),
+                hint: "add `%a`, the index, or `%i`, the instance, to the path".to_owned(),
+            };
+            return Err(Fault::unusable(message, vec![at]));
+        }
+    }
+    Ok(())
 }
 
 /// Number of elements, and the index of the first.

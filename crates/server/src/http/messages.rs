@@ -4,6 +4,7 @@ use baton_core::placement::WaitReason;
 use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_model::api::Explanation;
+use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use baton_store::view::Record;
@@ -184,6 +185,11 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
             "no-worker",
             "`baton workers` shows why; undrain one with `baton drain --undo`, or start another",
         ),
+        WaitReason::NoMatch { constraint, .. } if constraint.label == DIRECTORY_LABEL => {
+            let text = "no worker runs work outside of its sandbox; start one with `baton worker \
+                        --allow-cwd DIR`, or resubmit it with `--cwd sandbox`";
+            explanation(record, "no-match", text.to_owned())
+        }
         WaitReason::NoMatch { .. } => plain(
             "no-match",
             "start a worker with such labels, or resubmit it with other constraints",

@@ -20,7 +20,7 @@ use crate::driver::Status;
     operation_id = "root",
     responses((status = 200, description = "Links to all resources.", body = Root), Unchanged)
 ))]
-pub(super) async fn root() -> Response {
+pub(super) async fn root(State(app): State<App>) -> Response {
     let links = [
         ("self", "/"),
         ("submit", "POST /instances/"),
@@ -55,6 +55,7 @@ pub(super) async fn root() -> Response {
             version: tzdata.version.map(str::to_owned),
             source: tzdata.source.to_owned(),
         },
+        local_worker: app.0.local_worker.clone(),
         links,
     };
     conditional::tagged(&root)

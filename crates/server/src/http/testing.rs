@@ -52,5 +52,6 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         committed: driver.committed,
         metrics,
         problems: crate::library::Problems::default(),
+        local_worker: None,
     })
 }

@@ -1,5 +1,6 @@
 //! `baton submit`: a task, a workflow or a command.
 
+mod directory;
 mod task;
 
 use std::io::Write;
@@ -10,6 +11,7 @@ use baton_files::{AnyFile, WorkflowFile};
 use baton_model::api::{self, Indices, SubmitReply};
 use clap::{Args, ValueEnum};
 
+use self::directory::Directory;
 use super::runs::submit::WaitArgs;
 use super::{ids, refused, waiting};
 use crate::local::{pair, params, variable};
@@ -22,6 +24,12 @@ Examples:
   baton submit --cpu 2 --memory 1GiB..4GiB --retries 3 -- ./train.sh --epochs 3
   baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'
   baton submit --label zone=eu --timeout 1h --json -- make
+  baton submit --array 1-20 --output 'part-%a.txt' -- ./count.sh
+  baton submit --cwd /data/project -- make -j4
+
+A command runs in the directory of its submission, if scheduler and worker are those of `baton up` on
+this host and of this user; otherwise, like every task file without `cwd`, in an empty directory of its
+own, its sandbox. --cwd names another directory, which the worker must allow (--allow-cwd).
 
 A single argument after -- is a shell command, unless it is a plain program name.
 
@@ -47,6 +55,9 @@ pub(crate) struct Submit {
     array: Option<Indices>,
     #[command(flatten)]
     options: TaskOptions,
+    /// Run in its sandbox: the same as --cwd sandbox
+    #[arg(long, conflicts_with = "cwd")]
+    sandbox: bool,
     /// Wait until it has ended, and exit with its status
     #[arg(long)]
     wait: bool,
@@ -100,6 +111,16 @@ struct TaskOptions {
     /// Environment variable; may be repeated
     #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
+    /// Directory, or `sandbox` for an empty directory of its own
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// File for standard output, relative to the directory: %i is the instance, %a the array index,
+    /// %t the attempt, %n the name
+    #[arg(long, value_name = "PATH")]
+    output: Option<String>,
+    /// File for standard error, likewise
+    #[arg(long, value_name = "PATH")]
+    error: Option<String>,
     /// When another attempt may start after a worker is lost: timed (its lease has expired) or
     /// strict (proof that the old attempt has ended) [default: timed]
     #[arg(long, value_enum, value_name = "MODE")]
@@ -142,8 +163,19 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
                 "name a file, or a command after `--`: baton submit -- CMD",
             ));
         }
-        (Some(file), []) => task::from_file(file, &command.options)?,
-        (None, words) => task::from_command(words, &command.options)?,
+        (Some(file), []) => {
+            let directory = directory::named(command)?;
+            task::from_file(file, &command.options, &directory)?
+        }
+        (None, words) => {
+            // Errors of the command line come first.
+            task::from_command(words, &command.options, &Directory::Unchanged)?;
+            let directory = match directory::named(command)? {
+                Directory::Unchanged => directory::own(client).await?,
+                named => named,
+            };
+            task::from_command(words, &command.options, &directory)?
+        }
     };
     let submit = api::Submit {
         file,
@@ -217,7 +249,7 @@ pub(super) async fn wait(
 }
 
 async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> CommandResult {
-    if command.array.is_some() || command.options != TaskOptions::default() {
+    if command.array.is_some() || command.sandbox || command.options != TaskOptions::default() {
         return Err(Failure::usage(
             "options of a task do not apply to a workflow; set them in its file. Only -p, --wait, \
              --watch and --json apply",

@@ -9,6 +9,7 @@ use std::path::Path;
 use baton_core::workflow::template::escape;
 use serde_json::{Map, Value, json};
 
+use super::directory::Directory;
 use super::{Exclusive, TaskOptions};
 use crate::output::Failure;
 
@@ -16,22 +17,30 @@ use crate::output::Failure;
 const COMMAND_LINE: &str = "command line";
 
 /// Loads a task file, with the overrides of the command line.
-pub(super) fn from_file(path: &Path, options: &TaskOptions) -> Result<Value, Failure> {
+pub(super) fn from_file(
+    path: &Path,
+    options: &TaskOptions,
+    directory: &Directory,
+) -> Result<Value, Failure> {
     let file = baton_files::load(path).map_err(Failure::usage)?;
     let mut task = object(file.to_json());
-    apply_options(&mut task, options);
+    apply_options(&mut task, options, directory);
     check(task, &path.display().to_string())
 }
 
 /// Builds a task of one command.
-pub(super) fn from_command(words: &[String], options: &TaskOptions) -> Result<Value, Failure> {
+pub(super) fn from_command(
+    words: &[String],
+    options: &TaskOptions,
+    directory: &Directory,
+) -> Result<Value, Failure> {
     let run = match words {
         // As for `baton local simplerun`, except that a plain program name needs no shell.
         [line] if !is_word(line) => Value::from(escape(line)),
         words => words.iter().map(|word| escape(word)).collect(),
     };
     let mut task = object(json!({ "task": name(words), "run": run }));
-    apply_options(&mut task, options);
+    apply_options(&mut task, options, directory);
     check(task, COMMAND_LINE)
 }
 
@@ -70,7 +79,7 @@ fn name(words: &[String]) -> String {
     }
 }
 
-fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions) {
+fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory: &Directory) {
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             task.insert(key.to_owned(), value);
@@ -85,6 +94,16 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions) {
         Exclusive::Strict => "strict",
     });
     set("exclusive", exclusive.map(Value::from));
+    let text = |text: &Option<String>| text.as_deref().map(|text| Value::from(escape(text)));
+    set("stdout", text(&options.output));
+    set("stderr", text(&options.error));
+    match directory {
+        Directory::Unchanged => {}
+        Directory::Sandbox => {
+            task.remove("cwd");
+        }
+        Directory::Path(path) => set("cwd", Some(escape(path).into())),
+    }
     if let Some(retries) = options.retries {
         insert_into(task, "retry", "attempts", (u64::from(retries) + 1).into());
     }
@@ -150,7 +169,8 @@ mod tests {
     }
 
     fn command(line: &[&str]) -> Value {
-        from_command(&words(line), &TaskOptions::default()).expect("a good command")
+        from_command(&words(line), &TaskOptions::default(), &Directory::Unchanged)
+            .expect("a good command")
     }
 
     fn message(result: Result<Value, Failure>) -> String {
@@ -197,11 +217,21 @@ mod tests {
             losses: Some(2),
             timeout: Some("1h".to_owned()),
             env: pairs(&[("A", "{{b}}")]),
+            cwd: None,
+            output: Some("o%a".to_owned()),
+            error: None,
             exclusive: Some(Exclusive::Strict),
         };
         assert_eq!(
-            from_command(&words(&["x", "y"]), &options).expect("it is good"),
+            from_command(
+                &words(&["x", "y"]),
+                &options,
+                &Directory::Path("/d".to_owned())
+            )
+            .expect("it is good"),
             json!({
+                "cwd": "/d",
+                "stdout": "o%a",
                 "task": "n",
                 "owner": "o",
                 "run": ["x", "y"],
@@ -229,7 +259,7 @@ mod tests {
             ..TaskOptions::default()
         };
         assert_eq!(
-            from_file(&path, &options).expect("it is good"),
+            from_file(&path, &options, &Directory::Unchanged).expect("it is good"),
             json!({
                 "task": "t",
                 "run": "x",
@@ -248,12 +278,20 @@ mod tests {
             ..TaskOptions::default()
         };
         assert_eq!(
-            message(from_command(&words(&["x"]), &options)),
+            message(from_command(
+                &words(&["x"]),
+                &options,
+                &Directory::Unchanged
+            )),
             "command line: resources.cpu\n  expected a number, found a string\n  hint: write a \
              number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  hint: write \
              a duration such as 250ms, 5s, 10m, 1h30m or 2d"
         );
-        let missing = from_file(Path::new("no-such.yaml"), &TaskOptions::default());
+        let missing = from_file(
+            Path::new("no-such.yaml"),
+            &TaskOptions::default(),
+            &Directory::Unchanged,
+        );
         assert!(message(missing).starts_with("no-such.yaml\n  the file cannot be read"));
     }
 }

@@ -6,7 +6,7 @@
 //! result is a [`Fault`], or nothing.
 
 use std::convert::Infallible;
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{CString, c_int, c_long, c_void};
 use std::ptr;
 
 use super::exec_image::{ChildStep, ExecImage, Fault, FdMapping, PidNoteRecord, UserIds};
@@ -69,6 +69,9 @@ fn launch(image: &mut ExecImage) -> Result<Infallible, Fault> {
         let entered = unsafe { libc::syscall(libc::SYS_chdir, cwd.as_ptr()) };
         check(entered, ChildStep::Directory)?;
     }
+    let [stdout, stderr] = &image.outputs;
+    redirect(stdout.as_ref(), libc::STDOUT_FILENO)?;
+    redirect(stderr.as_ref(), libc::STDERR_FILENO)?;
     if image.user.is_some() {
         // SAFETY: numbers only.
         let set = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
@@ -201,6 +204,39 @@ fn become_user(who: &UserIds) -> Result<(), Fault> {
         usize::try_from(count) == Ok(who.groups.len()),
         ChildStep::Groups,
     )
+}
+
+/// Opens the file of an output as the process' user. A pipe without a reader is an error and not
+/// waited for, because our parent waits for us. Exec closes the descriptor that is left behind.
+fn redirect(path: Option<&CString>, target: c_int) -> Result<(), Fault> {
+    let Some(path) = path else {
+        return Ok(());
+    };
+    let flags = libc::O_WRONLY
+        | libc::O_CREAT
+        | libc::O_TRUNC
+        | libc::O_APPEND
+        | libc::O_NOCTTY
+        | libc::O_NONBLOCK
+        | libc::O_CLOEXEC;
+    // SAFETY: a string of the image.
+    let opened = unsafe {
+        libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            0o666,
+        )
+    };
+    let opened = check(opened, ChildStep::Output(target))?;
+    // SAFETY: numbers only.
+    let given = unsafe { libc::syscall(libc::SYS_dup3, opened, target, 0) };
+    check(given, ChildStep::Output(target))?;
+    // SAFETY: numbers only.
+    let set = unsafe { libc::syscall(libc::SYS_fcntl, target, libc::F_SETFL, libc::O_APPEND) };
+    check(set, ChildStep::Output(target))?;
+    Ok(())
 }
 
 /// Tries the candidates in turn. An existing file that may not be executed is reported in

@@ -33,11 +33,17 @@ pub enum Step {
     User(u32),
     #[error("enter `{0}`")]
     Directory(String),
+    /// The file of standard output or standard error.
+    #[error("create `{0}`")]
+    Output(String),
     /// Setting `no_new_privs`.
     #[error("give up privileges")]
     Privileges,
     #[error("start `{0}`")]
     Program(String),
+    /// A relative path, which the directory does not have.
+    #[error("start `{program}`: no such file in {directory}")]
+    File { program: String, directory: String },
     /// The program exists, but its interpreter or loader does not.
     #[error("start `{0}`: its interpreter is missing")]
     Interpreter(String),
@@ -53,6 +59,12 @@ pub struct SpawnError {
 }
 
 impl SpawnError {
+    /// True if the program is a relative path that does not exist.
+    #[must_use]
+    pub fn is_missing_file(&self) -> bool {
+        matches!(self.step, Step::File { .. })
+    }
+
     pub(super) fn from_fault(fault: Fault, command: &Command<'_>, image: &ExecImage) -> Self {
         let (uid, gid) = command
             .credentials
@@ -67,11 +79,27 @@ impl SpawnError {
             ChildStep::Group => Step::Group(gid),
             ChildStep::User => Step::User(uid),
             ChildStep::Directory => Step::Directory(command.cwd.unwrap_or_default().to_owned()),
+            ChildStep::Output(target) => {
+                let path = if target == libc::STDOUT_FILENO {
+                    command.stdout_path
+                } else {
+                    command.stderr_path
+                };
+                Step::Output(path.unwrap_or_default().to_owned())
+            }
             ChildStep::Privileges => Step::Privileges,
             ChildStep::Program => {
                 let name = command.argv.first().cloned().unwrap_or_default();
                 if fault.errno == libc::ENOENT && program_exists(command, image) {
                     Step::Interpreter(name)
+                } else if let (libc::ENOENT, Some(cwd)) = (fault.errno, command.cwd)
+                    && !name.starts_with('/')
+                    && name.contains('/')
+                {
+                    Step::File {
+                        program: name,
+                        directory: cwd.to_owned(),
+                    }
                 } else {
                     Step::Program(name)
                 }
@@ -96,7 +124,7 @@ fn program_exists(command: &Command<'_>, image: &ExecImage) -> bool {
 
 /// The cause as the end of a sentence.
 fn reason(step: &Step, error: &io::Error) -> String {
-    if matches!(step, Step::Interpreter(_)) {
+    if matches!(step, Step::Interpreter(_) | Step::File { .. }) {
         return String::new();
     }
     let script = if error.raw_os_error() == Some(libc::ENOEXEC) {

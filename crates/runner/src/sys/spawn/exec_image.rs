@@ -24,6 +24,7 @@ pub(super) enum ChildStep {
     Group,
     User,
     Directory,
+    Output(i32),
     Privileges,
     Program,
 }
@@ -65,6 +66,8 @@ pub(super) struct ExecImage {
     pub(super) argv: Strings,
     pub(super) env: Strings,
     pub(super) cwd: Option<CString>,
+    /// The files of standard output and standard error, where these are not passed.
+    pub(super) outputs: [Option<CString>; 2],
     pub(super) fd_mappings: Vec<FdMapping>,
     /// The first descriptor above all targets.
     pub(super) first_free: RawFd,
@@ -106,6 +109,7 @@ impl ExecImage {
             argv: Strings::new(argv, "an argument")?,
             env: Strings::new(env, "the environment")?,
             cwd: cwd.transpose()?,
+            outputs: [output(command.stdout_path)?, output(command.stderr_path)?],
             close_ranges: close_ranges(&fd_mappings),
             fd_mappings,
             first_free,
@@ -126,6 +130,11 @@ impl ExecImage {
             fault: None,
         })
     }
+}
+
+fn output(path: Option<&str>) -> io::Result<Option<CString>> {
+    path.map(|path| c_string(path, "the file of an output"))
+        .transpose()
 }
 
 /// A set of one signal.

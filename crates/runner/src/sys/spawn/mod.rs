@@ -5,7 +5,7 @@
 //!     │       block all signals
 //!     ├──▶ clone(CLONE_VM | CLONE_VFORK) ─▶ child, on a stack of its own   `child`
 //!     │    we are stopped meanwhile          signals, session, cgroup, descriptors,
-//!     │                                      umask, nice, limits, user, directory,
+//!     │                                      umask, nice, limits, user, directory, output
 //!     │◀── it has called exec, or is gone ── exec
 //!     └──▶ unblock; where it left a fault, reap it and report the failed step
 //! ```
@@ -57,6 +57,11 @@ pub struct Command<'a> {
     pub stdout: Option<BorrowedFd<'a>>,
     /// Standard error; `/dev/null` by default.
     pub stderr: Option<BorrowedFd<'a>>,
+    /// A file for standard output instead, relative to `cwd`; created or emptied as the process'
+    /// user.
+    pub stdout_path: Option<&'a str>,
+    /// The same for standard error.
+    pub stderr_path: Option<&'a str>,
     /// More descriptors, each with the number that it has in the process.
     pub extra: &'a [(BorrowedFd<'a>, i32)],
     /// The user to run as; our own by default. Only root may set these, even its own. With them the

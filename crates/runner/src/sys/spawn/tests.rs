@@ -509,3 +509,29 @@ fn a_process_that_is_killed_before_exec_is_reported_as_unexecuted() {
     assert_eq!(status, ExitStatus::Unexecuted(libc::SIGKILL));
     reap::reap(pid).expect("our child");
 }
+
+#[test]
+fn output_goes_to_files_that_are_created_or_emptied_and_a_pipe_is_not_waited_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("all"), "old and longer than what follows").expect("written");
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RWXU).expect("made");
+    let argv = strings(&["/bin/sh", "-c", "echo a; echo b >&2; echo c"]);
+    let cwd = directory.path().to_str().expect("UTF-8");
+    let command = Command {
+        cwd: Some(cwd),
+        stdout_path: Some("all"),
+        stderr_path: Some("all"),
+        ..Command::new(&argv, &[])
+    };
+    assert_eq!(output(command), "");
+    let all = std::fs::read_to_string(at("all")).expect("readable");
+    assert_eq!(all, "a\nb\nc\n");
+    for path in ["pipe", "nowhere/x"] {
+        let command = Command {
+            stdout_path: Some(path),
+            ..command
+        };
+        assert_eq!(failure(&command).step, Step::Output(path.to_owned()));
+    }
+}

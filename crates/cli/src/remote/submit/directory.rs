@@ -1,0 +1,86 @@
+//! The directory of submitted work: named, that of the submission, or its sandbox.
+
+use std::path::Path;
+
+use baton_client::Client;
+use baton_model::paths;
+
+use super::Submit;
+use crate::host_key::host_key;
+use crate::output::Failure;
+
+const SANDBOX: &str = "sandbox";
+
+/// The directory of submitted work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Directory {
+    /// That of the task.
+    Unchanged,
+    /// An empty one of its own.
+    Sandbox,
+    /// An absolute path.
+    Path(String),
+}
+
+/// The directory that the command line names. A relative one is relative to the current directory.
+pub(super) fn named(command: &Submit) -> Result<Directory, Failure> {
+    let Some(cwd) = &command.options.cwd else {
+        let unnamed = if command.sandbox {
+            Directory::Sandbox
+        } else {
+            Directory::Unchanged
+        };
+        return Ok(unnamed);
+    };
+    if cwd == SANDBOX {
+        return Ok(Directory::Sandbox);
+    }
+    let path = Path::new(cwd);
+    if path.is_absolute() {
+        return Ok(Directory::Path(cwd.clone()));
+    }
+    // Resolved here, because the worker has another current directory.
+    let found = path.canonicalize().map_err(|error| {
+        Failure::usage(format!(
+            "--cwd {cwd}: {error}; a relative directory must exist here, an absolute one on the \
+             worker"
+        ))
+    })?;
+    utf8(&found).map(Directory::Path)
+}
+
+/// The current directory, if the scheduler's own worker shares host and user with this process and
+/// allows it; the sandbox otherwise.
+pub(super) async fn own(client: &Client) -> Result<Directory, Failure> {
+    let root = match client.root().await {
+        Ok(root) => root,
+        // The submission reports an unreachable scheduler; a token may allow nothing else.
+        Err(_) => return Ok(Directory::Unchanged),
+    };
+    let local = root.local_worker;
+    let Some(local) = local.filter(|local| host_key().is_some_and(|key| key == local.host)) else {
+        return Ok(Directory::Unchanged);
+    };
+    let current = std::env::current_dir().map_err(|error| {
+        Failure::usage(format!(
+            "the current directory cannot be used: {error}; name one with --cwd, or use --sandbox"
+        ))
+    })?;
+    let current = utf8(&current)?;
+    let allowed = local.directories.iter().map(String::as_str);
+    if paths::is_within(&current, allowed) {
+        Ok(Directory::Path(current))
+    } else {
+        Ok(Directory::Unchanged)
+    }
+}
+
+fn utf8(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::usage(format!(
+            "the directory {} is not UTF-8; name another with --cwd, or use --sandbox",
+            path.display()
+        ))
+    })
+}

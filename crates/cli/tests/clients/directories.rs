@@ -1,0 +1,107 @@
+//! Directories of work, and files of its output.
+
+use std::process::Stdio;
+
+use baton_testing::cluster::Cluster;
+use baton_testing::command::{PORTS, baton, end, is_healthy, ready, run};
+use baton_testing::until;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A directory with a script that says where it runs.
+fn project() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("where.sh");
+    std::fs::write(
+        &script,
+        "#!/bin/sh\npwd\necho \"index $BATON_ARRAY_INDEX\" >&2\n",
+    )
+    .expect("written");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).expect("set");
+    dir
+}
+
+#[test]
+fn work_runs_in_a_directory_that_its_worker_allows_and_its_output_goes_to_files() {
+    let project = project();
+    let cwd = project.path().to_str().expect("UTF-8");
+    let mut cluster = Cluster::new(&[]);
+    cluster.start_worker("w1", &["--resources", "cpu=4", "--allow-cwd", cwd]);
+    cluster.healthy("w1");
+    let submit = [
+        "submit", "--wait", "--cwd", cwd, "--output", "%n.%a.%t", "--error", "all-%i",
+    ];
+    let submit = [&submit[..], &["--array", "3-4", "--", "./where.sh"]].concat();
+    cluster.run(&submit).good();
+    let read = |name: &str| std::fs::read_to_string(project.path().join(name)).expect(name);
+    assert_eq!(read("where.sh.3.1"), format!("{cwd}\n"));
+    assert_eq!(read("where.sh.4.1"), format!("{cwd}\n"));
+    assert_eq!(read("all-i2"), "index 4\n");
+
+    let shared = [
+        "submit", "--cwd", cwd, "--output", "one", "--array", "1-2", "--", "true",
+    ];
+    let refused = cluster.run(&shared);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("`%a`"), "{refused:?}");
+
+    // A scheduler on its own does not know that this is the same host.
+    let missing = cluster.run(&["submit", "--wait", "--", "./where.sh"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    let stderr = cluster.run(&["logs", "--stderr", "i3"]).good();
+    assert!(
+        stderr.contains("`./where.sh`: no such file in /"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("--cwd DIR"), "{stderr}");
+
+    let outside = cluster.run(&["submit", "--wait", "--cwd", "/", "--", "pwd"]);
+    assert_eq!(outside.code, Some(1), "{outside:?}");
+    let stderr = cluster.run(&["logs", "--stderr", "i4"]).good();
+    assert!(
+        stderr.contains("does not allow work in the directory `/`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn work_that_no_worker_allows_waits_and_says_so() {
+    let cluster = Cluster::with_worker();
+    let id = cluster
+        .run(&["submit", "--cwd", "/tmp", "--", "pwd"])
+        .good();
+    let reason = cluster.run(&["explain", id.trim()]).good();
+    assert!(reason.contains("--allow-cwd"), "{reason}");
+}
+
+#[test]
+fn a_command_for_the_server_of_this_host_runs_in_the_directory_of_its_submission() {
+    let (place, project) = (tempfile::tempdir().expect("a directory"), project());
+    let mut server = baton(place.path(), &["up", "--data", "data"])
+        .args(PORTS)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let addresses = ready(&mut server).expect("it is ready");
+    let client = |args: &[&str]| {
+        let url = ["--url", &addresses.url];
+        run(project.path(), &[&url[..], args].concat())
+    };
+    until("the worker is healthy", || {
+        is_healthy(&client(&["workers", "--json"]).json(), "local")
+    });
+    client(&["submit", "--wait", "--", "./where.sh"]).good();
+    let here = project.path().canonicalize().expect("it exists");
+    assert_eq!(
+        client(&["logs", "i1"]).good(),
+        format!("{}\n", here.display())
+    );
+    client(&["submit", "--wait", "--sandbox", "--", "pwd"]).good();
+    let sandbox = client(&["logs", "i2"]).good();
+    assert!(sandbox.contains("/data/worker/work/i2.1."), "{sandbox}");
+    let shown: Value = client(&["show", "i1", "--json"]).json();
+    let spec = &shown["timeline"][0]["fact"]["instances-submitted"]["spec"];
+    assert_eq!(spec["paths"]["cwd"], here.to_str().expect("UTF-8"));
+    end(&mut server, Signal::INT);
+}
