@@ -143,7 +143,8 @@ class Run(Handle):
     ) -> Union[Run, Dict[str, Any]]:
         """Resumes a run that is HALTED or FAILED: DONE items stay DONE.
 
-        With a changed `workflow`, changed tasks and their downstream tasks run again. `dry_run`
+        With a changed `workflow`, changed tasks and their downstream tasks run again; with other
+        values of `params`, the tasks that refer to them. `dry_run`
         returns what would happen and changes nothing; otherwise the run itself is returned.
         Raises `RunConflict` if the run is active, or has another generation than this object;
         so do `halt` and `retry`.
@@ -161,6 +162,7 @@ class Run(Handle):
         task: Union[Task, str, None] = None,
         downstream: bool = False,
         dry_run: Literal[False] = False,
+        params: Optional[Mapping[str, Any]] = None,
     ) -> Run: ...
 
     @overload
@@ -170,23 +172,35 @@ class Run(Handle):
         downstream: bool = False,
         *,
         dry_run: Literal[True],
+        params: Optional[Mapping[str, Any]] = None,
     ) -> Dict[str, Any]: ...
 
     @overload
     def retry(
-        self, task: Union[Task, str, None] = None, downstream: bool = False, dry_run: bool = False
+        self,
+        task: Union[Task, str, None] = None,
+        downstream: bool = False,
+        dry_run: bool = False,
+        params: Optional[Mapping[str, Any]] = None,
     ) -> Union[Run, Dict[str, Any]]: ...
 
     def retry(
-        self, task: Union[Task, str, None] = None, downstream: bool = False, dry_run: bool = False
+        self,
+        task: Union[Task, str, None] = None,
+        downstream: bool = False,
+        dry_run: bool = False,
+        params: Optional[Mapping[str, Any]] = None,
     ) -> Union[Run, Dict[str, Any]]:
-        """Runs a task again, its DONE items included, and with `downstream` its downstream tasks.
+        """Runs a task again, its DONE items included, and with `downstream` its downstream tasks,
+        also of a run that is DONE. Other values of `params` run the tasks again that refer to them.
 
         Without a task, everything that is not DONE. Returns the same as `resume`.
         """
         body: Dict[str, Any] = {"downstream": True} if downstream else {}
         if task is not None:
             body["task"] = _name(task)
+        if params:
+            body["params"] = values_of(params)
         return self._rerun("retry", body, dry_run)
 
     def tasks(self) -> List[RunTask]:

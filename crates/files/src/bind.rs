@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use baton_core::workflow::params;
 use baton_model::paths::{self, PLACEHOLDERS, PathValues};
 use baton_model::task::{
     Check, CommandLine, Dependency, Probe, ProcessName, ProcessSpec, TaskSpec,
@@ -9,9 +10,7 @@ use baton_model::task::{
 
 use crate::binding::argument_location;
 use crate::error::{Kind, Problem, quote};
-use crate::file::{
-    BoundTask, TaskBody, UnboundCheck, UnboundProbe, UnboundProcess, UnboundRun, param_variable,
-};
+use crate::file::{BoundTask, TaskBody, UnboundCheck, UnboundProbe, UnboundProcess, UnboundRun};
 use crate::instance::is_plain;
 use crate::limits::ARGUMENT_BYTES_MAX;
 use crate::template::{Text, Values};
@@ -49,7 +48,7 @@ impl<'a> Binder<'a> {
                         "pass a shorter value, or put it into a file and pass the file name",
                     ));
             }
-            env.insert(param_variable(name), self.values.variable(name, value));
+            env.insert(params::variable(name), self.values.variable(name, value));
         }
         env
     }

@@ -207,12 +207,6 @@ impl TaskBody {
     }
 }
 
-/// Returns the environment variable of a parameter.
-pub(crate) fn param_variable(name: &str) -> String {
-    let name = name.to_ascii_uppercase().replace('-', "_");
-    format!("BATON_PARAM_{name}")
-}
-
 impl UnboundProcess {
     fn texts(&self) -> impl Iterator<Item = &Text> {
         let checks = [&self.ready, &self.health].into_iter().flatten();

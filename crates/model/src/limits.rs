@@ -110,6 +110,10 @@ pub const AFTER_MAX: usize = 100;
 /// Items that one run may have: twice what it is measured with.
 pub const RUN_ITEMS_MAX: u64 = 2_000_000;
 
+/// Bytes of a workflow file that is stored with the run that it was submitted as. A larger one has
+/// generated tasks, and the client that generated them can send them again.
+pub const WORKFLOW_SOURCE_BYTES_MAX: usize = 4 << 20;
+
 /// Tasks that one plan may have. More of the same kind are items of one task.
 pub const PLAN_TASKS_MAX: usize = 200_000;
 

@@ -39,6 +39,10 @@ pub struct Plan {
     pub pools: Vec<Pool>,
     /// In dependency order.
     pub tasks: Vec<PlanTask>,
+    /// The workflow file as JSON with unbound parameters, so that a resume can bind others. None
+    /// if the library stores it, it was sent in parts, or it exceeds `WORKFLOW_SOURCE_BYTES_MAX`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Arc<str>>,
 }
 
 /// A concurrency limit that several tasks share: that of their common template.

@@ -85,8 +85,8 @@ pub(crate) struct Kill {
 ///
 /// Of a range or a filter, the instances that are FAILED run again, and the others are skipped; those
 /// that were cancelled only with --state HALTED. Of a run, everything that is not DONE runs again;
-/// with --task, all items of that task run again. With --json, an object: the id; of a range, the
-/// counts retried and skipped; for several, an array.
+/// with --task, all items of that task run again, also if the run is DONE. With --json, an object:
+/// the id; of a range, the counts retried and skipped; for several, an array.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,7 +96,8 @@ Examples:
   baton retry --name sim --since 2h -y
   baton history --state FAILED       instances that can be retried
   baton retry r3
-  baton retry r3 --task extract --downstream --dry-run")]
+  baton retry r3 --task extract --downstream --dry-run
+  baton retry r3 --task load -p day=2026-11-15       and the tasks that refer to the parameter")]
 pub(crate) struct Retry {
     /// Instances (i12, i1..i9) and runs (r3)
     #[arg(value_name = "ID", value_parser = ids::arg)]
@@ -273,7 +274,7 @@ async fn retry_one(
     if let Unit::Run(run) = unit {
         return change::retry(*run, rerun, resume, client).await;
     }
-    if rerun.task.is_some() || resume.is_for_runs() {
+    if rerun.is_set() || resume.is_for_runs() {
         return Err(Failure::usage(
             "--task, --downstream, --dry-run, --wait, --watch and --generation apply to runs only; \
              name a run such as r12",

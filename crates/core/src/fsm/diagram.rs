@@ -172,7 +172,7 @@ mod tests {
         assert!(
             page.contains("| claimed | The distributer has taken it up in order to place it. |")
         );
-        assert!(page.contains("only a person leads out, by resumed, retried-by-hand."));
+        assert!(page.contains("only a person leads out, by resumed, retried-by-hand, reopened."));
         assert!(!page.lines().any(|line| line.ends_with(' ')));
     }
 }

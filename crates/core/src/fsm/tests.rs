@@ -140,7 +140,7 @@ fn assert_arrows<M: Machine>(design: &[&str]) {
 }
 
 #[test]
-fn the_universal_arrows_are_those_of_the_design() {
+fn the_universal_arrows_are_those_of_the_design_and_a_run_that_is_reopened() {
     assert_arrows::<Universal>(&[
         "REGISTERING -> QUEUED | ABORTED",
         "QUEUED -> INSTANTIATING | HALTED | ABORTED",
@@ -150,6 +150,7 @@ fn the_universal_arrows_are_those_of_the_design() {
         "TRIAGING -> QUEUED | FAILED | HALTED",
         "HALTED -> QUEUED",
         "FAILED -> QUEUED",
+        "DONE -> QUEUED",
     ]);
 }
 

@@ -1,8 +1,9 @@
 //! The universal machine: the lifecycle of an Instance and of a Run.
 //!
 //! An *-ing* state is owned by one role, an *-ed* state hands over to the next,
-//! so at any moment exactly one role may write. DONE and ABORTED are for ever;
-//! from FAILED and HALTED only a person leads back to QUEUED.
+//! so at any moment exactly one role may write. ABORTED is for ever, and DONE for
+//! an instance; from FAILED and HALTED, and a run from DONE, only a person leads
+//! back to QUEUED.
 //!
 //! A result proves that the attempt was running. Where it overtakes its own
 //! confirmation, the caller applies `Confirmed` first and the result second;
@@ -45,6 +46,8 @@ events! {
         Resumed = "resumed",
         /// A person has asked for another attempt, alone or by resuming the run.
         RetriedByHand = "retried-by-hand",
+        /// A person has asked to run a task of a DONE run again. Not for an Instance.
+        Reopened = "reopened",
     }
 }
 
@@ -67,7 +70,7 @@ impl Machine for Universal {
     const ABOUT: &'static str = "The lifecycle of an Instance and of a Run.";
     const INITIAL: &'static [S] = &[S::Registering];
     const TERMINAL: &'static [S] = &[S::Done, S::Failed, S::Halted, S::Aborted];
-    const BY_HAND: &'static [E] = &[E::Resumed, E::RetriedByHand];
+    const BY_HAND: &'static [E] = &[E::Resumed, E::RetriedByHand, E::Reopened];
 
     const TABLE: &'static [Row<S, E>] = &[
         row(S::Registering, E::Defined, S::Queued),
@@ -89,6 +92,7 @@ impl Machine for Universal {
         row(S::Triaging, E::Stopped, S::Halted),
         row(S::Halted, E::Resumed, S::Queued),
         row(S::Failed, E::RetriedByHand, S::Queued),
+        row(S::Done, E::Reopened, S::Queued),
     ];
 
     const LATE: &'static [LateRow<S, E>] = &[

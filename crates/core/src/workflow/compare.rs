@@ -1,7 +1,7 @@
 //! Comparison of two plans of one run: which DONE items stay DONE under the new plan.
 //!
 //! A task is unchanged if its name and its contents are: commands, variables, items, upstream
-//! tasks and `when`. Settings that only control where, how often or how long it runs (resources,
+//! tasks and `when`. Parameters that it does not refer to do not count ([`super::params`]). Settings that only control where, how often or how long it runs (resources,
 //! labels, retries, timeouts, priorities, limits) may change without a rerun. Contents are
 //! compared directly, not by digest. Tasks downstream of a changed task rerun with it. If the item
 //! values of a task change, items are matched by value.
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use baton_model::workflow::{CarriedItems, Edges, ItemSpan, Items, Plan, PlanTask};
 
+use super::params::ParamChanges;
 use super::{Dag, ItemResult, items};
 
 /// How a task differs from the plan before.
@@ -38,6 +39,7 @@ pub struct Comparison {
 #[must_use]
 pub fn compare(before: &Dag, after: &Dag, item_counts: impl Fn(u32) -> u32) -> Comparison {
     let mut comparison = Comparison::default();
+    let params = ParamChanges::new(&before.plan, &after.plan);
     for (task, at) in after.plan.tasks.iter().zip(0_u32..) {
         let was = before.index_of(&task.name);
         let upstream_changed = task.after.iter().any(|it| {
@@ -48,7 +50,7 @@ pub fn compare(before: &Dag, after: &Dag, item_counts: impl Fn(u32) -> u32) -> C
             None => TaskChange::New,
             Some(was) => {
                 let old = &before.plan.tasks[was as usize];
-                if !same(&before.plan, old, &after.plan, task) {
+                if !params.same(old, task) || !same(&before.plan, old, &after.plan, task) {
                     TaskChange::Changed
                 } else if upstream_changed {
                     TaskChange::Downstream
@@ -66,7 +68,8 @@ pub fn compare(before: &Dag, after: &Dag, item_counts: impl Fn(u32) -> u32) -> C
     comparison
 }
 
-/// Whether the contents of a task are unchanged, except for its item values.
+/// Whether the contents of a task are unchanged, except for its item values and what
+/// [`ParamChanges::same`] compares.
 fn same(before: &Plan, old: &PlanTask, after: &Plan, new: &PlanTask) -> bool {
     let named = |plan: &Plan, task: &PlanTask| {
         let mut names: Vec<_> = task
@@ -89,11 +92,8 @@ fn same(before: &Plan, old: &PlanTask, after: &Plan, new: &PlanTask) -> bool {
         _ => None,
     };
     let (was, is) = (&old.spec, &new.spec);
-    was.work == is.work
-        && was.env == is.env
-        && was.user == is.user
+    was.user == is.user
         && was.uris == is.uris
-        && old.when == new.when
         && named(before, old) == named(after, new)
         && source(before, old) == source(after, new)
 }

@@ -14,6 +14,7 @@
 //! | `texts` | the texts of a spec that are templates |
 //! | [`invalidate`] | which items a resume reruns |
 //! | [`compare`] | which items stay DONE under another plan |
+//! | [`params`] | whether a task refers to a parameter that differs |
 //! | [`preview`] | what a resume would do |
 //!
 //! A run's progress is a function of its plan and its item results, in any order; nothing else
@@ -26,6 +27,7 @@ pub mod compare;
 pub mod graph;
 pub mod invalidate;
 pub mod items;
+pub mod params;
 pub mod preview;
 pub mod progress;
 mod ready_queue;

@@ -1,5 +1,6 @@
 //! Preview of a resume: what it would rerun.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use baton_model::workflow::{ItemEnd, Plan};
@@ -86,7 +87,12 @@ pub fn preview(
             invalidate::requested_spans(&before, index, downstream, item_counts)
         }
     };
-    let requested = SpanSet::new(&spans);
+    // By name: another plan may have it elsewhere.
+    let requested: BTreeSet<String> = spans
+        .iter()
+        .map(|span| plan.tasks[span.task as usize].name.clone())
+        .collect();
+    let is_requested = |name: &str| requested.contains(name);
     let mut done = invalidate::without(done, &spans);
     let (after, comparison) = match other {
         None => (before, Comparison::default()),
@@ -109,7 +115,7 @@ pub fn preview(
             Some(TaskChange::New) => Some(RerunReason::New),
             Some(TaskChange::Changed) => Some(RerunReason::Changed),
             Some(TaskChange::Downstream) => Some(RerunReason::Downstream),
-            None if requested.contains_task(at) => Some(RerunReason::Requested),
+            _ if is_requested(&task.name) => Some(RerunReason::Requested),
             _ if stale_set.contains_task(at) => Some(RerunReason::Handler),
             _ => Some(RerunReason::Unfinished),
         };

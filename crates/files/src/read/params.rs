@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_core::clock::{Zone, nominal};
+use baton_core::workflow::params;
 use baton_model::library::Trigger;
 use baton_model::time::Wall;
 use serde::Deserialize;
 
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
-use crate::file::param_variable;
 use crate::limits::CHOICES_MAX;
 use crate::param::{self, Param, ParamKind};
 use crate::schema::task::PARAM;
@@ -38,7 +38,7 @@ impl Reader {
         let mut params = BTreeMap::new();
         let mut variables: BTreeMap<String, &str> = BTreeMap::new();
         for (name, value, position) in self.entries(item, PARAMS_HINT) {
-            let other = variables.insert(param_variable(name), name);
+            let other = variables.insert(params::variable(name), name);
             let why = if !is_name(name) {
                 Some("is not a valid parameter name".to_owned())
             } else {

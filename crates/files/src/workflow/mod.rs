@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::library::Trigger;
+use baton_model::limits::WORKFLOW_SOURCE_BYTES_MAX;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
@@ -216,7 +217,24 @@ impl WorkflowFile {
             timeout: self.timeout,
             pools: self.pools.clone(),
             tasks,
+            source: None,
         })
+    }
+
+    /// [`WorkflowFile::plan`] with the file itself, so that it can be planned again with other
+    /// parameters; without it if the file is large.
+    ///
+    /// # Errors
+    /// Those of [`WorkflowFile::plan`].
+    pub fn plan_with_source(
+        &self,
+        params: &BTreeMap<String, String>,
+        at: Wall,
+    ) -> Result<Plan, Errors> {
+        let mut plan = self.plan(params, at)?;
+        let source = self.source.to_string();
+        plan.source = (source.len() <= WORKFLOW_SOURCE_BYTES_MAX).then(|| source.into());
+        Ok(plan)
     }
 }
 

@@ -288,6 +288,9 @@ pub struct RetryRun {
     /// Also run everything downstream of it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub downstream: bool,
+    /// Other values of parameters. Tasks that refer to them run again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
     /// Only if this generation is the latest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,

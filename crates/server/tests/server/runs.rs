@@ -260,12 +260,6 @@ async fn a_resume_with_a_file_keeps_the_parameters_of_the_run() {
     assert_eq!(resumed.status, StatusCode::OK, "{resumed:?}");
     assert_eq!(params().await, json!({"day": "friday", "new": "y"}));
     server.until_state(&run, "FAILED").await;
-    // Its file is not stored, and the values are in its plan already.
-    let without_file = json!({"params": {"day": "sunday"}});
-    let refused = server.send(Method::POST, &resume, &without_file).await;
-    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(refused.detail().contains("requires `file`"), "{refused:?}");
-    assert_eq!(params().await["day"], "friday");
     for verb in ["resume", "retry"] {
         for query in ["", "?dryRun=true"] {
             let path = format!("{run}/{verb}{query}");
@@ -279,6 +273,40 @@ async fn a_resume_with_a_file_keeps_the_parameters_of_the_run() {
         let seen = server.send(Method::POST, &path, &last).await;
         assert_eq!(seen.body["tasks"][0]["runs"], 1, "{seen:?}");
     }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_parameters_need_no_file_unless_the_run_was_sent_in_parts() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w").await;
+    let fail = json!({"run": ["echo", "{{ params.day }}"]});
+    let file = json!({"workflow": "w", "params": {"day": "monday"}, "tasks": {"fail": fail}});
+    let run = submit_with(&server, json!({"file": file})).await;
+    server.until_state(&run, "FAILED").await;
+    let post = async |path: String, body: Value| server.send(Method::POST, &path, &body).await;
+    let sunday = json!({"params": {"day": "sunday"}});
+    for (verb, day) in [("resume", "sunday"), ("retry", "friday")] {
+        let other = json!({"params": {"day": day}});
+        let resumed = post(format!("{run}/{verb}"), other).await;
+        assert_eq!(resumed.status, StatusCode::OK, "{resumed:?}");
+        assert_eq!(server.get(&run).await.body["params"]["day"], day);
+        server.until_state(&run, "FAILED").await;
+    }
+    // An unknown one is refused, and the run stays as it is.
+    let unknown = json!({"params": {"dya": "sunday"}});
+    let refused = post(format!("{run}/resume"), unknown).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(server.get(&run).await.body["generation"], 3);
+    // Of this one only the plan is stored, which has the values already.
+    let parts = submit_with(&server, json!({"file": file, "open": true})).await;
+    let started = post(format!("{parts}/start"), json!({})).await;
+    assert!(started.status.is_success(), "{started:?}");
+    server.until_state(&parts, "FAILED").await;
+    let refused = post(format!("{parts}/resume"), sunday).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(refused.detail().contains("requires `file`"), "{refused:?}");
     server.stop().await;
 }
 

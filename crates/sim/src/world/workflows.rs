@@ -178,16 +178,22 @@ impl World {
                 };
                 if wanted && self.workflows.rng.chance(self.workflows.resuming) {
                     for _ in 0..self.workflows.rng.pick(&[1, 1, 2, 3]) {
-                        self.resume(run);
+                        self.resume(run, false);
                     }
+                }
+            }
+            // A task of a DONE run runs again.
+            Some(UniversalState::Done) if !self.calm && generation.0 < GENERATIONS_MAX => {
+                if self.workflows.rng.chance(self.workflows.resuming / 8) {
+                    self.resume(run, true);
                 }
             }
             _ => {}
         }
     }
 
-    /// Reads a run, as a server does, and sends a resume.
-    fn resume(&mut self, run: RunId) {
+    /// Reads a run, as a server does, and sends a resume; with `rerun`, always of one task.
+    fn resume(&mut self, run: RunId, rerun: bool) {
         let row = self.checkers.runs.rows.run(run);
         let head = self.store.ledger.runs().head(run);
         let (Some(row), Some(head)) = (row, head) else {
@@ -196,7 +202,7 @@ impl World {
         let (seen, stored) = (row.generation, row.stored(head.clone()));
         let tasks = &row.plan.tasks;
         let rng = &mut self.workflows.rng;
-        let again = rng.chance(300).then(|| {
+        let again = (rerun || rng.chance(300)).then(|| {
             let at = rng.below(tasks.len() as u64) as usize;
             (tasks[at].name.clone(), rng.chance(500))
         });

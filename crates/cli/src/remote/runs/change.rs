@@ -51,8 +51,9 @@ pub(crate) struct HaltCommand {
 
 /// Resume a run: run everything that is not DONE
 ///
-/// Without a file the run keeps its workflow. With a file or another value of a parameter, changed
-/// tasks run again with everything downstream; unchanged tasks that are DONE do not run again.
+/// Without a file the run keeps its workflow. With a file, changed tasks run again with everything
+/// downstream; with another value of a parameter, the tasks that refer to it. Unchanged tasks that
+/// are DONE do not run again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -110,6 +111,16 @@ pub(in super::super) struct RerunArgs {
     /// Of a run: rerun everything downstream of the task, too
     #[arg(long, requires = "task")]
     pub(in super::super) downstream: bool,
+    /// Of a run: another value of a parameter; may be repeated
+    #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
+    pub(in super::super) params: Vec<(String, String)>,
+}
+
+impl RerunArgs {
+    /// True if an option is set, all of which apply to runs only.
+    pub(in super::super) const fn is_set(&self) -> bool {
+        self.task.is_some() || !self.params.is_empty()
+    }
 }
 
 pub(in super::super) async fn halt(command: &HaltCommand, client: &Client) -> CommandResult {
@@ -161,6 +172,7 @@ pub(in super::super) async fn retry(
     let request = ResumeRequest::Retry(RetryRun {
         task: rerun.task.clone(),
         downstream: rerun.downstream,
+        params: params(&rerun.params)?,
         generation: args.generation,
     });
     continue_run(run, &request, args, client).await

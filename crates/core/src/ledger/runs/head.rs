@@ -109,6 +109,7 @@ impl RunHead {
             } if *generation == self.generation.next() => {
                 self.step(match self.state {
                     UniversalState::Halted => E::Resumed,
+                    UniversalState::Done => E::Reopened,
                     _ => E::RetriedByHand,
                 })?;
                 self.generation = *generation;

@@ -65,7 +65,9 @@ pub struct Resume {
 pub enum Obstacle {
     /// There is nothing to halt: it has ended.
     Ended,
-    /// It cannot be resumed: it is DONE or was never started.
+    /// It cannot be resumed: nothing of it is left to run.
+    Done,
+    /// It cannot be resumed: it was never started.
     NotResumable,
     /// It cannot be resumed while it is being halted.
     Halting,
@@ -75,10 +77,26 @@ pub enum Obstacle {
     Complete,
 }
 
+impl Obstacle {
+    /// The obstacle to a resume, if any; `reruns` if a task is to run again although it is DONE.
+    #[must_use]
+    pub const fn of_resume(head: &RunHead, reruns: bool) -> Option<Self> {
+        match head.state {
+            UniversalState::Halted | UniversalState::Failed => None,
+            UniversalState::Done if reruns => None,
+            UniversalState::Done => Some(Self::Done),
+            UniversalState::Aborted => Some(Self::NotResumable),
+            _ if head.halting.is_some() => Some(Self::Halting),
+            _ => Some(Self::Active),
+        }
+    }
+}
+
 impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Ended => "there is nothing to halt",
+            Self::Done => "nothing of it is left to run",
             Self::NotResumable => "it cannot be resumed",
             Self::Halting => "it is being halted",
             Self::Active => "it must be halted first",
@@ -226,12 +244,7 @@ fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
     let resume = crate::bugs::scheduler::accept_stale(cx, resume);
     let run = resume.run.head.id;
     let head = find_run(cx, run, resume.generation)?;
-    if !matches!(head.state, UniversalState::Halted | UniversalState::Failed) {
-        let obstacle = match head.state {
-            UniversalState::Done | UniversalState::Aborted => Obstacle::NotResumable,
-            _ if head.halting.is_some() => Obstacle::Halting,
-            _ => Obstacle::Active,
-        };
+    if let Some(obstacle) = Obstacle::of_resume(&head, resume.rerun.is_some()) {
         return Err(RunError::State(run, head.state, obstacle));
     }
     if let Some(plan) = &resume.plan {

@@ -60,7 +60,13 @@ pub(in super::super) async fn submit(
     let open = submit.open;
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
-        file.plan(&submit.params, clock::now().wall).map_err(wrong)
+        let now = clock::now().wall;
+        // Of a plan that is sent in parts this is not the whole file.
+        let plan = match submit.open {
+            true => file.plan(&submit.params, now),
+            false => file.plan_with_source(&submit.params, now),
+        };
+        plan.map_err(wrong)
     });
     let plan: Arc<Plan> = plan.await?;
     let key = key.map(|text| idempotency::key(&["runs", &plan.owner], &text, [&*body]));
@@ -267,6 +273,10 @@ pub(super) fn fault(error: &RunError) -> Fault {
         RunError::Unknown(run) => Fault::unknown_run(*run),
         RunError::State(run, _, obstacle) => {
             let text = match obstacle {
+                Obstacle::Done => format!(
+                    "{text}; submit it again, or run a task of it again: \
+                     `baton retry {run} --task TASK --downstream`"
+                ),
                 Obstacle::NotResumable => format!("{text}; submit it again"),
                 Obstacle::Halting => format!(
                     "{text}; wait for that with `baton watch {run}`, or use `baton halt {run} --kill`"

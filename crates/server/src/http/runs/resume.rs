@@ -12,7 +12,7 @@ use baton_core::workflow::preview;
 use baton_files::{Format, WorkflowFile};
 use baton_model::api::{FieldProblem, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunReply};
 use baton_model::ids::{Generation, Revision, RunId};
-use baton_model::state::UniversalState;
+use baton_model::limits::WORKFLOW_SOURCE_BYTES_MAX;
 use baton_model::workflow::Plan;
 use serde_json::value::RawValue;
 
@@ -31,8 +31,8 @@ use crate::access::Caller;
 /// Resume a run with the items that are not DONE
 ///
 /// With a file, DONE items run again only if their task, or a task upstream of it, has changed. The
-/// run keeps its parameters unless the request sets others; `params` without `file` is possible for
-/// runs of library workflows, whose file is stored.
+/// run keeps its parameters unless the request sets others; without `file`, `params` are values for
+/// the file that the run was submitted with.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/resume",
@@ -83,6 +83,9 @@ pub(in super::super) async fn resume(
 }
 
 /// Retry the items of a run that are not DONE, or run one task again
+///
+/// With `task` the run may be DONE. Other values of parameters (`params`) also run the tasks again
+/// that refer to them.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
     path = "/runs/{run}/retry",
@@ -123,7 +126,7 @@ pub(in super::super) async fn retry(
     }
     let options = ResumeOptions {
         file: None,
-        params: BTreeMap::new(),
+        params: asked.params,
         rerun: asked.task.map(|task| (task, asked.downstream)),
         generation: asked.generation.map(Generation),
         dry_run,
@@ -171,7 +174,7 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
         return Err(fault(&RunError::Generation(run, last)));
     }
     let file = match options.file {
-        None if !options.params.is_empty() => Some(library_file(app, &kept.head).await?),
+        None if !options.params.is_empty() => Some(stored_file(app, &kept).await?),
         file => file,
     };
     let plan = match file {
@@ -180,14 +183,8 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     };
     let rerun = options.rerun;
     if options.dry_run {
-        let state = kept.head.state;
-        if !matches!(state, UniversalState::Halted | UniversalState::Failed) {
-            let obstacle = if state.is_terminal() {
-                Obstacle::NotResumable
-            } else {
-                Obstacle::Active
-            };
-            return Err(fault(&RunError::State(run, state, obstacle)));
+        if let Some(obstacle) = Obstacle::of_resume(&kept.head, rerun.is_some()) {
+            return Err(fault(&RunError::State(run, kept.head.state, obstacle)));
         }
         let preview = compiled(move || {
             let rerun = rerun.as_ref().map(|(task, down)| (task.as_str(), *down));
@@ -208,14 +205,16 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
     Ok(respond(StatusCode::OK, &resumed))
 }
 
-/// The file of a run that the library launched. Of other runs only the plan is stored, in which
-/// parameters have their values already.
-async fn library_file(app: &App, head: &RunHead) -> Answer<WorkflowFile> {
+/// The file of a run: the one that it was submitted or last resumed with, or its revision in the
+/// library. Its plan has the values of the parameters already.
+async fn stored_file(app: &App, run: &StoredRun) -> Answer<WorkflowFile> {
+    let head = &run.head;
     let no_file = || {
         let at = FieldProblem {
             field: "params".to_owned(),
             message: format!(
-                "{} was submitted from a file, which is not stored, and `params` are values for it",
+                "the file of {} is not stored: it is larger than {WORKFLOW_SOURCE_BYTES_MAX} \
+                 bytes, was sent in parts, or was submitted to an earlier version of Baton",
                 head.id
             ),
             hint: "send the workflow as `file`, too: baton resume RUN FILE -p NAME=VALUE"
@@ -223,12 +222,19 @@ async fn library_file(app: &App, head: &RunHead) -> Answer<WorkflowFile> {
         };
         Fault::unusable("`params` requires `file` for this run", vec![at])
     };
-    let origin = head.origin.ok_or_else(no_file)?;
-    let next = Revision(origin.revision.0.saturating_add(1));
-    let page = app.read(move |store| store.revisions(origin.task, Some(next), 1));
-    let found = page.await?.items.into_iter().next();
-    let found = found.filter(|found| found.revision == origin.revision);
-    let source = found.ok_or_else(no_file)?.definition.source.clone();
+    let source = match &run.plan.source {
+        Some(source) => Arc::clone(source),
+        None => {
+            // A run of the library that was resumed with a file has not its revision any more.
+            let of_library = head.origin.filter(|_| head.plan == Generation(1));
+            let origin = of_library.ok_or_else(no_file)?;
+            let next = Revision(origin.revision.0.saturating_add(1));
+            let page = app.read(move |store| store.revisions(origin.task, Some(next), 1));
+            let found = page.await?.items.into_iter().next();
+            let found = found.filter(|found| found.revision == origin.revision);
+            found.ok_or_else(no_file)?.definition.source.clone()
+        }
+    };
     compiled(move || baton_files::parse_workflow(&source, Format::Json, "file").map_err(wrong))
         .await
 }
@@ -246,7 +252,8 @@ async fn changed_plan(
     // A parameter that the run does not have yet refers to the time of the run.
     let due = kept.head.origin.and_then(|origin| origin.due);
     let at = due.map_or(kept.head.submitted, |due| due.nominal);
-    let plan: Arc<Plan> = compiled(move || file.plan(&merged, at).map_err(wrong)).await?;
+    let plan: Arc<Plan> =
+        compiled(move || file.plan_with_source(&merged, at).map_err(wrong)).await?;
     same_workflow(&kept.head, &plan)?;
     Ok(plan)
 }

@@ -320,7 +320,7 @@ impl RunChecks {
         self.rows.apply(fact);
         let ended = matches!(
             before.over,
-            Some(UniversalState::Halted | UniversalState::Failed)
+            Some(UniversalState::Halted | UniversalState::Failed | UniversalState::Done)
         );
         if !ended || *generation != before.generation.next() {
             let (was, over) = (before.generation, before.over);
