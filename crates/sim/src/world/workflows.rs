@@ -183,10 +183,12 @@ impl World {
                 }
             }
             // A task of a DONE run runs again.
-            Some(UniversalState::Done) if !self.calm && generation.0 < GENERATIONS_MAX => {
-                if self.workflows.rng.chance(self.workflows.resuming / 8) {
-                    self.resume(run, true);
-                }
+            Some(UniversalState::Done)
+                if !self.calm
+                    && generation.0 < GENERATIONS_MAX
+                    && self.workflows.rng.chance(self.workflows.resuming / 8) =>
+            {
+                self.resume(run, true);
             }
             _ => {}
         }
