@@ -62,9 +62,10 @@ pub(in super::super) async fn submit(
         let file = workflow(&submit.file, caller.owner.as_deref())?;
         let now = clock::now().wall;
         // Of a plan that is sent in parts this is not the whole file.
-        let plan = match submit.open {
-            true => file.plan(&submit.params, now),
-            false => file.plan_with_source(&submit.params, now),
+        let plan = if submit.open {
+            file.plan(&submit.params, now)
+        } else {
+            file.plan_with_source(&submit.params, now)
         };
         plan.map_err(wrong)
     });
