@@ -215,22 +215,21 @@ pub(super) fn cancel(
     last: InstanceId,
     mode: KillMode,
 ) -> CancelCounts {
-    let fresh: u64 = cx
-        .ledger
-        .waiting_within(first, last)
-        .map(|range| range.last.0 - range.first.0 + 1)
+    let waiting = waiting_ranges(cx, first, last);
+    let halted = waiting
+        .iter()
+        .map(|(first, last)| last.0 - first.0 + 1)
         .sum();
-    let requeued: Vec<_> = cx
-        .ledger
-        .requeued(first, last)
-        .map(|instance| instance.id)
-        .collect();
-    let halted = fresh + requeued.len() as u64;
     if halted > 0 {
         cx.bullpen.withdraw(first, last);
-        cx.commit(Fact::InstancesHalted { first, last });
+        let requeued = cx.ledger.requeued(first, last);
+        let requeued: Vec<_> = requeued.map(|instance| instance.id).collect();
+        // One fact for each part: it is in the timeline of every instance that it names.
+        for (first, last) in waiting {
+            cx.commit(Fact::InstancesHalted { first, last });
+            cx.ledger.drop_ended(first);
+        }
         requeued.iter().for_each(|id| cx.ledger.drop_ended(*id));
-        cx.ledger.drop_ended(first);
     }
     let leased: Vec<(LeaseId, bool)> = cx
         .ledger
@@ -252,6 +251,29 @@ pub(super) fn cancel(
     }
     let stopping = leased.len() as u64;
     CancelCounts { halted, stopping }
+}
+
+/// The waiting instances of a range, as ranges without gaps.
+fn waiting_ranges(
+    cx: &Cx<'_>,
+    first: InstanceId,
+    last: InstanceId,
+) -> Vec<(InstanceId, InstanceId)> {
+    let fresh = cx.ledger.waiting_within(first, last);
+    let requeued = cx.ledger.requeued(first, last);
+    let mut all: Vec<_> = fresh
+        .map(|range| (range.first, range.last))
+        .chain(requeued.map(|instance| (instance.id, instance.id)))
+        .collect();
+    all.sort_unstable();
+    let mut merged: Vec<(InstanceId, InstanceId)> = Vec::new();
+    for (first, last) in all {
+        match merged.last_mut() {
+            Some((_, end)) if end.next() == first => *end = last,
+            _ => merged.push((first, last)),
+        }
+    }
+    merged
 }
 
 /// Kills one attempt as if it had ended by itself: what follows for the instance is decided as

@@ -49,7 +49,7 @@ impl Fact {
                 let number = lease.attempt.number.0;
                 format!("kill of attempt {number} requested{}", mode.suffix())
             }
-            Self::InstancesHalted { .. } => "halted before it started".to_owned(),
+            Self::InstancesHalted { .. } => "halted while it waited".to_owned(),
             Self::InstanceRetried { .. } => "retry requested".to_owned(),
             Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
             Self::RunTriggered { run, source, .. } => {
