@@ -21,7 +21,7 @@ cd "$dir"
     >server.log 2>&1 &
 server=$!
 finish() {
-    kill "$server" 2>/dev/null || true
+    kill -INT "$server" 2>/dev/null || true
     wait "$server" || true
     cd / && rm -rf "$dir"
 }

@@ -7,6 +7,7 @@ synchronise: runs are waited for, with a bound that is longer than anything take
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -68,7 +69,7 @@ class Server:
 
     def stop(self) -> None:
         """Stops it with its work."""
-        self.process.terminate()
+        self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:

@@ -175,7 +175,10 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
     on_threads(async {
         let mut interrupts = Interrupts::new()?;
         let ready = |ready: Ready| server.announce(&ready);
-        serve(server.config(), ready, interrupts.next())
+        let stop = async move {
+            interrupts.next().await;
+        };
+        serve(server.config(), ready, stop)
             .await
             .map_err(|error| failure(&error))
     })
@@ -185,6 +188,15 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
 pub(crate) fn on_threads(serving: impl Future<Output = CommandResult>) -> CommandResult {
     runtime::on_threads(serving)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?
+}
+
+/// A signal that ends a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// ^C on a terminal.
+    Interrupted,
+    /// Of a service manager, for example.
+    Terminated,
 }
 
 /// SIGINT and SIGTERM.
@@ -206,10 +218,10 @@ impl Interrupts {
     }
 
     /// Waits for the next signal.
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> Interrupt {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Interrupt::Interrupted,
+            _ = self.terminate.recv() => Interrupt::Terminated,
         }
     }
 }

@@ -4,6 +4,10 @@
 //! `up` starts another agent, which takes over the same incarnation. An agent left behind by an
 //! earlier `up` may try a port that is no longer in use; it is terminated first, and its attempts
 //! continue.
+//!
+//! SIGTERM is what a service manager sends before it starts the next `up`: the scheduler ends first,
+//! so that it places nothing more, then the agent alone, and the attempts continue. SIGINT ends the
+//! attempts with the worker.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -25,13 +29,25 @@ use crate::credentials::{CredentialArgs, TOKEN_VARIABLE};
 use crate::host_key::host_key;
 use crate::logging;
 use crate::output::{CommandResult, Failure};
-use crate::scheduler::{Interrupts, ServerArgs, failure, on_threads};
+use crate::scheduler::{Interrupt, Interrupts, ServerArgs, failure, on_threads};
 use crate::worker::absolute;
 
 /// Interval between two checks of the worker, and before a restart.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a worker may take to end its attempts.
 const END_WAIT: Duration = Duration::from_secs(30);
+
+/// How long an agent may take to exit that leaves its attempts running.
+const DETACH_WAIT: Duration = Duration::from_secs(5);
+
+/// An order to the supervisor of the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// End the worker with its attempts; the second time, without waiting.
+    End,
+    /// End the agent, and leave the attempts running.
+    Detach,
+}
 
 /// Run the scheduler and one worker on this host
 #[derive(Debug, Args)]
@@ -40,7 +56,9 @@ Examples:
   baton up
   baton up --resources cpu=4,memory=8GiB --library tasks/
 
-^C ends the worker with its attempts, then the scheduler; a second ^C does not wait for the worker.")]
+^C ends the worker with its attempts, then the scheduler; a second ^C does not wait for the worker.
+SIGTERM ends both and leaves the attempts running; the next `baton up` on the same data directory
+takes them over, if it starts within the lease.")]
 pub(crate) struct Up {
     #[command(flatten)]
     server: ServerArgs,
@@ -68,6 +86,21 @@ impl Up {
             (false, directories) => directories.to_vec(),
         }
     }
+
+    /// Arguments of the worker that come from this command.
+    fn worker_arguments(&self, directories: Vec<String>) -> Vec<String> {
+        let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
+        if let Some(resources) = &self.resources {
+            arguments.extend(["--resources".to_owned(), resources.clone()]);
+        }
+        for directory in directories {
+            arguments.extend(["--allow-cwd".to_owned(), directory]);
+        }
+        for label in &self.labels {
+            arguments.extend(["--label".to_owned(), label.clone()]);
+        }
+        arguments
+    }
 }
 
 pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
@@ -94,35 +127,34 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     let data = &command.server.data;
     let state = data_dir::open_with_worker(data)
         .map_err(|error| Failure::failed(format!("cannot use {}: {error}", data.display())))?;
-    let mut arguments = vec!["--name".to_owned(), "local".to_owned()];
-    if let Some(resources) = &command.resources {
-        arguments.extend(["--resources".to_owned(), resources.clone()]);
-    }
-    for directory in directories {
-        arguments.extend(["--allow-cwd".to_owned(), directory]);
-    }
-    for label in &command.labels {
-        arguments.extend(["--label".to_owned(), label.clone()]);
-    }
     let supervisor = WorkerSupervisor {
         binary,
         state,
-        arguments,
+        arguments: command.worker_arguments(directories),
         token,
         pin: config.tls.as_ref().map(|files| files.cert.clone()),
     };
     let (end, ending) = mpsc::channel();
+    let (worker_done, worker_ended) = tokio::sync::oneshot::channel::<()>();
     let supervising = thread::spawn(move || {
+        // Dropped at the end of this thread.
+        let _worker_done = worker_done;
         if let Ok(address) = address_receiver.recv() {
             supervisor.run(address, &ending);
         }
     });
+    let orders = end.clone();
     on_threads(async {
         let mut interrupts = Interrupts::new()?;
         let shutdown = async move {
-            interrupts.next().await;
+            let signal = interrupts.next().await;
             service::stopping();
-            stop(&end, supervising, interrupts).await;
+            match signal {
+                Interrupt::Interrupted => end_worker(&orders, worker_ended, interrupts).await,
+                Interrupt::Terminated => tracing::info!(
+                    "exiting; running attempts continue, and the next start takes them over"
+                ),
+            }
         };
         let ready = |ready: baton_server::Ready| {
             command.server.announce(&ready);
@@ -131,26 +163,34 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
         };
         let served = serve(config, ready, shutdown).await;
         served.map_err(|error| failure(&error))
-    })
+    })?;
+    drop(address_sender);
+    // The supervisor has exited if the worker was ended, or if there never was one.
+    let _ = end.send(Order::Detach);
+    if supervising.join().is_err() {
+        tracing::error!("the worker supervisor has panicked");
+    }
+    Ok(())
 }
 
 /// Ends the worker while the scheduler still accepts its reports. A second signal stops waiting
 /// for that.
-async fn stop(end: &Sender<()>, supervising: thread::JoinHandle<()>, mut interrupts: Interrupts) {
+async fn end_worker(
+    orders: &Sender<Order>,
+    worker_ended: tokio::sync::oneshot::Receiver<()>,
+    mut interrupts: Interrupts,
+) {
     tracing::info!("ending the worker with its attempts; press ^C again to exit without waiting");
     // The supervisor has exited if there never was a worker.
-    let _ = end.send(());
-    let mut joined = tokio::task::spawn_blocking(move || supervising.join());
-    let joined = tokio::select! {
-        joined = &mut joined => joined,
-        () = interrupts.next() => {
+    let _ = orders.send(Order::End);
+    let mut worker_ended = worker_ended;
+    tokio::select! {
+        _ = &mut worker_ended => {}
+        _ = interrupts.next() => {
             // As above.
-            let _ = end.send(());
-            joined.await
+            let _ = orders.send(Order::End);
+            let _ = worker_ended.await;
         }
-    };
-    if !matches!(joined, Ok(Ok(()))) {
-        tracing::error!("the worker supervisor has panicked");
     }
 }
 
@@ -165,21 +205,23 @@ struct WorkerSupervisor {
 }
 
 impl WorkerSupervisor {
-    /// Runs until a message on `ending`; a second message stops waiting for the worker's end.
-    fn run(&self, scheduler: SocketAddr, ending: &Receiver<()>) {
+    /// Runs until an order; a second one stops waiting for the worker's end.
+    fn run(&self, scheduler: SocketAddr, orders: &Receiver<Order>) {
         let mut child = None;
-        loop {
+        let order = loop {
             child = self.ensure_worker(child, scheduler);
-            match ending.recv_timeout(POLL_INTERVAL) {
+            match orders.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) => break,
+                Ok(order) => break order,
                 // The scheduler has failed: the attempts continue, and the next start takes them
                 // over.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-        }
-        if let Some(child) = child {
-            end(child, ending);
+        };
+        match (child, order) {
+            (None, _) => {}
+            (Some(child), Order::End) => end(child, orders),
+            (Some(child), Order::Detach) => detach(child),
         }
     }
 
@@ -255,29 +297,61 @@ fn stop_earlier_worker(state: &Path) {
 }
 
 /// Makes a worker kill its attempts, report them, and exit.
-fn end(mut child: Child, ending: &Receiver<()>) {
-    interrupt(&child);
-    let started = Instant::now();
-    while started.elapsed() < END_WAIT {
-        if ending.try_recv().is_ok() {
+fn end(mut child: Child, orders: &Receiver<Order>) {
+    signal(&child, Signal::INT);
+    let hurried = || orders.try_recv().is_ok();
+    match wait(&mut child, END_WAIT, hurried) {
+        Wait::Over => {}
+        Wait::Hurried => {
             // A second SIGINT makes the worker not wait, either.
-            interrupt(&child);
-            return tracing::warn!("not waiting for the worker, which exits by itself");
+            signal(&child, Signal::INT);
+            tracing::warn!("not waiting for the worker, which exits by itself");
+        }
+        Wait::TimedOut => {
+            tracing::warn!(
+                "the worker has not exited in time; the next start takes over its attempts"
+            );
+        }
+    }
+}
+
+/// Makes an agent exit and leave its attempts running. One that does not is terminated by the next
+/// start.
+fn detach(mut child: Child) {
+    signal(&child, Signal::TERM);
+    wait(&mut child, DETACH_WAIT, || false);
+}
+
+/// How a wait for a child has ended.
+enum Wait {
+    Over,
+    Hurried,
+    TimedOut,
+}
+
+fn wait(child: &mut Child, timeout: Duration, hurried: impl Fn() -> bool) -> Wait {
+    let started = Instant::now();
+    while started.elapsed() < timeout {
+        if hurried() {
+            return Wait::Hurried;
         }
         match child.try_wait() {
             Ok(None) => thread::sleep(POLL_INTERVAL / 50),
-            Ok(Some(_)) => return,
-            Err(error) => return tracing::warn!("cannot wait for the worker: {error}"),
+            Ok(Some(_)) => return Wait::Over,
+            Err(error) => {
+                tracing::warn!("cannot wait for the worker: {error}");
+                return Wait::Over;
+            }
         }
     }
-    tracing::warn!("the worker has not exited in time; the next start takes over its attempts");
+    Wait::TimedOut
 }
 
-fn interrupt(child: &Child) {
+fn signal(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid
-        && let Err(error) = kill_process(pid, Signal::INT)
+        && let Err(error) = kill_process(pid, signal)
     {
-        tracing::warn!("cannot send SIGINT to the worker: {error}");
+        tracing::warn!("cannot send {signal:?} to the worker: {error}");
     }
 }

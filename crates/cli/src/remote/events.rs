@@ -59,7 +59,7 @@ pub(super) async fn run(command: &EventsCommand, client: &Client) -> CommandResu
     tokio::select! {
         ended = follow(command, client) => ended,
                 // Nothing is buffered: each event is flushed.
-        () = interrupts.next() => Ok(()),
+        _ = interrupts.next() => Ok(()),
     }
 }
 

@@ -186,14 +186,14 @@ async fn supervise(
     let mut interrupts = Interrupts::new()?;
     let mut children = tokio::select! {
         children = Children::start(data) => children?,
-        () = interrupts.next() => return Err(Failure::Silent(CANCELLED)),
+        _ = interrupts.next() => return Err(Failure::Silent(CANCELLED)),
     };
     let client = children.client.clone();
     let worker = children::worker_state(data);
     let result = tokio::select! {
         result = watch(command, submission, directory, &client, &worker) => result,
         failure = children.supervise() => Err(failure),
-        () = interrupts.next() => {
+        _ = interrupts.next() => {
                         note("stopping; repeat the command to resume. Press ^C again to exit at once");
             Err(Failure::Silent(CANCELLED))
         }
@@ -208,7 +208,7 @@ async fn supervise(
     };
     tokio::select! {
         () = children.end() => {}
-        () = interrupts.next() => children.signal(Signal::KILL),
+        _ = interrupts.next() => children.signal(Signal::KILL),
     }
     result
 }

@@ -11,3 +11,4 @@ mod schedule;
 mod selection;
 mod tls;
 mod tokens;
+mod up_signals;

@@ -32,7 +32,7 @@ fn paste(block: &str) -> String {
     let bin = Path::new(BATON).parent().expect("it is in a directory");
     let path = std::env::var("PATH").expect("there is one");
     let script = format!(
-        "set -e\nip link set lo up\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n\
+        "set -e\nip link set lo up\ntrap 'kill -INT $(jobs -p) 2>/dev/null; wait' EXIT\n\
          ready() {{ for i in $(seq 1200); do baton workers 2>/dev/null | grep -q HEALTHY && return; \
          sleep 0.05; done; echo no server; exit 9; }}\n{block}\n"
     );

@@ -135,7 +135,7 @@ impl Server<'_> {
 
 impl Drop for Server<'_> {
     fn drop(&mut self) {
-        end(&mut self.child, Signal::TERM);
+        end(&mut self.child, Signal::INT);
         if std::thread::panicking() {
             eprintln!("{}", self.place.read("server.log"));
         }

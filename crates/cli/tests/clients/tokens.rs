@@ -76,7 +76,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        end(&mut self.child, Signal::TERM);
+        end(&mut self.child, Signal::INT);
         if std::thread::panicking() {
             eprintln!("{}", read(&self.dir.path().join("server.log")));
         }

@@ -170,9 +170,15 @@ impl Worker {
             Input::Message(message) => self.message(now, message, &mut out),
             Input::Launched(lease) => self.launched(lease, &mut out),
             Input::LaunchRefused(lease) => self.launch_refused(lease, &mut out),
-            Input::Withdrawn(lease) => self.withdrawn(lease, &mut out),
+            Input::Withdrawn(lease) => self.withdrawn(now, lease, &mut out),
             Input::Ended(lease, outcome) => self.ended(now, lease, outcome, &mut out),
-            Input::GuardFired => self.give_up(&mut out),
+            Input::GuardFired => {
+                if self.state != WorkerState::MustDie {
+                    // Before the ends of its attempts, which would be placed here again.
+                    self.next_heartbeat = now;
+                }
+                self.give_up(&mut out);
+            }
             Input::CheckDone(check, ok) => self.check_done(now, check, ok, &mut out),
             Input::LogsRead(request, answer) => self.logs_read(request, answer, &mut out),
             Input::ProcessesRead(request, answer) => {
