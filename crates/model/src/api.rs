@@ -305,7 +305,7 @@ pub struct Explanation {
     pub state: UniversalState,
     /// Machine-readable reason: `resting` (backoff), `initial-wait`, `store-copied`,
     /// `no-worker`, `no-match`,
-    /// `never-fits`, `room`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
+    /// `never-fits`, `room`, `worker-busy`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
     /// `running`, `ended`.
     pub reason: String,
     /// What it waits for, as a sentence, with a hint.

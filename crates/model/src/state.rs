@@ -49,9 +49,10 @@ states! {
         Queued = "QUEUED",
         /// A worker is being chosen, and the lease committed.
         Instantiating = "INSTANTIATING",
-        /// Leased; `runTask` was sent to the worker or is about to be.
+        /// Assigned to a worker, and not started yet: the call is in flight, or it is in the
+        /// worker's queue.
         Launched = "LAUNCHED",
-        /// The worker has confirmed that it holds the attempt.
+        /// The worker has confirmed that the attempt has started.
         Running = "RUNNING",
         /// Finished successfully.
         Done = "DONE",

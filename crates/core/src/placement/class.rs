@@ -80,7 +80,12 @@ impl Class {
 
     /// True if the worker has room now. Says nothing about who has reserved it.
     pub(super) fn fits(&self, worker: &Worker, at: usize) -> bool {
-        worker.open && worker.free.holds(&self.room) && self.allows(at) && self.fits_named(worker)
+        worker.open && self.has_room(worker, at)
+    }
+
+    /// The same, whether the worker takes new instances or not.
+    pub(super) fn has_room(&self, worker: &Worker, at: usize) -> bool {
+        worker.free.holds(&self.room) && self.allows(at) && self.fits_named(worker)
     }
 
     fn fits_named(&self, worker: &Worker) -> bool {
@@ -90,9 +95,13 @@ impl Class {
 
     /// True if the worker would have room if it were empty.
     pub(super) fn could_fit(&self, worker: &Worker, at: usize) -> bool {
+        worker.open && self.is_within(worker, at)
+    }
+
+    /// The same, whether the worker takes new instances or not.
+    pub(super) fn is_within(&self, worker: &Worker, at: usize) -> bool {
         let mut local = self.local.iter();
-        worker.open
-            && worker.capacity.holds(&self.room)
+        worker.capacity.holds(&self.room)
             && self.allows(at)
             && local.all(|(name, amount)| worker.has_named(name) >= *amount)
     }

@@ -50,6 +50,8 @@ pub enum WaitReason {
         /// True if the class has reserved that worker.
         reserved: bool,
     },
+    /// A worker would have room, and has no free place at this moment.
+    Busy { worker: WorkerName },
     /// A cluster-wide limit is used up.
     Limit {
         name: String,
@@ -101,15 +103,18 @@ impl Placement {
     /// A reason that waiting does not end.
     fn hopeless(&self, class: &Class) -> Option<WaitReason> {
         let workers = || self.fleet.workers.iter();
-        let open = workers().filter(|(_, worker)| worker.open).count();
+        let open = workers()
+            .filter(|(_, worker)| worker.is_in_service())
+            .count();
         if open == 0 {
             let closed = workers().filter(|(_, worker)| worker.present).count();
             return Some(WaitReason::NoWorker { closed });
         }
-        if !workers().any(|(at, worker)| worker.open && class.allows(at)) {
+        let in_service = || workers().filter(|(_, worker)| worker.is_in_service());
+        if !in_service().any(|(at, _)| class.allows(at)) {
             return self.no_match(class, open);
         }
-        if !workers().any(|(at, worker)| class.could_fit(worker, at)) {
+        if !in_service().any(|(at, worker)| class.is_within(worker, at)) {
             let (worker, lack) = self.nearest(class, Worker::has, |_, _| true)?;
             return Some(WaitReason::NeverFits {
                 asked: lack.asked,
@@ -123,8 +128,10 @@ impl Placement {
 
     fn no_match(&self, class: &Class, workers: usize) -> Option<WaitReason> {
         let excluded = |constraint: &Constraint| {
-            let open = self.fleet.workers.iter().filter(|(_, worker)| worker.open);
-            open.filter(|(_, worker)| !holds(constraint, &worker.labels))
+            let workers = self.fleet.workers.iter();
+            let in_service = workers.filter(|(_, worker)| worker.is_in_service());
+            in_service
+                .filter(|(_, worker)| !holds(constraint, &worker.labels))
                 .count()
         };
         let constraints = class.need.constraints.iter();
@@ -181,11 +188,18 @@ impl Placement {
                 class: ClassId(by.class),
             };
         }
+        let mut workers = self.fleet.workers.iter();
+        let busy = |(at, worker): &(usize, &Worker)| worker.busy && class.has_room(worker, *at);
+        if let Some((_, worker)) = workers.find(busy) {
+            return WaitReason::Busy {
+                worker: worker.name.clone(),
+            };
+        }
         let own = self.reservations.iter().find(|r| r.class == id);
         let own = own.and_then(|reservation| reservation.worker);
         let wanted = |at: usize, worker: &Worker| match own {
             Some(own) => at == own,
-            None => class.could_fit(worker, at),
+            None => class.is_within(worker, at),
         };
         match self.nearest(class, Worker::spare, wanted) {
             Some((worker, lack)) => WaitReason::Room {
@@ -208,7 +222,8 @@ impl Placement {
     ) -> Option<(&Worker, Lack)> {
         let workers = self.fleet.workers.iter();
         let candidates = workers
-            .filter(|(at, worker)| worker.open && class.allows(*at) && wanted(*at, worker))
+            .filter(|(at, worker)| worker.is_in_service() && class.allows(*at))
+            .filter(|(at, worker)| wanted(*at, worker))
             .filter_map(|(_, worker)| Some((worker, self.lack(class, worker, &amount)?)));
         candidates.min_by(|(a, x), (b, y)| (x.share, &a.name).cmp(&(y.share, &b.name)))
     }

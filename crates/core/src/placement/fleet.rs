@@ -24,6 +24,8 @@ pub(super) struct Worker {
     pub(super) present: bool,
     /// It takes new instances.
     pub(super) open: bool,
+    /// It takes none at this moment, but will.
+    pub(super) busy: bool,
     /// A class waits for it to become free enough.
     pub(super) reserved: bool,
     pub(super) capacity: Room,
@@ -54,6 +56,7 @@ impl Worker {
             name,
             present: false,
             open: false,
+            busy: false,
             reserved: false,
             capacity: Room::default(),
             named: BTreeMap::new(),
@@ -80,6 +83,11 @@ impl Worker {
     /// How much of a named resource it has.
     pub(super) fn has_named(&self, name: &str) -> u64 {
         self.named.get(name).copied().unwrap_or(0)
+    }
+
+    /// True if it takes new instances, now or as soon as it has a place.
+    pub(super) const fn is_in_service(&self) -> bool {
+        self.open || self.busy
     }
 
     pub(super) fn key(&self) -> Key {
@@ -170,6 +178,7 @@ impl Fleet {
         let worker = &mut self.workers[at];
         worker.present = true;
         worker.open = offer.open;
+        worker.busy = false;
         worker.capacity = Room::of(&offer.capacity);
         worker.named = offer.capacity.named;
         worker.labels = offer.labels;

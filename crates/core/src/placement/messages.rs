@@ -53,6 +53,9 @@ impl fmt::Display for WaitReason {
                     write!(f, "worker {worker} comes nearest, but lacks {short}")
                 }
             }
+            Self::Busy { worker } => {
+                write!(f, "worker {worker} has no free place at this moment")
+            }
             Self::Limit {
                 name, total, asked, ..
             } if asked > total => write!(

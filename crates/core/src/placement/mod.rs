@@ -145,6 +145,16 @@ struct PlacedInstance {
     ahead: bool,
 }
 
+/// Whether a worker takes new instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Availability {
+    Open,
+    /// It is healthy, and has no place for another at this moment.
+    Busy,
+    /// It is drained or unhealthy.
+    Closed,
+}
+
 /// See the module for the calling contract.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
@@ -241,6 +251,14 @@ impl Placement {
         if let Some(at) = self.fleet.find(name) {
             self.fleet.workers[at].open = false;
             self.worker_changed(at);
+        }
+    }
+
+    /// Marks a worker whose offer is not open: it takes instances again by itself. For
+    /// explanations; lasts until its next offer.
+    pub fn set_busy(&mut self, name: &WorkerName) {
+        if let Some(at) = self.fleet.find(name) {
+            self.fleet.workers[at].busy = true;
         }
     }
 

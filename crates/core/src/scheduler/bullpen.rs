@@ -13,7 +13,7 @@ use baton_model::time::{Millis, Mono, Now};
 
 use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
-use crate::placement::{Arrival, Decision, Placement, PlacementError, WaitReason};
+use crate::placement::{Arrival, Availability, Decision, Placement, PlacementError, WaitReason};
 use crate::timers::Timers;
 
 /// Within this time two submissions count as equally old. Shorter than people notice, longer than a
@@ -242,14 +242,17 @@ impl Bullpen {
         self.placement.release(worker, id);
     }
 
-    /// Sets the offer of a worker; it gets no work unless `open`.
-    pub(crate) fn offer(&mut self, worker: &WorkerName, offer: &Offer, open: bool) {
+    /// Sets the offer of a worker; it gets no work unless it is open.
+    pub(crate) fn offer(&mut self, worker: &WorkerName, offer: &Offer, availability: Availability) {
         let offer = Offer {
-            open,
+            open: availability == Availability::Open,
             ..offer.clone()
         };
         // Refused beyond the maximum number of workers; such a worker gets no work.
         let _ = self.placement.set_offer(worker, offer);
+        if availability == Availability::Busy {
+            self.placement.set_busy(worker);
+        }
     }
 
     /// Removes the offer of a worker that left its seat.

@@ -18,6 +18,7 @@ use crate::bugs::Bug;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
+use crate::placement::Availability;
 use crate::protocol::scheduler::context::{Cx as ProtocolCx, Leader};
 use crate::step::Step;
 
@@ -139,8 +140,8 @@ impl Leader for Cx<'_> {
         attempts::adopt(self, lease, holder, spec);
     }
 
-    fn offer(&mut self, worker: &WorkerName, offer: &Offer, open: bool) {
-        self.bullpen.offer(worker, offer, open);
+    fn offer(&mut self, worker: &WorkerName, offer: &Offer, availability: Availability) {
+        self.bullpen.offer(worker, offer, availability);
     }
 
     fn left(&mut self, worker: &WorkerName) {

@@ -23,7 +23,7 @@ pub enum Reason {
     StoreCopied,
     /// It waits for a worker.
     Placement(WaitReason),
-    /// It is leased to a worker that has not confirmed it.
+    /// It is leased to a worker that has not started it yet.
     Confirmation { worker: WorkerName },
     /// It may or may not be running.
     Unsure(Unsure),

@@ -169,7 +169,7 @@ pub struct Attempt {
     pub phase: Phase,
     /// The run before it, which stays on record until the coordinator has this one on record.
     pub(super) replaced: Option<RunKey>,
-    /// The protocol was told that it is on record.
+    /// The protocol was told that it has started.
     pub(super) reported: bool,
     /// The coordinator was asked to return it.
     pub(super) withdrawn: bool,

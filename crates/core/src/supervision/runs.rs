@@ -18,7 +18,7 @@ impl Supervisor {
     pub(super) fn accepted(&mut self, now: Mono, run: RunKey, out: &mut Vec<Action>) {
         self.attempts.set_phase(run, Phase::Waiting);
         self.waiting.push_back((now + WAIT_MAX, run));
-        self.on_record(run, out);
+        self.forget_replaced(run, out);
     }
 
     pub(super) fn started(
@@ -32,20 +32,27 @@ impl Supervisor {
         if let Some(attempt) = attempt.filter(|attempt| !attempt.is_over()) {
             attempt.started = Some((at, identity));
             self.attempts.set_phase(run, Phase::Running);
-            self.on_record(run, out);
+            self.report_start(run, out);
         }
     }
 
-    /// The coordinator has a run on record: the protocol learns it once, and the record of the run
-    /// before it is not needed any more.
-    fn on_record(&mut self, run: RunKey, out: &mut Vec<Action>) {
-        let Some(attempt) = self.attempts.get_mut(run) else {
-            return;
-        };
-        if !std::mem::replace(&mut attempt.reported, true) {
+    /// A run has started: the protocol learns it once. It does not learn of a run that waits for
+    /// room, so that only what runs is shown as running.
+    fn report_start(&mut self, run: RunKey, out: &mut Vec<Action>) {
+        if let Some(attempt) = self.attempts.get_mut(run)
+            && !std::mem::replace(&mut attempt.reported, true)
+        {
             let lease = attempt.assignment.lease;
             self.inputs.push_back(Input::Launched(lease));
         }
+        self.forget_replaced(run, out);
+    }
+
+    /// The coordinator has a run on record: that of the run before it is not needed any more.
+    fn forget_replaced(&mut self, run: RunKey, out: &mut Vec<Action>) {
+        let Some(attempt) = self.attempts.get_mut(run) else {
+            return;
+        };
         if let Some(replaced) = attempt.replaced.take() {
             out.push(Action::Forget(replaced));
             if std::mem::replace(&mut attempt.inherited, false) {
@@ -71,11 +78,11 @@ impl Supervisor {
         let killed = attempt.stop_cause().or(self.dying);
         let leaves_processes = is_resumable(run, &attempt.assignment, ending.report.outcome);
         if self.restarts_runner(attempt, ending.report.outcome) {
-            self.on_record(run, out);
+            self.report_start(run, out);
             return self.restart_runner(now, run, ending.report, out);
         }
         let report = attempt.assignment.report(ending, started, killed);
-        self.on_record(run, out);
+        self.report_start(run, out);
         if leaves_processes && self.dying.is_some() {
             self.end_when_killed(run, report);
         } else {

@@ -301,7 +301,8 @@ impl Supervisor {
                 Phase::Waiting => self.waiting.push_back((now + WAIT_MAX, attempt.run)),
                 _ => {}
             }
-            if !attempt.is_over() && !std::mem::replace(&mut attempt.reported, true) {
+            let has_begun = !attempt.is_over() && attempt.phase != Phase::Waiting;
+            if has_begun && !std::mem::replace(&mut attempt.reported, true) {
                 self.inputs
                     .push_back(Input::Launched(attempt.assignment.lease));
             }

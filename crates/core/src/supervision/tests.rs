@@ -383,6 +383,19 @@ fn what_waits_too_long_for_room_is_given_back_when_the_coordinator_agrees() {
 }
 
 #[test]
+fn only_a_run_that_has_started_is_reported() {
+    let mut worker = supervisor(Vec::new());
+    let run = run(0, 0);
+    let known = command(0);
+    worker.attempts.insert(Attempt::new(run, known.assignment));
+    worker.handle(Mono(200), Event::Accepted(run));
+    let reported = |worker: &Supervisor| worker.attempts().get(run).map(|it| it.reported);
+    assert_eq!(reported(&worker), Some(false), "it waits for room");
+    worker.handle(Mono(201), started(run));
+    assert_eq!(reported(&worker), Some(true));
+}
+
+#[test]
 fn a_success_with_bad_outputs_is_a_failure() {
     let mut worker = supervisor(vec![command(1)]);
     let bad = Ending {

@@ -112,7 +112,7 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
             ..explanation(
                 record,
                 "confirmation",
-                format!("it was assigned to worker {worker}, which has not confirmed it yet"),
+                format!("it was assigned to worker {worker}, and has not started there yet"),
             )
         },
         Reason::Unsure(unsure) => unsure_lease(record, unsure),
@@ -221,6 +221,10 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
                 "room",
                 "it starts when work there ends, or another worker joins",
             )
+        },
+        WaitReason::Busy { worker } => Explanation {
+            worker: Some(worker.to_string()),
+            ..plain("worker-busy", "it starts there in a moment")
         },
         WaitReason::Limit {
             name,

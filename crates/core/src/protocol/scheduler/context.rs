@@ -14,6 +14,7 @@ use crate::bugs::Bug;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
+use crate::placement::Availability;
 
 /// The leader, as far as the protocol needs it: it keeps the ledger, decides what follows from the
 /// end of an attempt, and places work on what workers offer.
@@ -51,8 +52,8 @@ pub(crate) trait Leader {
     /// Without a store: records an attempt that a worker holds already.
     fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: Arc<InstanceSpec>);
 
-    /// A worker offers these resources; it gets no work unless `open`.
-    fn offer(&mut self, worker: &WorkerName, offer: &Offer, open: bool);
+    /// A worker offers these resources; it gets no work unless it is open.
+    fn offer(&mut self, worker: &WorkerName, offer: &Offer, availability: Availability);
 
     /// A worker has left its seat.
     fn left(&mut self, worker: &WorkerName);

@@ -12,6 +12,7 @@ use baton_model::state::UniversalState;
 use super::context::Cx;
 use super::{Protocol, address};
 use crate::bugs::Bug;
+use crate::placement::Availability;
 
 impl Protocol {
     /// Records the lease and counts the attempt as running from here on.
@@ -82,7 +83,7 @@ impl Protocol {
         self.rearm(cx, &name);
     }
 
-    /// The worker reports that it holds the attempt.
+    /// The worker reports that the attempt has started.
     pub(super) fn confirm(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
         if let Some(seat) = self.seats.get_mut(name) {
             seat.settle(lease);
@@ -124,10 +125,14 @@ impl Protocol {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
-        let open = seat.takes_work(seat.load) && !drained;
-        let offered = Some((Arc::clone(&seat.offer), open));
+        let availability = if drained {
+            Availability::Closed
+        } else {
+            seat.availability()
+        };
+        let offered = Some((Arc::clone(&seat.offer), availability));
         if seat.offered != offered {
-            cx.leader.offer(name, &seat.offer, open);
+            cx.leader.offer(name, &seat.offer, availability);
             seat.offered = offered;
         }
     }

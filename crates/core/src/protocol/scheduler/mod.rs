@@ -47,6 +47,7 @@ use baton_model::ids::{Association, CheckId, Incarnation, RequestId, SessionId, 
 use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::Mono;
 
+use crate::placement::Availability;
 use crate::protocol::consensus::Consensus;
 use crate::timers::Timers;
 
@@ -238,9 +239,9 @@ impl Protocol {
             }
         }
         for (name, seat) in &self.seats {
-            let open = seat.offered.as_ref().is_some_and(|(_, open)| *open);
+            let offered = seat.offered.as_ref().map(|(_, offered)| *offered);
             assert!(
-                !open || seat.takes_work(seat.load),
+                offered != Some(Availability::Open) || seat.availability() == Availability::Open,
                 "an offer of {name} that takes no work: {seat:?}"
             );
         }

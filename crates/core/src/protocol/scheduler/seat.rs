@@ -14,6 +14,7 @@ use baton_model::timeouts::Timeouts;
 
 use super::context::Cx;
 use crate::fsm::{self, Transition, WorkerEvent, transition};
+use crate::placement::Availability;
 
 /// The launches of one association that have no reply yet, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,8 +106,8 @@ pub struct Seat {
     pub(crate) unsure: Unsure,
     /// Attempts to kill; repeated with every heartbeat until they have ended.
     pub(crate) kills: BTreeMap<LeaseId, KillMode>,
-    /// It refused a launch: no more launches until its next message, or both sides would
-    /// exchange refusals as fast as the network allows.
+    /// It refused a launch at once: no more launches until its next heartbeat, or the next attempt
+    /// that ends there, or both sides would exchange refusals as fast as the network allows.
     pub(crate) held_back: bool,
     /// The health that was last sent to its holder. A worker that does not know yet
     /// that it is HEALTHY would refuse work.
@@ -115,8 +116,8 @@ pub struct Seat {
     pub(crate) load: u32,
     /// The offer that it reported.
     pub offer: Arc<Offer>,
-    /// The last update of the bullpen: the offer, and whether it takes work.
-    pub(crate) offered: Option<(Arc<Offer>, bool)>,
+    /// The last update of the bullpen.
+    pub(crate) offered: Option<(Arc<Offer>, Availability)>,
 }
 
 impl Seat {
@@ -191,13 +192,18 @@ impl Seat {
             .chain(self.unsure.leases.iter().copied())
     }
 
-    /// True if it can be given one more attempt on top of `load`.
-    pub(crate) const fn takes_work(&self, load: u32) -> bool {
-        let knows = matches!(
-            (self.state, self.reported_state),
-            (WorkerState::Healthy, WorkerState::Healthy)
-        );
-        knows && !self.held_back && load < self.slots
+    /// Whether it can be given one more attempt.
+    pub(crate) const fn availability(&self) -> Availability {
+        match (self.state, self.reported_state) {
+            (WorkerState::Healthy, WorkerState::Healthy) => {
+                if self.held_back || self.load >= self.slots {
+                    Availability::Busy
+                } else {
+                    Availability::Open
+                }
+            }
+            _ => Availability::Closed,
+        }
     }
 
     /// Forgets the calls of an association that is over.

@@ -2,7 +2,7 @@
 
 use baton_model::ids::{Association, LeaseId, WorkerName};
 use baton_model::message::{Status, ToWorker};
-use baton_model::outcome::{AttemptEnd, Report};
+use baton_model::outcome::{AttemptEnd, Report, Synthetic};
 
 use super::context::Cx;
 use super::reconcile::not_running;
@@ -50,10 +50,21 @@ impl Protocol {
         }
         match status {
             Status::Ended(report) => {
+                if let Some(seat) = self.seats.get_mut(name) {
+                    // Its place is free now.
+                    seat.held_back = false;
+                }
                 self.end_attempt(cx, lease, AttemptEnd::Real(report.outcome), Some(report));
             }
             Status::WasNotRunning => {
-                let end = AttemptEnd::Synthetic(not_running(cx, lease));
+                let open = cx.ledger().open_lease(lease);
+                let end = match not_running(cx, lease) {
+                    Synthetic::WasNotRunning if open.is_some_and(|open| !open.confirmed) => {
+                        Synthetic::NeverStarted
+                    }
+                    other => other,
+                };
+                let end = AttemptEnd::Synthetic(end);
                 self.end_attempt(cx, lease, end, None);
             }
         }

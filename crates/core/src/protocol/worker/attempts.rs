@@ -8,7 +8,9 @@
 
 use baton_model::ids::{CheckId, LeaseId, NotifySeq};
 use baton_model::limits::TOMBSTONES_MAX;
-use baton_model::message::{HeldAttempt, Launch, LaunchRefusal, LaunchVerdict, ToScheduler};
+use baton_model::message::{
+    HeldAttempt, Launch, LaunchRefusal, LaunchVerdict, Status, ToScheduler,
+};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 
@@ -83,7 +85,7 @@ impl Worker {
         out.push(Effect::Launch(launch));
     }
 
-    /// The coordinator has it on record: now the scheduler may know.
+    /// It has started, and the coordinator has it on record: now the scheduler may know.
     pub(super) fn launched(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
         let Some(entry) = self.attempts.get(lease) else {
             // No request of this agent is known: it must not run unaccounted.
@@ -112,16 +114,15 @@ impl Worker {
         self.give_up(out);
     }
 
-    /// An attempt that had waited for room was not started, and never will be. The
-    /// scheduler may count on it, so the status is repeated until it is acknowledged.
-    pub(super) fn withdrawn(&mut self, lease: LeaseId, out: &mut Vec<Effect>) {
+    /// An attempt that had waited for room was not started, and never will be. That is no refusal,
+    /// which would stop further launches: by now there may be room.
+    pub(super) fn withdrawn(&mut self, now: Mono, lease: LeaseId, out: &mut Vec<Effect>) {
         let Some(entry) = self.attempts.remove(lease) else {
             return;
         };
         self.bury(lease, entry.stamp);
         self.not_running.insert(lease);
-        let refused = LaunchVerdict::Refused(LaunchRefusal::Full);
-        self.send_verdicts(vec![(lease, refused)], out);
+        self.send_first_status(now, lease, Status::WasNotRunning, out);
     }
 
     /// Says of each whether we hold it, and promises never to start the others.

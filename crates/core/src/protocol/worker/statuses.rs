@@ -34,19 +34,29 @@ impl Worker {
             return;
         }
         self.attempts.set_phase(lease, Phase::Ended(report.clone()));
-        // The first report need not wait for the interval of the repeats.
+        self.send_first_status(now, lease, Status::Ended(report), out);
+        if self.bugs.has(Bug::StatusForgottenEarly) {
+            self.acknowledged(&[lease], out);
+        }
+    }
+
+    /// Sends a status at once: the first report need not wait for the interval of the repeats.
+    pub(super) fn send_first_status(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        status: Status,
+        out: &mut Vec<Effect>,
+    ) {
         if let Some(association) = self.association
             && self.state != WorkerState::New
         {
-            let statuses = vec![(lease, Status::Ended(report))];
+            let statuses = vec![(lease, status)];
             out.push(Effect::Send(ToScheduler::UpdateStatus {
                 association,
                 statuses,
             }));
             self.next_status = self.next_status.max(now + self.timeouts.status_retry);
-        }
-        if self.bugs.has(Bug::StatusForgottenEarly) {
-            self.acknowledged(&[lease], out);
         }
     }
 

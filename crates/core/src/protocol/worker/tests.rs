@@ -184,6 +184,34 @@ fn a_second_copy_of_an_accepted_launch_is_accepted_again_and_not_started_again()
 }
 
 #[test]
+fn what_waits_for_room_is_not_confirmed_and_given_back_without_a_refusal() {
+    let (mut worker, stamp) = healthy(0);
+    let launched = worker.handle(Mono(10), run_task(1, stamp, 1));
+    assert_eq!(verdicts(&launched), [], "it has not started");
+    let copy = worker.handle(Mono(11), run_task(1, stamp, 1));
+    assert_eq!(verdicts(&copy), [], "nor now");
+    let given_back = worker.handle(Mono(12), Input::Withdrawn(lease(1)));
+    assert_eq!(verdicts(&given_back), []);
+    assert_eq!(statuses(&given_back), [(lease(1), Status::WasNotRunning)]);
+    let copy = worker.handle(Mono(13), run_task(1, stamp, 1));
+    let over = LaunchVerdict::Refused(LaunchRefusal::AlreadyOver);
+    assert_eq!(verdicts(&copy), [over], "for ever");
+}
+
+#[test]
+fn a_worker_that_is_ended_says_so_before_its_attempts_end() {
+    let (mut worker, stamp) = healthy(0);
+    worker.handle(Mono(10), run_task(1, stamp, 1));
+    worker.handle(Mono(11), Input::Launched(lease(1)));
+    let effects = worker.handle(Mono(12), Input::GuardFired);
+    let said = effects.iter().find_map(|effect| match effect {
+        Effect::Send(ToScheduler::ProcessHeartbeat(heartbeat)) => Some(heartbeat.state),
+        _ => None,
+    });
+    assert_eq!(said, Some(WorkerState::MustDie));
+}
+
+#[test]
 fn an_answer_too_old_for_the_lease_starts_nothing() {
     let (mut worker, stamp) = healthy(0);
     let lease_time = Timeouts::default().for_worker().lease;

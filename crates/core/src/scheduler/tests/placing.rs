@@ -3,7 +3,9 @@
 use baton_model::fact::NextAttempt;
 use baton_model::library::{Created, IdempotencyKey};
 use baton_model::message::{LaunchRefusal, LaunchVerdict, Status};
-use baton_model::outcome::{AttemptStats, KillCause, KillMode, Outcome, Report};
+use baton_model::outcome::{
+    AttemptEnd, AttemptStats, KillCause, KillMode, Outcome, Report, Synthetic,
+};
 use baton_model::placement::{Capacity, Constraint, Offer, ResourceRequest, Rule};
 use baton_model::spec::{Array, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
@@ -79,6 +81,18 @@ impl Leader {
         let statuses = ids
             .iter()
             .map(|id| (self.lease(*id), Status::Ended(report.clone())));
+        let statuses = statuses.collect();
+        self.give(Input::Message(ToScheduler::UpdateStatus {
+            association: worker.association(),
+            statuses,
+        }));
+    }
+
+    /// The worker has not started these in time.
+    fn gives_back(&mut self, worker: &Remote, ids: &[u64]) {
+        let statuses = ids
+            .iter()
+            .map(|id| (self.lease(*id), Status::WasNotRunning));
         let statuses = statuses.collect();
         self.give(Input::Message(ToScheduler::UpdateStatus {
             association: worker.association(),
@@ -417,19 +431,76 @@ fn short_instances_are_placed_ahead_and_given_back_without_a_charge() {
         "as many as four finish in 50 ms"
     );
     let last = *leader.leased().last().expect("some are leased");
-    let lease = leader.lease(last);
-    leader.give(Input::Message(ToScheduler::RunTaskReply {
-        association: worker.association(),
-        verdicts: vec![(lease, LaunchVerdict::Accepted)],
-    }));
-    leader.give(Input::Message(ToScheduler::RunTaskReply {
-        association: worker.association(),
-        verdicts: vec![(lease, LaunchVerdict::Refused(LaunchRefusal::Full))],
-    }));
+    leader.gives_back(&worker, &[last]);
+    assert!(
+        matches!(
+            leader.facts.last(),
+            Some(Fact::AttemptEnded {
+                end: AttemptEnd::Synthetic(Synthetic::NeverStarted),
+                ..
+            })
+        ),
+        "{:?}",
+        leader.facts.last()
+    );
     let instance = leader.kept.find(InstanceId(last)).expect("submitted");
     assert_eq!(instance.state, UniversalState::Queued);
     assert_eq!((instance.failures, instance.losses), (0, 0));
     assert_eq!(instance.next_attempt, None::<Box<NextAttempt>>);
+}
+
+#[test]
+fn a_worker_that_gave_work_back_gets_more_as_soon_as_a_core_is_free() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 1_000, &spec(1, 0));
+    leader.ends(&worker, &[1], Outcome::Exited(0), 10);
+    let ahead = leader.leased().split_off(4);
+    leader.gives_back(&worker, &ahead);
+    assert_eq!(leader.leased(), [2, 3, 4, 5], "all others were given back");
+    let Some(Reason::Placement(WaitReason::Room { .. })) = leader.reason(6) else {
+        panic!("{:?}", leader.reason(6));
+    };
+    leader.ends(&worker, &[3], Outcome::Exited(0), 2_000);
+    assert!(leader.leased().contains(&6), "without a heartbeat");
+}
+
+#[test]
+fn a_worker_that_refused_work_is_busy_until_an_attempt_ends_there() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 3, &spec(1, 0));
+    let lease = leader.lease(3);
+    leader.give(Input::Message(ToScheduler::RunTaskReply {
+        association: worker.association(),
+        verdicts: vec![(lease, LaunchVerdict::Refused(LaunchRefusal::Full))],
+    }));
+    assert_eq!(leader.leased(), [1, 2]);
+    let busy = WaitReason::Busy {
+        worker: WorkerName::new("w"),
+    };
+    assert_eq!(leader.reason(3), Some(Reason::Placement(busy)));
+    leader.ends(&worker, &[1], Outcome::Exited(0), 2_000);
+    assert_eq!(leader.leased(), [2, 3]);
+}
+
+#[test]
+fn a_cancelled_range_names_only_what_it_halted() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 9, &spec(1, 0));
+    leader.ends(&worker, &[1], Outcome::Exited(0), 60_000);
+    leader.ends(&worker, &[3], Outcome::Exited(1), 60_000);
+    assert_eq!(leader.leased(), [2, 4, 5, 6], "i1 is DONE, i3 in backoff");
+    let counts = leader.cancel_range(1, 9);
+    assert_eq!((counts.halted, counts.stopping), (4, 4));
+    let halted = leader.facts.iter().filter_map(|fact| match fact {
+        Fact::InstancesHalted { first, last } => Some((first.0, last.0)),
+        _ => None,
+    });
+    assert_eq!(halted.collect::<Vec<_>>(), [(3, 3), (7, 9)]);
+    let asked = leader.facts.iter().filter_map(|fact| match fact {
+        Fact::StopRequested { instance, .. } => Some(instance.0),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [2, 4, 5, 6]);
 }
 
 #[test]
