@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
-        xtask-checks api python sim-smoke soak bench fmt states golden clean
+        xtask-checks api python pages screenshots sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -43,7 +43,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check shipped lint unit doctest doc xtask-checks api python sim-smoke ## everything that CI checks
+test: tools fmt-check shipped lint unit doctest doc xtask-checks api python pages sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -114,6 +114,13 @@ api: shipped ## a real server against the description of its API
 python: shipped ## the Python client against a real server
 	@echo "== python"
 	@scripts/python.sh
+
+pages: shipped ## the pages in a browser
+	@echo "== pages"
+	@scripts/pages.sh
+
+screenshots: shipped ## a picture of every page, in target/screenshots
+	@scripts/pages.sh --screenshots $(TARGET)/screenshots -k accessible -k telephone
 
 sim-smoke: unit-core ## a short simulation; SEEDS=300
 	@echo "== simulation"

@@ -15,6 +15,8 @@ ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime)
 { command -v ip && command -v tc; } >/dev/null || missing+=(iproute2)
 # The commands in the documents.
 command -v curl >/dev/null || missing+=(curl)
+# The pages, in a browser.
+command -v chromium >/dev/null || missing+=(chromium)
 # The packages from pip below.
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 

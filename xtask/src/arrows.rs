@@ -23,6 +23,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-runner", 2),
     ("baton-fleet", 2),
     ("baton-tls", 2),
+    ("baton-web", 2),
     ("baton-server", 3),
     ("baton-agent", 3),
     ("baton-sim", 3),

@@ -14,12 +14,10 @@
 //! other sources cannot control the terminal or break out of its element in SVG or DOT.
 
 mod columns;
-mod dag;
 pub(crate) mod dot;
 mod estimate;
 pub(crate) mod explain;
 pub(crate) mod graph;
-mod layout;
 pub(crate) mod live;
 pub(crate) mod summary;
 pub(crate) mod svg;
@@ -29,6 +27,8 @@ pub(crate) mod timeline_svg;
 mod xml;
 
 pub(crate) use task_state::total;
+
+use baton_web::graph::{dag, layout};
 
 #[cfg(test)]
 pub(crate) mod tests;

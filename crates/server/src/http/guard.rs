@@ -22,7 +22,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::app::App;
-use super::peer::Peer;
+use super::peer::{PartOfPage, Peer};
 use super::problem::{Answer, Fault};
 use super::{owners, roles, routes};
 use crate::access::{Caller, Identity};
@@ -39,12 +39,12 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     } else {
         Ok(Caller::ANONYMOUS)
     };
-    let taken = app
-        .0
-        .rate_limit
-        .take(rate_key(&caller, peer.ip), Instant::now());
-    if let Err(wait) = taken {
-        return too_many(wait);
+    // A page is one request, whatever it asks of the API.
+    if request.extensions().get::<PartOfPage>().is_none() {
+        let key = rate_key(&caller, peer.ip);
+        if let Err(wait) = app.0.rate_limit.take(key, Instant::now()) {
+            return too_many(wait);
+        }
     }
     if let Err(detail) = check_origin(&request, &app, &caller, peer.secure) {
         return Fault::new(StatusCode::FORBIDDEN, "forbidden", detail).into_response();
@@ -172,7 +172,7 @@ fn is_ours(host: &str, address: SocketAddr) -> bool {
 }
 
 /// True for clients that are no browsers, and for pages of this server.
-fn is_our_origin(headers: &HeaderMap, secure: bool) -> bool {
+pub(super) fn is_our_origin(headers: &HeaderMap, secure: bool) -> bool {
     if !headers.contains_key(header::ORIGIN) {
         return true;
     }

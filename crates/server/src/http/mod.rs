@@ -36,6 +36,7 @@
 //! | `server` | the server itself: links, liveness, readiness |
 //! | `openapi` | the OpenAPI document, and its HTML page |
 //! | `streams` | streaming responses |
+//! | `pages` | web pages, made from answers of the API |
 //!
 //! Every response has a media type of the API that the client accepts, or is a problem.
 
@@ -60,6 +61,7 @@ mod metrics;
 mod negotiation;
 pub(crate) mod openapi;
 mod owners;
+mod pages;
 mod peer;
 mod problem;
 mod processes;
@@ -125,6 +127,6 @@ fn service(app: App) -> routes::Service {
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn(conditional::check))
         .layer(middleware::from_fn_with_state(app.clone(), counters::count))
-        .with_state(app);
-    routes::serve(router)
+        .with_state(app.clone());
+    routes::serve(pages::router(router, app))
 }

@@ -73,28 +73,40 @@ fn profile(path: &str, method: &Method) -> Option<HeaderValue> {
     HeaderValue::from_str(&link).ok()
 }
 
+/// True if the client prefers a page to JSON, as browsers do. `*/*` prefers neither, and gets JSON.
+pub(super) fn prefers_html(headers: &HeaderMap) -> bool {
+    let ranges = ranges(headers);
+    let json = OFFERED.iter().map(|offered| quality(&ranges, offered));
+    quality(&ranges, "text/html") > json.max().unwrap_or(0)
+}
+
 /// The offered type that the client prefers; `None` if it accepts none of them.
 fn choose(headers: &HeaderMap) -> Option<&'static str> {
-    let values = headers.get_all(header::ACCEPT).iter();
-    let ranges: Vec<Range<'_>> = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(Range::parse)
-        .collect();
+    let ranges = ranges(headers);
     if ranges.is_empty() {
         return Some(MEDIA_TYPE);
     }
-    let quality = |offered: &str| {
-        let matching = ranges.iter().filter(|range| range.matches(offered));
-        let best = matching.max_by_key(|range| range.specificity());
-        best.map_or(0, |range| range.quality)
-    };
     let [versioned, plain] = OFFERED;
-    match (quality(versioned), quality(plain)) {
+    match (quality(&ranges, versioned), quality(&ranges, plain)) {
         (0, 0) => None,
         (first, second) if first >= second => Some(versioned),
         _ => Some(plain),
     }
+}
+
+fn ranges(headers: &HeaderMap) -> Vec<Range<'_>> {
+    let values = headers.get_all(header::ACCEPT).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(Range::parse)
+        .collect()
+}
+
+fn quality(ranges: &[Range<'_>], offered: &str) -> u16 {
+    let matching = ranges.iter().filter(|range| range.matches(offered));
+    let best = matching.max_by_key(|range| range.specificity());
+    best.map_or(0, |range| range.quality)
 }
 
 /// A media range of `Accept`: `application/*;q=0.5`.
@@ -174,6 +186,24 @@ mod tests {
             }
             assert_eq!(choose(&headers), chosen, "{accept:?}");
         }
+    }
+
+    #[test]
+    fn a_browser_prefers_a_page_and_other_clients_do_not() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for (accept, is_page) in [
+            (browser, true),
+            ("text/html", true),
+            ("*/*", false),
+            ("", false),
+            ("application/json, text/html;q=0.9", false),
+            ("text/html;q=0.5, application/json;q=0.5", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(prefers_html(&headers), is_page, "{accept}");
+        }
+        assert!(!prefers_html(&HeaderMap::new()));
     }
 
     #[test]

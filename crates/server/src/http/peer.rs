@@ -21,6 +21,10 @@ pub(super) struct Peer {
     pub(super) body_wait: Duration,
 }
 
+/// Extension of a request that a page makes after its first: the rate limiter has counted the page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartOfPage;
+
 impl Peer {
     /// The peer of a request; an unknown one where there is no connection, as in tests.
     pub(super) fn of(extensions: &Extensions) -> Self {

@@ -19,4 +19,5 @@ mod tags;
 mod tls;
 mod tokens;
 mod usage;
+mod web;
 mod worker;

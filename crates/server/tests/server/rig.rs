@@ -176,10 +176,14 @@ fn http() -> reqwest::Client {
 
 /// A client with these files.
 pub(crate) fn http_with(files: &ClientFiles) -> reqwest::Client {
+    builder(files).build().expect("a client")
+}
+
+/// The builder of a client with these files.
+pub(crate) fn builder(files: &ClientFiles) -> reqwest::ClientBuilder {
     let tls = files.load().expect("good files");
     let builder = reqwest::Client::builder();
-    let client = builder.tls_backend_preconfigured(std::sync::Arc::unwrap_or_clone(tls));
-    client.build().expect("a client")
+    builder.tls_backend_preconfigured(std::sync::Arc::unwrap_or_clone(tls))
 }
 
 /// A submission; the name of the task determines how it ends.

@@ -18,23 +18,23 @@ const BEND_SPACE: f64 = 0.45;
 /// Positions by layer (to the right) and by height in boxes (down). The centre of a box at the very
 /// top has height 0.
 #[derive(Debug)]
-pub(super) struct Layout {
+pub struct Layout {
     /// By task.
-    pub(super) places: Vec<Position>,
+    pub places: Vec<Position>,
     /// By task: the source of each incoming edge, and the edge's route including both ends.
-    pub(super) routes: Vec<Vec<(usize, Vec<Position>)>>,
-    pub(super) layers: usize,
+    pub routes: Vec<Vec<(usize, Vec<Position>)>>,
+    pub layers: usize,
     /// Total height, in boxes.
-    pub(super) height: f64,
+    pub height: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Position {
-    pub(super) layer: usize,
-    pub(super) y: f64,
+pub struct Position {
+    pub layer: usize,
+    pub y: f64,
 }
 
-pub(super) fn layout(dag: &Dag<'_>) -> Layout {
+pub fn layout(dag: &Dag<'_>) -> Layout {
     let mut points = Points::new(dag);
     points.sort();
     points.settle();

@@ -10,22 +10,22 @@ use baton_model::api::{RunEdge, RunTask};
 
 /// Tasks and edges. A task is its index in `tasks`.
 #[derive(Debug)]
-pub(super) struct Dag<'a> {
-    pub(super) tasks: &'a [RunTask],
+pub struct Dag<'a> {
+    pub tasks: &'a [RunTask],
     /// Topological order; otherwise the order of `tasks`.
-    pub(super) order: Vec<usize>,
+    pub order: Vec<usize>,
     /// By task: upstream tasks.
-    pub(super) upstream: Vec<Vec<usize>>,
+    pub upstream: Vec<Vec<usize>>,
     /// By task: downstream tasks.
-    pub(super) downstream: Vec<Vec<usize>>,
+    pub downstream: Vec<Vec<usize>>,
     /// By task: length of the longest chain of upstream tasks.
-    pub(super) layer: Vec<usize>,
+    pub layer: Vec<usize>,
     /// By task: incoming edges; there may be several from the same task.
-    pub(super) edges: Vec<Vec<(usize, &'a RunEdge)>>,
+    pub edges: Vec<Vec<(usize, &'a RunEdge)>>,
 }
 
 impl<'a> Dag<'a> {
-    pub(super) fn new(tasks: &'a [RunTask]) -> Self {
+    pub fn new(tasks: &'a [RunTask]) -> Self {
         let names: BTreeMap<&str, usize> = tasks
             .iter()
             .enumerate()
@@ -68,7 +68,7 @@ impl<'a> Dag<'a> {
     }
 
     /// The tasks by layer.
-    pub(super) fn layers(&self) -> Vec<Vec<usize>> {
+    pub fn layers(&self) -> Vec<Vec<usize>> {
         let count = self.layer.iter().max().map_or(0, |last| last + 1);
         let mut layers = vec![Vec::new(); count];
         for (task, layer) in self.layer.iter().enumerate() {

@@ -1,0 +1,161 @@
+//! Forms that change something: each is one operation of the API, or one for each selected row.
+//!
+//! The API authorizes the operation like that of any client. A form also carries a token that only
+//! pages of this server know.
+
+use axum::Form;
+use axum::extract::{FromRequest as _, Request, State};
+use axum::http::{Method, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use baton_model::api::{FieldProblem, Problem};
+use serde_json::{Map, Value, json};
+
+use super::Pages;
+use super::ask::{Answered, Asker, problem};
+use super::session::{local, old_form};
+
+/// Rows that a form may select.
+const SELECTED_MAX: usize = 1_000;
+
+/// Errors of selected rows that are shown.
+const ERRORS_SHOWN_MAX: usize = 10;
+
+const IDEMPOTENCY_KEY: header::HeaderName = header::HeaderName::from_static("idempotency-key");
+
+/// Fields of a form, in order.
+struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    fn one(&self, name: &str) -> Option<&str> {
+        let mut fields = self.0.iter();
+        let found = fields.find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let fields = self.0.iter().filter(move |(key, _)| key == name);
+        fields.map(|(_, value)| value.as_str())
+    }
+
+    /// The body of the operation: given whole, or as parameters.
+    fn body(&self) -> Option<String> {
+        let params: Map<String, Value> = self
+            .0
+            .iter()
+            .filter_map(|(key, value)| {
+                let name = key.strip_prefix("param.")?;
+                // A default may contain references, which a given value must not.
+                let default = self.one(&format!("default.{name}"));
+                let is_changed = default != Some(value.as_str());
+                is_changed.then(|| (name.to_owned(), Value::from(value.clone())))
+            })
+            .collect();
+        if !params.is_empty() {
+            return Some(json!({ "params": params }).to_string());
+        }
+        let body = self.one("body").filter(|body| !body.is_empty());
+        body.map(str::to_owned)
+    }
+}
+
+pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Response {
+    let ask = Asker::new(&pages, &request);
+    let Ok(Form(fields)) = Form::<Vec<(String, String)>>::from_request(request, &()).await else {
+        return pages.error(&ask, problem(400, "the form cannot be read"), None);
+    };
+    let fields = Fields(fields);
+    let back = local(fields.one("back").unwrap_or("/"));
+    if fields.one("csrf") != Some(&*ask.session.form_token(&pages)) {
+        return pages.error(&ask, old_form(), Some(back));
+    }
+    let outcome = match (fields.one("selected"), fields.one("target")) {
+        (Some(operation), _) => selected(&ask, operation, &fields).await.map(|()| None),
+        (None, Some(target)) => perform(&ask, target, &fields).await,
+        (None, None) => Err(problem(400, "the form names no operation")),
+    };
+    match outcome {
+        Ok(created) => Redirect::to(&created.unwrap_or(back)).into_response(),
+        Err(problem) => pages.error(&ask, problem, Some(back)),
+    }
+}
+
+/// Carries out `METHOD /path`; returns the address of what it has created.
+async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<String>, Problem> {
+    let more: Vec<_> = fields
+        .one("key")
+        .map(|key| (IDEMPOTENCY_KEY, key.to_owned()))
+        .into_iter()
+        .collect();
+    let answered = send(ask, target, fields.body(), &more).await?;
+    let reply: Value = serde_json::from_slice(&answered.body).unwrap_or(Value::Null);
+    let control = reply.pointer("/links/control").and_then(Value::as_str);
+    Ok(control.map(local))
+}
+
+async fn send(
+    ask: &Asker,
+    target: &str,
+    body: Option<String>,
+    more: &[(header::HeaderName, String)],
+) -> Result<Answered, Problem> {
+    let wrong = || problem(400, "the operation must be POST, PUT or DELETE of a path");
+    let (method, path) = target.split_once(' ').ok_or_else(wrong)?;
+    let method = match method {
+        "POST" => Method::POST,
+        "PUT" => Method::PUT,
+        "DELETE" => Method::DELETE,
+        _ => return Err(wrong()),
+    };
+    if local(path) != path {
+        return Err(wrong());
+    }
+    let answered = ask.send(method, path, body, more).await?;
+    if answered.status.is_success() {
+        return Ok(answered);
+    }
+    Err(answered.problem())
+}
+
+/// Carries out the same operation for each selected row.
+async fn selected(ask: &Asker, operation: &str, fields: &Fields) -> Result<(), Problem> {
+    let rows: Vec<&str> = fields.all("id").collect();
+    if rows.is_empty() {
+        return Err(problem(400, "nothing is selected"));
+    }
+    if rows.len() > SELECTED_MAX {
+        let detail = format!("at most {SELECTED_MAX} rows can be selected");
+        return Err(problem(400, &detail));
+    }
+    let mut errors = Vec::new();
+    for row in &rows {
+        let target = match operation {
+            "cancel" => format!("DELETE {row}"),
+            "kill" => format!("POST {row}/kill"),
+            "retry" => format!("POST {row}/retry"),
+            _ => return Err(problem(400, "rows can be cancelled, killed or retried")),
+        };
+        if !row.starts_with("/instances/") {
+            return Err(problem(400, "a row must be an instance or a range"));
+        }
+        if let Err(problem) = send(ask, &target, None, &[]).await {
+            errors.push(FieldProblem {
+                field: row.trim_start_matches("/instances/").to_owned(),
+                message: problem.detail,
+                hint: String::new(),
+            });
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let detail = format!(
+        "{operation} failed for {} of {} rows",
+        errors.len(),
+        rows.len()
+    );
+    errors.truncate(ERRORS_SHOWN_MAX);
+    Err(Problem {
+        errors,
+        ..problem(409, &detail)
+    })
+}

@@ -1,0 +1,186 @@
+//! Web pages, on the addresses of the API: a request that prefers `text/html` gets a page.
+//!
+//! A page is made from answers of the API: this module asks the same router that clients ask, on
+//! behalf of the viewer, and `baton_web` renders what it answers. So authorization, redaction and
+//! limits are those of the API, and there is no second way to the data.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `ask` | requests to the API on behalf of the viewer |
+//! | `session` | signing in and out, and the tokens of forms |
+//! | `show` | the page of each address |
+//! | `act` | forms that change something |
+//! | `live` | the stream that tells open pages to load again |
+//!
+//! Addresses below `/-/` belong to pages alone. They serve assets, forms and that stream, and are
+//! no part of the API:
+//!
+//! | address | serves |
+//! |---|---|
+//! | `GET /-/assets/{name}` | style sheet, script, icons; public |
+//! | `GET /-/keys`, `GET /-/go`, `GET /-/retry` | help; search; preview of a retry |
+//! | `GET /-/changes` | the stream |
+//! | `POST /-/sign-in`, `/-/sign-out` | the session |
+//! | `POST /-/act` | an operation of the API |
+//!
+//! The cookie of a session is read here only. It authenticates reads, and operations through forms
+//! with their own token; the API itself never sees it, so no page of another server can use it.
+
+mod act;
+mod ask;
+mod live;
+mod session;
+mod show;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use baton_model::api::Problem;
+use baton_web::assets;
+use baton_web::frame::{Frame, Mood, Refresh};
+use baton_web::pages::Template;
+use baton_web::pages::plain::{ErrorPage, SignInPage};
+use tower::ServiceExt as _;
+
+use super::app::App;
+use super::negotiation;
+use crate::clock;
+use ask::Asker;
+use session::Session;
+
+/// Nothing is loaded from elsewhere, nothing in a page is a script or a style of its own, and no
+/// other page may contain it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// What the handlers of pages share.
+#[derive(Clone)]
+pub(super) struct Pages(Arc<Inner>);
+
+struct Inner {
+    api: Router,
+    app: App,
+    /// Random; keys the tokens of forms.
+    key: [u8; 32],
+}
+
+/// The pages, before the API.
+pub(super) fn router(api: Router, app: App) -> Router {
+    let mut key = [0; 32];
+    // Without random numbers the server has no tokens, no store identity, and does not start.
+    if let Err(error) = getrandom::fill(&mut key) {
+        tracing::error!("no random numbers for the tokens of forms: {error}");
+    }
+    let pages = Pages(Arc::new(Inner { api, app, key }));
+    Router::new()
+        .route("/-/assets/{name}", get(asset))
+        .route("/-/keys", get(show::keys))
+        .route("/-/go", get(show::go))
+        .route("/-/retry", get(show::preview_retry))
+        .route("/-/changes", get(live::changes))
+        .route("/-/sign-in", post(session::sign_in))
+        .route("/-/sign-out", post(session::sign_out))
+        .route("/-/act", post(act::act))
+        .fallback(page_or_api)
+        .with_state(pages)
+}
+
+/// A page if the request prefers one, otherwise the answer of the API.
+async fn page_or_api(State(pages): State<Pages>, mut request: Request) -> Response {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if reads && negotiation::prefers_html(request.headers()) {
+        return show::page(&pages, request).await;
+    }
+    // Scripts of pages read logs and events with the session.
+    if reads {
+        let session = Session::of(&pages, &request);
+        session.authenticate(request.headers_mut());
+    }
+    pages.call(request).await
+}
+
+async fn asset(Path(name): Path<String>) -> Response {
+    let Some(asset) = assets::find(&name) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, asset.media_type),
+        // Its name contains its digest.
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, asset.content).into_response()
+}
+
+impl Pages {
+    /// Passes a request to the API.
+    async fn call(&self, request: Request) -> Response {
+        // A router is always ready, and never fails.
+        match self.0.api.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The frame of a page.
+    fn frame(&self, ask: &Asker, title: impl Into<String>, section: &'static str) -> Frame {
+        Frame {
+            title: title.into(),
+            section,
+            mood: Mood::Idle,
+            viewer: ask.session.viewer(self),
+            here: ask.here.clone(),
+            refresh: Refresh::Changes,
+            now: clock::now().wall.0,
+        }
+    }
+
+    /// The page of an error; the form for signing in, if that is what is missing.
+    fn error(&self, ask: &Asker, problem: Problem, back: Option<String>) -> Response {
+        let status = StatusCode::from_u16(problem.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut frame = self.frame(ask, problem.title.clone(), "");
+        frame.refresh = Refresh::Never;
+        if status == StatusCode::UNAUTHORIZED {
+            return self.sign_in_form(ask, None, ask.here.clone());
+        }
+        html(status, &ErrorPage::new(frame, problem, back))
+    }
+
+    fn sign_in_form(&self, ask: &Asker, problem: Option<String>, back: String) -> Response {
+        let mut frame = self.frame(ask, "Sign in", "");
+        frame.refresh = Refresh::Never;
+        frame.viewer.name = None;
+        let page = SignInPage {
+            frame,
+            problem,
+            back,
+        };
+        html(StatusCode::UNAUTHORIZED, &page)
+    }
+}
+
+/// A rendered page, with the headers that every page has.
+fn html(status: StatusCode, page: &impl Template) -> Response {
+    let Ok(text) = page.render() else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let mut response = (status, Body::from(text)).into_response();
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::VARY, "accept, cookie"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

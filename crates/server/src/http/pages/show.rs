@@ -1,0 +1,470 @@
+//! The page of each address.
+
+use axum::extract::{Query, Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use baton_model::api::{
+    Backfill, DueTimes, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries, List,
+    MEDIA_TYPE, Problem, RangeSummary, ResumePreview, Run, RunItem, RunTask, Task, Tick, Usage,
+    Worker,
+};
+use baton_model::fact::FactKind;
+use baton_model::library::EntryKind;
+use baton_web::frame::{Action, Refresh};
+use baton_web::pages::entry::{self, EntryPage};
+use baton_web::pages::fleet::{WorkerPage, WorkersPage};
+use baton_web::pages::instance::{self, InstancePage, LogView};
+use baton_web::pages::instances::{Filters, InstancesPage, ListKind, RangePage};
+use baton_web::pages::library::{BackfillsPage, LibraryPage};
+use baton_web::pages::overview::{self, OverviewPage};
+use baton_web::pages::plain::{DataPage, EventsPage, KeysPage, UsagePage};
+use baton_web::pages::run::{self, PreviewPage, RunPage};
+use baton_web::pages::runs::RunsPage;
+use serde_json::{Value, json};
+
+use super::ask::Asker;
+use super::{Pages, html};
+use crate::http::views::encoded;
+
+/// Rows of a table on a page about something else.
+const ROWS: usize = 10;
+
+/// Items of a run, and tasks, on its page.
+const ITEMS: usize = 200;
+const TASKS: usize = 1_000;
+
+/// The last bytes of an output that a page shows.
+const LOG_BYTES: usize = 64 << 10;
+
+/// Query of a page, in order.
+type Pairs = Vec<(String, String)>;
+
+/// The page of a request.
+pub(super) async fn page(pages: &Pages, request: Request) -> Response {
+    let ask = Asker::new(pages, &request);
+    let path = request.uri().path().to_owned();
+    let query = pairs(&request);
+    let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let shown = match segments[..] {
+        [] => overview(pages, &ask).await,
+        ["arena"] => instances(pages, &ask, ListKind::Arena, &query).await,
+        ["bullpen"] => instances(pages, &ask, ListKind::Bullpen, &query).await,
+        ["history"] => instances(pages, &ask, ListKind::History, &query).await,
+        ["instances", id] if id.contains("..") => range(pages, &ask, id).await,
+        ["instances", id] => one(pages, &ask, id).await,
+        ["runs"] => runs(pages, &ask, &query).await,
+        ["runs", id] => one_run(pages, &ask, id).await,
+        ["library"] => library(pages, &ask, "/library", &query).await,
+        ["backfills"] => backfills(pages, &ask, &query).await,
+        [owner, "tasks"] => library(pages, &ask, &format!("/{owner}/tasks"), &query).await,
+        [owner, "tasks", name] => entry(pages, &ask, owner, name).await,
+        ["workers"] => workers(pages, &ask).await,
+        ["workers", name] => worker(pages, &ask, name).await,
+        ["usage"] => usage(pages, &ask, &query).await,
+        ["events"] => events(pages, &ask, request.uri().query()).await,
+        _ => return other(pages, ask, request).await,
+    };
+    shown.unwrap_or_else(|problem| pages.error(&ask, problem, None))
+}
+
+fn pairs(request: &Request) -> Pairs {
+    let query = Query::<Pairs>::try_from_uri(request.uri());
+    query.map(|Query(pairs)| pairs).unwrap_or_default()
+}
+
+/// The path with the parameters that have a value: a form sends empty fields, too.
+fn with_query(path: &str, query: &Pairs) -> String {
+    let set = query.iter().filter(|(_, value)| !value.is_empty());
+    let set: Vec<String> = set
+        .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+        .collect();
+    if set.is_empty() {
+        return path.to_owned();
+    }
+    format!("{path}?{}", set.join("&"))
+}
+
+fn filters(query: &Pairs) -> Filters {
+    let of = |name: &str| {
+        let mut pairs = query.iter();
+        let found = pairs.find(|(key, _)| key == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    Filters {
+        state: of("state"),
+        owner: of("owner"),
+        name: of("name"),
+    }
+}
+
+async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
+    // First alone: without authorization nothing else is asked.
+    let arena = ask.get(&format!("/arena?limit={ROWS}")).await?;
+    let failed = format!("/history?state=FAILED&limit={ROWS}");
+    let (bullpen, failed, runs) = (
+        format!("/bullpen?limit={ROWS}"),
+        failed,
+        format!("/runs?limit={ROWS}"),
+    );
+    let (ready, bullpen, failed, runs, library, workers, usage) = tokio::join!(
+        ask.get("/readyz"),
+        ask.get(&bullpen),
+        ask.get(&failed),
+        ask.get(&runs),
+        ask.get::<Entries<Value>>("/library"),
+        ask.get("/workers"),
+        ask.get("/usage?limit=1000"),
+    );
+    let answers = overview::Answers {
+        ready: ready.ok(),
+        arena,
+        bullpen: bullpen?,
+        failed: failed?,
+        runs: runs?,
+        library: library.ok(),
+        workers: workers.ok(),
+        usage: usage.ok(),
+    };
+    let frame = pages.frame(ask, "Overview", "/");
+    Ok(html(StatusCode::OK, &OverviewPage::new(frame, answers)))
+}
+
+async fn instances(
+    pages: &Pages,
+    ask: &Asker,
+    kind: ListKind,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let (title, section) = match kind {
+        ListKind::Arena => ("Running", "/arena/"),
+        ListKind::Bullpen => ("Waiting", "/bullpen/"),
+        ListKind::History => ("History", "/history/"),
+    };
+    let path = section.trim_end_matches('/');
+    let list: List<Instance> = ask.get(&with_query(path, query)).await?;
+    let frame = pages.frame(ask, title, section);
+    let page = InstancesPage::new(frame, kind, filters(query), &list);
+    Ok(html(StatusCode::OK, &page))
+}
+
+async fn range(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
+    let summary: RangeSummary = ask.get(&format!("/instances/{id}")).await?;
+    let cancel = summary.links.get("cancel").map(|target| {
+        let question = format!("Cancel what of {id} has not ended?");
+        Action::new("Cancel", target).ask(question)
+    });
+    let page = RangePage {
+        frame: pages.frame(ask, id, ""),
+        first: summary.first,
+        last: summary.last,
+        counts: summary
+            .counts
+            .into_iter()
+            .map(|(state, count)| (state.word(), count))
+            .collect(),
+        actions: cancel.into_iter().collect(),
+    };
+    Ok(html(StatusCode::OK, &page))
+}
+
+async fn one(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
+    let instance: Instance = ask.get(&format!("/instances/{id}")).await?;
+    let id = instance.id.clone();
+    let of = |rest: &str| format!("/instances/{id}/{rest}");
+    let (explain, timeline, processes) = (of("explain"), of("timeline"), of("processes"));
+    let has_attempt = instance.attempts > 0;
+    let (explanation, timeline, processes, stdout, stderr) = tokio::join!(
+        ask.get::<Explanation>(&explain),
+        ask.get::<List<Event>>(&timeline),
+        async {
+            if has_attempt {
+                ask.get_from_worker(&processes)
+                    .await
+                    .map_err(|it: Problem| it.detail)
+            } else {
+                Err("No attempt has begun.".to_owned())
+            }
+        },
+        log(ask, &id, "stdout", has_attempt),
+        log(ask, &id, "stderr", has_attempt),
+    );
+    let title = format!("{id} {} {}", instance.name, instance.state);
+    let answers = instance::Answers {
+        instance,
+        explanation: explanation.ok(),
+        timeline: timeline?,
+        processes,
+        logs: vec![stdout, stderr],
+    };
+    let frame = pages.frame(ask, title, "");
+    Ok(html(StatusCode::OK, &InstancePage::new(frame, answers)))
+}
+
+async fn log(ask: &Asker, id: &str, stream: &'static str, has_attempt: bool) -> LogView {
+    if !has_attempt {
+        return LogView::missing(stream, "No attempt has begun.".to_owned());
+    }
+    let path = format!("/instances/{id}/logs/{stream}");
+    match ask.tail(&path, LOG_BYTES).await {
+        Ok((output, size)) => LogView::new(stream, &output, size),
+        Err(problem) => LogView::missing(stream, problem.detail),
+    }
+}
+
+async fn runs(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
+    let list: List<Run> = ask.get(&with_query("/runs", query)).await?;
+    let frame = pages.frame(ask, "Runs", "/runs/");
+    let page = RunsPage::new(frame, filters(query), &list);
+    Ok(html(StatusCode::OK, &page))
+}
+
+async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
+    let run: Run = ask.get(&format!("/runs/{id}")).await?;
+    let id = run.id.clone();
+    let (tasks, items) = (
+        format!("/runs/{id}/tasks?limit={TASKS}"),
+        format!("/runs/{id}/items?limit={ITEMS}"),
+    );
+    let errors = format!("/runs/{id}/errors");
+    let (tasks, items, errors) = tokio::join!(
+        ask.get::<List<RunTask>>(&tasks),
+        ask.get::<List<RunItem<Value>>>(&items),
+        ask.get::<List<ErrorGroup>>(&errors),
+    );
+    let title = format!("{id} {} {}", run.name, run.state);
+    let answers = run::Answers {
+        run,
+        tasks: tasks?,
+        items: items?,
+        errors: errors?,
+    };
+    let frame = pages.frame(ask, title, "/runs/");
+    Ok(html(StatusCode::OK, &RunPage::new(frame, answers)))
+}
+
+async fn library(
+    pages: &Pages,
+    ask: &Asker,
+    path: &str,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let entries: Entries<Value> = ask.get(&with_query(path, query)).await?;
+    let frame = pages.frame(ask, "Library", "/library/");
+    Ok(html(StatusCode::OK, &LibraryPage::new(frame, entries)))
+}
+
+async fn backfills(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
+    let list: List<Backfill> = ask.get(&with_query("/backfills", query)).await?;
+    let frame = pages.frame(ask, "Backfills", "/backfills/");
+    Ok(html(StatusCode::OK, &BackfillsPage::new(frame, &list)))
+}
+
+async fn entry(pages: &Pages, ask: &Asker, owner: &str, name: &str) -> Result<Response, Problem> {
+    // Segments of the address are encoded already.
+    let path = format!("/{owner}/tasks/{name}");
+    let entry: Task<Value> = ask.get(&path).await?;
+    let (due, ticks, revisions) = (
+        format!("{path}/due"),
+        format!("{path}/ticks?limit=50"),
+        format!("{path}/revisions"),
+    );
+    let of = format!(
+        "owner={}&name={}&limit={ROWS}",
+        encoded(&entry.owner),
+        encoded(&entry.name)
+    );
+    let (history, of_workflow) = (format!("/history?{of}"), format!("/runs?{of}"));
+    let is_workflow = entry.kind == EntryKind::Workflow;
+    let (due, ticks, revisions, latest) = tokio::join!(
+        ask.get::<DueTimes>(&due),
+        ask.get::<List<Tick>>(&ticks),
+        ask.get::<List<Task<Value>>>(&revisions),
+        async {
+            if is_workflow {
+                (None, ask.get::<List<Run>>(&of_workflow).await.ok())
+            } else {
+                (ask.get::<List<Instance>>(&history).await.ok(), None)
+            }
+        },
+    );
+    let title = format!("{}/{}", entry.owner, entry.name);
+    let answers = entry::Answers {
+        entry,
+        due: due.ok(),
+        ticks: ticks?,
+        revisions: revisions?,
+        instances: latest.0,
+        runs: latest.1,
+    };
+    let frame = pages.frame(ask, title, "/library/");
+    Ok(html(StatusCode::OK, &EntryPage::new(frame, answers)))
+}
+
+async fn workers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
+    let list: List<Worker> = ask.get("/workers").await?;
+    let frame = pages.frame(ask, "Workers", "/workers/");
+    Ok(html(StatusCode::OK, &WorkersPage::new(frame, &list)))
+}
+
+async fn worker(pages: &Pages, ask: &Asker, name: &str) -> Result<Response, Problem> {
+    let worker: Worker = ask.get(&format!("/workers/{name}")).await?;
+    let running: List<Instance> = ask.get("/arena?limit=1000").await?;
+    let frame = pages.frame(ask, worker.name.clone(), "/workers/");
+    let page = WorkerPage::new(frame, &worker, &running);
+    Ok(html(StatusCode::OK, &page))
+}
+
+async fn usage(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
+    let list: List<Usage> = ask.get(&with_query("/usage", query)).await?;
+    let frame = pages.frame(ask, "Usage", "/usage/");
+    Ok(html(StatusCode::OK, &UsagePage::new(frame, &list)))
+}
+
+async fn events(pages: &Pages, ask: &Asker, query: Option<&str>) -> Result<Response, Problem> {
+    // The stream is for the script; this only asks whether the viewer may read it.
+    ask.get::<Value>("/").await?;
+    let mut frame = pages.frame(ask, "Events", "/events");
+    frame.refresh = Refresh::Never;
+    let page = EventsPage {
+        frame,
+        query: query.map(|query| format!("?{query}")).unwrap_or_default(),
+        kinds: FactKind::NAMES.join(" "),
+    };
+    Ok(html(StatusCode::OK, &page))
+}
+
+/// What has no page of its own: a representation is shown as it is; a stream, a document or a log
+/// is passed on.
+async fn other(pages: &Pages, ask: Asker, request: Request) -> Response {
+    let response = ask.pass(request).await;
+    let media = response.headers().get(header::CONTENT_TYPE);
+    let media = media.and_then(|media| media.to_str().ok());
+    let is_error = !response.status().is_success();
+    if !is_error && media != Some(MEDIA_TYPE) && media != Some("application/json") {
+        return response;
+    }
+    let status = response.status();
+    let bytes = axum::body::to_bytes(response.into_body(), PAGE_BYTES_MAX).await;
+    let bytes = bytes.unwrap_or_default();
+    if is_error {
+        let problem = serde_json::from_slice(&bytes);
+        let problem =
+            problem.unwrap_or_else(|_| super::ask::problem(status.as_u16(), "the request failed"));
+        return pages.error(&ask, problem, None);
+    }
+    let value: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    let frame = pages.frame(&ask, ask.here.clone(), "");
+    html(StatusCode::OK, &DataPage::new(frame, &value))
+}
+
+/// The largest representation that is shown as it is.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+pub(super) async fn keys(State(pages): State<Pages>, request: Request) -> Response {
+    let ask = Asker::new(&pages, &request);
+    let mut frame = pages.frame(&ask, "Keys", "");
+    frame.refresh = Refresh::Never;
+    html(StatusCode::OK, &KeysPage { frame })
+}
+
+/// Goes to the page of what was typed: an id, an entry, a worker, or a name.
+pub(super) async fn go(State(pages): State<Pages>, request: Request) -> Response {
+    let ask = Asker::new(&pages, &request);
+    let query = pairs(&request);
+    let typed = query.iter().find(|(name, _)| name == "q");
+    let typed = typed.map_or("", |(_, value)| value.trim());
+    let place = place(typed);
+    if let Some(place) = place {
+        return Redirect::to(&place).into_response();
+    }
+    let worker = format!("/workers/{}", encoded(typed));
+    if ask.get::<Value>(&worker).await.is_ok() {
+        return Redirect::to(&worker).into_response();
+    }
+    Redirect::to(&format!("/history/?name={}", encoded(typed))).into_response()
+}
+
+/// The address of an id or an entry.
+fn place(typed: &str) -> Option<String> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_id = |letter: char| typed.strip_prefix(letter).is_some_and(is_number);
+    if typed.is_empty() {
+        return Some("/".to_owned());
+    }
+    if let Some((first, last)) = typed.split_once("..") {
+        let is_instance = |id: &str| id.strip_prefix('i').is_some_and(is_number);
+        return (is_instance(first) && is_instance(last)).then(|| format!("/instances/{typed}"));
+    }
+    if let Some((id, _)) = typed.split_once('[') {
+        return id
+            .strip_prefix('i')
+            .filter(|id| is_number(id))
+            .map(|id| format!("/instances/i{id}"));
+    }
+    if is_id('i') {
+        return Some(format!("/instances/{typed}"));
+    }
+    if is_id('r') {
+        return Some(format!("/runs/{typed}"));
+    }
+    if is_id('b') {
+        return Some(format!("/backfills/{typed}"));
+    }
+    let (owner, name) = typed.split_once('/')?;
+    Some(format!("/{}/tasks/{}", encoded(owner), encoded(name)))
+}
+
+/// What a retry of a run from a task on would run.
+pub(super) async fn preview_retry(State(pages): State<Pages>, request: Request) -> Response {
+    let ask = Asker::new(&pages, &request);
+    let query = pairs(&request);
+    let of = |name: &str| {
+        let mut pairs = query.iter();
+        let found = pairs.find(|(key, _)| key == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let (run, task, downstream) = (of("run"), of("task"), of("downstream") == "true");
+    let body = json!({ "task": task, "downstream": downstream }).to_string();
+    let path = format!("/runs/{}/retry?dryRun=true", encoded(&run));
+    let answered = ask.send(Method::POST, &path, Some(body.clone()), &[]).await;
+    let preview = answered.and_then(|answered| answered.parse::<ResumePreview>());
+    match preview {
+        Ok(preview) => {
+            let mut frame = pages.frame(&ask, format!("Run {task} of {run} again"), "/runs/");
+            frame.refresh = Refresh::Never;
+            let page = PreviewPage::new(frame, &run, &task, downstream, body, preview);
+            html(StatusCode::OK, &page)
+        }
+        Err(problem) => pages.error(&ask, problem, Some(format!("/runs/{}", encoded(&run)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_has_a_place() {
+        for (typed, address) in [
+            ("", Some("/")),
+            ("i12", Some("/instances/i12")),
+            ("i1523[3]", Some("/instances/i1523")),
+            ("i1..i9", Some("/instances/i1..i9")),
+            ("r3", Some("/runs/r3")),
+            ("b3", Some("/backfills/b3")),
+            ("ann/daily report", Some("/ann/tasks/daily%20report")),
+            ("sim", None),
+            ("i1..x", None),
+        ] {
+            assert_eq!(place(typed).as_deref(), address, "{typed}");
+        }
+    }
+
+    #[test]
+    fn empty_fields_of_a_form_are_no_filters() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let query = vec![pair("state", ""), pair("name", "a b")];
+        assert_eq!(with_query("/arena", &query), "/arena?name=a%20b");
+        assert_eq!(with_query("/arena", &Vec::new()), "/arena");
+    }
+}

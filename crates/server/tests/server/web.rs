@@ -1,0 +1,328 @@
+//! Pages: who gets one, what is in it, and what its forms may do.
+
+use baton_model::ids::TokenId;
+use baton_model::time::Wall;
+use baton_model::token::{NewToken, Role, Secret};
+use baton_server::{Config, STORE_FILE};
+use baton_store::{SqliteStore, Store as _, token};
+use baton_tls::ClientFiles;
+use reqwest::{Client, Method, Response, StatusCode, redirect};
+use serde_json::json;
+
+use crate::rig::{Server, builder, config, until};
+
+/// `Accept`, as Chromium sends it.
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/// A browser: it follows no redirect by itself, so that tests see them.
+struct Browser<'a> {
+    server: &'a Server,
+    http: Client,
+    cookie: Option<String>,
+}
+
+impl<'a> Browser<'a> {
+    fn new(server: &'a Server) -> Self {
+        let http = builder(&ClientFiles::none()).redirect(redirect::Policy::none());
+        Self {
+            server,
+            http: http.build().expect("a client"),
+            cookie: None,
+        }
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        self.send(self.http.get(self.server.url(path))).await
+    }
+
+    async fn page(&self, path: &str) -> String {
+        let response = self.get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        response.text().await.expect("a page")
+    }
+
+    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+        let encoded: Vec<String> = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encoded(value)))
+            .collect();
+        let request = self.http.post(self.server.url(path));
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        self.send(request.body(encoded.join("&"))).await
+    }
+
+    async fn send(&self, mut request: reqwest::RequestBuilder) -> Response {
+        request = request.header("accept", BROWSER);
+        if let Some(cookie) = &self.cookie {
+            request = request.header("cookie", cookie);
+        }
+        request.send().await.expect("an answer")
+    }
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// The token of the forms of a page.
+fn form_token(page: &str) -> &str {
+    let field = "name=\"csrf\" value=\"";
+    let start = page.find(field).expect("a form") + field.len();
+    let end = page[start..].find('"').expect("closed");
+    &page[start..start + end]
+}
+
+fn text(response: &Response, header: &str) -> String {
+    let value = response.headers().get(header).expect("the header");
+    value.to_str().expect("plain").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let worker = server.worker("w1").await;
+    let hostile = server.submit("<b>&\"'").await;
+    let array = server.submit_array("many", 1, 3).await;
+    let workflow = json!({"file": {"workflow": "w", "tasks": {"a": {"run": "true"}, "b": {"run": "true", "after": ["a"]}}}});
+    server.send(Method::POST, "/runs/", &workflow).await;
+    let entry = json!({"task": "daily", "owner": "ann", "run": "true", "params": {"day": "today"}, "trigger": {"schedule": "every day at 9:00"}});
+    let kept = server.send(Method::POST, "/ann/tasks/", &entry).await;
+    assert!(kept.status.is_success(), "{kept:?}");
+    let browser = Browser::new(&server);
+    for path in [
+        "/",
+        "/arena/",
+        "/arena",
+        "/bullpen/?state=&name=x",
+        "/history/",
+        &hostile,
+        &array,
+        "/runs/",
+        "/runs/r1",
+        "/runs/r1/items/",
+        "/library/",
+        "/ann/tasks/",
+        "/ann/tasks/daily",
+        "/backfills/",
+        "/workers/",
+        "/workers/w1",
+        "/usage/",
+        "/events",
+        "/-/keys",
+        "/history/ticks/",
+        "/readyz",
+        "/tokens/",
+    ] {
+        let response = browser.get(path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        assert_eq!(
+            text(&response, "content-type"),
+            "text/html; charset=utf-8",
+            "{path}"
+        );
+        let policy = text(&response, "content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'"),
+            "{policy}"
+        );
+        assert!(!policy.contains("unsafe"), "{policy}");
+        let page = response.text().await.expect("a page");
+        assert!(
+            page.contains("<title>") && page.ends_with("</html>"),
+            "{path}: {page}"
+        );
+        assert!(!page.contains("<b>"), "{path}: a name became markup");
+        assert!(
+            !page.contains(" style=") && !page.contains(" onclick="),
+            "{path}"
+        );
+    }
+    let shown = browser.page(&hostile).await;
+    assert!(
+        shown.contains("&#60;b&#62;") || shown.contains("&lt;b&gt;"),
+        "{shown}"
+    );
+    let missing = browser.get("/runs/r99").await;
+    assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+    assert!(
+        missing
+            .text()
+            .await
+            .expect("a page")
+            .contains("there is no run r99")
+    );
+    let root = server.get("/").await;
+    assert_eq!(root.body["name"], "baton", "curl gets JSON");
+    let (page, asset) = (browser.page("/").await, "href=\"/-/assets/");
+    let start = page.find(asset).expect("assets") + "href=\"".len();
+    let end = page[start..].find('"').expect("closed");
+    let asset = browser.get(&page[start..start + end]).await;
+    assert!(text(&asset, "cache-control").contains("immutable"));
+    drop(worker);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_acts_only_with_the_token_of_a_page_of_this_server() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let path = server.submit("waits").await;
+    let browser = Browser::new(&server);
+    let page = browser.page(&path).await;
+    let target = format!("DELETE {path}");
+    for csrf in ["", "0", &"0".repeat(64)] {
+        let refused = browser
+            .submit("/-/act", &[("csrf", csrf), ("target", &target)])
+            .await;
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    }
+    let csrf = form_token(&page);
+    for target in ["GET /", "POST //evil.example/", "DELETE", ""] {
+        let refused = browser
+            .submit("/-/act", &[("csrf", csrf), ("target", target)])
+            .await;
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{target}");
+    }
+    assert_eq!(server.get(&path).await.body["state"], "QUEUED");
+    let form = [
+        ("csrf", csrf),
+        ("target", &target),
+        ("back", "//evil.example"),
+    ];
+    let foreign = browser
+        .http
+        .post(server.url("/-/act"))
+        .header("origin", "http://evil.example");
+    let foreign = foreign.header("content-type", "application/x-www-form-urlencoded");
+    let foreign = foreign.body(format!("csrf={csrf}&target={}", encoded(&target)));
+    assert_eq!(browser.send(foreign).await.status(), StatusCode::FORBIDDEN);
+    let done = browser.submit("/-/act", &form).await;
+    assert_eq!(done.status(), StatusCode::SEE_OTHER);
+    assert_eq!(text(&done, "location"), "/", "never to another server");
+    server.until_state(&path, "HALTED").await;
+    // Selected rows, and one of them cannot be retried.
+    let waiting = server.submit("waits").await;
+    let rows = [
+        ("csrf", csrf),
+        ("selected", "retry"),
+        ("id", &*path),
+        ("id", &*waiting),
+    ];
+    let some = browser.submit("/-/act", &rows).await;
+    assert_eq!(some.status(), StatusCode::CONFLICT);
+    let shown = some.text().await.expect("a page");
+    assert!(shown.contains("1 of 2 rows"), "{shown}");
+    server.until_state(&path, "QUEUED").await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_a_token_in_a_cookie_that_the_api_does_not_take() {
+    let dir = tempfile::tempdir().expect("a place");
+    let data = dir.path();
+    let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
+    let (_, viewer) = made(&store, Role::Viewer);
+    let (_, operator) = made(&store, Role::Operator);
+    drop(store);
+    let demanding = Config {
+        require_tokens: true,
+        ..config(data)
+    };
+    let server = Server::start(demanding).await;
+    let mut browser = Browser::new(&server);
+    let asked = browser.get("/arena/?name=x").await;
+    assert_eq!(asked.status(), StatusCode::UNAUTHORIZED);
+    let form = asked.text().await.expect("a page");
+    assert!(
+        form.contains("action=\"/-/sign-in\"") && form.contains("/arena?name=x"),
+        "{form}"
+    );
+    assert_eq!(
+        browser.get("/-/changes").await.status(),
+        StatusCode::UNAUTHORIZED
+    );
+    for wrong in [
+        "",
+        "nonsense",
+        token::generate().expect("random bits").expose(),
+    ] {
+        let refused = browser.submit("/-/sign-in", &[("token", wrong)]).await;
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED, "{wrong}");
+        assert!(refused.headers().get("set-cookie").is_none());
+    }
+    for (secret, operates) in [(&viewer, false), (&operator, true)] {
+        let fields = [("token", secret.expose()), ("back", "/arena/")];
+        let signed_in = browser.submit("/-/sign-in", &fields).await;
+        assert_eq!(signed_in.status(), StatusCode::SEE_OTHER);
+        assert_eq!(text(&signed_in, "location"), "/arena/");
+        let cookie = text(&signed_in, "set-cookie");
+        assert!(
+            cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+            "{cookie}"
+        );
+        browser.cookie = cookie.split(';').next().map(str::to_owned);
+        let page = browser.page("/workers/").await;
+        assert!(page.contains("Sign out"));
+        let list = browser.page("/bullpen/").await;
+        assert!(list.contains("No") || list.contains("Nothing"), "{list}");
+        // The API does not take the cookie for a change.
+        let change = browser.http.post(server.url("/instances/"));
+        let change = change.header("content-type", "application/json");
+        let change = change.body(json!({"file": {"task": "t", "run": "true"}}).to_string());
+        assert_eq!(
+            browser.send(change).await.status(),
+            StatusCode::UNAUTHORIZED
+        );
+        // A form is authorized as the token is.
+        let csrf = form_token(&page).to_owned();
+        let target = "PUT /workers/none/drained";
+        let body = "{\"drained\":true}";
+        let fields = [("csrf", &*csrf), ("target", target), ("body", body)];
+        let refused = browser.submit("/-/act", &fields).await;
+        let expected = if operates {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        assert_eq!(refused.status(), expected);
+    }
+    let page = browser.page("/").await;
+    let out = browser
+        .submit("/-/sign-out", &[("csrf", form_token(&page))])
+        .await;
+    assert!(text(&out, "set-cookie").contains("Max-Age=0"));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_page_hears_of_a_change() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let browser = Browser::new(&server);
+    let mut stream = browser.get("/-/changes").await;
+    assert_eq!(text(&stream, "content-type"), "text/event-stream");
+    server.submit("waits").await;
+    let mut heard = String::new();
+    let changed = until(async || {
+        if let Ok(Some(piece)) = stream.chunk().await {
+            heard.push_str(&String::from_utf8_lossy(&piece));
+        }
+        heard.contains("data: changed")
+    });
+    assert!(changed.await, "{heard}");
+    server.stop().await;
+}
+
+fn made(store: &SqliteStore, role: Role) -> (TokenId, Secret) {
+    let secret = token::generate().expect("random bits");
+    let new = NewToken {
+        name: role.to_string(),
+        role,
+        owner: None,
+        hash: token::hash(&secret),
+        created_at: Wall(1),
+        expires_at: None,
+    };
+    (store.create_token(&new).expect("kept"), secret)
+}

@@ -1,0 +1,258 @@
+// Live updates, times in the viewer's zone, keys, sorting, endless lists. Pages can be read without it.
+
+const body = document.body;
+
+// Times: relative where they are near, with the exact time of the viewer's zone as a title.
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const UNITS = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [604800, "day", 86400]];
+
+function showTimes(root) {
+  for (const element of root.querySelectorAll("time[data-at]")) {
+    const at = Number(element.dataset.at);
+    const seconds = (at - Date.now()) / 1000;
+    const unit = UNITS.find(([limit]) => Math.abs(seconds) < limit);
+    const text = unit ? relative.format(Math.round(seconds / unit[2]), unit[1]) : exact.format(at);
+    if (element.textContent !== text) element.textContent = text;
+    const title = exact.format(at) + ", " + element.getAttribute("datetime");
+    if (element.title !== title) element.title = title;
+  }
+}
+
+// Changes `old` into `fresh` in place, so that scroll positions, selections and open details stay.
+function morph(old, fresh) {
+  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || (old.id || "") !== (fresh.id || "")) {
+    old.replaceWith(fresh);
+    return;
+  }
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== fresh.data) old.data = fresh.data;
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) return;
+  if (old.matches("time[data-at]") && old.dataset.at === fresh.dataset.at) return;
+  const keeps = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "class" && old.classList.contains("at"));
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !keeps(name)) old.removeAttribute(name);
+  for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value && !keeps(name)) old.setAttribute(name, value);
+  if (old === document.activeElement && "value" in old) return;
+  const following = old.matches("pre.output") && old.scrollTop + old.clientHeight >= old.scrollHeight - 4;
+  morphChildren(old, fresh);
+  if (following) old.scrollTop = old.scrollHeight;
+}
+
+function morphChildren(old, fresh) {
+  const known = new Map();
+  for (const child of old.children) if (child.id) known.set(child.id, child);
+  let at = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    const match = child.id ? known.get(child.id) : undefined;
+    if (match) {
+      if (match !== at) old.insertBefore(match, at);
+      else at = at.nextSibling;
+      morph(match, child);
+    } else if (at && !at.id && at.nodeName === child.nodeName) {
+      const next = at.nextSibling;
+      morph(at, child);
+      at = next;
+    } else {
+      old.insertBefore(child, at);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+// One stream tells that the history has changed; then the page is loaded again and morphed.
+const live = document.getElementById("live");
+let loading = false, stale = false, loadedAt = Date.now();
+
+async function reload() {
+  if (document.hidden || loading) { stale = true; return; }
+  if (document.querySelector("input[name=id]:checked") || document.querySelector("[data-appended]")) return;
+  loading = true;
+  stale = false;
+  try {
+    const response = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (response.redirected || response.status === 401) { location.reload(); return; }
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    const main = fresh.getElementById("main");
+    if (response.ok && main) {
+      document.title = fresh.title;
+      const icon = fresh.querySelector("link[rel=icon]").getAttribute("href");
+      const old = document.querySelector("link[rel=icon]");
+      if (old.getAttribute("href") !== icon) old.setAttribute("href", icon);
+      body.dataset.refresh = fresh.body.dataset.refresh;
+      morphChildren(document.getElementById("main"), main);
+      prepare();
+    }
+    loadedAt = Date.now();
+  } catch {
+    // The server is away; the stream reconnects and loads the page then.
+  } finally {
+    loading = false;
+  }
+}
+
+function follow() {
+  if (body.dataset.refresh === "never") return;
+  const stream = new EventSource("/-/changes");
+  stream.addEventListener("open", () => { live.textContent = "live"; reload(); });
+  stream.addEventListener("error", () => {
+    live.textContent = "reconnecting…";
+    if (stream.readyState === EventSource.CLOSED) { stream.close(); setTimeout(follow, 3000); }
+  });
+  stream.addEventListener("message", reload);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) reload(); });
+  setInterval(() => { if (body.dataset.refresh === "often" && Date.now() - loadedAt > 1900) reload(); }, 2000);
+}
+
+// Endless lists: the next page is appended when its link is seen.
+function extend(link) {
+  const observer = new IntersectionObserver(async (entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    const response = await fetch(link.href, { headers: { accept: "text/html" } });
+    if (!response.ok) return;
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    const rows = document.querySelector("#list tbody");
+    rows.dataset.appended = "true";
+    rows.append(...fresh.querySelectorAll("#list tbody > tr"));
+    const next = fresh.getElementById("more");
+    if (next) { link.href = next.href; extend(link); } else link.remove();
+    prepare();
+  });
+  observer.observe(link);
+}
+
+// Sorting of the rows that are there, by a click on a heading.
+function sortable(table) {
+  for (const [column, heading] of [...table.tHead.rows[0].cells].entries()) {
+    if (heading.querySelector("button, .hidden")) continue;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+    button.addEventListener("click", () => {
+      const ascending = heading.getAttribute("aria-sort") !== "ascending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+      const key = (row) => row.cells[column].dataset.sort ?? row.cells[column].textContent.trim();
+      const rows = [...table.tBodies[0].rows];
+      rows.sort((a, b) => key(a).localeCompare(key(b), undefined, { numeric: true }) * (ascending ? 1 : -1));
+      table.tBodies[0].append(...rows);
+      table.tBodies[0].dataset.appended = "true";
+    });
+  }
+}
+
+// Zoom of the graph, by buttons.
+function zoomable(picture) {
+  const graph = picture.querySelector("svg.graph");
+  if (!graph || document.querySelector(".zoom")) return;
+  const width = Number(graph.getAttribute("width")), height = Number(graph.getAttribute("height"));
+  const tools = document.createElement("span");
+  tools.className = "zoom";
+  const zoom = (factor) => {
+    const now = Number(graph.getAttribute("width")) / width;
+    const next = factor === 0 ? Math.min(1, picture.clientWidth / width) : Math.min(4, Math.max(0.05, now * factor));
+    graph.setAttribute("width", width * next);
+    graph.setAttribute("height", height * next);
+  };
+  for (const [label, title, factor] of [["+", "Zoom in", 1.25], ["−", "Zoom out", 0.8], ["Fit", "Fit the width", 0]]) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = label;
+    button.title = title;
+    button.setAttribute("aria-label", title);
+    button.addEventListener("click", () => zoom(factor));
+    tools.append(button);
+  }
+  document.getElementById("h-graph").after(tools);
+}
+
+// Search in output: lines without the text are hidden by showing only the others.
+function findIn(input) {
+  const log = document.getElementById("log-" + input.dataset.find);
+  let whole = null;
+  input.addEventListener("input", () => {
+    whole ??= log.innerHTML;
+    if (!input.value) { log.innerHTML = whole; whole = null; return; }
+    const holder = document.createElement("div");
+    holder.innerHTML = whole;
+    const lines = holder.textContent.split("\n").filter((line) => line.toLowerCase().includes(input.value.toLowerCase()));
+    log.textContent = lines.join("\n");
+  });
+}
+
+// The page of events.
+function showEvents(list) {
+  const stream = new EventSource("/events" + list.dataset.query);
+  const show = (event) => {
+    const data = JSON.parse(event.data);
+    const item = document.createElement("li");
+    const time = document.createElement("time");
+    time.setAttribute("datetime", new Date(data.at).toISOString());
+    time.dataset.at = data.at;
+    const text = document.createElement("span");
+    text.textContent = data.text;
+    item.append(time, " ", text);
+    list.prepend(item);
+    while (list.children.length > 500) list.lastChild.remove();
+    showTimes(item);
+  };
+  stream.onmessage = show;
+  for (const kind of (list.dataset.kinds || "").split(" ").filter(Boolean)) stream.addEventListener(kind, show);
+  stream.addEventListener("open", () => { live.textContent = "live"; });
+  stream.addEventListener("error", () => { live.textContent = "reconnecting…"; });
+}
+
+// Keys.
+const PLACES = { o: "/", r: "/arena/", w: "/bullpen/", h: "/history/", l: "/library/" };
+let going = false;
+
+function rowsOf() { return [...document.querySelectorAll("#list tbody tr")]; }
+
+function step(by) {
+  const rows = rowsOf();
+  if (rows.length === 0) return;
+  const at = rows.findIndex((row) => row.classList.contains("at"));
+  const next = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
+  rows[at]?.classList.remove("at");
+  next.classList.add("at");
+  next.scrollIntoView({ block: "nearest" });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  const row = () => document.querySelector("#list tr.at");
+  if (going) { going = false; if (PLACES[event.key]) location.assign(PLACES[event.key]); return; }
+  switch (event.key) {
+    case "/": event.preventDefault(); document.getElementById("q").focus(); break;
+    case "j": step(1); break;
+    case "k": step(-1); break;
+    case "x": row()?.querySelector("input[name=id]")?.click(); break;
+    case "Enter": if (event.target === body) row()?.querySelector("a")?.click(); break;
+    case "g": going = true; break;
+    case "?": location.assign("/-/keys"); break;
+  }
+});
+
+function prepare() {
+  showTimes(document);
+  for (const table of document.querySelectorAll("table[data-sortable]")) sortable(table);
+  const picture = document.getElementById("graph");
+  if (picture) zoomable(picture);
+}
+
+prepare();
+for (const input of document.querySelectorAll("[data-find]")) findIn(input);
+for (const log of document.querySelectorAll("pre.output")) log.scrollTop = log.scrollHeight;
+const more = document.getElementById("more");
+if (more) extend(more);
+const events = document.getElementById("events");
+if (events) showEvents(events);
+setInterval(() => showTimes(document), 1000);
+follow();

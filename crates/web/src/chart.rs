@@ -1,0 +1,143 @@
+//! Charts as SVG: stacked bars by hour, and curves of samples. Colours are classes of the style
+//! sheet. Each has a description for readers who do not see it.
+
+use std::fmt::Write as _;
+
+use crate::markup::{Markup, escape};
+use crate::time::Stamp;
+
+const WIDTH: f64 = 640.0;
+const HEIGHT: f64 = 120.0;
+/// Space for labels below.
+const FOOT: f64 = 18.0;
+/// Space for labels at the left.
+const LEFT: f64 = 48.0;
+
+/// One bar: an hour, and the parts of the bar from below with the class of each.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    pub hour: Stamp,
+    pub parts: Vec<(&'static str, u64)>,
+}
+
+/// Stacked bars.
+#[must_use]
+pub fn bars(title: &str, bars: &[Bar]) -> Markup {
+    let total = |bar: &Bar| bar.parts.iter().map(|(_, size)| size).sum::<u64>();
+    let highest = bars.iter().map(total).max().unwrap_or(0);
+    if highest == 0 {
+        return Markup::default();
+    }
+    let mut svg = open(title, &format!("highest {highest}"));
+    axis(&mut svg, &highest.to_string());
+    let step = (WIDTH - LEFT) / bars.len() as f64;
+    for (at, bar) in bars.iter().enumerate() {
+        let x = LEFT + step * at as f64;
+        let mut y = HEIGHT;
+        let sizes = bar
+            .parts
+            .iter()
+            .map(|(class, size)| format!("{size} {class}"));
+        let sizes: Vec<String> = sizes.collect();
+        let _ = write!(
+            svg,
+            "<g><title>{} {}</title>",
+            escape(&bar.hour.utc()),
+            escape(&sizes.join(", "))
+        );
+        for (class, size) in &bar.parts {
+            let height = HEIGHT * *size as f64 / highest as f64;
+            y -= height;
+            if *size == 0 {
+                continue;
+            }
+            let _ = write!(
+                svg,
+                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
+                (step - 2.0).max(1.0)
+            );
+        }
+        svg.push_str("</g>");
+        if at % (bars.len() / 6).max(1) == 0 {
+            let _ = write!(
+                svg,
+                "<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                HEIGHT + FOOT - 4.0,
+                bar.hour.hour()
+            );
+        }
+    }
+    svg.push_str("</svg>");
+    Markup(svg)
+}
+
+/// A curve through points of time and value; `label` formats the highest value.
+#[must_use]
+pub fn curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return Markup::default();
+    };
+    let highest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    if last.0 <= first.0 || highest <= 0.0 {
+        return Markup::default();
+    }
+    let mut svg = open(title, &format!("highest {label}"));
+    axis(&mut svg, label);
+    let span = (last.0 - first.0) as f64;
+    let mut path = String::new();
+    for (time, value) in points {
+        let x = LEFT + (WIDTH - LEFT) * time.saturating_sub(first.0) as f64 / span;
+        let y = HEIGHT * (1.0 - value / highest);
+        let _ = write!(path, "{x:.1},{y:.1} ");
+    }
+    let _ = write!(
+        svg,
+        "<polyline class=\"curve\" points=\"{}\"/></svg>",
+        path.trim_end()
+    );
+    Markup(svg)
+}
+
+fn open(title: &str, detail: &str) -> String {
+    format!(
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{}, {}\" viewBox=\"0 -6 {WIDTH} {}\">",
+        escape(title),
+        escape(detail),
+        HEIGHT + FOOT + 6.0
+    )
+}
+
+fn axis(svg: &mut String, highest: &str) {
+    let _ = write!(
+        svg,
+        "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>\
+         <text x=\"0\" y=\"8\">{}</text>",
+        escape(highest)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_without_data_is_nothing() {
+        assert!(bars("x", &[]).is_empty());
+        assert!(curve("x", &[(1, 1.0)], "1").is_empty());
+        assert!(curve("x", &[(1, 0.0), (2, 0.0)], "0").is_empty());
+    }
+
+    #[test]
+    fn the_highest_bar_has_the_full_height() {
+        let bar = |hour: u64, done| Bar {
+            hour: Stamp(hour * 3_600_000),
+            parts: vec![("done", done), ("failed", 1)],
+        };
+        let svg = bars("Ends", &[bar(1, 9), bar(2, 4)]).0;
+        assert!(
+            svg.contains("height=\"108.0\"") && svg.contains("height=\"12.0\""),
+            "{svg}"
+        );
+        assert!(svg.contains("Ends, highest 10"), "{svg}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What all pages share: title, navigation, viewer, and the forms that change something.
+
+use crate::assets;
+
+/// The surroundings of a page.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub title: String,
+    /// The entry of the navigation that is current: its path.
+    pub section: &'static str,
+    pub mood: Mood,
+    pub viewer: Viewer,
+    /// Path and query of this page, to which actions return.
+    pub here: String,
+    pub refresh: Refresh,
+    /// When the page was rendered, in milliseconds since 1970.
+    pub now: u64,
+}
+
+/// The reader of a page.
+#[derive(Clone, Debug, Default)]
+pub struct Viewer {
+    /// Who has signed in; `None` where no authentication is required.
+    pub name: Option<String>,
+    pub may_operate: bool,
+    pub may_administer: bool,
+    /// Proves that a form comes from a page of this server.
+    pub csrf: String,
+}
+
+/// The colour of the icon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    Idle,
+    Busy,
+    Failed,
+}
+
+/// When the script loads a page again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refresh {
+    Never,
+    /// When the history has changed.
+    Changes,
+    /// The same, and every two seconds: output of tasks grows without an entry in the history.
+    Often,
+}
+
+/// An entry of the navigation.
+#[derive(Debug)]
+pub struct Section {
+    pub label: &'static str,
+    pub path: &'static str,
+    pub current: bool,
+}
+
+const SECTIONS: [(&str, &str); 10] = [
+    ("Overview", "/"),
+    ("Running", "/arena/"),
+    ("Waiting", "/bullpen/"),
+    ("History", "/history/"),
+    ("Runs", "/runs/"),
+    ("Library", "/library/"),
+    ("Backfills", "/backfills/"),
+    ("Workers", "/workers/"),
+    ("Usage", "/usage/"),
+    ("Events", "/events"),
+];
+
+impl Frame {
+    #[must_use]
+    pub fn sections(&self) -> Vec<Section> {
+        let sections = SECTIONS.iter();
+        let sections = sections.map(|(label, path)| Section {
+            label,
+            path,
+            current: *path == self.section,
+        });
+        sections.collect()
+    }
+
+    #[must_use]
+    pub fn refresh_word(&self) -> &'static str {
+        match self.refresh {
+            Refresh::Never => "never",
+            Refresh::Changes => "changes",
+            Refresh::Often => "often",
+        }
+    }
+
+    #[must_use]
+    pub fn style_sheet(&self) -> &'static str {
+        assets::style_sheet()
+    }
+
+    #[must_use]
+    pub fn script(&self) -> &'static str {
+        assets::script()
+    }
+
+    #[must_use]
+    pub fn icon(&self) -> &'static str {
+        assets::icon(self.mood as usize)
+    }
+}
+
+/// A request to the API that a page offers as a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// What the button says: `Cancel`.
+    pub label: String,
+    /// Method and path, as the links of a representation have them: `DELETE /instances/i12`.
+    pub target: String,
+    /// The body as JSON, or nothing.
+    pub body: String,
+    /// The question before it; without one the button acts at once.
+    pub question: Option<String>,
+    pub is_danger: bool,
+}
+
+impl Action {
+    #[must_use]
+    pub fn new(label: &str, target: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            target: target.to_owned(),
+            body: String::new(),
+            question: None,
+            is_danger: false,
+        }
+    }
+
+    /// The same, with a body.
+    #[must_use]
+    pub fn with(mut self, body: &str) -> Self {
+        body.clone_into(&mut self.body);
+        self
+    }
+
+    /// The same, after a question.
+    #[must_use]
+    pub fn ask(mut self, question: String) -> Self {
+        self.question = Some(question);
+        self.is_danger = true;
+        self
+    }
+}

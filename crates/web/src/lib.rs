@@ -1,0 +1,31 @@
+//! Baton's web pages: HTML from representations of the API.
+//!
+//! Pure: a page is a function of what the API answers, of the viewer, and of the time. The server
+//! asks its own API on behalf of the viewer and passes the answers; so a page shows what the viewer
+//! may read, and nothing else.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`frame`] | what all pages share: title, navigation, viewer, forms |
+//! | [`pages`] | one module for each page |
+//! | [`graph`] | the task graph of a run: layout, and as SVG; `baton show --graph` uses the layout |
+//! | [`gantt`], [`chart`] | timelines and charts as SVG |
+//! | [`ansi`] | output of tasks, with its colours, as HTML |
+//! | [`json`] | any representation as HTML |
+//! | [`time`], [`text`] | times, durations, sizes |
+//! | [`assets`] | style sheet, scripts and icons, part of the binary |
+//!
+//! Everything from elsewhere is text: askama escapes what a template prints. The modules that build
+//! markup themselves mark it with [`markup::Markup`], and escape with [`markup::escape`].
+
+pub mod ansi;
+pub mod assets;
+pub mod chart;
+pub mod frame;
+pub mod gantt;
+pub mod graph;
+pub mod json;
+pub mod markup;
+pub mod pages;
+pub mod text;
+pub mod time;

@@ -1,0 +1,228 @@
+//! One entry of the library: definition, schedule, due times, ticks, revisions, and a form that
+//! launches it.
+
+use askama::Template;
+use baton_model::api::{DueTimes, Instance, List, Run, Task, Tick};
+use serde_json::Value;
+
+use super::instances::InstanceRow;
+use super::library::word;
+use super::runs::RunRow;
+use super::{Offer, actions};
+use crate::frame::{Action, Frame};
+use crate::json;
+use crate::markup::Markup;
+use crate::time::Stamp;
+
+/// The page of an entry.
+#[derive(Template)]
+#[template(path = "entry.html")]
+pub struct EntryPage {
+    pub frame: Frame,
+    pub owner: String,
+    pub name: String,
+    pub kind: String,
+    pub revision: u32,
+    pub defined: Stamp,
+    pub file: Option<String>,
+    pub schedule: Option<String>,
+    /// Since when it is paused, and why.
+    pub paused: Option<(Stamp, String)>,
+    pub due: Vec<Stamp>,
+    pub zone: String,
+    pub actions: Vec<Action>,
+    /// The target of a launch by hand.
+    pub launch: Option<String>,
+    pub params: Vec<Parameter>,
+    pub definition: Markup,
+    pub ticks: Vec<TickRow>,
+    pub instances: Vec<InstanceRow>,
+    pub runs: Vec<RunRow>,
+    pub revisions: Vec<(u32, Stamp, bool)>,
+}
+
+/// A parameter, as a field of the form.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub name: String,
+    pub default: String,
+    pub is_required: bool,
+    pub choices: Vec<String>,
+    pub note: String,
+}
+
+/// The outcome of a due time.
+#[derive(Debug)]
+pub struct TickRow {
+    pub at: Stamp,
+    pub verdict: String,
+    pub text: String,
+    pub href: Option<String>,
+    pub id: String,
+}
+
+/// Answers of the API about an entry.
+pub struct Answers {
+    pub entry: Task<Value>,
+    pub due: Option<DueTimes>,
+    pub ticks: List<Tick>,
+    pub revisions: List<Task<Value>>,
+    pub instances: Option<List<Instance>>,
+    pub runs: Option<List<Run>>,
+}
+
+impl EntryPage {
+    #[must_use]
+    pub fn new(frame: Frame, answers: Answers) -> Self {
+        let Answers {
+            entry,
+            due,
+            ticks,
+            revisions,
+            instances,
+            runs,
+        } = answers;
+        let now = frame.now;
+        let definition = entry.definition.unwrap_or(Value::Null);
+        let due = due.unwrap_or(DueTimes {
+            at: Vec::new(),
+            zone: None,
+            links: baton_model::api::Links::new(),
+        });
+        let instances = instances.as_ref().map(|list| &*list.items);
+        let runs = runs.as_ref().map(|list| &*list.items);
+        Self {
+            frame,
+            kind: word(&entry.kind),
+            revision: entry.revision,
+            defined: Stamp(entry.defined_at),
+            file: entry.file,
+            schedule: entry.schedule_text,
+            paused: entry
+                .paused_at
+                .map(|at| (Stamp(at), entry.pause_reason.unwrap_or_default())),
+            due: due.at.into_iter().map(Stamp).collect(),
+            zone: due.zone.unwrap_or_default(),
+            actions: actions(&entry.links, OFFERED),
+            launch: entry.links.get("run").cloned(),
+            params: parameters(&definition),
+            definition: json::render(&definition),
+            ticks: ticks.items.iter().map(TickRow::new).collect(),
+            instances: instances
+                .unwrap_or_default()
+                .iter()
+                .map(InstanceRow::new)
+                .collect(),
+            runs: runs
+                .unwrap_or_default()
+                .iter()
+                .map(|run| RunRow::new(run, now))
+                .collect(),
+            revisions: revisions
+                .items
+                .iter()
+                .map(|it| (it.revision, Stamp(it.defined_at), it.current))
+                .collect(),
+            owner: entry.owner,
+            name: entry.name,
+        }
+    }
+}
+
+const OFFERED: &[Offer] = &[
+    ("pause", |target| {
+        Action::new("Pause", target)
+            .with("{\"paused\":true}")
+            .ask("Pause the entry? Its due times are skipped until the pause ends.".to_owned())
+    }),
+    ("unpause", |target| {
+        Action::new("End the pause", target).with("{\"paused\":false}")
+    }),
+];
+
+/// The parameters of a definition.
+fn parameters(definition: &Value) -> Vec<Parameter> {
+    let params = definition.get("params").and_then(Value::as_object);
+    let fields = params.into_iter().flatten();
+    fields
+        .map(|(name, value)| {
+            let details = value.as_object();
+            let detail = |field: &str| details.and_then(|details| details.get(field));
+            let default = match details {
+                Some(_) => detail("default"),
+                None => Some(value),
+            };
+            let default = default.filter(|default| !default.is_null());
+            let choices = detail("choices").and_then(Value::as_array);
+            Parameter {
+                name: name.clone(),
+                is_required: default.is_none(),
+                default: default.map(plain).unwrap_or_default(),
+                choices: choices.into_iter().flatten().map(plain).collect(),
+                note: detail("description")
+                    .or(detail("type"))
+                    .map(plain)
+                    .unwrap_or_default(),
+            }
+        })
+        .collect()
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl TickRow {
+    fn new(tick: &Tick) -> Self {
+        let instance = tick
+            .instance
+            .as_ref()
+            .map(|id| (format!("/instances/{id}"), id));
+        let run = tick.run.as_ref().map(|id| (format!("/runs/{id}"), id));
+        let launched = instance.or(run);
+        Self {
+            at: Stamp(tick.nominal_at),
+            verdict: tick.verdict.clone(),
+            text: tick.text.clone(),
+            id: launched
+                .as_ref()
+                .map(|(_, id)| (*id).clone())
+                .unwrap_or_default(),
+            href: launched.map(|(href, _)| href),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_form_has_the_parameters_with_their_defaults_and_choices() {
+        let found = parameters(&json!({"params": {
+            "day": null,
+            "n": 3,
+            "mode": {"default": "fast", "choices": ["fast", "slow"], "description": "How fast."},
+        }}));
+        let names: Vec<_> = found
+            .iter()
+            .map(|it| (&*it.name, &*it.default, it.is_required))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("day", "", true),
+                ("mode", "fast", false),
+                ("n", "3", false)
+            ]
+        );
+        assert_eq!(found[1].choices, ["fast", "slow"]);
+        assert_eq!(found[1].note, "How fast.");
+        assert!(parameters(&Value::Null).is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Workers: what they have, what they hold, and how they are.
+
+use askama::Template;
+use baton_model::api::{Instance, List, Worker};
+
+use super::instances::InstanceRow;
+use super::{Offer, actions};
+use crate::frame::{Action, Frame};
+use crate::text::{bytes, cores, duration, encoded};
+
+/// The list of workers.
+#[derive(Template)]
+#[template(path = "workers.html")]
+pub struct WorkersPage {
+    pub frame: Frame,
+    pub rows: Vec<WorkerRow>,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub struct WorkerRow {
+    pub name: String,
+    pub href: String,
+    pub state: &'static str,
+    pub drained: bool,
+    pub executor: String,
+    pub attempts: u32,
+    pub slots: u32,
+    pub cores: String,
+    pub memory: String,
+    pub named: String,
+    pub labels: String,
+    pub heard: String,
+}
+
+impl WorkerRow {
+    #[must_use]
+    pub fn new(worker: &Worker) -> Self {
+        let pairs = |items: Vec<String>| items.join(", ");
+        let labels = worker
+            .labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let named = worker.capacity.named.iter();
+        let named = named.map(|(name, number)| format!("{name}={number}"));
+        Self {
+            name: worker.name.clone(),
+            href: format!("/workers/{}", encoded(&worker.name)),
+            state: worker.state.word(),
+            drained: worker.drained,
+            executor: worker.executor.clone().unwrap_or_default(),
+            attempts: worker.attempts,
+            slots: worker.slots,
+            cores: cores(worker.capacity.cpu_milli),
+            memory: bytes(worker.capacity.memory),
+            named: pairs(named.collect()),
+            labels: pairs(labels.collect()),
+            heard: duration(worker.heard_seconds),
+        }
+    }
+}
+
+impl WorkersPage {
+    #[must_use]
+    pub fn new(frame: Frame, list: &List<Worker>) -> Self {
+        Self {
+            frame,
+            rows: list.items.iter().map(WorkerRow::new).collect(),
+        }
+    }
+}
+
+/// The page of a worker.
+#[derive(Template)]
+#[template(path = "worker.html")]
+pub struct WorkerPage {
+    pub frame: Frame,
+    pub worker: WorkerRow,
+    pub rows: Vec<InstanceRow>,
+    pub actions: Vec<Action>,
+}
+
+impl WorkerPage {
+    /// The page of a worker, with the part of the running instances that it holds.
+    #[must_use]
+    pub fn new(frame: Frame, worker: &Worker, running: &List<Instance>) -> Self {
+        let held = running.items.iter();
+        let held = held.filter(|it| it.worker.as_ref() == Some(&worker.name));
+        let mut actions = actions(&worker.links, OFFERED);
+        if !frame.viewer.may_administer {
+            actions.retain(|action| !action.target.ends_with("/forget"));
+        }
+        Self {
+            frame,
+            worker: WorkerRow::new(worker),
+            rows: held.map(InstanceRow::new).collect(),
+            actions,
+        }
+    }
+}
+
+const OFFERED: &[Offer] = &[
+    ("drain", |target| {
+        Action::new("Drain", target)
+            .with("{\"drained\":true}")
+            .ask("Drain the worker? It finishes what it has, and gets nothing new.".to_owned())
+    }),
+    ("undrain", |target| {
+        Action::new("End the drain", target).with("{\"drained\":false}")
+    }),
+    ("forget", |target| {
+        Action::new("Forget", target).ask(
+            "Forget the worker? Do this only if it is gone for good: what it held runs elsewhere."
+                .to_owned(),
+        )
+    }),
+];

@@ -1,0 +1,283 @@
+//! One instance: where it is, why, what it did and what it printed.
+
+use askama::Template;
+use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, List};
+use baton_model::state::UniversalState;
+use serde_json::Value;
+
+use super::{Offer, actions};
+use crate::ansi;
+use crate::chart;
+use crate::frame::{Action, Frame, Mood, Refresh};
+use crate::json;
+use crate::markup::Markup;
+use crate::text::{bytes, duration, encoded};
+use crate::time::Stamp;
+
+/// The page of an instance.
+#[derive(Template)]
+#[template(path = "instance.html")]
+pub struct InstancePage {
+    pub frame: Frame,
+    pub id: String,
+    pub name: String,
+    pub state: &'static str,
+    /// The states that it passes through, and whether it is there.
+    pub steps: Vec<(&'static str, bool)>,
+    pub reason: Option<String>,
+    /// Label and value.
+    pub facts: Vec<(&'static str, String)>,
+    /// Label, name and link.
+    pub links: Vec<(&'static str, String, String)>,
+    pub times: Vec<(&'static str, Stamp)>,
+    pub definition: Markup,
+    pub actions: Vec<Action>,
+    pub timeline: Vec<(Stamp, String)>,
+    pub processes: Vec<ProcessRow>,
+    /// Why processes are not shown.
+    pub no_processes: Option<String>,
+    pub logs: Vec<LogView>,
+}
+
+/// A process of the attempt.
+#[derive(Debug)]
+pub struct ProcessRow {
+    pub name: String,
+    pub state: &'static str,
+    pub pid: String,
+    pub runs: u64,
+    pub failures: u64,
+    pub last_end: String,
+    pub cpu: Markup,
+    pub memory: Markup,
+}
+
+/// The end of an output.
+#[derive(Debug)]
+pub struct LogView {
+    /// `stdout` or `stderr`.
+    pub stream: &'static str,
+    pub html: Markup,
+    pub size: String,
+    /// Whether the beginning is left out.
+    pub is_cut: bool,
+    /// Why it is not shown.
+    pub missing: Option<String>,
+}
+
+impl LogView {
+    /// The last part of an output.
+    #[must_use]
+    pub fn new(stream: &'static str, output: &[u8], size: u64) -> Self {
+        Self {
+            stream,
+            html: ansi::render(output),
+            size: bytes(size),
+            is_cut: size > output.len() as u64,
+            missing: None,
+        }
+    }
+
+    /// An output that cannot be shown.
+    #[must_use]
+    pub fn missing(stream: &'static str, why: String) -> Self {
+        Self {
+            stream,
+            html: Markup::default(),
+            size: String::new(),
+            is_cut: false,
+            missing: Some(why),
+        }
+    }
+}
+
+/// Answers of the API about an instance.
+pub struct Answers {
+    pub instance: Instance,
+    pub explanation: Option<Explanation>,
+    pub timeline: List<Event>,
+    pub processes: Result<AttemptProcesses, String>,
+    pub logs: Vec<LogView>,
+}
+
+impl InstancePage {
+    #[must_use]
+    pub fn new(mut frame: Frame, answers: Answers) -> Self {
+        let Answers {
+            instance,
+            explanation,
+            timeline,
+            processes,
+            logs,
+        } = answers;
+        let state = instance.state;
+        frame.mood = mood(state);
+        frame.refresh = if state == UniversalState::Running {
+            Refresh::Often
+        } else {
+            Refresh::Changes
+        };
+        let (processes, no_processes) = match processes {
+            Ok(found) => (found.processes.iter().map(ProcessRow::new).collect(), None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        let definition = definition(&timeline);
+        Self {
+            id: instance.id.clone(),
+            name: instance.name.clone(),
+            state: state.word(),
+            steps: steps(state),
+            reason: explanation.map(|it| it.text),
+            facts: facts(&instance),
+            links: links(&instance),
+            times: times(&instance),
+            definition,
+            actions: actions(&instance.links, OFFERED),
+            timeline: timeline
+                .items
+                .into_iter()
+                .map(|event| (Stamp(event.at), event.text))
+                .collect(),
+            processes,
+            no_processes,
+            logs,
+            frame,
+        }
+    }
+}
+
+const OFFERED: &[Offer] = &[
+    ("retry", |target| Action::new("Retry", target)),
+    ("kill", |target| {
+        Action::new("Kill the attempt", target).ask(
+            "Kill the attempt that runs? It counts as a failure, and retries follow.".to_owned(),
+        )
+    }),
+    ("cancel", |target| {
+        Action::new("Cancel", target)
+            .ask("Cancel the instance? What runs is killed, and nothing is tried again.".to_owned())
+    }),
+];
+
+/// The colour of the icon for a state.
+pub(crate) fn mood(state: UniversalState) -> Mood {
+    match state {
+        UniversalState::Failed => Mood::Failed,
+        state if state.is_terminal() => Mood::Idle,
+        _ => Mood::Busy,
+    }
+}
+
+/// The way of an instance through its states, with the current one marked.
+fn steps(state: UniversalState) -> Vec<(&'static str, bool)> {
+    let end = if state.is_terminal() {
+        state
+    } else {
+        UniversalState::Done
+    };
+    let way = [
+        UniversalState::Queued,
+        UniversalState::Launched,
+        UniversalState::Running,
+        end,
+    ];
+    let mut steps: Vec<_> = way.iter().map(|it| (it.word(), *it == state)).collect();
+    if !way.contains(&state) {
+        steps.insert(0, (state.word(), true));
+    }
+    steps
+}
+
+fn facts(it: &Instance) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Owner", it.owner.clone())];
+    let mut add = |label, value: Option<String>| facts.extend(value.map(|value| (label, value)));
+    add("Array index", it.array_index.map(|index| index.to_string()));
+    let attempts = match (it.failures, it.losses) {
+        (0, 0) => it.attempts.to_string(),
+        (failed, lost) => format!("{}, {failed} failed, {lost} lost", it.attempts),
+    };
+    add("Attempts", Some(attempts));
+    add("End", it.end_text.clone());
+    add("Elapsed", it.elapsed_seconds.map(duration));
+    add("CPU time", it.cpu_seconds.map(duration));
+    add("Peak memory", it.memory_peak_bytes.map(bytes));
+    facts
+}
+
+fn links(it: &Instance) -> Vec<(&'static str, String, String)> {
+    let mut links = Vec::new();
+    if let (Some(run), Some(href)) = (&it.run, it.links.get("run")) {
+        links.push(("Run", run.clone(), href.clone()));
+    }
+    if let Some(href) = it.links.get("task") {
+        let entry = format!("{}/{}", it.owner, it.name);
+        links.push(("Library", entry, href.clone()));
+    }
+    if let Some(worker) = &it.worker {
+        let href = format!("/workers/{}", encoded(worker));
+        links.push(("Worker", worker.clone(), href));
+    }
+    links
+}
+
+fn times(it: &Instance) -> Vec<(&'static str, Stamp)> {
+    let times = [
+        ("Due", it.nominal_at),
+        ("Submitted", Some(it.submitted_at)),
+        ("Started", it.started_at),
+        ("Changed", Some(it.changed_at)),
+    ];
+    let known = times.into_iter();
+    known
+        .filter_map(|(label, at)| Some((label, Stamp(at?))))
+        .collect()
+}
+
+/// What was submitted, from the first entry of the timeline.
+fn definition(timeline: &List<Event>) -> Markup {
+    let first = timeline.items.first();
+    let fact = first.and_then(|event| serde_json::to_value(&event.fact).ok());
+    let spec = fact.as_ref().and_then(|fact| find(fact, "spec"));
+    spec.map(json::render).unwrap_or_default()
+}
+
+fn find<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
+    let fields = value.as_object()?;
+    fields
+        .get(field)
+        .or_else(|| fields.values().find_map(|value| find(value, field)))
+}
+
+impl ProcessRow {
+    fn new(process: &baton_model::api::Process) -> Self {
+        let samples = &process.usage;
+        let cpu: Vec<(u64, f64)> = samples
+            .windows(2)
+            .filter_map(|pair| {
+                let [before, after] = pair else { return None };
+                let seconds = after.at.checked_sub(before.at).filter(|ms| *ms > 0)? as f64 / 1e3;
+                let used = (after.cpu_seconds - before.cpu_seconds).max(0.0);
+                Some((after.at, used / seconds))
+            })
+            .collect();
+        let memory: Vec<(u64, f64)> = samples
+            .iter()
+            .map(|sample| (sample.at, sample.memory_bytes as f64))
+            .collect();
+        let most = |points: &[(u64, f64)]| points.iter().map(|it| it.1).fold(0.0, f64::max);
+        let (cores, peak) = (
+            format!("{:.2} cores", most(&cpu)),
+            bytes(most(&memory) as u64),
+        );
+        Self {
+            name: process.name.clone(),
+            state: process.state.word(),
+            pid: process.pid.map(|pid| pid.to_string()).unwrap_or_default(),
+            runs: process.runs,
+            failures: process.failures,
+            last_end: process.last_end_text.clone().unwrap_or_default(),
+            cpu: chart::curve("CPU", &cpu, &cores),
+            memory: chart::curve("Memory", &memory, &peak),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Lists of instances: those that run, that wait, and that have ended.
+
+use askama::Template;
+use baton_model::api::{Instance, List};
+use baton_model::state::UniversalState;
+
+use super::next;
+use crate::frame::Frame;
+use crate::text::duration;
+use crate::time::Stamp;
+
+/// A list of instances, with filters.
+#[derive(Template)]
+#[template(path = "instances.html")]
+pub struct InstancesPage {
+    pub frame: Frame,
+    pub heading: &'static str,
+    pub total: Option<u64>,
+    pub filters: Filters,
+    /// States that the list may have.
+    pub states: Vec<&'static str>,
+    pub rows: Vec<InstanceRow>,
+    pub next: Option<String>,
+    /// What to type next, if the list is empty.
+    pub hint: &'static str,
+    /// Operations on selected rows: value and label.
+    pub bulk: Vec<(&'static str, &'static str)>,
+}
+
+/// The filters of a list, as the address has them.
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    pub state: String,
+    pub owner: String,
+    pub name: String,
+}
+
+impl Filters {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty() && self.owner.is_empty() && self.name.is_empty()
+    }
+}
+
+/// A row of a list.
+#[derive(Debug)]
+pub struct InstanceRow {
+    pub id: String,
+    pub href: String,
+    /// How many instances the row stands for, if several.
+    pub count: Option<u64>,
+    pub name: String,
+    pub owner: String,
+    pub state: &'static str,
+    pub stopping: bool,
+    pub run: Option<String>,
+    pub worker: String,
+    pub attempts: u32,
+    pub submitted: Stamp,
+    pub elapsed: String,
+    pub elapsed_ms: u64,
+    pub end: String,
+}
+
+impl InstanceRow {
+    #[must_use]
+    pub fn new(instance: &Instance) -> Self {
+        let range = instance.last.as_ref();
+        let id = match (range, instance.array_index) {
+            (Some(last), _) => format!("{}..{last}", instance.id),
+            (None, Some(index)) => format!("{}[{index}]", instance.id),
+            (None, None) => instance.id.clone(),
+        };
+        let target = range.map_or_else(
+            || instance.id.clone(),
+            |last| format!("{}..{last}", instance.id),
+        );
+        Self {
+            id,
+            href: format!("/instances/{target}"),
+            count: (instance.count > 1).then_some(instance.count),
+            name: instance.name.clone(),
+            owner: instance.owner.clone(),
+            state: instance.state.word(),
+            stopping: instance.stopping,
+            run: instance.run.clone(),
+            worker: instance.worker.clone().unwrap_or_default(),
+            attempts: instance.attempts,
+            submitted: Stamp(instance.submitted_at),
+            elapsed: instance.elapsed_seconds.map(duration).unwrap_or_default(),
+            elapsed_ms: (instance.elapsed_seconds.unwrap_or(0.0) * 1_000.0) as u64,
+            end: instance.end_text.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// A view of the API: each has its states, and its operations on selected rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    Arena,
+    Bullpen,
+    History,
+}
+
+impl InstancesPage {
+    #[must_use]
+    pub fn new(frame: Frame, kind: ListKind, filters: Filters, list: &List<Instance>) -> Self {
+        let (heading, states, hint, bulk): (_, &[UniversalState], _, &[_]) = match kind {
+            ListKind::Arena => (
+                "Running",
+                &[UniversalState::Launched, UniversalState::Running],
+                "Nothing runs. Submit a command: baton submit -- echo hello",
+                &[("cancel", "Cancel"), ("kill", "Kill the attempt")],
+            ),
+            ListKind::Bullpen => (
+                "Waiting",
+                &[UniversalState::Queued],
+                "Nothing waits.",
+                &[("cancel", "Cancel")],
+            ),
+            ListKind::History => (
+                "History",
+                &[
+                    UniversalState::Done,
+                    UniversalState::Failed,
+                    UniversalState::Halted,
+                ],
+                "Nothing has ended yet. Submit a command: baton submit -- echo hello",
+                &[("retry", "Retry")],
+            ),
+        };
+        Self {
+            frame,
+            heading,
+            total: list.total,
+            filters,
+            states: states.iter().map(|state| state.word()).collect(),
+            rows: list.items.iter().map(InstanceRow::new).collect(),
+            next: next(&list.links),
+            hint,
+            bulk: bulk.to_vec(),
+        }
+    }
+}
+
+/// A range of instances: their number by state.
+#[derive(Template)]
+#[template(path = "range.html")]
+pub struct RangePage {
+    pub frame: Frame,
+    pub first: String,
+    pub last: String,
+    pub counts: Vec<(&'static str, u64)>,
+    pub actions: Vec<crate::frame::Action>,
+}

@@ -1,0 +1,33 @@
+//! The pages. Each is a struct with what its template prints, made from representations of the API.
+
+pub mod entry;
+pub mod fleet;
+pub mod instance;
+pub mod instances;
+pub mod library;
+pub mod overview;
+pub mod plain;
+pub mod run;
+pub mod runs;
+
+pub use askama::Template;
+
+use baton_model::api::Links;
+
+use crate::frame::Action;
+
+/// A relation, and the action for its target.
+type Offer = (&'static str, fn(&str) -> Action);
+
+/// The operations of a representation that pages offer: those whose relation is in its links.
+fn actions(links: &Links, offered: &[Offer]) -> Vec<Action> {
+    let found = offered
+        .iter()
+        .filter_map(|(relation, action)| Some(action(links.get(*relation)?)));
+    found.collect()
+}
+
+/// The query of the next page, if there is one.
+fn next(links: &Links) -> Option<String> {
+    links.get("next").cloned()
+}

@@ -1,0 +1,175 @@
+//! The overview: what runs, waits and fails now, what is due, and how the workers are.
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use baton_model::api::{Instance, LibraryPage as Entries, List, Readiness, Run, Usage, Worker};
+use baton_model::state::WorkerState;
+use serde_json::Value;
+
+use super::fleet::WorkerRow;
+use super::instances::InstanceRow;
+use super::library::EntryRow;
+use super::runs::RunRow;
+use crate::chart::{self, Bar};
+use crate::frame::{Frame, Mood, Refresh};
+use crate::markup::Markup;
+use crate::time::Stamp;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Hours of the chart.
+const HOURS: u64 = 24;
+
+/// Entries that are due next.
+const DUE_MAX: usize = 8;
+
+/// The overview.
+#[derive(Template)]
+#[template(path = "overview.html")]
+pub struct OverviewPage {
+    pub frame: Frame,
+    /// Label, number, link, and the class of its colour.
+    pub numbers: Vec<(&'static str, String, &'static str, &'static str)>,
+    pub leader: String,
+    pub chart: Markup,
+    pub running: Vec<InstanceRow>,
+    pub failed: Vec<InstanceRow>,
+    pub runs: Vec<RunRow>,
+    pub due: Vec<EntryRow>,
+    pub unhealthy: Vec<WorkerRow>,
+    pub is_empty: bool,
+}
+
+/// Answers of the API for the overview. What the viewer may not read is missing.
+pub struct Answers {
+    pub ready: Option<Readiness>,
+    pub arena: List<Instance>,
+    pub bullpen: List<Instance>,
+    pub failed: List<Instance>,
+    pub runs: List<Run>,
+    pub library: Option<Entries<Value>>,
+    pub workers: Option<List<Worker>>,
+    pub usage: Option<List<Usage>>,
+}
+
+impl OverviewPage {
+    #[must_use]
+    pub fn new(mut frame: Frame, answers: Answers) -> Self {
+        let Answers {
+            ready,
+            arena,
+            bullpen,
+            failed,
+            runs,
+            library,
+            workers,
+            usage,
+        } = answers;
+        let now = frame.now;
+        let workers = workers.map(|list| list.items).unwrap_or_default();
+        let unhealthy: Vec<WorkerRow> = workers
+            .iter()
+            .filter(|worker| worker.state != WorkerState::Healthy)
+            .map(WorkerRow::new)
+            .collect();
+        let usage = usage.map(|list| list.items).unwrap_or_default();
+        let failed_lately: u64 = usage.iter().map(|hour| hour.failed).sum();
+        let known = |list: &List<Instance>| list.total.unwrap_or(list.items.len() as u64);
+        let (running, waiting) = (known(&arena), known(&bullpen));
+        frame.refresh = Refresh::Changes;
+        frame.mood = match (failed_lately, running) {
+            (0, 0) => Mood::Idle,
+            (0, _) => Mood::Busy,
+            _ => Mood::Failed,
+        };
+        let healthy = workers.len() - unhealthy.len();
+        let numbers = vec![
+            ("running", running.to_string(), "/arena/", "s-RUNNING"),
+            ("waiting", waiting.to_string(), "/bullpen/", "s-QUEUED"),
+            (
+                "failed in 24 h",
+                failed_lately.to_string(),
+                "/history/?state=FAILED",
+                if failed_lately > 0 {
+                    "s-FAILED"
+                } else {
+                    "s-DONE"
+                },
+            ),
+            (
+                "healthy workers",
+                format!("{healthy}/{}", workers.len()),
+                "/workers/",
+                if unhealthy.is_empty() {
+                    "s-DONE"
+                } else {
+                    "s-FAILED"
+                },
+            ),
+        ];
+        Self {
+            numbers,
+            leader: leader(ready),
+            chart: chart::bars("Instances that ended, by hour", &bars(&usage, now)),
+            is_empty: arena.items.is_empty()
+                && bullpen.items.is_empty()
+                && failed.items.is_empty()
+                && runs.items.is_empty(),
+            running: arena.items.iter().map(InstanceRow::new).collect(),
+            failed: failed.items.iter().map(InstanceRow::new).collect(),
+            runs: runs.items.iter().map(|run| RunRow::new(run, now)).collect(),
+            due: due(library),
+            unhealthy,
+            frame,
+        }
+    }
+}
+
+fn leader(ready: Option<Readiness>) -> String {
+    match ready {
+        Some(Readiness {
+            ready: true,
+            epoch: Some(epoch),
+            ..
+        }) => format!("This scheduler leads, epoch {epoch}."),
+        Some(Readiness {
+            reason: Some(reason),
+            ..
+        }) => format!("This scheduler does not lead: {reason}."),
+        _ => String::new(),
+    }
+}
+
+/// One bar for each hour, also of those in which nothing ended.
+fn bars(usage: &[Usage], now: u64) -> Vec<Bar> {
+    let mut hours: BTreeMap<u64, [u64; 3]> = BTreeMap::new();
+    let last = now / HOUR_MS;
+    for hour in (last + 1).saturating_sub(HOURS)..=last {
+        hours.insert(hour, [0; 3]);
+    }
+    for it in usage {
+        if let Some(sums) = hours.get_mut(&(it.hour_at / HOUR_MS)) {
+            sums[0] += it.done;
+            sums[1] += it.failed;
+            sums[2] += it.halted;
+        }
+    }
+    let bars = hours.into_iter().map(|(hour, [done, failed, halted])| Bar {
+        hour: Stamp(hour * HOUR_MS),
+        parts: vec![("done", done), ("failed", failed), ("halted", halted)],
+    });
+    bars.collect()
+}
+
+fn due(library: Option<Entries<Value>>) -> Vec<EntryRow> {
+    let entries = library.map(|page| page.items).unwrap_or_default();
+    let mut due: Vec<EntryRow> = entries
+        .iter()
+        .map(EntryRow::new)
+        .filter(|row| row.next.is_some() && !row.is_paused)
+        .collect();
+    due.sort_by_key(|row| row.next);
+    due.truncate(DUE_MAX);
+    due
+}

@@ -1,0 +1,259 @@
+//! One run: its graph, its tasks, its items over time, and what failed.
+
+use askama::Template;
+use baton_model::api::{ErrorGroup, ItemCounts, List, ResumePreview, Run, RunItem, RunTask};
+use serde_json::Value;
+
+use super::{Offer, actions, next};
+use crate::frame::{Action, Frame, Refresh};
+use crate::gantt;
+use crate::graph;
+use crate::markup::Markup;
+use crate::text::{duration, encoded};
+use crate::time::Stamp;
+
+/// The page of a run.
+#[derive(Template)]
+#[template(path = "run.html")]
+pub struct RunPage {
+    pub frame: Frame,
+    pub id: String,
+    pub name: String,
+    pub state: &'static str,
+    pub halting: bool,
+    pub facts: Vec<(&'static str, String)>,
+    pub times: Vec<(&'static str, Stamp)>,
+    pub links: Vec<(&'static str, String)>,
+    pub params: Vec<(String, String)>,
+    /// Number of items by status, without those of none.
+    pub counts: Vec<(&'static str, u64)>,
+    pub done: u64,
+    pub total: u64,
+    pub problems: Vec<(String, String)>,
+    pub errors: Vec<ErrorGroup>,
+    pub graph: Markup,
+    pub tasks: Vec<TaskRow>,
+    /// Whether the run has more tasks than are shown.
+    pub more_tasks: bool,
+    pub gantt: Markup,
+    pub items: Vec<ItemRow>,
+    pub more_items: Option<String>,
+    pub actions: Vec<Action>,
+    /// Whether its tasks may be run again.
+    pub may_retry: bool,
+}
+
+/// A task of the run.
+#[derive(Debug)]
+pub struct TaskRow {
+    pub name: String,
+    pub query: String,
+    pub state: &'static str,
+    pub done: u64,
+    pub total: u64,
+    pub failed: u64,
+    pub after: String,
+    pub mean: String,
+    pub reason: String,
+}
+
+/// An item of the run.
+#[derive(Debug)]
+pub struct ItemRow {
+    pub instance: String,
+    pub name: String,
+    pub value: String,
+    pub state: &'static str,
+    pub worker: String,
+    pub end: String,
+    pub outputs: String,
+}
+
+/// Answers of the API about a run.
+pub struct Answers {
+    pub run: Run,
+    pub tasks: List<RunTask>,
+    pub items: List<RunItem<Value>>,
+    pub errors: List<ErrorGroup>,
+}
+
+impl RunPage {
+    #[must_use]
+    pub fn new(mut frame: Frame, answers: Answers) -> Self {
+        let Answers {
+            run,
+            tasks,
+            items,
+            errors,
+        } = answers;
+        frame.mood = super::instance::mood(run.state);
+        frame.refresh = Refresh::Changes;
+        let counts = run.items.unwrap_or_default();
+        let now = frame.now;
+        Self {
+            id: run.id.clone(),
+            name: run.name.clone(),
+            state: run.state.word(),
+            halting: run.halting.is_some() && !run.state.is_terminal(),
+            facts: facts(&run, now),
+            times: times(&run),
+            links: run
+                .links
+                .get("task")
+                .map(|path| ("Library", path.clone()))
+                .into_iter()
+                .collect(),
+            params: run.params.clone().into_iter().collect(),
+            done: counts.done,
+            total: graph::total(&counts),
+            counts: by_status(&counts),
+            problems: run
+                .problems
+                .iter()
+                .map(|it| (format!("{}[{}]", it.task, it.item), it.text.clone()))
+                .collect(),
+            errors: errors.items,
+            graph: graph::render(&run.id, &tasks.items),
+            tasks: tasks.items.iter().map(TaskRow::new).collect(),
+            more_tasks: next(&tasks.links).is_some(),
+            gantt: gantt::render(&items.items, now),
+            items: items.items.iter().map(ItemRow::new).collect(),
+            more_items: next(&items.links),
+            actions: actions(&run.links, OFFERED),
+            may_retry: run.state.is_terminal(),
+            frame,
+        }
+    }
+}
+
+const OFFERED: &[Offer] = &[
+    ("start", |target| Action::new("Start", target)),
+    ("halt", |target| {
+        Action::new("Halt", target)
+            .with("{\"how\":\"drain\"}")
+            .ask("Halt the run? What runs finishes, and nothing new begins.".to_owned())
+    }),
+    ("resume", |target| Action::new("Resume", target).with("{}")),
+];
+
+fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
+    let elapsed = run.ended_at.unwrap_or(now).saturating_sub(run.begun_at);
+    let mut facts = vec![
+        ("Owner", run.owner.clone()),
+        ("Elapsed", duration(elapsed as f64 / 1_000.0)),
+        ("Generation", run.generation.to_string()),
+    ];
+    facts.extend(run.revision.map(|it| ("Revision", it.to_string())));
+    facts.extend(run.after.clone().map(|it| ("After", it)));
+    facts
+}
+
+fn times(run: &Run) -> Vec<(&'static str, Stamp)> {
+    let times = [
+        ("Due", run.nominal_at),
+        ("Submitted", Some(run.submitted_at)),
+        ("Began", Some(run.begun_at)),
+        ("Ended", run.ended_at),
+    ];
+    let known = times.into_iter();
+    known
+        .filter_map(|(label, at)| Some((label, Stamp(at?))))
+        .collect()
+}
+
+fn by_status(items: &ItemCounts) -> Vec<(&'static str, u64)> {
+    let all = [
+        ("DONE", items.done),
+        ("RUNNING", items.running),
+        ("QUEUED", items.queued),
+        ("READY", items.ready),
+        ("WAITING", items.waiting),
+        ("FAILED", items.failed),
+        ("BLOCKED", items.blocked),
+        ("HALTED", items.halted),
+        ("SKIPPED", items.skipped),
+    ];
+    all.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+impl TaskRow {
+    fn new(task: &RunTask) -> Self {
+        let after: Vec<&str> = task.after.iter().map(|edge| edge.task.as_str()).collect();
+        Self {
+            name: task.name.clone(),
+            query: encoded(&task.name),
+            state: graph::state(&task.items, task.unmapped),
+            done: task.items.done,
+            total: graph::total(&task.items),
+            failed: task.items.failed,
+            after: after.join(", "),
+            mean: task.mean_seconds.map(duration).unwrap_or_default(),
+            reason: task.reason.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl ItemRow {
+    fn new(item: &RunItem<Value>) -> Self {
+        let value = item.value.as_ref();
+        Self {
+            instance: item.instance.clone(),
+            name: format!("{}[{}]", item.task, item.item),
+            value: value.map(short).unwrap_or_default(),
+            state: item.state.word(),
+            worker: item.worker.clone().unwrap_or_default(),
+            end: item.end_text.clone().unwrap_or_default(),
+            outputs: item
+                .outputs
+                .as_deref()
+                .map(|text| text.chars().take(VALUE_CHARS_MAX).collect())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// Characters of a value or an output in a table.
+const VALUE_CHARS_MAX: usize = 200;
+
+fn short(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    text.chars().take(VALUE_CHARS_MAX).collect()
+}
+
+/// What a retry would run, before it is asked for.
+#[derive(Template)]
+#[template(path = "preview.html")]
+pub struct PreviewPage {
+    pub frame: Frame,
+    pub run: String,
+    pub task: String,
+    pub downstream: bool,
+    pub rows: Vec<baton_model::api::ResumeTask>,
+    pub target: String,
+    pub body: String,
+}
+
+impl PreviewPage {
+    #[must_use]
+    pub fn new(
+        frame: Frame,
+        run: &str,
+        task: &str,
+        downstream: bool,
+        body: String,
+        preview: ResumePreview,
+    ) -> Self {
+        Self {
+            frame,
+            run: run.to_owned(),
+            task: task.to_owned(),
+            downstream,
+            rows: preview.tasks,
+            target: format!("POST /runs/{run}/retry"),
+            body,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Times in pages: UTC for readers without scripts; the script shows the viewer's zone.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// A time, in milliseconds since 1970. It is printed as a `time` element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp(pub u64);
+
+impl askama::filters::HtmlSafe for Stamp {}
+
+impl Stamp {
+    fn timestamp(self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(i64::try_from(self.0).ok()?).ok()
+    }
+
+    /// As RFC 3339, in UTC.
+    #[must_use]
+    pub fn rfc3339(self) -> String {
+        self.timestamp()
+            .map_or_else(String::new, |time| time.to_string())
+    }
+
+    /// As people read it, to the second, in UTC.
+    #[must_use]
+    pub fn utc(self) -> String {
+        let Some(time) = self.timestamp() else {
+            return format!("{} ms", self.0);
+        };
+        let time = time.to_zoned(TimeZone::UTC);
+        format!(
+            "{:04}-{:02}-{:02} {:02}:{:02}:{:02}Z",
+            time.year(),
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second()
+        )
+    }
+
+    /// The hour of the day in UTC, as `14:00`.
+    #[must_use]
+    pub fn hour(self) -> String {
+        let hour = self.0 / 3_600_000 % 24;
+        format!("{hour:02}:00")
+    }
+}
+
+impl fmt::Display for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (exact, shown) = (self.rfc3339(), self.utc());
+        write!(
+            f,
+            "<time datetime=\"{exact}\" data-at=\"{}\">{shown}</time>",
+            self.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_an_element_with_its_exact_value() {
+        assert_eq!(
+            Stamp(1_763_331_003_250).to_string(),
+            "<time datetime=\"2025-11-16T22:10:03.25Z\" data-at=\"1763331003250\">2025-11-16 22:10:03Z</time>"
+        );
+        assert_eq!(Stamp(1_763_331_003_250).hour(), "22:00");
+        assert_eq!(Stamp(u64::MAX).utc(), "18446744073709551615 ms");
+    }
+}
