@@ -129,6 +129,8 @@ pub struct LogChunk {
     pub run: Option<u32>,
     /// The next run of the process; this run's log is then complete.
     pub next_run: Option<u32>,
+    /// Bytes of the whole log so far, if there is one.
+    pub size: Option<u64>,
     /// False if its worker has no such file: nothing was printed, or it was removed.
     pub kept: bool,
 }
@@ -382,6 +384,7 @@ impl Client {
         let attempt = header(&response, "Baton-Attempt")?;
         let run = optional(&response, "Baton-Run")?;
         let next_run = optional(&response, "Baton-Next-Run")?;
+        let size = optional(&response, "Baton-Size")?;
         let kept = response.headers().get("Baton-Note").is_none();
         Ok(LogChunk {
             kept,
@@ -391,6 +394,7 @@ impl Client {
             attempt,
             run,
             next_run,
+            size,
         })
     }
 

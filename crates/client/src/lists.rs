@@ -25,6 +25,8 @@ pub struct Filter {
     pub name: Option<String>,
     /// Maximum number of items on a page.
     pub limit: Option<u64>,
+    /// Whether the scheduler says why each of the first waits; in the bullpen only.
+    pub reasons: bool,
 }
 
 /// The pages of a view.
@@ -58,11 +60,13 @@ impl Client {
     pub fn view(&self, view: View, filter: &Filter) -> Pages<'_> {
         let mut url = self.transport.at(&[view.into_str(), ""]);
         let limit = filter.limit.map(|limit| limit.to_string());
+        let reasons = filter.reasons.then(|| "true".to_owned());
         let pairs = [
             ("state", &filter.state),
             ("owner", &filter.owner),
             ("name", &filter.name),
             ("limit", &limit),
+            ("reasons", &reasons),
         ];
         for (key, value) in pairs {
             if let Some(value) = value {

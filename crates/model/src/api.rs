@@ -6,6 +6,7 @@
 //! putting paths together.
 
 mod backfills;
+mod details;
 mod library;
 mod once;
 mod processes;
@@ -22,6 +23,7 @@ use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
 
 pub use backfills::{Backfill, BackfillLaunch, BackfillReply, BackfillRequest};
+pub use details::{InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand};
 pub use library::{
     DefineReply, DueTimes, FileProblem, LibraryPage, PauseRequest, Task, Tick, TriggerReply,
     TriggerTask,
@@ -181,6 +183,12 @@ pub struct Instance {
     pub submitted_at: u64,
     /// When its last fact was recorded.
     pub changed_at: u64,
+    /// Why it waits, as a sentence: of a single instance, and in the bullpen with `reasons`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it runs, where, with what and why; not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<InstanceDetails>>,
     /// Start of its last attempt, by the clock of the worker; while the attempt runs, when it was
     /// assigned to its worker, by the clock of the scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]

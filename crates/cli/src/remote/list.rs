@@ -117,9 +117,10 @@ async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
         owner: args.owner.clone(),
         name: args.name.clone(),
         limit: Some(most.clamp(1, PAGE)),
+        reasons: view == View::Bullpen,
     };
     let mut pages = client.view(view, &filter);
-    let mut printer = Printer::new(args.json);
+    let mut printer = Printer::new(view, args.json);
     let (mut left, mut total, mut more) = (most, None, false);
     while left > 0
         && let Some(mut page) = pages.next().await.map_err(refused)?
@@ -171,14 +172,16 @@ fn truncated_notice(printed: u64, total: Option<u64>) -> String {
 /// Prints page by page: a history may not fit into memory.
 struct Printer {
     out: Output,
+    view: View,
     json: bool,
     printed: u64,
 }
 
 impl Printer {
-    fn new(json: bool) -> Self {
+    fn new(view: View, json: bool) -> Self {
         Self {
             out: Output::new(),
+            view,
             json,
             printed: 0,
         }
@@ -190,12 +193,16 @@ impl Printer {
         if !self.json {
             let mut table = match before {
                 0 if items.is_empty() => return Ok(()),
+                0 if self.view == View::Bullpen => Table::headed(rows::QUEUED),
                 0 => Table::headed(rows::INSTANCE),
                 _ => Table::default(),
             };
             let now = now();
             for item in items {
-                table.row(rows::instance(item, now));
+                table.row(match self.view {
+                    View::Bullpen => rows::queued(item, now),
+                    View::Arena | View::History => rows::instance(item, now),
+                });
             }
             return Ok(table.print(&mut self.out)?);
         }

@@ -12,9 +12,10 @@ use super::ids::{IdArg, Target};
 use super::runs::items::{self, ItemRef};
 use super::selection::{self, Failures, FilterArgs};
 use super::waiting::{describe_state, retry_while_unreachable};
-use super::{ids, refused};
+use super::{details, ids, refused};
 use crate::local::StreamPrinter;
-use crate::output::{CommandResult, Failure, Output, Style, note};
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
+use crate::text::count;
 
 /// Interval between two requests while a log does not grow.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -22,6 +23,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const LONG_POLL: Duration = Duration::from_secs(1);
 
 /// Show the output of instances, or of an item of a run
+///
+/// Standard output and standard error of the work are printed to those of this command, the second after
+/// the first; with -f, both as they arrive.
 ///
 /// For a run, --task and --item select the item; its last instance is shown. They may be omitted if
 /// there is only one.
@@ -47,7 +51,10 @@ pub(crate) struct Logs {
     /// Follow the output until the instance has ended
     #[arg(short, long)]
     follow: bool,
-    /// Show standard error instead of standard output
+    /// Show standard output only
+    #[arg(long, conflicts_with = "stderr")]
+    stdout: bool,
+    /// Show standard error only, on standard output
     #[arg(long)]
     stderr: bool,
     /// Attempt number, from 1 [default: the last; with -f, the last and later ones]
@@ -60,7 +67,7 @@ pub(crate) struct Logs {
     /// later ones]
     #[arg(long, value_name = "N")]
     run: Option<u32>,
-    /// Print one JSON object per line for each chunk: attempt, run, offset, text, end
+    /// Print one JSON object per line for each chunk: stream, attempt, run, offset, text, end
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -73,6 +80,7 @@ struct Piece<'a> {
     /// The instance, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
+    stream: &'a str,
     attempt: u32,
     run: Option<u32>,
     offset: u64,
@@ -109,60 +117,139 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
 /// Prints the output of one instance, which each JSON object names if it is one of several.
 async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> CommandResult {
     let id = instance(target, command, client).await?;
-    let stream = if command.stderr {
-        Stream::Stderr
-    } else {
-        Stream::Stdout
-    };
-    let mut query = LogQuery {
-        instance: id,
-        stream,
-        attempt: command.attempt,
-        process: command.process.clone(),
-        run: command.run,
-        offset: 0,
-        cursor: None,
-    };
+    let mut first = command.attempt;
     if command.follow {
-        query.attempt = Some(first_attempt(client, id, command).await?);
+        first = Some(first_attempt(client, id, command).await?);
     }
-    let mut printer = Printer::new(command.json, several.then_some(id));
-    loop {
-        let piece = if command.follow {
-            retry_while_unreachable(note, || client.logs(&query)).await
-        } else {
-            client.logs(&query).await
-        };
-        let piece = piece.map_err(refused)?;
-        printer.print(&piece, query.offset)?;
-        if !piece.kept && std::io::stderr().is_terminal() {
-            note("no log is stored: it printed nothing, or its log was removed");
+    let log = |stream, stderr, quiet| Log {
+        id,
+        stream,
+        first,
+        printer: Printer::new(command.json, several.then_some(id), stream, stderr),
+        quiet,
+    };
+    let bytes = match (command.stdout, command.stderr) {
+        (true, _) => {
+            log(Stream::Stdout, false, false)
+                .print(command, client)
+                .await?
         }
-        // Stay with this attempt and run, whatever starts meanwhile.
-        query.attempt = Some(piece.attempt);
-        query.run = piece.run.or(query.run);
-        query.offset += u64::try_from(piece.bytes.len()).unwrap_or_default();
-        query.cursor = piece.cursor.or(query.cursor);
-        if piece.end || (piece.bytes.is_empty() && !command.follow) {
-            let goes_on = command.follow && command.run.is_none();
-            if let Some(run) = piece.next_run.filter(|_| goes_on) {
-                // A restarted process writes a new log.
-                (query.run, query.offset, query.cursor) = (Some(run), 0, None);
-                continue;
-            }
-            let next = if goes_on && command.attempt.is_none() {
-                next_attempt(client, id, piece.attempt).await?
+        (_, true) => {
+            log(Stream::Stderr, false, false)
+                .print(command, client)
+                .await?
+        }
+        _ => {
+            // Each stream goes where the work itself has written it.
+            let stderr = !command.json;
+            let stdout = log(Stream::Stdout, false, false).print(command, client);
+            let stderr = log(Stream::Stderr, stderr, true).print(command, client);
+            if command.follow {
+                let (stdout, stderr) = tokio::try_join!(stdout, stderr)?;
+                stdout + stderr
             } else {
-                None
-            };
-            let Some(next) = next else { break };
-            (query.attempt, query.run) = (Some(next), None);
-            (query.offset, query.cursor) = (0, None);
-        } else if piece.bytes.is_empty() {
-            tokio::time::sleep(POLL_INTERVAL).await;
+                stdout.await? + stderr.await?
+            }
         }
+    };
+    if bytes == 0 && !command.json {
+        note(&explain_silence(client, id, command).await);
     }
-    printer.finish()
+    Ok(())
+}
+
+/// Says why nothing was printed.
+async fn explain_silence(client: &Client, id: InstanceId, command: &Logs) -> String {
+    let instance = client.instance(id).await.ok();
+    let details = instance.and_then(|instance| instance.details);
+    let (stdout, stderr) = details.map_or((None, None), |it| (it.stdout, it.stderr));
+    let files = [("stdout", stdout), ("stderr", stderr)];
+    let files: Vec<String> = files
+        .into_iter()
+        .filter_map(|(name, file)| Some(format!("{name} of {id} goes to {}", clean(&file?))))
+        .collect();
+    if !files.is_empty() {
+        return files.join("; ");
+    }
+    let other = match (command.stdout, command.stderr) {
+        (true, _) => Some(("stdout", "stderr", 1)),
+        (_, true) => Some(("stderr", "stdout", 0)),
+        _ => None,
+    };
+    let Some((selected, other, place)) = other else {
+        return "nothing on stdout and stderr: it printed nothing, or its logs were removed"
+            .to_owned();
+    };
+    match details::log_sizes(client, id).await[place] {
+        Some(bytes) => format!(
+            "nothing on {selected}; {} on {other}",
+            count(bytes, "byte", "bytes")
+        ),
+        None => format!("nothing on {selected}"),
+    }
+}
+
+/// One stream of an instance.
+struct Log {
+    id: InstanceId,
+    stream: Stream,
+    /// The attempt to begin with.
+    first: Option<u32>,
+    printer: Printer,
+    /// Leaves notes about attempts to the other stream.
+    quiet: bool,
+}
+
+impl Log {
+    /// Prints it to its end; returns the number of bytes.
+    async fn print(mut self, command: &Logs, client: &Client) -> Result<u64, Failure> {
+        let mut query = LogQuery {
+            instance: self.id,
+            stream: self.stream,
+            attempt: self.first,
+            process: command.process.clone(),
+            run: command.run,
+            offset: 0,
+            cursor: None,
+        };
+        let mut bytes = 0;
+        loop {
+            let piece = if command.follow {
+                retry_while_unreachable(note, || client.logs(&query)).await
+            } else {
+                client.logs(&query).await
+            };
+            let piece = piece.map_err(refused)?;
+            self.printer.print(&piece, query.offset)?;
+            let length = u64::try_from(piece.bytes.len()).unwrap_or_default();
+            bytes += length;
+            // Stay with this attempt and run, whatever starts meanwhile.
+            query.attempt = Some(piece.attempt);
+            query.run = piece.run.or(query.run);
+            query.offset += length;
+            query.cursor = piece.cursor.or(query.cursor);
+            if piece.end || (piece.bytes.is_empty() && !command.follow) {
+                let goes_on = command.follow && command.run.is_none();
+                if let Some(run) = piece.next_run.filter(|_| goes_on) {
+                    // A restarted process writes a new log.
+                    (query.run, query.offset, query.cursor) = (Some(run), 0, None);
+                    continue;
+                }
+                let next = if goes_on && command.attempt.is_none() {
+                    next_attempt(client, self.id, piece.attempt, self.quiet).await?
+                } else {
+                    None
+                };
+                let Some(next) = next else { break };
+                (query.attempt, query.run) = (Some(next), None);
+                (query.offset, query.cursor) = (0, None);
+            } else if piece.bytes.is_empty() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+        self.printer.finish()?;
+        Ok(bytes)
+    }
 }
 
 /// Resolves the instance; with -f, waits until there is one.
@@ -239,8 +326,9 @@ async fn next_attempt(
     client: &Client,
     id: InstanceId,
     attempt: u32,
+    quiet: bool,
 ) -> Result<Option<u32>, Failure> {
-    let mut noted = false;
+    let mut noted = quiet;
     loop {
         let instance = fetch(client, id).await.map_err(refused)?;
         if instance.attempts > attempt {
@@ -265,29 +353,42 @@ async fn fetch(client: &Client, id: InstanceId) -> Result<Instance, ClientError>
 
 struct Printer {
     out: Output,
-    stream: Option<StreamPrinter>,
+    printer: Option<StreamPrinter>,
     instance: Option<InstanceId>,
+    stream: Stream,
+    /// Prints to standard error.
+    stderr: bool,
 }
 
 impl Printer {
-    fn new(json: bool, instance: Option<InstanceId>) -> Self {
+    fn new(json: bool, instance: Option<InstanceId>, stream: Stream, stderr: bool) -> Self {
         let out = Output::new();
-        let stream = (!json).then(|| StreamPrinter::new(None, out.terminal));
+        let terminal = if stderr {
+            std::io::stderr().is_terminal()
+        } else {
+            out.terminal
+        };
         Self {
             out,
-            stream,
+            printer: (!json).then(|| StreamPrinter::new(None, terminal)),
             instance,
+            stream,
+            stderr,
         }
     }
 
     fn print(&mut self, piece: &LogChunk, offset: u64) -> CommandResult {
-        match &mut self.stream {
-            Some(stream) => stream.print(&piece.bytes, &mut self.out)?,
+        match &mut self.printer {
+            Some(printer) if self.stderr => {
+                printer.print(&piece.bytes, &mut std::io::stderr().lock())?;
+            }
+            Some(printer) => printer.print(&piece.bytes, &mut self.out)?,
             None => {
                 serde_json::to_writer(
                     &mut self.out,
                     &Piece {
                         instance: self.instance.map(|id| id.to_string()),
+                        stream: self.stream.into_str(),
                         attempt: piece.attempt,
                         run: piece.run,
                         offset,
@@ -303,8 +404,10 @@ impl Printer {
     }
 
     fn finish(mut self) -> CommandResult {
-        if let Some(stream) = &mut self.stream {
-            stream.finish(&mut self.out)?;
+        match &mut self.printer {
+            Some(printer) if self.stderr => printer.finish(&mut std::io::stderr().lock())?,
+            Some(printer) => printer.finish(&mut self.out)?,
+            None => {}
         }
         self.out.done()
     }

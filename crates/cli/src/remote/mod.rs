@@ -25,6 +25,7 @@
 
 mod backfill;
 mod cancel;
+mod details;
 mod events;
 mod explain;
 pub(crate) mod ids;

@@ -14,6 +14,11 @@ pub(crate) const INSTANCE: &[&str] = &[
     "ID", "NAME", "OWNER", "STATE", "ATTEMPT", "WORKER", "AGE", "ELAPSED", "END",
 ];
 
+/// Headings of [`queued`].
+pub(crate) const QUEUED: &[&str] = &[
+    "ID", "NAME", "OWNER", "STATE", "ATTEMPT", "AGE", "END", "REASON",
+];
+
 /// Headings of [`worker`].
 pub(crate) const WORKER: &[&str] = &[
     "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "HEARD", "EXECUTOR", "LABELS",
@@ -50,6 +55,17 @@ pub(crate) fn instance(instance: &Instance, now: Wall) -> Vec<Cell> {
             .into(),
         clean(instance.end_text.as_deref().unwrap_or("")).into(),
     ]
+}
+
+/// The row of an instance, or of a range, that waits.
+pub(crate) fn queued(waiting: &Instance, now: Wall) -> Vec<Cell> {
+    let mut cells = instance(waiting, now);
+    // No worker has it, and it does not run.
+    cells.remove(7);
+    cells.remove(5);
+    let reason = waiting.reason.as_deref().unwrap_or("");
+    cells.push(clean(reason).into());
+    cells
 }
 
 /// Formats an id: `i12`, `i12[7]` for an element of an array, `i12..i99 (88)` for a range.
@@ -153,6 +169,8 @@ pub(crate) mod tests {
             slack_until: None,
             submitted_at: 1_000,
             changed_at: 1_000,
+            reason: None,
+            details: None,
             started_at: None,
             elapsed_seconds: None,
             cpu_seconds: None,

@@ -367,6 +367,7 @@ async fn matching(
             owner: filter.owner.clone(),
             name: filter.name.clone(),
             limit: Some(PAGE),
+            reasons: false,
         };
         let mut pages = client.view(*view, &query);
         while let Some(page) = pages.next().await.map_err(refused)? {

@@ -11,11 +11,12 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::ids::{IdArg, Target};
 use super::runs::show::RunViewArgs;
 use super::selection::{self, Sequence};
-use super::{ids, processes, refused, rows, runs};
+use super::{details, ids, processes, refused, rows, runs};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
@@ -56,11 +57,20 @@ pub(crate) struct Show {
 
 #[derive(Serialize)]
 struct InstanceDetails<'a> {
-    instance: &'a Instance,
+    instance: InstanceWithOutputs<'a>,
     processes: Option<&'a AttemptProcesses>,
     #[serde(skip_serializing_if = "Option::is_none")]
     processes_error: Option<String>,
     timeline: &'a [Event],
+}
+
+/// The API's format of an instance.
+#[derive(Serialize)]
+struct InstanceWithOutputs<'a> {
+    #[serde(flatten)]
+    instance: &'a Instance,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outputs: Option<Value>,
 }
 
 pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
@@ -112,7 +122,10 @@ async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
         let found = processes.as_ref().and_then(|it| it.as_ref().ok());
         let error = processes.as_ref().and_then(|it| it.as_ref().err());
         out.json(&InstanceDetails {
-            instance: &instance,
+            instance: InstanceWithOutputs {
+                instance: &instance,
+                outputs: details::outputs(&timeline),
+            },
             processes: found,
             processes_error: error.map(ToString::to_string),
             timeline: &timeline,
@@ -120,7 +133,18 @@ async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
         return out.done();
     }
     let now = now();
-    facts(&instance, executor(&timeline), now).print(&mut out)?;
+    let mut table = facts(&instance, executor(&timeline), now);
+    if let Some(found) = &instance.details {
+        let sizes = match instance.attempts {
+            0 => [None, None],
+            _ => details::log_sizes(client, id).await,
+        };
+        add(&mut table, details::files(&instance, found, sizes));
+    }
+    if let Some(outputs) = details::outputs(&timeline) {
+        add(&mut table, vec![("outputs", clean(&outputs.to_string()))]);
+    }
+    table.print(&mut out)?;
     match &processes {
         Some(Ok(found)) => {
             writeln!(out)?;
@@ -179,6 +203,12 @@ fn range(summary: &RangeSummary, span: Span) -> Table {
     table
 }
 
+fn add(table: &mut Table, rows: Vec<(&str, String)>) {
+    for (name, value) in rows {
+        table.row([Cell::new(name, Style::Faint), value.into()]);
+    }
+}
+
 fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table {
     let mut table = Table::default();
     let mut add = |name: &str, value: Cell| {
@@ -187,6 +217,10 @@ fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table
     add("id", Cell::new(rows::id(instance), Style::Strong));
     add("name", clean(&instance.name).into());
     add("owner", clean(&instance.owner).into());
+    let work = instance.details.as_ref().map(|it| details::work(it));
+    for (name, value) in work.unwrap_or_default() {
+        add(name, value.into());
+    }
     if let Some(run) = &instance.run {
         add("run", clean(run).into());
     }
@@ -196,6 +230,9 @@ fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table
         instance.state.to_string()
     };
     add("state", Cell::new(state, rows::style(instance.state)));
+    if let Some(reason) = &instance.reason {
+        add("reason", clean(reason).into());
+    }
     let mut attempts = instance.attempts.to_string();
     for (number, word) in [(instance.failures, "failed"), (instance.losses, "lost")] {
         if number > 0 {

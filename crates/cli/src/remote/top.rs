@@ -106,6 +106,7 @@ async fn fetch(
         owner: command.owner.clone(),
         name: command.name.clone(),
         limit: Some(command.number),
+        reasons: false,
     };
     let page: Option<List<Instance>> = client.view(View::Arena, &filter).next().await?;
     let Some(page) = page else {

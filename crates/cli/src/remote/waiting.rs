@@ -15,7 +15,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::ids;
-use crate::output::{FAILED, Style, clean};
+use crate::output::{FAILED, Failure, Style, clean};
 use crate::painter::{Progress, done_bar};
 use crate::text::Line;
 use crate::time::span;
@@ -25,6 +25,8 @@ pub(crate) const CANCELLED: u8 = 130;
 
 /// Timeout of one long-poll request; short enough to refresh the progress line.
 const LONG_POLL: Duration = Duration::from_secs(1);
+/// How long to wait before the reason is shown: most instances start sooner.
+const REASON_WAIT: Duration = Duration::from_secs(3);
 /// Interval between two attempts to reach the scheduler.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the scheduler may be unreachable.
@@ -52,6 +54,11 @@ pub(crate) async fn wait_for_instance(
 pub(crate) fn show_state(progress: &mut Progress, instance: &Instance, began: Instant) {
     let mut line = Line::new();
     line.add(Style::Plain, describe_state(instance));
+    if began.elapsed() >= REASON_WAIT
+        && let Some(reason) = &instance.reason
+    {
+        line.add(Style::Plain, format!(": {}", clean(reason)));
+    }
     progress.update(line, &since(began));
 }
 
@@ -96,6 +103,12 @@ pub(crate) async fn wait_for_range(
             line.add(Style::Plain, span.to_string());
         }
         line.add(Style::Plain, format!(" {}", counts(&summary)));
+        if began.elapsed() >= REASON_WAIT && is_stuck(&summary) {
+            // Instances start in order, so the last one waits if any does.
+            if let Ok(explained) = client.explain(span.last).await {
+                line.add(Style::Plain, format!(": {}", clean(&explained.text)));
+            }
+        }
         progress.update(line, &since(began));
     }
 }
@@ -110,6 +123,32 @@ fn since(began: Instant) -> String {
 /// have ended and exceeded the retention: the last of a large array end long after the first.
 fn is_over(summary: &RangeSummary) -> bool {
     summary.counts.keys().all(|state| state.is_terminal())
+}
+
+/// True if some wait and none runs.
+fn is_stuck(summary: &RangeSummary) -> bool {
+    let is_held = |state: &UniversalState| {
+        matches!(state, UniversalState::Launched | UniversalState::Running)
+    };
+    !summary.counts.keys().any(is_held)
+}
+
+/// Waits, unless ^C comes first: then it says how to go on with the work, which continues.
+pub(crate) async fn interruptible<T>(
+    what: &str,
+    waiting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        waited = waiting => waited,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            let text = format!(
+                "{what} continues; `baton wait {what}` waits for it again, `baton cancel {what}` \
+                 cancels it"
+            );
+            // The prompt is on the line of the progress.
+            Err(Failure::Message(CANCELLED, text))
+        }
+    }
 }
 
 fn over(summary: &RangeSummary) -> u64 {

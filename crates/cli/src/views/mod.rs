@@ -21,7 +21,7 @@ pub(crate) mod graph;
 pub(crate) mod live;
 pub(crate) mod summary;
 pub(crate) mod svg;
-mod task_state;
+pub(crate) mod task_state;
 pub(crate) mod timeline;
 pub(crate) mod timeline_svg;
 mod xml;

@@ -30,6 +30,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) errors: &'a [ErrorGroup],
     /// The command that resumes the run, for `baton run`, whose scheduler ends with it.
     pub(crate) resume_command: Option<&'a str>,
+    /// Whether tasks that are DONE, parameters and the start are shown as well.
+    pub(crate) whole: bool,
     /// The current time, for a run that has not ended.
     pub(crate) now: Wall,
 }
@@ -51,6 +53,7 @@ pub(crate) fn render(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<S
                 line.wrap(width, 4)
             }),
     );
+    lines.extend(start(summary).iter().flat_map(|line| line.wrap(width, 4)));
     lines.extend(tasks(summary, width));
     lines.extend(problems(&summary.run.problems, width));
     let mut lines: Vec<String> = lines.iter().map(|line| line.paint(width, colour)).collect();
@@ -106,10 +109,33 @@ fn origin(run: &Run) -> Option<String> {
     Some(format!("revision {revision} of {entry}{cause}"))
 }
 
-/// A row for each task with items that are not DONE.
+/// The start of a run, and its parameters.
+fn start(summary: &Summary<'_>) -> Vec<Line> {
+    let run = summary.run;
+    if !summary.whole {
+        return Vec::new();
+    }
+    let begun = stamp(Wall(run.begun_at));
+    let mut texts = vec![format!("owner {}, started {begun}", clean(&run.owner))];
+    if let Some(at) = run.ended_at {
+        texts.push(format!("ended {}", stamp(Wall(at))));
+    }
+    let params = run.params.iter();
+    texts.extend(params.map(|(name, value)| format!("{}={}", clean(name), clean(value))));
+    let lines = texts.into_iter().map(|text| {
+        let mut line = Line::new();
+        line.add(Style::Faint, format!("  {text}"));
+        line
+    });
+    lines.collect()
+}
+
+/// A row for each task with items that are not DONE, or for every task.
 fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
     let (run, tasks) = (summary.run, summary.tasks);
-    let odd = |task: &&RunTask| task_state::total(&task.items) != task.items.done || task.unmapped;
+    let odd = |task: &&RunTask| {
+        summary.whole || task_state::total(&task.items) != task.items.done || task.unmapped
+    };
     let mut shown: Vec<&RunTask> = tasks.iter().filter(odd).collect();
     let number = shown.len();
     if number > TASKS_MAX {

@@ -237,6 +237,10 @@ fn item_row(item: &RunItem, bar: Bar) -> Row {
         None if item.item > 0 => format!("{}[{}]", clean(&item.task), item.item),
         None => clean(&item.task),
     };
+    let name = match item.attempts {
+        0 | 1 => name,
+        attempts => format!("{name} (attempt {attempts})"),
+    };
     Row {
         name,
         bars: vec![bar],

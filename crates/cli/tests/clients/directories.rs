@@ -101,7 +101,7 @@ fn a_command_for_the_server_of_this_host_runs_in_the_directory_of_its_submission
     let sandbox = client(&["logs", "i2"]).good();
     assert!(sandbox.contains("/data/worker/work/i2.1."), "{sandbox}");
     let shown: Value = client(&["show", "i1", "--json"]).json();
-    let spec = &shown["timeline"][0]["fact"]["instances-submitted"]["spec"];
-    assert_eq!(spec["paths"]["cwd"], here.to_str().expect("UTF-8"));
+    let cwd = &shown["instance"]["details"]["cwd"];
+    assert_eq!(cwd, here.to_str().expect("UTF-8"));
     end(&mut server, Signal::INT);
 }

@@ -1,6 +1,7 @@
 //! Commands and API clients against a real scheduler.
 
 mod directories;
+mod inspection;
 mod kill;
 mod library;
 mod library_workflows;

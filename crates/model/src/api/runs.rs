@@ -203,6 +203,9 @@ pub struct RunItem<V> {
     pub state: UniversalState,
     /// Generation in which it ran.
     pub generation: u32,
+    /// Attempts so far, including a running one.
+    #[serde(default)]
+    pub attempts: u32,
     /// Start of its last attempt, by the clock of the worker; while it runs, when the worker
     /// confirmed it, by the clock of the scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::{Command, KillError, Reply, RetryError, Submission, SubmitError};
+use baton_core::scheduler::{
+    Command, KillError, Reason, Reply, RetryError, Submission, SubmitError,
+};
 use baton_files::Binding;
 use baton_model::api::{
     FieldProblem, Indices, Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit,
@@ -16,12 +18,14 @@ use baton_model::paths;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_store::Store;
+use baton_store::view::Record;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::app::App;
 use super::conditional::{tagged, tagged_by};
+use super::details::{self, InstanceWithOutputs};
 use super::extract::{self, Ids, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
@@ -34,7 +38,7 @@ use super::{bulk, idempotency, messages, owners, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::Event;
-use crate::limits::ARRAY_ELEMENTS_MAX;
+use crate::limits::{ARRAY_ELEMENTS_MAX, TIMELINE_EVENTS_MAX};
 use crate::shutdown::until_shutdown;
 
 /// An instance, or a summary of a range.
@@ -43,7 +47,7 @@ use crate::shutdown::until_shutdown;
 #[serde(untagged)]
 enum InstanceOrRange {
     /// A single instance.
-    One(Box<Instance>),
+    One(Box<InstanceWithOutputs>),
     /// Number of instances by state.
     Range(RangeSummary),
 }
@@ -199,6 +203,7 @@ fn array(indices: Indices) -> Answer<(u64, u64)> {
 ))]
 pub(super) async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -213,12 +218,9 @@ pub(super) async fn show(
                 app.wait(id, id, wait).await;
                 record = app.record(id).await?;
             }
-            let instance = views::instance(&record, clock::now().wall);
-            let lasting = views::lasting(&instance);
-            Ok(tagged_by(
-                &InstanceOrRange::One(Box::new(instance)),
-                &lasting,
-            ))
+            let shown = app.shown(&record, &caller).await?;
+            let lasting = views::lasting(&shown.instance);
+            Ok(tagged_by(&InstanceOrRange::One(Box::new(shown)), &lasting))
         }
         Target::Many(ranges) => {
             if let Some(wait) = wait {
@@ -467,6 +469,45 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
 }
 
 impl App {
+    /// An instance with everything that is known of it.
+    async fn shown(&self, record: &Record, caller: &Caller) -> Answer<InstanceWithOutputs> {
+        let id = record.instance.id;
+        let facts = self
+            .read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX))
+            .await?;
+        let mut instance = views::instance(record, clock::now().wall);
+        instance.details = Some(Box::new(details::of(record, &facts.items, caller)));
+        instance.reason = self
+            .reasons(std::slice::from_ref(record))
+            .await?
+            .pop()
+            .flatten();
+        Ok(InstanceWithOutputs {
+            instance,
+            outputs: details::outputs(&facts.items),
+        })
+    }
+
+    /// For each instance, why it waits, if it does.
+    pub(super) async fn reasons(&self, records: &[Record]) -> Answer<Vec<Option<String>>> {
+        let is_open = |record: &Record| !record.instance.state.is_terminal();
+        if !records.iter().any(is_open) {
+            return Ok(vec![None; records.len()]);
+        }
+        let ids: Vec<InstanceId> = records.iter().map(|record| record.instance.id).collect();
+        let reasons = self.query(move |leader| {
+            let now = clock::now();
+            let reasons = ids.iter().map(|id| leader.explain(*id, now));
+            reasons.collect::<Vec<_>>()
+        });
+        let reasons = reasons.await?.into_iter().zip(records);
+        let reasons = reasons.map(|(reason, record)| match reason? {
+            Reason::Running { .. } => None,
+            reason => Some(messages::waiting(record, &reason).text),
+        });
+        Ok(reasons.collect())
+    }
+
     /// Waits until all have ended, at most for `wait`, and not past a shutdown.
     async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) {
         let (notify, notified) = oneshot::channel();

@@ -19,6 +19,9 @@ use crate::access::Caller;
 use crate::clock;
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 
+/// Instances of a page for which the leader is asked why they wait.
+const REASONS_MAX: usize = 100;
+
 /// Instances that are ready and have no lease, by id
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
@@ -27,6 +30,7 @@ use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
     operation_id = "bullpen",
     params(
         Page,
+        ("reasons" = Option<bool>, Query, description = "`true`: with the reason for which each of the first 100 waits."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Instance>),
@@ -80,7 +84,7 @@ pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response
 }
 
 async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> {
-    let known = ["cursor", "limit", "state", "owner", "name"];
+    let known = ["cursor", "limit", "state", "owner", "name", "reasons"];
     let parameters = Parameters::of(uri, &known)?;
     let query = Query {
         state: parameters
@@ -95,6 +99,9 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
             parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
         )
     };
+    let with_reasons = parameters
+        .parsed("reasons", "true or false")?
+        .unwrap_or(false);
     let filtered = query.owner.is_some() || query.name.is_some();
     let only = query.state;
     let (page, counts) = app
@@ -105,8 +112,16 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     let total: u64 = in_view.filter_map(|state| counts.states.get(state)).sum();
     let now = clock::now().wall;
     let items = page.items.iter();
+    let mut items: Vec<Instance> = items.map(|record| views::instance(record, now)).collect();
+    if with_reasons && view == View::Bullpen {
+        let explained = &page.items[..page.items.len().min(REASONS_MAX)];
+        let reasons = app.reasons(explained).await?;
+        for (item, reason) in items.iter_mut().zip(reasons) {
+            item.reason = reason;
+        }
+    }
     let list = List::<Instance> {
-        items: items.map(|record| views::instance(record, now)).collect(),
+        items,
         total: (!filtered).then_some(total),
         links: page_links(path, &parameters, page.next.map(|next| next.to_string())),
     };

@@ -47,6 +47,7 @@ mod bulk;
 mod conditional;
 mod connection;
 mod counters;
+mod details;
 mod events;
 mod extract;
 mod fleet;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::access::Caller;
 
 /// Stands for a value.
-const MASK: &str = "***";
+pub(super) const MASK: &str = "***";
 
 /// The key of an environment, in files, specifications and facts.
 const ENVIRONMENT: &str = "env";

@@ -91,6 +91,8 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
         slack_until: due.map(|due| due.latest.0),
         submitted_at: record.submitted_at.0,
         changed_at: record.changed_at.0,
+        reason: None,
+        details: None,
         started_at: ran.map(|ran| ran.started).or(since).map(|at| at.0),
         elapsed_seconds: ran.map(|ran| ran.elapsed).or(elapsed).map(seconds),
         cpu_seconds: ran.map(|ran| seconds(ran.cpu)),
@@ -99,9 +101,11 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
     }
 }
 
-/// An instance without the field that grows while it runs.
+/// An instance without the fields that change by themselves: its time while it runs, and the reason
+/// for which it waits.
 pub(super) fn lasting(instance: &Instance) -> Instance {
     let mut lasting = instance.clone();
+    lasting.reason = None;
     if !instance.state.is_terminal() && instance.end.is_none() {
         lasting.elapsed_seconds = None;
     }

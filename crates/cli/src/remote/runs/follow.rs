@@ -13,7 +13,7 @@ use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::super::refused;
-use super::super::waiting::{CANCELLED, retry_while_unreachable};
+use super::super::waiting::{CANCELLED, interruptible, retry_while_unreachable};
 use super::id;
 use crate::output::{CommandResult, FAILED, Failure, Output, colours, note};
 use crate::painter::{Progress, size};
@@ -56,7 +56,8 @@ pub(in super::super) async fn run(command: &Watch, client: &Client) -> CommandRe
     };
     // Only a scheduler that has answered once, and an existing run, are waited for.
     client.run(command.run).await.map_err(refused)?;
-    let run = follow(client, command.run, mode).await?;
+    let followed = follow(client, command.run, mode);
+    let run = interruptible(&command.run.to_string(), followed).await?;
     if command.json {
         let mut out = Output::new();
         out.json(&run)?;
@@ -166,6 +167,7 @@ pub(crate) fn print_summary(
             tasks,
             errors,
             resume_command,
+            whole: false,
             now: now(),
         },
         width,

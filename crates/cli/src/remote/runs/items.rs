@@ -226,7 +226,7 @@ fn instance_of(item: &RunItem) -> Result<InstanceId, Failure> {
 
 fn table(items: &[RunItem], now: Wall) -> Table {
     let mut table = Table::headed(&[
-        "TASK", "ITEM", "VALUE", "STATE", "INSTANCE", "STARTED", "TOOK", "WORKER", "END",
+        "TASK", "ITEM", "VALUE", "STATE", "INSTANCE", "ATTEMPT", "STARTED", "TOOK", "WORKER", "END",
     ]);
     for item in items {
         table.row(row(item, now));
@@ -249,6 +249,7 @@ fn row(item: &RunItem, now: Wall) -> Vec<Cell> {
         some(value(item).map(|it| fit(&it, VALUE_WIDTH))),
         Cell::new(item.state.word(), rows::style(item.state)),
         clean(&item.instance).into(),
+        some((item.attempts > 0).then(|| item.attempts.to_string())),
         some(item.started_at.map(|at| stamp(Wall(at)))),
         some(took),
         some(item.worker.as_deref().map(clean)),
@@ -275,6 +276,7 @@ mod tests {
         let failed = RunItem {
             value: Some("eu".into()),
             end_text: Some("exit 7\u{7}".to_owned()),
+            attempts: 3,
             ..item("extract", 1, 500, Some(2_000), UniversalState::Failed)
         };
         let running = RunItem {
@@ -282,6 +284,7 @@ mod tests {
             ..item("extract", 2, 1_000, None, UniversalState::Running)
         };
         let queued = RunItem {
+            attempts: 0,
             started_at: None,
             worker: None,
             ..item("load", 0, 0, None, UniversalState::Queued)
@@ -290,10 +293,10 @@ mod tests {
         assert_eq!(
             lines.lines(&Output::new()),
             [
-                "TASK     ITEM  VALUE                             STATE    INSTANCE  STARTED               TOOK   WORKER  END",
-                "extract  1     eu                                FAILED   i1        2026-11-15 12:00:00Z  1.5s   w1      exit 7\\u{7}",
-                "extract  2     a value that is longer than its…  RUNNING  i2        2026-11-15 12:00:01Z  1m00s  w1",
-                "load     0     -                                 QUEUED   i0        -                     -      -",
+                "TASK     ITEM  VALUE                             STATE    INSTANCE  ATTEMPT  STARTED               TOOK   WORKER  END",
+                "extract  1     eu                                FAILED   i1        3        2026-11-15 12:00:00Z  1.5s   w1      exit 7\\u{7}",
+                "extract  2     a value that is longer than its…  RUNNING  i2        1        2026-11-15 12:00:01Z  1m00s  w1",
+                "load     0     -                                 QUEUED   i0        -        -                     -      -",
             ]
         );
     }

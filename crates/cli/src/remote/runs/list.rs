@@ -5,10 +5,17 @@ use baton_model::api::Run;
 use baton_model::time::Wall;
 use clap::Args;
 
-use super::super::{refused, rows};
+use super::super::{ids, refused, rows};
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
+use crate::text::fit;
 use crate::time::{between, now, span};
+use crate::views::task_state;
+
+/// Rows with the progress and the parameters of their runs.
+const WHOLE_MAX: usize = 100;
+/// Width of the parameters.
+const PARAMS_WIDTH: usize = 40;
 
 /// List workflow runs, latest first
 #[derive(Debug, Args)]
@@ -65,11 +72,18 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
             "GENERATION",
             "AGE",
             "TOOK",
+            "ITEMS",
+            "PARAMS",
         ]
         .map(|it| Cell::new(it, Style::Faint)),
     );
-    for run in &runs {
-        table.row(row(run, now()));
+    for (place, run) in runs.iter().enumerate() {
+        // Lists have neither counts nor parameters.
+        let whole = match super::id(&run.id) {
+            Ok(id) if place < WHOLE_MAX => client.run(id).await.ok(),
+            _ => None,
+        };
+        table.row(row(whole.as_ref().unwrap_or(run), now()));
     }
     table.print(&mut out)?;
     out.done()
@@ -86,7 +100,7 @@ fn empty_notice(command: &Runs) -> Option<&'static str> {
     }
 }
 
-fn row(run: &Run, now: Wall) -> [Cell; 7] {
+fn row(run: &Run, now: Wall) -> [Cell; 9] {
     let until = run.ended_at.map_or(now, Wall);
     let state = match run.halting {
         Some(_) => format!("{}, halting", run.state),
@@ -100,7 +114,28 @@ fn row(run: &Run, now: Wall) -> [Cell; 7] {
         run.generation.to_string().into(),
         span(between(Wall(run.submitted_at), now)).into(),
         span(between(Wall(run.begun_at), until)).into(),
+        progress(run).into(),
+        params(run).into(),
     ]
+}
+
+/// `3/5, 1 failed`.
+fn progress(run: &Run) -> String {
+    let Some(items) = &run.items else {
+        return "-".to_owned();
+    };
+    let total = task_state::total(items);
+    let mut text = format!("{}/{}", ids::count(items.done), ids::count(total));
+    if items.failed > 0 {
+        text.push_str(&format!(", {} failed", ids::count(items.failed)));
+    }
+    text
+}
+
+fn params(run: &Run) -> String {
+    let params = run.params.iter();
+    let params = params.map(|(name, value)| format!("{}={}", clean(name), clean(value)));
+    fit(&params.collect::<Vec<_>>().join(" "), PARAMS_WIDTH)
 }
 
 #[cfg(test)]

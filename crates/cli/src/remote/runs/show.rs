@@ -97,6 +97,7 @@ pub(in super::super) async fn run(
                 tasks: &tasks,
                 errors: &errors,
                 resume_command: None,
+                whole: true,
                 now: now(),
             };
             lines(&mut out, summary::render(&all, width, colours))?;

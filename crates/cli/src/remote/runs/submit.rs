@@ -8,6 +8,7 @@ use baton_model::api::{RunReply, SubmitRun};
 use baton_model::ids::RunId;
 use serde_json::Value;
 
+use super::super::waiting::interruptible;
 use super::super::{refused, submit::line};
 use super::accepted;
 use super::follow::{ProgressMode, ended, follow};
@@ -100,7 +101,7 @@ async fn follow_and_exit(
     json: bool,
     mut out: Output,
 ) -> CommandResult {
-    let run_end = follow(client, run, mode).await?;
+    let run_end = interruptible(&run.to_string(), follow(client, run, mode)).await?;
     if json {
         line(&mut out, &run_end)?;
     }

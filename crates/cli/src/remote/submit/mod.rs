@@ -193,7 +193,12 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
     // The id is printed before waiting.
     out.flush()?;
     if command.wait {
-        return wait(client, span, command.json, out).await;
+        let what = if span.count() == 1 {
+            span.first.to_string()
+        } else {
+            span.to_string()
+        };
+        return waiting::interruptible(&what, wait(client, span, command.json, out)).await;
     }
     out.done()
 }

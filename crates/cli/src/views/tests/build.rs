@@ -146,6 +146,7 @@ pub(crate) fn item(
         instance: format!("i{item}"),
         state,
         generation: 1,
+        attempts: 1,
         started_at: Some(BEGUN + from),
         ended_at: to.map(|to| BEGUN + to),
         worker: Some("w1".to_owned()),

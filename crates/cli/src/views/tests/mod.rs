@@ -45,6 +45,7 @@ impl Case {
             tasks: &self.tasks,
             errors: &self.errors,
             resume_command: None,
+            whole: false,
             now: self.now,
         }
     }

@@ -68,6 +68,7 @@ struct LogSelector {
                 ("baton-end" = bool, description = "Whether the output of this run is complete; not with `follow`."),
                 ("baton-attempt" = u32, description = "The attempt number."),
                 ("baton-run" = u32, description = "The run of the process, if it has started."),
+                ("baton-size" = u64, description = "Bytes of the log so far, if there is one."),
                 ("baton-next-run" = u32, description = "The next run of the process, if any."),
                 ("baton-note" = String, description = "`nothing-kept` if there never was a log, or it was removed.")
             )),
@@ -202,6 +203,7 @@ fn head(source: &AttemptSource, lookup: &Lookup) -> Response {
     headers.insert("baton-attempt", source.lease.attempt.number.0.into());
     if let Lookup::Piece(chunk) = lookup {
         headers.insert("baton-run", chunk.run.into());
+        headers.insert("baton-size", chunk.size.into());
         if let Some(next) = chunk.next_run {
             headers.insert("baton-next-run", next.into());
         }

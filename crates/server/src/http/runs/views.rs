@@ -162,6 +162,7 @@ fn row(
         instance: instance.to_string(),
         state,
         generation: 0,
+        attempts: it.as_ref().map_or(0, |it| it.attempts),
         started_at: it.as_ref().and_then(|it| it.started_at),
         ended_at: ran.map(|ran| ran.ended.0),
         worker: it.as_ref().and_then(|it| it.worker.clone()),

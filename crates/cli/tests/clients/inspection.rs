@@ -1,0 +1,108 @@
+//! What the commands show of instances and runs.
+
+use baton_testing::cluster::Cluster;
+use baton_testing::until;
+use serde_json::json;
+
+#[test]
+fn an_instance_is_shown_with_its_work_its_origin_and_its_outputs() {
+    let cluster = Cluster::with_worker();
+    let file = "task: count\nparams: { day: monday }\nenv: { LANG: C }\ntimeout: 1m\n\
+                retry: { attempts: 3 }\nresources: { memory: 1MiB..64MiB }\n\
+                run: |\n  echo out; echo err >&2; echo rows=3 >> \"$BATON_OUTPUT\"\n";
+    std::fs::write(cluster.path("count.yaml"), file).expect("written");
+    cluster.run(&["submit", "count.yaml", "--wait"]).good();
+    let shown = cluster.run(&["show", "i1"]).good();
+    for row in [
+        "command    echo out; echo err >&2",
+        "param      day=monday",
+        "env        LANG=C",
+        "resources  cpu 1, memory 1MiB..64MiB",
+        "timeout    1m00s",
+        "retry      at most 3 attempts",
+        "origin     submitted",
+        "stdout     4B, STATE/logs/i1.1.",
+        "stderr     4B, STATE/logs/i1.1.",
+        "outputs    {\"rows\":3}",
+    ] {
+        assert!(shown.contains(row), "{row}: {shown}");
+    }
+    let instance = &cluster.run(&["show", "i1", "--json"]).json()["instance"];
+    assert_eq!(instance["outputs"], json!({ "rows": 3 }));
+    assert_eq!(instance["details"]["params"], json!({ "day": "monday" }));
+    assert_eq!(instance["details"]["origin"]["kind"], "submission");
+
+    // Each stream goes where the work has written it.
+    let logs = cluster.run(&["logs", "i1"]);
+    assert_eq!((&*logs.out, &*logs.err), ("out\n", "err\n"));
+    let stderr = cluster.run(&["logs", "i1", "--stderr"]);
+    assert_eq!((&*stderr.out, &*stderr.err), ("err\n", ""));
+    let followed = cluster.run(&["logs", "i1", "-f"]);
+    assert_eq!((&*followed.out, &*followed.err), ("out\n", "err\n"));
+    cluster
+        .run(&["submit", "--wait", "--", "echo loud >&2"])
+        .good();
+    let silent = cluster.run(&["logs", "i2", "--stdout"]);
+    assert_eq!(silent.out, "");
+    assert!(
+        silent.err.contains("nothing on stdout; 5 bytes on stderr"),
+        "{silent:?}"
+    );
+}
+
+#[test]
+fn what_waits_says_why_in_every_view() {
+    let cluster = Cluster::with_worker();
+    let reason = "requests 100 cores";
+    cluster
+        .run(&["submit", "--cpu", "100", "--", "true"])
+        .good();
+    let bullpen = cluster.run(&["bullpen"]).good();
+    assert!(
+        bullpen.contains("REASON") && bullpen.contains(reason),
+        "{bullpen}"
+    );
+    let shown = cluster.run(&["show", "i1"]).good();
+    assert!(
+        shown.contains("reason") && shown.contains(reason),
+        "{shown}"
+    );
+
+    let mut waiting = cluster
+        .command(&["submit", "--wait", "--cpu", "100", "--", "true"])
+        .spawn()
+        .expect("it starts");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(
+        waiting.stderr.take().expect("piped"),
+    ));
+    let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(reason)));
+    assert!(told.is_some());
+    baton_testing::processes::send(waiting.id(), rustix::process::Signal::INT);
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(rest.join(" ").contains("`baton wait i2`"), "{rest:?}");
+    assert_eq!(waiting.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
+    let cluster = Cluster::with_worker();
+    let file = "workflow: etl\nparams: { day: monday }\ntasks:\n  extract: { run: \"test $BATON_ATTEMPT = 2\", \
+                retry: { attempts: 2, backoff: 1ms } }\n  load: { after: extract, run: \"true\" }\n";
+    std::fs::write(cluster.path("etl.yaml"), file).expect("written");
+    cluster.run(&["submit", "etl.yaml", "--wait"]).good();
+    let shown = cluster.run(&["show", "r1"]).good();
+    for part in ["started ", "day=monday", "extract", "load"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let runs = cluster.run(&["runs"]).good();
+    assert!(
+        runs.contains("2/2") && runs.contains("day=monday"),
+        "{runs}"
+    );
+    until("the item has its attempts", || {
+        let items = cluster.run(&["show", "r1", "--items", "--json"]).json();
+        items[0]["attempts"] == 2
+    });
+    let items = cluster.run(&["show", "r1", "--items"]).good();
+    assert!(items.contains("ATTEMPT"), "{items}");
+}
