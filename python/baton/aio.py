@@ -106,6 +106,7 @@ class AsyncClient:
         params: Optional[Mapping[str, Any]] = None,
         *,
         array: None = None,
+        items: None = None,
         **options: Any,
     ) -> AsyncInstance: ...
 
@@ -116,6 +117,16 @@ class AsyncClient:
         params: Optional[Mapping[str, Any]] = None,
         *,
         array: Indices,
+        **options: Any,
+    ) -> AsyncArray: ...
+
+    @overload
+    async def submit(
+        self,
+        what: Words,
+        params: Optional[Mapping[str, Any]] = None,
+        *,
+        items: Iterable[Any],
         **options: Any,
     ) -> AsyncArray: ...
 

@@ -114,6 +114,11 @@ class AsyncInstance(AsyncHandle):
     handle: Instance
 
     @property
+    def item(self) -> Optional[str]:
+        """The text in `BATON_ITEM`: see `Instance.item`."""
+        return self.handle.item
+
+    @property
     def array_index(self) -> Optional[int]:
         """The index within its array, if it is an element of one."""
         return self.handle.array_index

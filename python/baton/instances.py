@@ -162,6 +162,12 @@ class Instance(Handle):
         return None if found is None else int(found)
 
     @property
+    def item(self) -> Optional[str]:
+        """The text in `BATON_ITEM`, for an element of an array of items, or an item of a run."""
+        found = self.info.get("item")
+        return None if found is None else str(found)
+
+    @property
     def attempts(self) -> int:
         """Attempts so far, including a running one."""
         return int(self.info.get("attempts", 0))

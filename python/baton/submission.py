@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import values
 from .errors import WorkflowError
@@ -13,10 +13,12 @@ from .tasks import plain
 #: A string runs in a shell, a list without one.
 Words = Union[str, Sequence[Union[str, "os.PathLike[str]"]]]
 
-#: The number of elements, a range of indices, or text such as `1-100`.
-Indices = Union[int, range, str]
+#: The number of elements, a range of indices, a list of them, or text such as `1-100` or `0-9:2,20`.
+Indices = Union[int, range, str, Sequence[int]]
 
-_TEXT = re.compile(r"(\d+)-(\d+)", re.ASCII)
+_PART = r"\d+(-\d+(:\d+)?)?"
+_TEXT = re.compile(rf"{_PART}(,{_PART})*", re.ASCII)
+_RANGE = re.compile(r"(\d+)-(\d+)", re.ASCII)
 
 # Fields of a workflow file that no task file has.
 _OF_WORKFLOWS = ("workflow", "tasks")
@@ -60,11 +62,21 @@ def task_file(what: Any, fields: Mapping[str, Any]) -> Dict[str, Any]:
     return {"task": _name(first), "run": run, **given}
 
 
-def body(file: Mapping[str, Any], params: Mapping[str, str], array: Optional[Indices]) -> bytes:
+def body(
+    file: Mapping[str, Any],
+    params: Mapping[str, str],
+    array: Optional[Indices],
+    items: Optional[Iterable[Any]] = None,
+) -> bytes:
     """The request that submits a task."""
     data: Dict[str, Any] = {"file": file, "params": params}
+    if array is not None and items is not None:
+        raise WorkflowError("array= and items= exclude each other", "pass one of them")
     if array is not None:
-        data["array"] = indices(array)
+        found = indices(array)
+        data["indices" if isinstance(found, str) else "array"] = found
+    if items is not None:
+        data["items"] = _items(items)
     try:
         values.check(data)
     except values.NotJson as error:
@@ -72,7 +84,16 @@ def body(file: Mapping[str, Any], params: Mapping[str, str], array: Optional[Ind
     return values.write(data).encode()
 
 
-def indices(array: Indices) -> Any:
+def _items(items: Iterable[Any]) -> List[Any]:
+    if isinstance(items, (str, bytes, Mapping)):
+        raise WorkflowError("items= is no list", "pass a list of items, one for each instance")
+    found = [plain(item) for item in items]
+    if not found:
+        raise WorkflowError("items= is empty", "pass at least one item")
+    return found
+
+
+def indices(array: Indices) -> Union[Dict[str, int], str]:
     """The indices of an array, as the API takes them.
 
     >>> indices(3)
@@ -81,8 +102,18 @@ def indices(array: Indices) -> Any:
     {'from': 1, 'to': 10}
     >>> indices("1-10")
     {'from': 1, 'to': 10}
+    >>> indices("0-9:2,20")
+    '0-9:2,20'
+    >>> indices(range(0, 9, 2)), indices([5, 1])
+    ('0,2,4,6,8', '5,1')
     """
-    first, last = _bounds(array)
+    if isinstance(array, (range, str)) or not isinstance(array, Sequence):
+        found = _bounds(array)
+    else:
+        found = _listed(array)
+    if isinstance(found, str):
+        return found
+    first, last = found
     if last < first:
         raise WorkflowError(f"array={array!r} has no elements", _HINT)
     if first < 0:
@@ -90,18 +121,28 @@ def indices(array: Indices) -> Any:
     return {"from": first, "to": last}
 
 
-_HINT = "pass a number of elements, range(1, 11), or text such as 1-10"
+_HINT = "pass a number of elements, range(1, 11), a list of indices, or text such as 1-10 or 0-9:2"
 
 
-def _bounds(array: Any) -> Tuple[int, int]:
+def _bounds(array: Any) -> Union[Tuple[int, int], str]:
     if isinstance(array, int) and not isinstance(array, bool):
         return 0, array - 1
-    if isinstance(array, range) and array.step == 1:
-        return array.start, array.stop - 1
-    found = _TEXT.fullmatch(array.strip()) if isinstance(array, str) else None
-    if found is None:
+    if isinstance(array, range):
+        return (array.start, array.stop - 1) if array.step == 1 else _listed(array)
+    text = array.replace(" ", "") if isinstance(array, str) else ""
+    found = _RANGE.fullmatch(text)
+    if found is not None:
+        return int(found.group(1)), int(found.group(2))
+    if _TEXT.fullmatch(text) is None:
         raise WorkflowError(f"array={array!r} is not understood", _HINT)
-    return int(found.group(1)), int(found.group(2))
+    return text
+
+
+def _listed(array: Any) -> str:
+    whole = all(isinstance(each, int) and not isinstance(each, bool) for each in array)
+    if not whole or not array or min(array) < 0:
+        raise WorkflowError(f"array={array!r} is no list of indices", _HINT)
+    return ",".join(map(str, array))
 
 
 def _word(word: Any) -> str:

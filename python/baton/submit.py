@@ -5,7 +5,18 @@ from __future__ import annotations
 import uuid
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Union, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    Mapping,
+    Optional,
+    Union,
+    cast,
+    overload,
+)
 
 from . import submission
 from .arrays import Array
@@ -42,6 +53,7 @@ class Submitter:
         params: Optional[Mapping[str, Any]] = None,
         *,
         array: None = None,
+        items: None = None,
         idempotency_key: Optional[str] = None,
         name: Optional[str] = None,
         owner: Optional[str] = None,
@@ -72,10 +84,28 @@ class Submitter:
     @overload
     def submit(
         self,
+        what: Words,
+        params: Optional[Mapping[str, Any]] = None,
+        *,
+        items: Iterable[Any],
+        idempotency_key: Optional[str] = None,
+        name: Optional[str] = None,
+        owner: Optional[str] = None,
+        resources: Optional[Mapping[str, Any]] = None,
+        env: Optional[Mapping[str, Any]] = None,
+        timeout: Union[str, timedelta, None] = None,
+        retry: Optional[Mapping[str, Any]] = None,
+        **fields: Any,
+    ) -> Array: ...
+
+    @overload
+    def submit(
+        self,
         what: Mapping[str, Any],
         params: Optional[Mapping[str, Any]] = None,
         *,
         array: Optional[Indices] = None,
+        items: Optional[Iterable[Any]] = None,
         idempotency_key: Optional[str] = None,
         **fields: Any,
     ) -> Any: ...
@@ -86,6 +116,7 @@ class Submitter:
         params: Optional[Mapping[str, Any]] = None,
         *,
         array: Optional[Indices] = None,
+        items: Optional[Iterable[Any]] = None,
         idempotency_key: Optional[str] = None,
         name: Optional[str] = None,
         **fields: Any,
@@ -94,7 +125,9 @@ class Submitter:
 
         A command is a string for a shell, or a list of words; with a mapping in the schema of task
         files it returns an `Instance`. `array` makes an `Array` of it: a number of elements, a
-        range of indices, or text such as `1-100`. A `Workflow`, or a mapping in the schema of
+        range or a list of indices, or text such as `1-100` or `0-9:2,20`. `items` makes an `Array`
+        with one element for each: the item is in `BATON_ITEM`, texts as they are and other values
+        as JSON, and `{{ item }}` in the command stands for it. A `Workflow`, or a mapping in the schema of
         workflow files, returns a `Run`. `params` are values of parameters; `name` and the other
         fields are those of task files.
 
@@ -105,7 +138,7 @@ class Submitter:
         """
         key = idempotency_key or uuid.uuid4().hex
         if isinstance(what, Workflow) or submission.is_workflow(what):
-            given = {"array": array, "name": name, **fields}
+            given = {"array": array, "items": items, "name": name, **fields}
             for field in (field for field, value in given.items() if value is not None):
                 raise WorkflowError(
                     f"{field}= does not apply to a workflow", "set the field in the workflow"
@@ -115,13 +148,13 @@ class Submitter:
             # A command declares no parameters of its own.
             fields.setdefault("params", dict.fromkeys(params))
         file = submission.task_file(what, {"task": name, **fields})
-        sent = submission.body(file, values_of(params), array)
+        sent = submission.body(file, values_of(params), array, items)
         path = self.transport.at("instances", end="/")
         data = self.transport.change("POST", path, sent, key=key)
         with self.transport.decoding(path):
             first, last = int(data["first"].lstrip("i")), int(data["last"].lstrip("i"))
         called = str(file.get("task", ""))
-        if array is not None:
+        if array is not None or items is not None:
             return Array(self._client(), first, last, called)
         return Instance(self._client(), {"id": f"i{first}", "name": called, "state": "QUEUED"})
 

@@ -101,6 +101,22 @@ def test_many_handles_are_waited_for(client: Client, tmp_path: Path) -> None:
     assert wait([]) == ([], []) and list(as_completed([])) == []
 
 
+def test_an_array_has_one_element_for_each_item_or_index(client: Client) -> None:
+    each = client.submit(["echo", "{{ item.n }} {{ item }}"], items=[{"n": "a b"}, {"n": 2}])
+    each.wait(PATIENCE)
+    assert isinstance(each, Array) and [one.logs() for one in each] == [
+        'a b {"n":"a b"}\n',
+        '2 {"n":2}\n',
+    ]
+    assert each[1].refresh().item == '{"n":2}' and each[1].array_index == 1
+    listed = client.submit("echo $BATON_ARRAY_INDEX", array=range(1, 9, 3), resources=SMALL)
+    assert [one.logs() for one in listed.wait(PATIENCE)] == ["1\n", "4\n", "7\n"]
+    refused: Any = ({"items": []}, {"items": "ab"}, {"items": ["a"], "array": 3})
+    for wrong in refused:
+        with pytest.raises(WorkflowError, match="items="):
+            client.submit("true", **wrong)
+
+
 def test_elements_of_an_array_complete_one_by_one(client: Client, tmp_path: Path) -> None:
     command = f"until test -e {tmp_path}/$BATON_ARRAY_INDEX; do sleep 0.05; done"
     array = client.submit(command, array=12, resources=SMALL)
@@ -223,7 +239,7 @@ def test_events_are_read_and_continue_after_their_number(client: Client) -> None
     assert again.read() is None
 
 
-@pytest.mark.parametrize("array", [0, -1, range(0), range(0, 9, 2), "5-1", "x", True, 1.5, range(-3, 2)])
+@pytest.mark.parametrize("array", [0, -1, range(0), range(9, 0, 2), "5-1", "x", "1-", True, 1.5, range(-3, 2), [], [1, -1], ["1"]])
 def test_indices_that_are_none_are_refused(array: Any) -> None:
     with pytest.raises(WorkflowError, match="array="):
         indices(array)

@@ -64,6 +64,8 @@ pub struct Binding {
     /// The time that defaults of parameters may refer to. Without one they stay templates, which
     /// only a library entry may have.
     pub nominal_time: Option<Wall>,
+    /// The item of an element of an array.
+    pub item: Option<serde_json::Value>,
 }
 
 /// A process with unbound templates.
@@ -185,6 +187,7 @@ impl TaskFile {
             task_id: binding.task_id.as_deref(),
             task_name: self.name(),
             workflow: None,
+            item: binding.item.as_ref(),
         };
         let mut binder = Binder::new(values, problems, BOUND_BYTES_MAX);
         let env = binder.param_env();

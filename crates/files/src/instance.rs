@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use baton_core::workflow::template::plain;
 use baton_model::paths::{DIRECTORY_LABEL, Paths};
 use baton_model::placement::{Constraint, ResourceRequest, Rule};
 use baton_model::spec::{InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
@@ -14,6 +15,9 @@ use crate::policy::{Growth, Policy, Retry, Scaling};
 
 /// The owner of a task without `owner`.
 pub const DEFAULT_OWNER: &str = "default";
+
+/// The environment variable with the item of an element of an array.
+pub const ITEM_VARIABLE: &str = "BATON_ITEM";
 
 /// One core, for a task without `resources.cpu`.
 const DEFAULT_CPU_MILLI: u64 = 1_000;
@@ -42,7 +46,12 @@ impl TaskFile {
         self.check_time(binding)?;
         let task = self.bound(binding);
         let task = task.map_err(|problems| Errors::new(&self.file, problems))?;
-        Ok(instance(task, &self.policy, self.body.requests_cpu))
+        let mut spec = instance(task, &self.policy, self.body.requests_cpu);
+        if let Some(item) = &binding.item {
+            let text = plain(item).into_owned();
+            spec.env.insert(ITEM_VARIABLE.to_owned(), text);
+        }
+        Ok(spec)
     }
 }
 

@@ -24,7 +24,7 @@
 //! | the same to [`Definition`] | `definition` | a library revision, with unbound templates |
 //! | tree to [`WorkflowFile`] to plan | `read`, `workflow` | tasks, their order and items |
 //!
-//! Further modules: [`units`] (durations and sizes, also for command lines), [`Param`],
+//! Further modules: [`units`] (durations and sizes, also for command lines), [`indices`] of arrays, [`Param`],
 //! [`Policy`], [`Errors`], [`limits`], and [`wfcommons`] (imports recorded workflows).
 //! `baton_core::clock` parses schedules; `baton_core::workflow` parses references and conditions.
 //! `schema` has the tables of all fields, from which `docs/tasks.md` and the JSON Schemas come;
@@ -36,6 +36,7 @@ mod definition;
 mod error;
 mod file;
 mod graph;
+pub mod indices;
 mod instance;
 pub mod limits;
 mod param;
@@ -56,7 +57,7 @@ use std::path::Path;
 
 pub use error::{Errors, Kind, Position, Problem};
 pub use file::{Binding, TaskFile};
-pub use instance::DEFAULT_OWNER;
+pub use instance::{DEFAULT_OWNER, ITEM_VARIABLE};
 pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
 pub use schema::{task_schema, workflow_schema};

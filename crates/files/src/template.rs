@@ -1,5 +1,6 @@
 //! Templates: `{{ params.day }}`, `{{ ports.http }}`, `{{ task.id }}`,
-//! `{{ task.name }}`, with or without the spaces.
+//! `{{ task.name }}`, with or without the spaces; in an array of items also `{{ item }}` and
+//! `{{ item.KEY }}`.
 //!
 //! A workflow has no ports and task ids. Besides its own name it has runtime references:
 //! `{{ item }}`, `{{ matrix.os }}`, `{{ tasks.list.outputs.files }}`. Rendering leaves them in
@@ -20,7 +21,7 @@ use crate::read::Item;
 use crate::suggest;
 use crate::tree::Value;
 
-const NAMESPACES: &[&str] = &["params", "ports", "task"];
+const NAMESPACES: &[&str] = &["params", "ports", "task", "item"];
 const WORKFLOW_NAMESPACES: &[&str] = &["params", "workflow", "task", "item", "matrix", "tasks"];
 const TASK_FIELDS: &[&str] = &["id", "name"];
 
@@ -56,6 +57,8 @@ pub(crate) enum Reference {
     TaskId,
     TaskName,
     WorkflowName,
+    /// The item of an element of an array, or one key of it.
+    Item(Option<String>),
     Runtime(RuntimeReference),
 }
 
@@ -77,6 +80,8 @@ impl std::fmt::Display for Reference {
             Self::TaskId => f.write_str("{{ task.id }}"),
             Self::TaskName => f.write_str("{{ task.name }}"),
             Self::WorkflowName => f.write_str("{{ workflow.name }}"),
+            Self::Item(None) => f.write_str("{{ item }}"),
+            Self::Item(Some(key)) => write!(f, "{{{{ item.{key} }}}}"),
             Self::Runtime(reference) => write!(f, "{{{{ {reference} }}}}"),
         }
     }
@@ -90,6 +95,8 @@ pub(crate) struct Values<'a> {
     pub(crate) task_name: &'a str,
     /// The name of the workflow; `None` in a task file.
     pub(crate) workflow: Option<&'a str>,
+    /// The item of an element of an array.
+    pub(crate) item: Option<&'a serde_json::Value>,
     /// Parameters that only a launch can render: references to them stay.
     pub(crate) late: BTreeSet<&'a str>,
 }
@@ -295,8 +302,33 @@ impl Values<'_> {
             }),
             Reference::TaskName => Ok(self.task_name.to_owned()),
             Reference::WorkflowName => Ok(self.workflow.unwrap_or_default().to_owned()),
+            Reference::Item(key) => self.item(key.as_deref()),
             Reference::Runtime(reference) => Ok(format!("{{{{ {reference} }}}}")),
         }
+    }
+
+    fn item(&self, key: Option<&str>) -> Result<String, TemplateError> {
+        let Some(item) = self.item else {
+            return Err((
+                Kind::Unbound,
+                "has a value only in an array of items".to_owned(),
+                "submit the task with --each-line FILE or --from-json FILE".to_owned(),
+            ));
+        };
+        let value = match key {
+            None => Some(item),
+            Some(key) => item.get(key),
+        };
+        value
+            .map(|value| core::plain(value).into_owned())
+            .ok_or_else(|| {
+                let shown: String = item.to_string().chars().take(60).collect();
+                (
+                    Kind::Unbound,
+                    format!("has no value in the item {shown}"),
+                    "every item needs that key".to_owned(),
+                )
+            })
     }
 }
 
@@ -384,6 +416,9 @@ fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError
     if let Some(error) = nominal_time(inside, &shown) {
         return Err(error);
     }
+    if inside == "item" {
+        return Ok(Reference::Item(None));
+    }
     let Some((namespace, name)) = inside.split_once('.').filter(|(_, name)| is_name(name)) else {
         // `{{ day }}` is usually a parameter without its namespace.
         let hint = if is_name(inside) && !NAMESPACES.contains(&inside) {
@@ -397,6 +432,7 @@ fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError
     };
     match (namespace, name) {
         ("params", name) => Ok(Reference::Param(name.to_owned())),
+        ("item", name) => Ok(Reference::Item(Some(name.to_owned()))),
         ("ports", name) => Ok(Reference::Port(name.to_owned())),
         ("task", "id") => Ok(Reference::TaskId),
         ("task", "name") => Ok(Reference::TaskName),

@@ -103,6 +103,14 @@ pub struct Submit<F> {
     /// For an array: the indices, one instance each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Indices>,
+    /// For an array with other indices than one range: `0-9:2`, `1,3,5`, `1-10:3,20`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indices: Option<String>,
+    /// For an array with an item for each instance, in `BATON_ITEM` and as `{{ item }}` in the task. Texts
+    /// stay as they are, other values become JSON. The indices count from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
+    pub items: Option<Vec<F>>,
 }
 
 /// Indices of an array, both inclusive.
@@ -153,6 +161,9 @@ pub struct Instance {
     /// Index within the array, for an element of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array_index: Option<u64>,
+    /// Item of an array of items, or of a workflow: the text in `BATON_ITEM`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
     /// Id of the workflow run that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,

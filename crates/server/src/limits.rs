@@ -39,6 +39,15 @@ impl Default for Traffic {
     }
 }
 
+/// Items of an array: each has a spec of its own.
+pub const ARRAY_ITEMS_MAX: usize = 10_000;
+
+/// Bytes of one item: an environment variable may have twice as many.
+pub const ITEM_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of the specs of one submission, as JSON: they become one batch of the store.
+pub const SUBMISSION_BYTES_MAX: usize = 64 << 20;
+
 /// Ids and ranges that the path of one request names: some kilobytes of it.
 pub const TARGET_RANGES_MAX: usize = 200;
 

@@ -173,6 +173,7 @@ impl Loopback {
             let submission = Submission {
                 spec: Box::new(spec.clone()),
                 array,
+                more: Vec::new(),
                 key: None,
             };
             let request = RequestId(first + number);

@@ -167,6 +167,7 @@ pub(super) async fn submit(
         file: json!({ "task": name, "run": argv, "resources": { "cpu": 1 } }),
         params: Default::default(),
         array: count.map(|count| Indices { from: 1, to: count }),
+        ..Default::default()
     };
     let submitted = client.submit(&submit).await.map_err(Failure::failed)?;
     let id = |text: &str| {

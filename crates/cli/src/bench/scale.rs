@@ -162,6 +162,7 @@ fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
             let submission = Submission {
                 spec: Box::new(spec(id)),
                 array: None,
+                more: Vec::new(),
                 key: None,
             };
             let command = Command::Submit(submission);

@@ -30,6 +30,7 @@ impl BindingArgs {
             ports: self.ports.iter().cloned().collect(),
             task_id: None,
             nominal_time: Some(now()),
+            item: None,
         })
     }
 }

@@ -157,6 +157,7 @@ pub(crate) mod tests {
             owner: "default".to_owned(),
             state: UniversalState::Queued,
             array_index: None,
+            item: None,
             run: None,
             attempts: 0,
             failures: 0,

@@ -217,6 +217,9 @@ fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table
     add("id", Cell::new(rows::id(instance), Style::Strong));
     add("name", clean(&instance.name).into());
     add("owner", clean(&instance.owner).into());
+    if let Some(item) = &instance.item {
+        add("item", clean(item).into());
+    }
     let work = instance.details.as_ref().map(|it| details::work(it));
     for (name, value) in work.unwrap_or_default() {
         add(name, value.into());

@@ -140,6 +140,7 @@ fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Fai
         file: file.to_json(),
         params: params(&command.params)?,
         array: None,
+        ..Default::default()
     };
     // Errors in parameters are reported before anything is started.
     let binding = Binding {

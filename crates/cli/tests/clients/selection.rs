@@ -44,6 +44,62 @@ fn several_ids_ranges_and_elements_are_one_command() {
 }
 
 #[test]
+fn an_array_has_an_element_for_each_line_and_each_json_value() {
+    let cluster = Cluster::with_worker();
+    std::fs::write(cluster.path("names"), "a b\n\n{{ c }}\n").expect("writable");
+    let names = cluster.path("names").display().to_string();
+    let args = [
+        "submit",
+        "--each-line",
+        &names,
+        "--wait",
+        "--",
+        "/bin/echo",
+        "got {{ item }}",
+    ];
+    cluster.run(&args).good();
+    assert_eq!(cluster.run(&["logs", "i1"]).good(), "got a b\n");
+    assert_eq!(cluster.run(&["logs", "i2"]).good(), "got {{ c }}\n");
+    let task = "task: each\nrun: 'echo {{ item.size }} $BATON_ARRAY_INDEX $BATON_ITEM'\n";
+    std::fs::write(cluster.path("each.yaml"), task).expect("writable");
+    std::fs::write(cluster.path("sizes.json"), r#"[{"size": 1}, {"size": 2}]"#).expect("writable");
+    let (task, sizes) = (cluster.path("each.yaml"), cluster.path("sizes.json"));
+    let (task, sizes) = (task.display().to_string(), sizes.display().to_string());
+    let args = ["submit", &task, "--from-json", &sizes, "--wait"];
+    assert_eq!(cluster.run(&args).good(), "i3..i4 (2 instances)\n");
+    assert_eq!(cluster.run(&["logs", "i4"]).good(), "2 1 {\"size\":2}\n");
+    let shown = cluster.run(&["show", "i4"]).good();
+    assert!(shown.contains("item       {\"size\":2}"), "{shown}");
+    let listed = [
+        "submit",
+        "--array",
+        "0-9:4,20",
+        "--wait",
+        "--",
+        "echo $BATON_ARRAY_INDEX",
+    ];
+    cluster.run(&listed).good();
+    assert_eq!(cluster.run(&["logs", "i6[4]"]).good(), "4\n");
+    assert_eq!(cluster.run(&["logs", "i8[20]"]).good(), "20\n");
+    for (args, told) in [
+        (
+            &["submit", "--array", "0-9:0", "--", "x"][..],
+            "the step must be at least 1",
+        ),
+        (&["submit", &task], "has a value only in an array of items"),
+        (&["submit", &task, "--from-json", &names], "names: "),
+        (
+            &["submit", "--array", "1-2", "--each-line", &names, "--", "x"],
+            "cannot be used with",
+        ),
+    ] {
+        let ended = cluster.run(args);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains(told), "{ended:?}");
+    }
+}
+
+#[test]
 fn filters_count_and_ask_before_they_change_anything() {
     let cluster = Cluster::new(&[]);
     let submit = |name: &str, indices: &str| {

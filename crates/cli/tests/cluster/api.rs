@@ -50,6 +50,7 @@ pub(crate) trait Api {
             file,
             params: BTreeMap::new(),
             array: None,
+            ..Default::default()
         };
         self.ask_once(|client| {
             let submit = submit.clone();
@@ -63,6 +64,7 @@ pub(crate) trait Api {
             file,
             params: BTreeMap::new(),
             array: (count > 1).then_some(Indices { from: 1, to: count }),
+            ..Default::default()
         };
         let submitted = self.ask(|client| {
             let submit = submit.clone();

@@ -56,6 +56,7 @@ impl Server {
                 file,
                 params: Default::default(),
                 array: None,
+                ..Default::default()
             };
             client.submit(&submit).await.expect("it is accepted");
             let over = client.wait(InstanceId(1), PATIENCE).await;

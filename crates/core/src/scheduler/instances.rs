@@ -75,8 +75,34 @@ pub struct Submission {
     pub spec: Box<InstanceSpec>,
     /// For an array: the number of elements, and the index of the first.
     pub array: Option<(u64, u64)>,
+    /// Further elements of the array that one spec and consecutive indices do not describe. Their ids
+    /// follow.
+    pub more: Vec<Elements>,
     /// Of the submissions with the same key only the first creates something.
     pub key: Option<IdempotencyKey>,
+}
+
+/// Elements of an array with one spec and consecutive indices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elements {
+    pub spec: Box<InstanceSpec>,
+    pub count: u64,
+    /// The index of the first.
+    pub from: u64,
+}
+
+impl Elements {
+    /// The same with its ids from `first` on, and the last of them.
+    fn at(&self, first: InstanceId) -> Range {
+        let mut spec = (*self.spec).clone();
+        let from = self.from;
+        spec.array = Some(Array { first, from });
+        Range {
+            first,
+            last: InstanceId(first.0 + (self.count.max(1) - 1)),
+            spec: Arc::new(spec),
+        }
+    }
 }
 
 /// The reason for which a submission was refused.
@@ -118,29 +144,29 @@ pub(super) fn submit(
         Some(created) => return Err(SubmitError::KeyUsed(created)),
         None => {}
     }
-    let mut spec = *submission.spec;
-    if cx.config.store == StoreMode::Memory && spec.exclusive == Exclusive::Strict {
+    let strict = |spec: &InstanceSpec| spec.exclusive == Exclusive::Strict;
+    let any_strict =
+        strict(&submission.spec) || submission.more.iter().any(|more| strict(&more.spec));
+    if cx.config.store == StoreMode::Memory && any_strict {
         return Err(SubmitError::StrictNeedsStore);
     }
-    let (count, from) = submission.array.unwrap_or((1, 0));
-    let count = count.max(1);
-    let last_of = |first: InstanceId| InstanceId(first.0 + (count - 1));
-    let array_at = |first| submission.array.map(|_| Array { first, from });
+    let count = submission.count();
     let keyed = submission
         .key
         .filter(|_| cx.config.store == StoreMode::Memory);
-    let keyed = keyed.map(|key| keyed_id(&key, count));
-    let keyed = keyed.filter(|first| {
-        spec.array = array_at(*first);
-        is_free_for(cx, *first, last_of(*first), &spec)
+    let keyed = keyed.map(|key| submission.at(keyed_id(&key, count)));
+    let keyed = keyed.filter(|ranges| {
+        let mut ranges = ranges.iter();
+        ranges.all(|range| is_free_for(cx, range.first, range.last, &range.spec))
     });
-    let first = keyed.unwrap_or_else(|| unused_id(cx));
-    let last = last_of(first);
-    spec.array = array_at(first);
-    let spec = Arc::new(spec);
-    for (first, last) in cx.ledger.known().gaps(first, last) {
-        accept(cx, first, last, &spec);
+    let ranges = keyed.unwrap_or_else(|| submission.at(unused_id(cx)));
+    for range in &ranges {
+        for (first, last) in cx.ledger.known().gaps(range.first, range.last) {
+            accept(cx, first, last, &range.spec);
+        }
     }
+    let first = ranges[0].first;
+    let last = ranges[ranges.len() - 1].last;
     if let Some(key) = submission.key
         && !cx.config.bugs.has(Bug::KeyForgotten)
     {
@@ -148,6 +174,37 @@ pub(super) fn submit(
         cx.commit(Fact::KeyRecorded { key, created });
     }
     Ok((first, last))
+}
+
+impl Submission {
+    /// The number of instances.
+    fn count(&self) -> u64 {
+        let more: u64 = self.more.iter().map(|more| more.count.max(1)).sum();
+        self.array.map_or(1, |(count, _)| count.max(1)) + more
+    }
+
+    /// Its instances, with ids from `first` on; at least one range.
+    fn at(&self, first: InstanceId) -> Vec<Range> {
+        let mut ranges = Vec::with_capacity(1 + self.more.len());
+        ranges.push(match self.array {
+            None => Range {
+                first,
+                last: first,
+                spec: Arc::new((*self.spec).clone()),
+            },
+            Some((count, from)) => Elements {
+                spec: self.spec.clone(),
+                count,
+                from,
+            }
+            .at(first),
+        });
+        for more in &self.more {
+            let first = ranges[ranges.len() - 1].last.next();
+            ranges.push(more.at(first));
+        }
+        ranges
+    }
 }
 
 /// An unused instance id. Without a store, workers may still hold instances of an earlier leader

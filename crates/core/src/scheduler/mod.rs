@@ -53,7 +53,7 @@ pub use backfill::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches}
 pub use command::{Command, Reply};
 pub use context::Effect;
 pub use explain::{Reason, Unsure};
-pub use instances::{CancelCounts, KillError, RetryError, Submission, SubmitError};
+pub use instances::{CancelCounts, Elements, KillError, RetryError, Submission, SubmitError};
 pub use library::{
     Change, DefineCommand, DefineReply, LibraryError, PauseCommand, Precondition, RemoveCommand,
     TriggerCommand, TriggerError, TriggerReply, Trust,

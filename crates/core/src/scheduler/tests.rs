@@ -212,6 +212,7 @@ fn submission(spec: &InstanceSpec, count: Option<u64>) -> Submission {
     Submission {
         spec: Box::new(spec.clone()),
         array: count.map(|count| (count, 0)),
+        more: Vec::new(),
         key: None,
     }
 }

@@ -281,6 +281,7 @@ const fn workflow_values<'a>(
         task_id: None,
         task_name: "",
         workflow: Some(workflow),
+        item: None,
         late: BTreeSet::new(),
     }
 }

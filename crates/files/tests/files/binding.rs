@@ -21,6 +21,7 @@ fn binding() -> Binding {
         ports: BTreeMap::from([("http".to_owned(), 80)]),
         task_id: Some("t-1".to_owned()),
         nominal_time: Some(Wall(0)),
+        item: None,
     }
 }
 

@@ -28,6 +28,7 @@ fn binding() -> Binding {
         ports: BTreeMap::from([("http".to_owned(), 8080)]),
         task_id: Some("full-1".to_owned()),
         nominal_time: Some(Wall(0)),
+        item: None,
     }
 }
 

@@ -138,6 +138,7 @@ fn no_mutated_file_makes_the_reader_panic() {
         ports: BTreeMap::from([("http".to_owned(), 80)]),
         task_id: Some("t".to_owned()),
         nominal_time: Some(Wall(0)),
+        item: None,
     };
     let mut read = 0;
     for round in 0..20_000_u64 {

@@ -6,16 +6,10 @@ use std::time::{Duration, Instant};
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::{
-    Command, KillError, Reason, Reply, RetryError, Submission, SubmitError,
-};
+use baton_core::scheduler::{Command, KillError, Reason, Reply, RetryError, SubmitError};
 use baton_files::Binding;
-use baton_model::api::{
-    FieldProblem, Indices, Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit,
-};
+use baton_model::api::{Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit};
 use baton_model::ids::{AttemptNo, InstanceId};
-use baton_model::paths;
-use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_store::Store;
 use baton_store::view::Record;
@@ -34,11 +28,11 @@ use super::openapi::answers::{
 };
 use super::problem::{Answer, Fault};
 use super::response::respond;
-use super::{bulk, idempotency, messages, owners, views};
+use super::{arrays, bulk, idempotency, messages, owners, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::Event;
-use crate::limits::{ARRAY_ELEMENTS_MAX, TIMELINE_EVENTS_MAX};
+use crate::limits::TIMELINE_EVENTS_MAX;
 use crate::shutdown::until_shutdown;
 
 /// An instance, or a summary of a range.
@@ -105,17 +99,17 @@ pub(super) async fn submit(
     if let Some(owner) = &caller.owner {
         owners::submit(owner, &mut submit.file)?;
     }
-    let array = submit.array.map(array).transpose()?;
+    let shape = arrays::shape(&mut submit)?;
     let file = baton_files::from_json(&submit.file, "file")?;
     let binding = Binding {
         params: submit.params,
         nominal_time: Some(clock::now().wall),
         ..Binding::default()
     };
-    let spec = Box::new(file.instance(&binding)?);
-    check_outputs(&spec, array)?;
-    let key = key.map(|text| idempotency::key(&["instances", &spec.owner], &text, [&*body]));
-    let command = Command::Submit(Submission { spec, array, key });
+    let mut submission = arrays::submission(&file, binding, shape)?;
+    let owner = &submission.spec.owner;
+    submission.key = key.map(|text| idempotency::key(&["instances", owner], &text, [&*body]));
+    let command = Command::Submit(submission);
     let Reply::Submitted(accepted) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
@@ -133,54 +127,6 @@ pub(super) async fn submit(
         response.headers_mut().insert(header::LOCATION, location);
     }
     Ok(response)
-}
-
-/// Refuses an array whose elements would all write to one file.
-fn check_outputs(spec: &InstanceSpec, array: Option<(u64, u64)>) -> Answer<()> {
-    if array.is_none_or(|(count, _)| count < 2) {
-        return Ok(());
-    }
-    let outputs = [
-        ("stdout", &spec.paths.stdout),
-        ("stderr", &spec.paths.stderr),
-    ];
-    for (field, path) in outputs {
-        let shared = path
-            .as_ref()
-            .filter(|path| !paths::differs_by_element(path));
-        if let Some(path) = shared {
-            let message = format!("all elements of the array would write to `{path}`");
-            let at = FieldProblem {
-                field: field.to_owned(),
-                message: message.clone(),
-                hint: "add `%a`, the index, or `%i`, the instance, to the path".to_owned(),
-            };
-            return Err(Fault::unusable(message, vec![at]));
-        }
-    }
-    Ok(())
-}
-
-/// Number of elements, and the index of the first.
-fn array(indices: Indices) -> Answer<(u64, u64)> {
-    let Indices { from, to } = indices;
-    let refused = |message: String, hint: &str| {
-        let at = FieldProblem {
-            field: "array".to_owned(),
-            message: message.clone(),
-            hint: hint.to_owned(),
-        };
-        Fault::unusable(message, vec![at])
-    };
-    let Some(distance) = to.checked_sub(from) else {
-        let message = format!("the last index, {to}, is less than the first, {from}");
-        return Err(refused(message, "write the smaller one first"));
-    };
-    if distance >= ARRAY_ELEMENTS_MAX {
-        let message = format!("an array has at most {ARRAY_ELEMENTS_MAX} elements");
-        return Err(refused(message, "submit it in parts"));
-    }
-    Ok((distance + 1, from))
 }
 
 /// An instance, or a summary of a range

@@ -17,6 +17,7 @@
 //! | `response` | responses with a body of the API |
 //! | `extract` | parsing of paths, queries and bodies |
 //! | `instances` | submissions, single instances and ranges |
+//! | `arrays` | indices and items of a submission |
 //! | `bulk` | cancelling, killing and retrying ranges of instances |
 //! | `library` | library tasks, and their triggers |
 //! | `backfills` | backfills of library tasks |
@@ -41,6 +42,7 @@
 //! Every response has a media type of the API that the client accepts, or is a problem.
 
 pub(crate) mod app;
+mod arrays;
 mod attempt;
 mod backfills;
 mod bulk;

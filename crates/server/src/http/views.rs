@@ -1,5 +1,6 @@
 //! Conversion of stored records to types of the API.
 
+use baton_files::ITEM_VARIABLE;
 use baton_model::api::{Instance, KillReply, Links, SubmitReply, Worker};
 use baton_model::fact::InstanceRange;
 use baton_model::ids::{AttemptNo, InstanceId};
@@ -68,6 +69,7 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
     let holder = lease.map(|lease| &lease.holder.worker);
     let worker = holder.or_else(|| ended.map(|ended| &ended.worker));
     let index = it.spec.array.filter(|_| record.span.is_none());
+    let item = it.spec.env.get(ITEM_VARIABLE);
     let due = it.spec.origin.and_then(|origin| origin.due);
     let since = running_since(record);
     let elapsed = since.map(|since| Millis(now.0.saturating_sub(since.0)));
@@ -79,6 +81,7 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
         owner: it.spec.owner.clone(),
         state: it.state,
         array_index: index.map(|array| array.index(it.id)),
+        item: item.cloned(),
         run: it.spec.part.map(|part| part.run.to_string()),
         attempts: it.attempts.0,
         failures: it.failures,

@@ -77,6 +77,61 @@ async fn every_element_of_an_array_runs_with_its_own_index() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_array_has_the_indices_and_items_that_were_asked_for() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let file = json!({ "task": "hello", "run": ["echo", "{{ item.name }}", "{{ item }}"] });
+    let items = json!([{"name": "a b"}, {"name": "{{ item }}"}]);
+    let body = json!({ "file": file, "items": items });
+    let many = server.send(Method::POST, "/instances/", &body).await;
+    assert_eq!(many.status, StatusCode::CREATED, "{many:?}");
+    assert_eq!(
+        (&many.body["first"], &many.body["count"]),
+        (&json!("i1"), &json!(2))
+    );
+    let second = server.get("/instances/i2").await.body;
+    assert_eq!(second["item"], r#"{"name":"{{ item }}"}"#);
+    assert_eq!(second["arrayIndex"], 1);
+    let timeline = server.get("/instances/i2/timeline").await.body;
+    let work = &timeline["items"][0]["fact"]["instances-submitted"]["spec"]["work"];
+    assert_eq!(
+        work["command"],
+        json!(["echo", "{{ item }}", r#"{"name":"{{ item }}"}"#])
+    );
+
+    let file = json!({ "task": "hello", "run": "true" });
+    let body = json!({ "file": file, "indices": "1-10:3,20,30-31" });
+    let listed = server.send(Method::POST, "/instances/", &body).await;
+    assert_eq!(listed.body["count"], 7, "{listed:?}");
+    let index =
+        async |id: &str| server.get(&format!("/instances/{id}")).await.body["arrayIndex"].clone();
+    assert_eq!(index("i4").await, 4);
+    assert_eq!(index("i7").await, 20);
+    server.delete("/instances/i9").await;
+    assert_eq!(index("i9").await, 31);
+
+    for (field, value, at) in [
+        ("indices", json!("3-1"), "indices"),
+        ("indices", json!("0-99999999"), "array"),
+        ("items", json!([]), "items"),
+        ("items", json!([1, "a\u{0}b"]), "items[1]"),
+        ("items", json!([{"name": "a"}, {}]), "run[1]"),
+    ] {
+        let file = json!({ "task": "hello", "run": ["echo", if at == "run[1]" { "{{ item.name }}" } else { "x" }] });
+        let mut body = json!({ "file": file });
+        body[field] = value;
+        let refused = server.send(Method::POST, "/instances/", &body).await;
+        assert_eq!(
+            refused.status,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "{refused:?}"
+        );
+        assert_eq!(refused.body["errors"][0]["field"], at, "{refused:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_and_what_runs_can_be_cancelled_and_tried_again() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

@@ -238,6 +238,7 @@ impl World {
             let submission = Submission {
                 spec,
                 array: None,
+                more: Vec::new(),
                 key: Some(key(number)),
             };
             let command = Command::Submit(submission);

@@ -396,6 +396,7 @@ fn submissions(world: &World) -> Vec<Input> {
         let submission = Submission {
             spec: Box::new(spec),
             array: None,
+            more: Vec::new(),
             key: None,
         };
         Input::Command(RequestId(request), Command::Submit(submission))

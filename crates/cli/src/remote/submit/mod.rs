@@ -1,5 +1,6 @@
 //! `baton submit`: a task, a workflow or a command.
 
+mod array;
 mod directory;
 mod task;
 
@@ -8,9 +9,10 @@ use std::path::PathBuf;
 
 use baton_client::{Client, Span};
 use baton_files::{AnyFile, WorkflowFile};
-use baton_model::api::{self, Indices, SubmitReply};
+use baton_model::api::{self, SubmitReply};
 use clap::{Args, ValueEnum};
 
+use self::array::ArrayArgs;
 use self::directory::Directory;
 use super::runs::submit::WaitArgs;
 use super::{ids, refused, waiting};
@@ -23,6 +25,8 @@ Examples:
   baton submit etl.yaml --watch      a workflow
   baton submit --cpu 2 --memory 1GiB..4GiB --retries 3 -- ./train.sh --epochs 3
   baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'
+  baton submit --array 0-9:2,20 -- ./shard.sh
+  ls *.csv | baton submit --each-line - -- wc -l '{{ item }}'
   baton submit --label zone=eu --timeout 1h --json -- make
   baton submit --array 1-20 --output 'part-%a.txt' -- ./count.sh
   baton submit --cwd /data/project -- make -j4
@@ -50,9 +54,8 @@ pub(crate) struct Submit {
     /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
-    /// Submit an array: one instance per index, with its index in BATON_ARRAY_INDEX
-    #[arg(long, value_name = "A-B", value_parser = indices)]
-    array: Option<Indices>,
+    #[command(flatten)]
+    array: ArrayArgs,
     #[command(flatten)]
     options: TaskOptions,
     /// Run in its sandbox: the same as --cwd sandbox
@@ -133,16 +136,6 @@ enum Exclusive {
     Strict,
 }
 
-fn indices(text: &str) -> Result<Indices, String> {
-    const HINT: &str = "expected the first and the last index, such as 1-1000";
-    let (from, to) = text.split_once('-').ok_or(HINT)?;
-    match (from.parse(), to.parse()) {
-        (Ok(from), Ok(to)) if from <= to => Ok(Indices { from, to }),
-        (Ok(_), Ok(_)) => Err("the last index is less than the first".to_owned()),
-        _ => Err(HINT.to_owned()),
-    }
-}
-
 pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
     if let (Some(path), []) = (&command.file, &*command.command)
         && let AnyFile::Workflow(file) = baton_files::load_any(path).map_err(Failure::usage)?
@@ -168,19 +161,20 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
             task::from_file(file, &command.options, &directory)?
         }
         (None, words) => {
+            let items = command.array.has_items();
             // Errors of the command line come first.
-            task::from_command(words, &command.options, &Directory::Unchanged)?;
+            task::from_command(words, &command.options, &Directory::Unchanged, items)?;
             let directory = match directory::named(command)? {
                 Directory::Unchanged => directory::own(client).await?,
                 named => named,
             };
-            task::from_command(words, &command.options, &directory)?
+            task::from_command(words, &command.options, &directory, items)?
         }
     };
     let submit = api::Submit {
         file,
         params: params(&command.params)?,
-        array: command.array,
+        ..command.array.request()?
     };
     let submitted = client.submit(&submit).await.map_err(refused)?;
     let span = span(&submitted)?;
@@ -287,18 +281,4 @@ fn describe_end(instance: &api::Instance) -> String {
         ));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indices_are_a_range_both_included() {
-        assert_eq!(indices("1-1000"), Ok(Indices { from: 1, to: 1_000 }));
-        assert_eq!(indices("7-7"), Ok(Indices { from: 7, to: 7 }));
-        for bad in ["", "1", "1-", "-1", "a-b", "2-1", "1..3"] {
-            assert!(indices(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -28,20 +28,52 @@ pub(super) fn from_file(
     check(task, &path.display().to_string())
 }
 
-/// Builds a task of one command.
+/// Builds a task of one command. In an array of items, `{{ item }}` in it is a reference.
 pub(super) fn from_command(
     words: &[String],
     options: &TaskOptions,
     directory: &Directory,
+    has_items: bool,
 ) -> Result<Value, Failure> {
+    let template = |text: &str| {
+        if has_items {
+            escape_except_item(text)
+        } else {
+            escape(text)
+        }
+    };
     let run = match words {
         // As for `baton local simplerun`, except that a plain program name needs no shell.
-        [line] if !is_word(line) => Value::from(escape(line)),
-        words => words.iter().map(|word| escape(word)).collect(),
+        [line] if !is_word(line) => Value::from(template(line)),
+        words => words.iter().map(|word| template(word)).collect(),
     };
     let mut task = object(json!({ "task": name(words), "run": run }));
     apply_options(&mut task, options, directory);
     check(task, COMMAND_LINE)
+}
+
+/// A template that renders as `text`, with the item in place of `{{ item }}` and `{{ item.KEY }}`.
+fn escape_except_item(text: &str) -> String {
+    let (mut template, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once("{{") {
+        template.push_str(before);
+        let reference = after.split_once("}}").filter(|(inside, _)| {
+            let inside = inside.trim();
+            inside == "item" || inside.starts_with("item.")
+        });
+        match reference {
+            Some((inside, beyond)) => {
+                template.push_str(&format!("{{{{{inside}}}}}"));
+                rest = beyond;
+            }
+            None => {
+                template.push_str("{{{{");
+                rest = after;
+            }
+        }
+    }
+    template.push_str(rest);
+    template
 }
 
 fn check(task: Map<String, Value>, name: &str) -> Result<Value, Failure> {
@@ -169,8 +201,24 @@ mod tests {
     }
 
     fn command(line: &[&str]) -> Value {
-        from_command(&words(line), &TaskOptions::default(), &Directory::Unchanged)
-            .expect("a good command")
+        from_command(
+            &words(line),
+            &TaskOptions::default(),
+            &Directory::Unchanged,
+            false,
+        )
+        .expect("a good command")
+    }
+
+    #[test]
+    fn only_the_item_is_a_reference() {
+        for (text, template) in [
+            ("wc {{ item }}", "wc {{ item }}"),
+            ("{{item.k}} {{.Names}}", "{{item.k}} {{{{.Names}}"),
+            ("{{ items }} {{", "{{{{ items }} {{{{"),
+        ] {
+            assert_eq!(escape_except_item(text), template);
+        }
     }
 
     fn message(result: Result<Value, Failure>) -> String {
@@ -226,7 +274,8 @@ mod tests {
             from_command(
                 &words(&["x", "y"]),
                 &options,
-                &Directory::Path("/d".to_owned())
+                &Directory::Path("/d".to_owned()),
+                false
             )
             .expect("it is good"),
             json!({
@@ -281,7 +330,8 @@ mod tests {
             message(from_command(
                 &words(&["x"]),
                 &options,
-                &Directory::Unchanged
+                &Directory::Unchanged,
+                false
             )),
             "command line: resources.cpu\n  expected a number, found a string\n  hint: write a \
              number from 0 to 1000000\n\ncommand line: timeout\n  `5` has no unit\n  hint: write \

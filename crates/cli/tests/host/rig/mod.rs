@@ -143,6 +143,7 @@ impl Rig {
         let submission = Submission {
             spec: Box::new(spec),
             array: (count > 1).then_some((count, from)),
+            more: Vec::new(),
             key: None,
         };
         let submit = LeaderCommand::Submit(submission);

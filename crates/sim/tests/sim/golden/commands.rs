@@ -316,6 +316,7 @@ fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
         let submission = Submission {
             spec: Box::new(spec.clone()),
             array: None,
+            more: Vec::new(),
             key: None,
         };
         Ok(Input::Command(RequestId(id.0), Command::Submit(submission)))
