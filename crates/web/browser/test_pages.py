@@ -144,6 +144,28 @@ def test_an_entry_is_launched_by_its_form(page, server):
     assert page.problems == []
 
 
+def test_an_entry_shows_changes_a_grid_and_begins_a_backfill(page, server):
+    workflow = "workflow: nights\nowner: ann\ntasks: { a: { run: 'true' }, b: { run: 'true', after: [a] } }\n"
+    trigger = "trigger: { schedule: 'every day at 9:00' }\n"
+    (server.directory / "nights.yaml").write_text(workflow + trigger)
+    server.baton("library", "put", "nights.yaml")
+    (server.directory / "nights.yaml").write_text(workflow.replace("a: { run: 'true' }", "a: { run: 'exit 0' }") + trigger)
+    server.baton("library", "put", "nights.yaml")
+    run = server.baton("trigger", "ann/nights")
+    server.until(f"/runs/{run}", "state", "DONE")
+    open_page(page, server, "/ann/tasks/nights")
+    expect(page.locator(".diff .ins")).to_contain_text("exit 0")
+    expect(page.locator(".grid .cell.s-DONE")).to_have_count(2)
+    assert Axe().run(page).violations_count == 0
+    page.locator("summary", has_text="Backfill").click()
+    page.get_by_label("From (UTC)").fill("2026-01-01")
+    page.get_by_label("To, not included").fill("2026-01-03")
+    page.get_by_role("button", name="Launch what is missing").click()
+    expect(page.locator("h1")).to_contain_text("ann/nights")
+    expect(page.locator("dl")).to_contain_text("2, ")
+    assert page.problems == []
+
+
 def test_keys_lead_through_a_list(page, server):
     open_page(page, server, "/history/")
     page.keyboard.press("j")

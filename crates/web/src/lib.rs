@@ -12,6 +12,7 @@
 //! | [`gantt`], [`chart`] | timelines and charts as SVG |
 //! | [`ansi`] | output of tasks, with its colours, as HTML |
 //! | [`json`] | any representation as HTML |
+//! | `diff` | changes from one definition to the next |
 //! | [`time`], [`text`] | times, durations, sizes |
 //! | [`assets`] | style sheet, scripts and icons, part of the binary |
 //!
@@ -21,6 +22,7 @@
 pub mod ansi;
 pub mod assets;
 pub mod chart;
+mod diff;
 pub mod frame;
 pub mod gantt;
 pub mod graph;

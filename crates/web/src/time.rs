@@ -49,6 +49,14 @@ impl Stamp {
     }
 }
 
+/// The first moment of a day in UTC, from `2026-01-31`.
+#[must_use]
+pub fn day(text: &str) -> Option<u64> {
+    let date: jiff::civil::Date = text.parse().ok()?;
+    let start = date.to_zoned(TimeZone::UTC).ok()?.timestamp();
+    u64::try_from(start.as_millisecond()).ok()
+}
+
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (exact, shown) = (self.rfc3339(), self.utc());
@@ -71,6 +79,8 @@ mod tests {
             "<time datetime=\"2025-11-16T22:10:03.25Z\" data-at=\"1763331003250\">2025-11-16 22:10:03Z</time>"
         );
         assert_eq!(Stamp(1_763_331_003_250).hour(), "22:00");
+        assert_eq!(day("2025-11-16"), Some(1_763_251_200_000));
+        assert_eq!(day("16.11.2025"), None);
         assert_eq!(Stamp(u64::MAX).utc(), "18446744073709551615 ms");
     }
 }

@@ -2,14 +2,16 @@
 //! launches it.
 
 use askama::Template;
-use baton_model::api::{DueTimes, Instance, List, Run, Task, Tick};
+use baton_model::api::{DueTimes, Instance, List, Run, RunTask, Task, Tick};
 use serde_json::Value;
 
 use super::instances::InstanceRow;
 use super::library::word;
 use super::runs::RunRow;
 use super::{Offer, actions};
+use crate::diff;
 use crate::frame::{Action, Frame};
+use crate::graph;
 use crate::json;
 use crate::markup::Markup;
 use crate::time::Stamp;
@@ -38,8 +40,63 @@ pub struct EntryPage {
     pub ticks: Vec<TickRow>,
     pub instances: Vec<InstanceRow>,
     pub runs: Vec<RunRow>,
-    pub revisions: Vec<(u32, Stamp, bool)>,
+    pub revisions: Vec<RevisionRow>,
+    /// Changes against the revision before.
+    pub changes: Markup,
+    /// The last runs by task, oldest first.
+    pub grid: Grid,
+    /// The target of a backfill.
+    pub backfill: Option<String>,
 }
+
+/// A revision of the entry.
+#[derive(Debug)]
+pub struct RevisionRow {
+    pub number: u32,
+    pub defined: Stamp,
+    pub is_current: bool,
+    pub is_shown: bool,
+}
+
+/// The last runs of a workflow: a row for each task, a column for each run.
+#[derive(Debug, Default)]
+pub struct Grid {
+    /// Id and state of each run.
+    pub runs: Vec<(String, &'static str)>,
+    /// Name of the task, and its state in each run, if it has it.
+    pub rows: Vec<(String, Vec<Option<&'static str>>)>,
+}
+
+impl Grid {
+    /// The grid of runs with their tasks, newest first.
+    #[must_use]
+    pub fn new(latest: &[(Run, Vec<RunTask>)]) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for (_, tasks) in latest {
+            let new = tasks.iter().map(|task| task.name.as_str());
+            let new: Vec<&str> = new.filter(|name| !names.contains(name)).collect();
+            names.extend(new);
+        }
+        names.truncate(GRID_TASKS_MAX);
+        let columns = || latest.iter().rev();
+        let rows = names.into_iter().map(|name| {
+            let states = columns().map(|(_, tasks)| {
+                let task = tasks.iter().find(|task| task.name == name)?;
+                Some(graph::state(&task.items, task.unmapped))
+            });
+            (name.to_owned(), states.collect())
+        });
+        Self {
+            rows: rows.collect(),
+            runs: columns()
+                .map(|(run, _)| (run.id.clone(), run.state.word()))
+                .collect(),
+        }
+    }
+}
+
+/// Tasks of a grid.
+const GRID_TASKS_MAX: usize = 100;
 
 /// A parameter, as a field of the form.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +126,10 @@ pub struct Answers {
     pub revisions: List<Task<Value>>,
     pub instances: Option<List<Instance>>,
     pub runs: Option<List<Run>>,
+    /// The definition of the revision before.
+    pub before: Option<Value>,
+    /// Runs of the grid with their tasks, newest first.
+    pub latest: Vec<(Run, Vec<RunTask>)>,
 }
 
 impl EntryPage {
@@ -81,6 +142,8 @@ impl EntryPage {
             revisions,
             instances,
             runs,
+            before,
+            latest,
         } = answers;
         let now = frame.now;
         let definition = entry.definition.unwrap_or(Value::Null);
@@ -121,8 +184,17 @@ impl EntryPage {
             revisions: revisions
                 .items
                 .iter()
-                .map(|it| (it.revision, Stamp(it.defined_at), it.current))
+                .map(|it| RevisionRow {
+                    number: it.revision,
+                    defined: Stamp(it.defined_at),
+                    is_current: it.current,
+                    is_shown: it.revision == entry.revision,
+                })
                 .collect(),
+            changes: before
+                .map_or_else(Markup::default, |before| diff::render(&before, &definition)),
+            grid: Grid::new(&latest),
+            backfill: entry.links.get("backfill").cloned(),
             owner: entry.owner,
             name: entry.name,
         }

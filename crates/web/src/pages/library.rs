@@ -1,11 +1,11 @@
 //! The library: its tasks and workflows, and the backfills of them.
 
 use askama::Template;
-use baton_model::api::{Backfill, FileProblem, LibraryPage as Entries, List, Task};
+use baton_model::api::{Backfill, BackfillLaunch, FileProblem, LibraryPage as Entries, List, Task};
 use serde_json::Value;
 
-use super::next;
-use crate::frame::Frame;
+use super::{Offer, actions, next};
+use crate::frame::{Action, Frame};
 use crate::text::encoded;
 use crate::time::Stamp;
 
@@ -90,10 +90,9 @@ pub struct BackfillRow {
     pub remaining: u64,
 }
 
-impl BackfillsPage {
-    #[must_use]
-    pub fn new(frame: Frame, list: &List<Backfill>) -> Self {
-        let rows = list.items.iter().map(|it| BackfillRow {
+impl BackfillRow {
+    fn new(it: &Backfill) -> Self {
+        Self {
             id: it.id.clone(),
             entry: format!("{}/{}", it.owner, it.name),
             href: format!("/{}/tasks/{}", encoded(&it.owner), encoded(&it.name)),
@@ -102,11 +101,83 @@ impl BackfillsPage {
             to: Stamp(it.to),
             launched: it.launched,
             remaining: it.remaining,
-        });
+        }
+    }
+}
+
+impl BackfillsPage {
+    #[must_use]
+    pub fn new(frame: Frame, list: &List<Backfill>) -> Self {
         Self {
             frame,
-            rows: rows.collect(),
+            rows: list.items.iter().map(BackfillRow::new).collect(),
             next: next(&list.links),
         }
     }
 }
+
+/// The page of a backfill.
+#[derive(Template)]
+#[template(path = "backfill.html")]
+pub struct BackfillPage {
+    pub frame: Frame,
+    pub backfill: BackfillRow,
+    pub schedule: String,
+    pub due: u64,
+    pub halted: String,
+    pub states: Vec<(String, u64)>,
+    pub launches: Vec<LaunchRow>,
+    pub actions: Vec<Action>,
+    pub next: Option<String>,
+}
+
+/// A due time that a backfill has launched.
+#[derive(Debug)]
+pub struct LaunchRow {
+    pub at: Stamp,
+    pub id: String,
+    pub href: String,
+    pub state: String,
+}
+
+impl BackfillPage {
+    #[must_use]
+    pub fn new(frame: Frame, backfill: &Backfill, launches: &List<BackfillLaunch>) -> Self {
+        let rows = launches.items.iter().map(|it| {
+            let instance = it
+                .instance
+                .as_ref()
+                .map(|id| (id, format!("/instances/{id}")));
+            let run = it.run.as_ref().map(|id| (id, format!("/runs/{id}")));
+            let (id, href) = instance
+                .or(run)
+                .map_or_else(Default::default, |(id, href)| (id.clone(), href));
+            LaunchRow {
+                at: Stamp(it.nominal_at),
+                id,
+                href,
+                state: it.state.clone().unwrap_or_default(),
+            }
+        });
+        Self {
+            schedule: backfill.schedule.clone(),
+            due: backfill.due,
+            halted: backfill.halted.as_ref().map(word).unwrap_or_default(),
+            states: backfill.states.clone().into_iter().collect(),
+            launches: rows.collect(),
+            actions: actions(&backfill.links, OFFERED),
+            next: next(&launches.links),
+            backfill: BackfillRow::new(backfill),
+            frame,
+        }
+    }
+}
+
+const OFFERED: &[Offer] = &[
+    ("halt", |target| Action::new("Halt", target)),
+    ("resume", |target| Action::new("Resume", target)),
+    ("cancel", |target| {
+        Action::new("Cancel", target)
+            .ask("Cancel the backfill for good? What it has launched goes on.".to_owned())
+    }),
+];

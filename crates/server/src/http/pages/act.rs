@@ -8,6 +8,7 @@ use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{FieldProblem, Problem};
+use baton_web::time::day;
 use serde_json::{Map, Value, json};
 
 use super::Pages;
@@ -37,8 +38,18 @@ impl Fields {
         fields.map(|(_, value)| value.as_str())
     }
 
-    /// The body of the operation: given whole, or as parameters.
-    fn body(&self) -> Option<String> {
+    /// The body of the operation: given whole, as parameters, or as the days of an interval.
+    fn body(&self) -> Result<Option<String>, Problem> {
+        if let (Some(from), Some(to)) = (self.one("from-day"), self.one("to-day")) {
+            let (Some(from), Some(to)) = (day(from), day(to)) else {
+                return Err(problem(400, "a day is written as 2026-01-31"));
+            };
+            return Ok(Some(json!({ "from": from, "to": to }).to_string()));
+        }
+        Ok(self.plain_body())
+    }
+
+    fn plain_body(&self) -> Option<String> {
         let params: Map<String, Value> = self
             .0
             .iter()
@@ -86,10 +97,11 @@ async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<St
         .map(|key| (IDEMPOTENCY_KEY, key.to_owned()))
         .into_iter()
         .collect();
-    let answered = send(ask, target, fields.body(), &more).await?;
+    let answered = send(ask, target, fields.body()?, &more).await?;
     let reply: Value = serde_json::from_slice(&answered.body).unwrap_or(Value::Null);
-    let control = reply.pointer("/links/control").and_then(Value::as_str);
-    Ok(control.map(local))
+    let mut links = ["/links/control", "/links/backfill"].iter();
+    let created = links.find_map(|link| reply.pointer(link).and_then(Value::as_str));
+    Ok(created.map(local))
 }
 
 async fn send(

@@ -138,9 +138,8 @@ impl Asker {
     ) -> Result<Request, Problem> {
         let mut request = Request::new(Body::empty());
         *request.method_mut() = method;
-        *request.uri_mut() = path
-            .parse()
-            .map_err(|_| problem(400, "the address is invalid"))?;
+        let uri = without_slash(path).parse();
+        *request.uri_mut() = uri.map_err(|_| problem(400, "the address is invalid"))?;
         *request.headers_mut() = self.headers.clone();
         let headers = request.headers_mut();
         for (name, value) in more {
@@ -179,6 +178,19 @@ impl Answered {
     }
 }
 
+/// The address without a slash at the end of its path: links have one, the router behind the layer
+/// that removes it does not.
+fn without_slash(address: &str) -> String {
+    let (path, query) = match address.split_once('?') {
+        Some((path, query)) => (path, format!("?{query}")),
+        None => (address, String::new()),
+    };
+    match path.trim_end_matches('/') {
+        "" => format!("/{query}"),
+        path => format!("{path}{query}"),
+    }
+}
+
 /// The size of a log from a content range: the total, or the end of what is known so far.
 fn size(range: &str) -> Option<u64> {
     let (span, total) = range.strip_prefix("bytes ")?.split_once('/')?;
@@ -211,6 +223,13 @@ pub(super) fn problem(status: u16, detail: &str) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_router_gets_paths_without_a_slash_at_the_end() {
+        assert_eq!(without_slash("/"), "/");
+        assert_eq!(without_slash("/runs/?a=/"), "/runs?a=/");
+        assert_eq!(without_slash("/runs/r1"), "/runs/r1");
+    }
 
     #[test]
     fn the_size_of_a_log_that_grows_is_what_is_known_so_far() {

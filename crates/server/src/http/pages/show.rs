@@ -4,9 +4,9 @@ use axum::extract::{Query, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{
-    Backfill, DueTimes, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries, List,
-    MEDIA_TYPE, Problem, RangeSummary, ResumePreview, Run, RunItem, RunTask, Task, Tick, Usage,
-    Worker,
+    Backfill, BackfillLaunch, DueTimes, ErrorGroup, Event, Explanation, Instance,
+    LibraryPage as Entries, List, MEDIA_TYPE, Problem, RangeSummary, ResumePreview, Run, RunItem,
+    RunTask, Task, Tick, Usage, Worker,
 };
 use baton_model::fact::FactKind;
 use baton_model::library::EntryKind;
@@ -15,7 +15,7 @@ use baton_web::pages::entry::{self, EntryPage};
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::{Filters, InstancesPage, ListKind, RangePage};
-use baton_web::pages::library::{BackfillsPage, LibraryPage};
+use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage, UsagePage};
 use baton_web::pages::run::{self, PreviewPage, RunPage};
@@ -32,6 +32,9 @@ const ROWS: usize = 10;
 /// Items of a run, and tasks, on its page.
 const ITEMS: usize = 200;
 const TASKS: usize = 1_000;
+
+/// Tasks of each run in the grid of a workflow.
+const GRID_TASKS: usize = 100;
 
 /// The last bytes of an output that a page shows.
 const LOG_BYTES: usize = 64 << 10;
@@ -56,8 +59,9 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["runs", id] => one_run(pages, &ask, id).await,
         ["library"] => library(pages, &ask, "/library", &query).await,
         ["backfills"] => backfills(pages, &ask, &query).await,
+        ["backfills", id] => backfill(pages, &ask, id).await,
         [owner, "tasks"] => library(pages, &ask, &format!("/{owner}/tasks"), &query).await,
-        [owner, "tasks", name] => entry(pages, &ask, owner, name).await,
+        [owner, "tasks", name] => entry(pages, &ask, owner, name, &query).await,
         ["workers"] => workers(pages, &ask).await,
         ["workers", name] => worker(pages, &ask, name).await,
         ["usage"] => usage(pages, &ask, &query).await,
@@ -259,10 +263,37 @@ async fn backfills(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response
     Ok(html(StatusCode::OK, &BackfillsPage::new(frame, &list)))
 }
 
-async fn entry(pages: &Pages, ask: &Asker, owner: &str, name: &str) -> Result<Response, Problem> {
+async fn backfill(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
+    let backfill: Backfill = ask.get(&format!("/backfills/{id}")).await?;
+    let launches = format!("/backfills/{}/launches", backfill.id);
+    let launches: List<BackfillLaunch> = ask.get(&launches).await?;
+    let frame = pages.frame(ask, backfill.id.clone(), "/backfills/");
+    let page = BackfillPage::new(frame, &backfill, &launches);
+    Ok(html(StatusCode::OK, &page))
+}
+
+/// The latest runs of a workflow with their tasks, for the grid.
+async fn latest(ask: &Asker, runs: Option<&List<Run>>) -> Vec<(Run, Vec<RunTask>)> {
+    let mut latest = Vec::new();
+    for run in runs.map(|list| &*list.items).unwrap_or_default() {
+        let tasks = format!("/runs/{}/tasks?limit={GRID_TASKS}", run.id);
+        if let Ok(tasks) = ask.get::<List<RunTask>>(&tasks).await {
+            latest.push((run.clone(), tasks.items));
+        }
+    }
+    latest
+}
+
+async fn entry(
+    pages: &Pages,
+    ask: &Asker,
+    owner: &str,
+    name: &str,
+    query: &Pairs,
+) -> Result<Response, Problem> {
     // Segments of the address are encoded already.
     let path = format!("/{owner}/tasks/{name}");
-    let entry: Task<Value> = ask.get(&path).await?;
+    let entry: Task<Value> = ask.get(&with_query(&path, query)).await?;
     let (due, ticks, revisions) = (
         format!("{path}/due"),
         format!("{path}/ticks?limit=50"),
@@ -287,8 +318,17 @@ async fn entry(pages: &Pages, ask: &Asker, owner: &str, name: &str) -> Result<Re
             }
         },
     );
+    let before = match entry.revision {
+        0 | 1 => None,
+        revision => {
+            let before = format!("{path}?revision={}", revision - 1);
+            ask.get::<Task<Value>>(&before).await.ok()
+        }
+    };
     let title = format!("{}/{}", entry.owner, entry.name);
     let answers = entry::Answers {
+        before: before.and_then(|before| before.definition),
+        latest: self::latest(ask, latest.1.as_ref()).await,
         entry,
         due: due.ok(),
         ticks: ticks?,
