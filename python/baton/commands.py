@@ -26,9 +26,20 @@ _HINT = "pass numbers, strings, lists and mappings, or the path of a file"
 
 
 class Item:
-    """The items of a mapped function."""
+    """The items of a mapped function.
 
-    def __init__(self, items: Union[Iterable[Any], Task, Output]) -> None:
+    With `by_place`, those of a mapped function's task are its own items: each waits for the result
+    of the same item, and not for all of them.
+    """
+
+    #: The argument of the command line.
+    word = "{{ item }}"
+    #: The task whose items are the same, if it is joined with it item by item.
+    joined: Optional[Task] = None
+
+    def __init__(
+        self, items: Union[Iterable[Any], Task, Output], by_place: bool = False
+    ) -> None:
         self.for_each: Any
         self.requested: Optional[Tuple[Task, str]] = None
         self.upstream: Optional[Task] = None
@@ -41,6 +52,11 @@ class Item:
         if task.count == 0:
             # A task without items has no outputs to refer to.
             self.kind, self.for_each = "json", []
+        elif by_place and items is task and task.call is not None and "for_each" in task.fields:
+            what = boxed_key(BOX, key)
+            self.kind, self.requested = "box", (task, what)
+            self.for_each, self.word = task.fields["for_each"], str(task.output(what))
+            self.joined = task
         elif task.call is not None:
             what = boxed_key(EACH if task.has_items else BOXES, key)
             self.kind, self.requested = "box", (task, what)
@@ -182,7 +198,7 @@ class Call:
                 self.upstream.append(value.upstream)
             if value.requested is not None:
                 self._requested.append(value.requested)
-            return self._add_argument(value.kind, path, "{{ item }}")
+            return self._add_argument(value.kind, path, value.word)
         source = _source(value)
         if source is not None:
             return self._encode_task(*source, path)

@@ -101,7 +101,7 @@ class TaskFunction(Generic[P]):
         the same for all.
 
         `items` may be a task: each element of the list it returns, or each of its results if it has
-        several.
+        several. In the latter case a call starts when the one whose result it takes is DONE.
         """
         workflow = self._target()
         if workflow is None:
@@ -111,10 +111,16 @@ class TaskFunction(Generic[P]):
                 )
             called: Callable[..., Any] = self.function
             return [called(item, *args, **kwargs) for item in elements(items)]
-        item = Item(items)
-        return self.add_to(
-            workflow, Call(self.function, (item, *args), kwargs), {"for_each": item.for_each}
-        )
+        item = Item(items, by_place=True)
+        call = Call(self.function, (item, *args), kwargs)
+        if item.joined is not None and call.upstream.count(item.joined) > 1:
+            # Another argument is all its results.
+            item = Item(items)
+            call = Call(self.function, (item, *args), kwargs)
+        more: Dict[str, Any] = {"for_each": item.for_each}
+        if item.joined is not None:
+            more["joined"] = item.joined
+        return self.add_to(workflow, call, more)
 
     def _target(self) -> Optional[Workflow]:
         """The workflow that calls are added to; None on a worker, where functions call each other."""
@@ -124,6 +130,7 @@ class TaskFunction(Generic[P]):
         """Adds the task of a call."""
         fields = {**self.fields, **more}
         after = listed(fields.pop("after", ()))
+        joined = fields.pop("joined", None)
         name = workflow.unique(self.name or _name(self.function))
         named = [each for each in after if not isinstance(each, Mapping)]
         for upstream in (*call.upstream, *named):
@@ -131,6 +138,8 @@ class TaskFunction(Generic[P]):
         call.request_outputs()
         task = workflow.add(Task(workflow, name, fields, call))
         task.after(*after)
+        if joined is not None:
+            task.after(joined, each=True)
         for upstream in call.upstream:
             task.needs(upstream)
         return task

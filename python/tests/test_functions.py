@@ -106,6 +106,22 @@ def test_an_output_of_a_function_keeps_its_type_whatever_it_is_called(tmp_path: 
     assert json.loads((tmp_path / "last").read_text())["result"] == ["NoneType", "str", "NoneType"]
 
 
+def test_a_map_over_the_results_of_a_map_is_joined_by_place(tmp_path: Path) -> None:
+    with Workflow("places"):
+        listed = functions.texts()
+        first = functions.kind.map(listed)
+        second = functions.double.map(first)
+        both = functions.kinds.map(second, second)
+    assert second.to_dict()["for_each"] == first.to_dict()["for_each"]
+    assert second.to_dict()["after"] == [{"task": "kind", "each": True}]
+    ended = run_of(second, tmp_path / "out", {"{{ tasks.kind.outputs._box }}": '{"value":"5"}'})
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((tmp_path / "out").read_text())["result"] == "55"
+    # All results are an argument, too.
+    assert both.to_dict()["after"] == ["double"]
+    assert both.to_dict()["for_each"] == "{{ tasks.double.outputs._each }}"
+
+
 def test_an_output_of_a_command_is_json_where_it_looks_like_it() -> None:
     assert [read("text", word) for word in ("5", "x", "[1]", "NaN", '"5"')] == [
         5,

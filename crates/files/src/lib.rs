@@ -60,6 +60,7 @@ pub use file::{Binding, TaskFile};
 pub use instance::{DEFAULT_OWNER, ITEM_VARIABLE};
 pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
+pub use read::is_resource_name;
 pub use schema::{task_schema, workflow_schema};
 pub use workflow::{WorkflowFile, workflow_part};
 

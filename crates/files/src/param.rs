@@ -54,6 +54,8 @@ pub enum ParamKind {
     },
     /// `true` or `false`.
     Bool,
+    /// A JSON list.
+    List,
     /// One of a list of strings.
     OneOf {
         /// Not empty, without duplicates.
@@ -83,6 +85,7 @@ impl ParamKind {
                 Some(lowest.min(max.unwrap_or(f64::MAX)).to_string())
             }
             Self::Bool => Some(false.to_string()),
+            Self::List => Some("[]".to_owned()),
             Self::OneOf { one_of } => one_of.first().cloned(),
         }
     }
@@ -104,6 +107,7 @@ impl ParamKind {
                 truth @ ("true" | "false") => Ok(truth.to_owned()),
                 _ => Err((Kind::BadValue, "is not a boolean".to_owned())),
             },
+            Self::List => list(text),
             Self::OneOf { one_of } => {
                 if one_of.iter().any(|value| value == text) {
                     Ok(text.to_owned())
@@ -144,6 +148,7 @@ impl fmt::Display for ParamKind {
                 bounds(f, min.as_ref(), max.as_ref())
             }
             Self::Bool => f.write_str("true or false"),
+            Self::List => f.write_str("a JSON list, or values separated by commas"),
             Self::OneOf { one_of } => {
                 let values = one_of.iter().map(String::as_str);
                 write!(f, "one of: {}", suggest::list(values))
@@ -176,6 +181,18 @@ fn integer(text: &str) -> Result<i64, Violation> {
             }
             _ => (Kind::BadValue, "is not an integer".to_owned()),
         })
+}
+
+/// The JSON list of a value that is one, or of strings that are separated by commas.
+fn list(text: &str) -> Result<String, Violation> {
+    if text.trim_start().starts_with('[') {
+        let values: Result<Vec<serde_json::Value>, _> = serde_json::from_str(text);
+        let values = values.map_err(|error| (Kind::BadValue, format!("is not JSON: {error}")))?;
+        return Ok(serde_json::Value::from(values).to_string());
+    }
+    let values = text.split(',').map(str::trim);
+    let values: Vec<&str> = values.filter(|_| !text.trim().is_empty()).collect();
+    Ok(serde_json::Value::from(values).to_string())
 }
 
 /// Parses a number in digits: few programs accept `inf` and `nan`.
@@ -246,6 +263,9 @@ mod tests {
             (ParamKind::Bool, "TRUE", "true"),
             (ParamKind::Bool, "false", "false"),
             (one_of(&["fast", ""]), "", ""),
+            (ParamKind::List, "eu, us", r#"["eu","us"]"#),
+            (ParamKind::List, "", "[]"),
+            (ParamKind::List, r#" [ 1, {"a": "b"} ]"#, r#"[1,{"a":"b"}]"#),
         ] {
             assert_eq!(fit(&kind, text).as_deref(), Ok(expected), "{kind}");
         }

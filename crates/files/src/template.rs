@@ -471,6 +471,24 @@ pub(crate) fn is_name(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
+/// Reports every template in a value that does not support templates, at any depth.
+pub(crate) fn reject_templates(item: &Item<'_>, problems: &mut Vec<Problem>) {
+    let mut open = vec![item.tree];
+    while let Some(tree) = open.pop() {
+        match &tree.value {
+            Value::List(items) => open.extend(items.iter().rev()),
+            Value::Map(_) => open.extend(tree.entries().iter().rev().map(|entry| &entry.value)),
+            _ => {
+                let item = Item {
+                    tree,
+                    path: item.path.clone(),
+                };
+                reject_template(&item, problems);
+            }
+        }
+    }
+}
+
 /// Reports a template in a field that does not support templates.
 pub(crate) fn reject_template(item: &Item<'_>, problems: &mut Vec<Problem>) {
     if let Value::String(text) = &item.tree.value

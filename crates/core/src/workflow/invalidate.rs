@@ -138,6 +138,10 @@ impl Invalidation<'_> {
                     ItemSet::None
                 };
             }
+            // A placeholder stands for all items.
+            Edges::Same if !self.progress.is_mapped(after.task) => {
+                items.filter(|_| runs(0)).collect()
+            }
             Edges::Same => items.filter(|item| runs(*item)).collect(),
             Edges::Lists(lists) => items
                 .filter(|item| lists.of(*item).iter().any(|it| runs(*it)))

@@ -38,7 +38,7 @@ pub mod when;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_model::workflow::{Condition, Plan};
+use baton_model::workflow::{Condition, Edges, Plan};
 
 pub use graph::Graph;
 pub use progress::{ItemResult, ItemState, Progress, Tally};
@@ -66,6 +66,14 @@ impl Dag {
     pub fn is_handler(&self, task: u32) -> bool {
         let after = &self.plan.tasks[task as usize].after;
         after.iter().any(|it| it.condition != Condition::Success)
+    }
+
+    /// Number of edges of each item of a task to the item with the same index.
+    #[must_use]
+    fn item_edges(&self, task: u32) -> u32 {
+        let after = &self.plan.tasks[task as usize].after;
+        let same = after.iter().filter(|it| it.edges == Edges::Same);
+        u32::try_from(same.count()).unwrap_or(u32::MAX)
     }
 
     /// Index of a task in the plan.

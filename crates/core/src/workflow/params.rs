@@ -55,7 +55,9 @@ impl<'a> ParamChanges<'a> {
     /// Whether work, environment and condition of two tasks are the same, apart from parameters
     /// that they do not refer to.
     pub(super) fn same(&self, old: &PlanTask, new: &PlanTask) -> bool {
-        let same = |was: &InstanceSpec, is: &InstanceSpec| was.work == is.work && was.env == is.env;
+        let same = |was: &InstanceSpec, is: &InstanceSpec| {
+            was.work == is.work && was.env == is.env && was.paths == is.paths
+        };
         if old.when != new.when || self.in_condition(new.when.as_deref()) {
             return false;
         }

@@ -19,7 +19,7 @@ use crate::tree::{Tree, Value};
 use crate::workflow::{ItemKeys, UnresolvedItems};
 
 const FOR_EACH_HINT: &str = "write a list, a range such as { range: [0, 10] } or \"0..10\", { product: … }, or \
-                             \"{{ tasks.NAME.outputs.KEY }}\"";
+                             \"{{ tasks.NAME.outputs.KEY }}\" or \"{{ params.NAME }}\"";
 const RANGE_HINT: &str = "write [FIRST, END] or [FIRST, END, STEP]: { range: [0, 10] } is 0 to 9";
 const AXES_HINT: &str =
     "write axes with their values, such as { os: [linux, bsd], n: { range: [0, 3] } }";
@@ -71,6 +71,7 @@ impl Reader {
         let mut unresolved = UnresolvedItems {
             items: Items::One,
             from: None,
+            param: None,
             keys: ItemKeys::NoItem,
             location: fields.item.location(),
         };
@@ -106,7 +107,7 @@ impl Reader {
                     unresolved.items = Items::Values(self.item_values(item, values));
                 }
             }
-            Value::String(text) if text.contains("{{") => self.output(item, text, unresolved),
+            Value::String(text) if text.contains("{{") => self.reference(item, text, unresolved),
             Value::Map(_) => {
                 let before = self.problems.len();
                 let Some(fields) = self.fields(item, &FOR_EACH, |_| None) else {
@@ -140,8 +141,8 @@ impl Reader {
         }
     }
 
-    /// Reads `{{ tasks.NAME.outputs.KEY }}`, without surrounding text.
-    fn output(&mut self, item: &Item<'_>, text: &str, unresolved: &mut UnresolvedItems) {
+    /// Reads `{{ tasks.NAME.outputs.KEY }}` or `{{ params.NAME }}`, without surrounding text.
+    fn reference(&mut self, item: &Item<'_>, text: &str, unresolved: &mut UnresolvedItems) {
         let mut pieces = pieces(text.trim());
         match (pieces.next(), pieces.next()) {
             (Some(Piece::Reference(RuntimeReference::Output { task, key })), None) => {
@@ -149,6 +150,12 @@ impl Reader {
                 unresolved.keys = ItemKeys::Unknown;
                 unresolved.from = Some(task);
                 unresolved.items = Items::Output { task: 0, key };
+            }
+            (Some(Piece::Reference(RuntimeReference::Param(name))), None) => {
+                self.totals.items += 1;
+                unresolved.keys = ItemKeys::Unknown;
+                unresolved.param = Some(name);
+                unresolved.items = Items::Values(Vec::new());
             }
             _ => {
                 let message = format!("{} is not a reference to a list of values", quote(text));
@@ -280,32 +287,14 @@ impl Reader {
     fn item_values(&mut self, item: &Item<'_>, trees: &[Tree]) -> Vec<String> {
         let mut values = Vec::with_capacity(trees.len());
         for (index, tree) in trees.iter().enumerate() {
-            self.reject_templates(item, index, tree);
+            let item = Item {
+                tree,
+                path: format!("{}[{index}]", item.path),
+            };
+            template::reject_templates(&item, &mut self.problems);
             values.push(source::value_to_json(tree).to_string());
         }
         values
-    }
-
-    fn reject_templates(&mut self, item: &Item<'_>, index: usize, tree: &Tree) {
-        match &tree.value {
-            Value::String(text) if text.contains("{{") => {
-                let item = Item {
-                    tree,
-                    path: format!("{}[{index}]", item.path),
-                };
-                template::reject_template(&item, &mut self.problems);
-            }
-            Value::List(items) => {
-                items
-                    .iter()
-                    .for_each(|tree| self.reject_templates(item, index, tree));
-            }
-            Value::Map(_) => {
-                let values = tree.entries().iter().map(|entry| &entry.value);
-                values.for_each(|tree| self.reject_templates(item, index, tree));
-            }
-            _ => {}
-        }
     }
 }
 

@@ -41,6 +41,7 @@ use crate::suggest;
 use crate::template::Scope;
 use crate::tree::{Entry, Tree, Value};
 
+pub use resources::is_resource_name;
 pub(crate) use scalars::bad_name;
 pub(crate) use task::task;
 pub(crate) use workflow::{is_workflow, part, workflow};

@@ -13,6 +13,7 @@ use crate::error::{Kind, quote};
 use crate::limits::CHOICES_MAX;
 use crate::param::{self, Param, ParamKind};
 use crate::schema::task::PARAM;
+use crate::source;
 use crate::template::{self, is_name};
 use crate::tree::Value;
 
@@ -31,6 +32,7 @@ enum Type {
     Int,
     Float,
     Bool,
+    List,
 }
 
 impl Reader {
@@ -108,7 +110,10 @@ impl Reader {
 
     fn param(&mut self, item: &Item<'_>) -> Option<Param> {
         if !matches!(item.tree.value, Value::Map(_)) {
-            let kind = ParamKind::String;
+            let kind = match item.tree.value {
+                Value::List(_) => ParamKind::List,
+                _ => ParamKind::String,
+            };
             let (default, is_nominal) = self.default(item, &kind, PARAM_HINT)?;
             return Some(Param {
                 default,
@@ -146,6 +151,12 @@ impl Reader {
     ) -> Option<(Option<String>, bool)> {
         if matches!(item.tree.value, Value::Null) {
             return Some((None, false));
+        }
+        if *kind == ParamKind::List && matches!(item.tree.value, Value::List(_)) {
+            let before = self.problems.len();
+            template::reject_templates(item, &mut self.problems);
+            let list = source::value_to_json(item.tree).to_string();
+            return (self.problems.len() == before).then_some((Some(list), false));
         }
         let text = self.scalar_text(item, hint)?;
         let text = match self.nominal_default(item, kind, text)? {
@@ -201,10 +212,11 @@ impl Reader {
             return self.choices(&choices);
         }
         match named {
-            Type::String | Type::Bool => {
+            Type::String | Type::Bool | Type::List => {
                 self.unbounded(fields)?;
                 Some(match named {
                     Type::Bool => ParamKind::Bool,
+                    Type::List => ParamKind::List,
                     _ => ParamKind::String,
                 })
             }

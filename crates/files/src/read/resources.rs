@@ -17,6 +17,15 @@ use crate::units;
 /// `RLIM_INFINITY`.
 const UNLIMITED: u64 = u64::MAX;
 
+/// Whether a text is the name of a custom resource, such as `licences` or `db/orders`. Those that every
+/// worker has are not.
+#[must_use]
+pub fn is_resource_name(name: &str) -> bool {
+    let mut parts = name.split('/');
+    let parts_fit = parts.all(|part| super::scalars::bad_name(part).is_none());
+    parts_fit && name.len() <= NAME_BYTES_MAX && !RESOURCES.names().any(|known| known == name)
+}
+
 impl Reader {
     pub(super) fn resources(&mut self, item: &Item<'_>) -> Resources {
         let fields = Fields {
@@ -96,10 +105,7 @@ impl Reader {
             ));
             return;
         }
-        let parts_fit = name
-            .split('/')
-            .all(|part| super::scalars::bad_name(part).is_none());
-        if !parts_fit || name.len() > NAME_BYTES_MAX {
+        if !is_resource_name(name) {
             self.problems.push(key.problem(
                 Kind::BadName,
                 format!("{} is not a valid resource name", quote(name)),

@@ -2,7 +2,7 @@
 
 use baton_model::limits::AFTER_MAX;
 
-use super::Type::{AnyOf, Bool, Duration, Factor, Integer, List, Map, Name, Null, Scalar, Text, Word};
+use super::Type::{Any, AnyOf, Bool, Duration, Factor, Integer, List, Map, Name, Null, Scalar, Text, Word};
 use super::Zero::{Allowed, Refused};
 use super::process::{ENV, PROCESS, RETRY_BACKOFF, RUN};
 use super::{BYTES, COUNT, Field, HASH, Object, POSITIVE, SIZE, Type, field};
@@ -94,15 +94,15 @@ const MEMORY: Type = AnyOf(&[
     BYTES,
 ]);
 
-/// A default value, `null`, or a map.
-const PARAM_TYPE: Type = AnyOf(&[Scalar, Null, Type::Object(&PARAM)]);
+/// A default value, `null`, the default of a list, or a map.
+const PARAM_TYPE: Type = AnyOf(&[Scalar, Null, List(&Any, 0, usize::MAX), Type::Object(&PARAM)]);
 
 pub(crate) static PARAM: Object = Object::new(
     "Parameter",
     "a parameter",
     &[
-        field("type", Word(&["string", "int", "float", "bool"]), "What its values must be; an `int` has 64 bits.").or("string"),
-        field("default", AnyOf(&[Scalar, Null]), "Its value if none is given; without one it is required."),
+        field("type", Word(&["string", "int", "float", "bool", "list"]), "What its values must be; an `int` has 64 bits, and a `list` is JSON, or values separated by commas.").or("string"),
+        field("default", AnyOf(&[Scalar, Null, List(&Any, 0, usize::MAX)]), "Its value if none is given; without one it is required."),
         field("description", Text, "One sentence for people."),
         field("min", Type::Number, "The lowest value of an `int` or a `float`."),
         field("max", Type::Number, "The highest value of an `int` or a `float`."),

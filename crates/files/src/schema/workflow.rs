@@ -53,7 +53,7 @@ const TASK_FIELDS: &[Field] = &[
     STDERR,
     PROCESSES,
     field("after", AFTER_TYPE, "Its upstream tasks: one, or a list."),
-    field("for_each", FOR_EACH_TYPE, "The values of its items: a list, a range `\"0..10\"`, a map, or another task's output."),
+    field("for_each", FOR_EACH_TYPE, "The values of its items: a list, a range `\"0..10\"`, a map, another task's output, or a list parameter."),
     field("matrix", AXES, "An item for every combination of these values."),
     field("when", AnyOf(&[Text, Bool]), "A condition, evaluated for each item, which is skipped unless it holds."),
     field("template", Text, "The template that it uses."),

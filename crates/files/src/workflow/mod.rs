@@ -15,6 +15,7 @@ mod references;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_core::workflow::items;
 use baton_model::library::Trigger;
 use baton_model::limits::WORKFLOW_SOURCE_BYTES_MAX;
 use baton_model::time::{Millis, Wall};
@@ -22,7 +23,7 @@ use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstr
 
 use crate::bind::Binder;
 use crate::binding::{self, Arguments, NominalTime};
-use crate::error::{Errors, Location, Problem};
+use crate::error::{Errors, Kind, Location, Problem, quote};
 use crate::file::TaskBody;
 use crate::instance::{DEFAULT_OWNER, instance};
 use crate::limits::{PLAN_BYTES_MAX, PROBLEMS_MAX, WORKFLOW_LIMITS};
@@ -76,6 +77,8 @@ pub(crate) struct UnresolvedItems {
     pub(crate) items: Items,
     /// The task that reports the items as an output.
     pub(crate) from: Option<String>,
+    /// The parameter whose value is the list of items; they are empty until it is bound.
+    pub(crate) param: Option<String>,
     pub(crate) keys: ItemKeys,
     pub(crate) location: Location,
 }
@@ -189,7 +192,11 @@ impl WorkflowFile {
         let mut problems = Vec::new();
         let texts = self.tasks.iter().flat_map(|task| task.body.texts());
         let referred = texts.flat_map(Text::references);
-        let referred = referred.filter_map(Reference::param).collect();
+        let items = self
+            .tasks
+            .iter()
+            .filter_map(|task| task.items.param.as_deref());
+        let referred = referred.filter_map(Reference::param).chain(items).collect();
         let nominal = NominalTime::of(at, &self.trigger);
         let given = Arguments {
             values: params,
@@ -203,7 +210,7 @@ impl WorkflowFile {
             late: late.clone(),
             ..workflow_values(&self.name, &arguments)
         };
-        let tasks = plan_tasks(&self.tasks, owner, values, problems)?;
+        let tasks = plan_tasks(&self.tasks, &[], owner, values, problems)?;
         let arguments = arguments.into_iter();
         let arguments = arguments.filter(|(name, _)| !late.contains(&**name));
         Ok(Plan {
@@ -257,7 +264,8 @@ pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Err
         .and_then(|root| read::part(&root, before))
         .and_then(|unbound_tasks| {
             let values = workflow_values(&before.name, &params);
-            plan_tasks(&unbound_tasks, &before.owner, values, Vec::new())
+            let (first, owner) = (&before.tasks, &before.owner);
+            plan_tasks(&unbound_tasks, first, owner, values, Vec::new())
         })
         .map_err(|problems| Errors::new(name, problems))?;
     Ok(Plan {
@@ -286,9 +294,10 @@ const fn workflow_values<'a>(
     }
 }
 
-/// `problems` are those found so far.
+/// Plans tasks that follow those of `before`; `problems` are those found so far.
 fn plan_tasks<'a>(
     unbound_tasks: &'a [UnboundTask],
+    before: &[PlanTask],
     owner: &str,
     values: Values<'a>,
     problems: Vec<Problem>,
@@ -303,7 +312,7 @@ fn plan_tasks<'a>(
         tasks.push(PlanTask {
             name: unbound.name().to_owned(),
             spec: Arc::new(instance(task, &unbound.policy, unbound.body.requests_cpu)),
-            items: unbound.items.items.clone(),
+            items: binder.items(unbound),
             after: unbound.after.iter().map(UnresolvedAfter::planned).collect(),
             when: unbound.when.as_ref().map(|when| when.text.clone()),
             max_concurrent: unbound.max_concurrent,
@@ -315,9 +324,74 @@ fn plan_tasks<'a>(
         }
     }
     if binder.problems.is_empty() {
+        let count = |at: u32| match (at as usize).checked_sub(before.len()) {
+            Some(at) => items::count(&tasks[at].items),
+            None => items::count(&before[at as usize].items),
+        };
+        binder.problems = order::bound_edge_problems(unbound_tasks, count);
+    }
+    if binder.problems.is_empty() {
         Ok(tasks)
     } else {
         Err(binder.problems)
+    }
+}
+
+impl Binder<'_> {
+    /// The items of a task; those that are a parameter are the values of its list.
+    fn items(&mut self, task: &UnboundTask) -> Items {
+        let Some(name) = &task.items.param else {
+            return task.items.items.clone();
+        };
+        // A missing value is already reported.
+        let Some(Some(text)) = self.values.params.get(name) else {
+            return Items::Values(Vec::new());
+        };
+        let location = &task.items.location;
+        let Ok(values) = serde_json::from_str::<Vec<serde_json::Value>>(text) else {
+            self.problems.push(location.problem(
+                Kind::BadValue,
+                format!(
+                    "{} is not a list: {}",
+                    quote(&format!("params.{name}")),
+                    quote(text)
+                ),
+                format!("declare it as a list: params: {{ {name}: [a, b] }} or {{ type: list }}"),
+            ));
+            return Items::Values(Vec::new());
+        };
+        for key in task.item_keys() {
+            if let Some(value) = values.iter().find(|value| value.get(key).is_none()) {
+                self.problems.push(location.problem(
+                    Kind::UnknownReference,
+                    format!(
+                        "{} is used, but a value of {} has no such key: {}",
+                        quote(&format!("item.{key}")),
+                        quote(&format!("params.{name}")),
+                        quote(&value.to_string())
+                    ),
+                    "pass maps that have the key, or write `{{ item }}`",
+                ));
+            }
+        }
+        Items::Values(values.iter().map(ToString::to_string).collect())
+    }
+}
+
+impl UnboundTask {
+    /// The keys of its items that it refers to.
+    fn item_keys(&self) -> BTreeSet<&str> {
+        let texts = self.body.texts().flat_map(Text::references);
+        let texts = texts.filter_map(|reference| match reference {
+            Reference::Runtime(reference) => Some(reference),
+            _ => None,
+        });
+        let when = self.when.iter().flat_map(|when| &when.references);
+        let keys = texts.chain(when).filter_map(|reference| match reference {
+            RuntimeReference::ItemKey(key) => Some(key.as_str()),
+            _ => None,
+        });
+        keys.collect()
     }
 }
 

@@ -5,7 +5,7 @@
 //! allows.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use baton_core::workflow::items;
 use baton_model::limits::PLAN_EDGES_MAX;
@@ -141,6 +141,24 @@ fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<
         None => items::count(&before[at as usize].items),
     };
     let is_wrong = |at: u32| other(at).is_some_and(UnresolvedItems::is_wrong);
+    // Both have the values of the same output, so equally many and in the same order.
+    let same_source = |task: &UnboundTask, at: u32| {
+        let key = |items: &Items| match items {
+            Items::Output { key, .. } => Some(key.clone()),
+            _ => None,
+        };
+        let (from, theirs) = match other(at) {
+            Some(items) => (items.from.clone(), key(&items.items)),
+            None => match &before[at as usize].items {
+                Items::Output { task, key } => {
+                    let name = before[*task as usize].name.clone();
+                    (Some(name), Some(key.clone()))
+                }
+                _ => (None, None),
+            },
+        };
+        from.is_some() && from == task.items.from && theirs == key(&task.items.items)
+    };
     let mut edges = before
         .iter()
         .flat_map(|task| &task.after)
@@ -153,7 +171,11 @@ fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<
         let own = items::count(&task.items.items);
         for after in &task.after {
             let is_source = task.items.from.as_ref() == Some(&after.task);
-            if !is_source && !task.items.is_wrong() && !is_wrong(after.at) {
+            // Their number is known when the parameter is: see `bound_edge_problems`.
+            let is_open =
+                is_bound_later(task) || other(after.at).is_some_and(|it| it.param.is_some());
+            let same = after.edges == Edges::Same && same_source(task, after.at);
+            if !is_source && !is_open && !same && !task.items.is_wrong() && !is_wrong(after.at) {
                 problems.extend(edge_mismatch(task, after, own, count(after.at)));
             }
             let Edges::Lists(lists) = &after.edges else {
@@ -170,6 +192,33 @@ fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<
             }
         }
     }
+}
+
+/// Whether its items are a parameter.
+const fn is_bound_later(task: &UnboundTask) -> bool {
+    task.items.param.is_some()
+}
+
+/// Checks the edges of tasks whose items, or whose upstream items, are a parameter. `count` is the
+/// number of items of each task of the plan.
+pub(super) fn bound_edge_problems(
+    tasks: &[UnboundTask],
+    count: impl Fn(u32) -> Option<u64>,
+) -> Vec<Problem> {
+    let bound: BTreeSet<u32> = tasks
+        .iter()
+        .filter(|task| is_bound_later(task))
+        .map(|task| task.at)
+        .collect();
+    let mut problems = Vec::new();
+    for task in tasks {
+        let affected =
+            |after: &&UnresolvedAfter| bound.contains(&task.at) || bound.contains(&after.at);
+        for after in task.after.iter().filter(affected) {
+            problems.extend(edge_mismatch(task, after, count(task.at), count(after.at)));
+        }
+    }
+    problems
 }
 
 /// Returns why edges do not match the items of both tasks.
@@ -193,7 +242,8 @@ fn edge_mismatch(
         };
         return problem(
             format!("the number of items of {unknown} is known only at run time"),
-            "wait for the whole task: remove `each` and `items`",
+            "wait for the whole task: remove `each` and `items`; `each` works if both tasks have \
+             the same output in `for_each`",
         );
     };
     match &after.edges {

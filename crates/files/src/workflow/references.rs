@@ -31,6 +31,10 @@ pub(super) fn check_own(
                 });
             }
         }
+        if let Some(name) = &consumer.items.param {
+            let location = &consumer.items.location;
+            problems.extend(param(problems.len(), name, location, context));
+        }
         let Some(when) = &consumer.when else { continue };
         for reference in &when.references {
             let found = problems.len();

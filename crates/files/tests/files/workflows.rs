@@ -541,3 +541,34 @@ fn axes_of_a_product_are_in_the_order_of_their_names() {
         Items::Product(vec![axis("b", "2"), axis("z", "1")])
     );
 }
+
+#[test]
+fn a_list_parameter_is_the_items_of_a_task() {
+    let file = yaml(
+        "workflow: w
+params: { regions: [eu, us, 3], rows: { type: list, default: '[{\"n\": 1}]' } }
+tasks:
+  get:   { run: 'x {{ item }}', for_each: '{{ params.regions }}' }
+  check: { run: 'y {{ item }}', for_each: '{{ params.regions }}', after: [{ task: get, each: true }] }
+  maps:  { run: 'z {{ item.n }}', for_each: '{{ params.rows }}' }
+",
+    );
+    let values = |plan: &Plan, task: usize| match &plan.tasks[task].items {
+        Items::Values(values) => values.join("|"),
+        other => panic!("{other:?}"),
+    };
+    let plan = planned(&file, &[]);
+    assert_eq!(values(&plan, 0), "\"eu\"|\"us\"|3");
+    assert_eq!(values(&plan, 0), values(&plan, 1));
+    let other = planned(&file, &[("regions", "a, b"), ("rows", "[]")]);
+    assert_eq!(values(&other, 1), "\"a\"|\"b\"");
+    assert_eq!(values(&other, 2), "");
+    let refused = |name: &str, value: &str| {
+        let params = [(name.to_owned(), value.to_owned())].into();
+        let errors = file.plan(&params, Wall(0)).expect_err("no items");
+        errors.to_string()
+    };
+    let keyless = refused("rows", "[{\"n\": 1}, {\"m\": 2}]");
+    assert!(keyless.contains("has no such key"), "{keyless}");
+    assert!(refused("rows", "[1").contains("is not JSON"));
+}

@@ -115,10 +115,13 @@ impl Progress {
         progress
     }
 
-    /// Restores the items of a task that has stored results or instances.
+    /// Makes the items of a task that has stored results or instances, or edges item by item to a
+    /// task of the same list.
     fn restore_items(&mut self, dag: &Dag, task: u32) {
         let own = dag.plan.tasks.get(task as usize);
-        if let Some(Items::Output { task: from, key }) = own.map(|own| &own.items) {
+        if !self.is_mapped(task)
+            && let Some(Items::Output { task: from, key }) = own.map(|own| &own.items)
+        {
             // An error is reported when the task is unblocked, as for any other task.
             let _ = self.assign_items(dag, task, *from, key);
         }

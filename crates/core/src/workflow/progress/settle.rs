@@ -86,7 +86,15 @@ impl Progress {
             let outcome = edge_outcome(down, state);
             match &down.edges {
                 DownstreamEdges::All => {}
-                DownstreamEdges::Same => self.settle_edge(dag, down.task, item, outcome, work),
+                DownstreamEdges::Same if self.is_mapped(task) => {
+                    self.settle_edge(dag, down.task, item, outcome, work);
+                }
+                // The placeholder stands for all items.
+                DownstreamEdges::Same => {
+                    for waiting in 0..self.item_count(down.task) {
+                        self.settle_edge(dag, down.task, waiting, outcome, work);
+                    }
+                }
                 DownstreamEdges::Lists(lists) => {
                     for waiting in lists.of(item) {
                         self.settle_edge(dag, down.task, *waiting, outcome, work);
@@ -106,6 +114,10 @@ impl Progress {
         work: &mut Worklist,
     ) {
         let own = &mut self.tasks[task as usize];
+        // A task that cannot have items has one placeholder, which its task-level edges decide.
+        if !own.mapped {
+            return;
+        }
         let at = item as usize;
         own.in_degrees[at] -= 1;
         own.outcomes[at] = own.outcomes[at].with(outcome);
@@ -119,6 +131,17 @@ impl Progress {
         self.join_outputs(dag, task);
         let own = &self.tasks[task as usize];
         let (tally, reason) = (own.tally, own.outcome.reason());
+        // First, so that edges item by item between tasks of the same list find both ends.
+        for down in dag.graph.downstream(task) {
+            let items = &dag.plan.tasks[down.task as usize].items;
+            let is_source = matches!(items, Items::Output { task: from, .. } if *from == task);
+            if is_source
+                && dag.item_edges(down.task) > 0
+                && task_outcome(down, &tally, reason).reason() == BlockReason::None
+            {
+                self.restore_items(dag, down.task);
+            }
+        }
         for down in dag.graph.downstream(task) {
             if down.edges != DownstreamEdges::All {
                 continue;
@@ -194,9 +217,14 @@ impl Progress {
             count.ok_or_else(|| format!("the task would have more than {RUN_ITEMS_MAX} items"))?;
         let texts = list.iter().map(Value::to_string);
         self.lists.insert(task, texts.collect());
+        let degree = dag.item_edges(task);
         let progress = &mut self.tasks[task as usize];
         progress.mapped = true;
         progress.states = vec![ItemState::Waiting; count as usize];
+        if degree > 0 {
+            progress.in_degrees = vec![degree; count as usize];
+            progress.outcomes = vec![EdgeOutcomes::default(); count as usize];
+        }
         progress.tally = Tally::default();
         progress.tally.add(ItemState::Waiting, count);
         self.total.remove(ItemState::Waiting);
@@ -308,6 +336,7 @@ impl TaskProgress {
             .iter()
             .filter(|after| after.edges == Edges::All)
             .count();
+        let by_item = by_item && count.is_some();
         let mut in_degrees = vec![0; if by_item { length } else { 0 }];
         for after in &task.after {
             match &after.edges {

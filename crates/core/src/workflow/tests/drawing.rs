@@ -4,6 +4,10 @@ use baton_testing::Rng;
 
 use super::*;
 
+fn is_output(task: &PlanTask) -> bool {
+    matches!(task.items, Items::Output { .. })
+}
+
 fn drawn(rng: &mut Rng) -> Plan {
     let mut plan = Plan {
         fail_fast: rng.below(4) == 0,
@@ -18,6 +22,11 @@ fn drawn(rng: &mut Rng) -> Plan {
                 task: u32::try_from(rng.below(at)).expect("few"),
                 key: "list".to_owned(),
             },
+            // Of the same list as another task, with which it may be joined item by item.
+            3 if plan.tasks.iter().any(is_output) => {
+                let found = plan.tasks.iter().find(|it| is_output(it));
+                found.expect("one").items.clone()
+            }
             _ => Items::Range {
                 first: 0,
                 step: 1,
@@ -40,6 +49,9 @@ fn drawn(rng: &mut Rng) -> Plan {
             let counted = theirs > 0 && mine > 0 && !source;
             let edges = match rng.below(3) {
                 0 if counted && theirs == mine => Edges::Same,
+                0 | 1 if is_output(&own) && plan.tasks[before as usize].items == own.items => {
+                    Edges::Same
+                }
                 1 if counted => {
                     let mut lists = EdgeLists::default();
                     for _ in 0..mine {
@@ -135,7 +147,8 @@ fn waits_for_nothing(run: &Trial, task: u32, item: u32) {
         let all = 0..run.progress.item_count(after.task);
         let awaited: Vec<u32> = match &after.edges {
             Edges::All => all.collect(),
-            Edges::Same => vec![item],
+            Edges::Same if run.progress.is_mapped(after.task) => vec![item],
+            Edges::Same => vec![0],
             Edges::Lists(lists) => lists.of(item).to_vec(),
         };
         for upstream in awaited {

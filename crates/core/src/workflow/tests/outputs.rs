@@ -97,6 +97,51 @@ fn items_of_items_are_concatenated_lists_and_single_values() {
     assert_eq!(value(2), Some(serde_json::json!(3)));
 }
 
+#[test]
+fn tasks_of_the_same_list_are_joined_item_by_item() {
+    let mut plan = plan(&[
+        ("list", 1, &[]),
+        ("setup", 1, &[]),
+        ("get", 1, &["list"]),
+        ("check", 1, &["list", "setup"]),
+    ]);
+    let items = Items::Output {
+        task: 0,
+        key: "f".to_owned(),
+    };
+    for task in [2, 3] {
+        plan.tasks[task].items = items.clone();
+    }
+    plan.tasks[3].after.push(Upstream {
+        task: 2,
+        condition: Condition::Success,
+        edges: Edges::Same,
+    });
+    command(&mut plan, 3, &["{{ tasks.get.outputs.x }}"]);
+    check::check(&plan).expect("a plan");
+    let mut other = plan.clone();
+    other.tasks[3].items = Items::Output {
+        task: 0,
+        key: "g".to_owned(),
+    };
+    check::check(&other).expect_err("another list");
+    let mut run = Trial::new(plan);
+    run.release();
+    run.end("list", 0, ItemEnd::Done, Some(r#"{"f": ["a", "b", "c"]}"#));
+    assert_eq!(run.release(), ["get0", "get1", "get2"]);
+    // Before its items may start.
+    run.end("get", 1, ItemEnd::Done, Some(r#"{"x": 7}"#));
+    assert!(run.release().is_empty());
+    assert_eq!(run.done("setup", 0), ["check1"]);
+    assert!(run.fails("get", 0).is_empty());
+    assert_eq!(run.state("check", 0), ItemState::Blocked);
+    run.end("get", 2, ItemEnd::Done, Some(r#"{"x": 8}"#));
+    assert_eq!(run.release(), ["check2"]);
+    run.done("check", 1);
+    run.done("check", 2);
+    assert!(run.progress.is_over());
+}
+
 /// Its source was skipped, and no other branch can make up for that.
 #[test]
 fn what_refers_to_the_outputs_of_something_skipped_is_skipped() {
