@@ -55,7 +55,7 @@ from .futures import CallFuture
 from .instances import Handle, Instance
 from .library import Entry, Library, Tick
 from .run import Run
-from .views import ErrorGroup, ItemCounts, Process, RunEdge, RunItem, RunProblem, RunTask
+from .views import ErrorGroup, ItemCounts, Limit, Process, RunEdge, RunItem, RunProblem, RunTask
 from .tasks import Output, Task, Template
 from .waiting import Waited, as_completed, wait
 from .workflow import Workflow
@@ -82,6 +82,7 @@ __all__ = [
     "InstanceFailed",
     "ItemCounts",
     "Library",
+    "Limit",
     "Output",
     "Problem",
     "Process",

@@ -9,6 +9,7 @@ from typing import (
     Dict,
     Iterable,
     Iterator,
+    List,
     Literal,
     Mapping,
     Optional,
@@ -27,7 +28,7 @@ from .run import Run
 from .settings import Cert
 from .submit import Submitter
 from .transport import Transport
-from .views import ENDED
+from .views import ENDED, Limit
 from .waiting import Waited
 
 _PAGE = 1000
@@ -276,6 +277,24 @@ class Client(Submitter):
     def resume_backfill(self, id: str) -> None:
         """Resumes a halted backfill."""
         self.transport.change("POST", self.transport.at("backfills", id, "resume"))
+
+    def limits(self) -> List[Limit]:
+        """Cluster-wide limits of resources, by name."""
+        path = self.transport.at("limits", end="/")
+        return [Limit.read(each) for each in self.pages(path, {})]
+
+    def set_limit(self, name: str, capacity: int) -> Limit:
+        """Sets a cluster-wide limit, durably: it takes the place of the scheduler's `--limit`.
+
+        A capacity below what is in use kills nothing: no more starts until less is in use.
+        """
+        path = self.transport.at("limits", name)
+        body = values.write({"capacity": capacity}).encode()
+        return Limit.read(self.transport.change("PUT", path, body))
+
+    def remove_limit(self, name: str) -> None:
+        """Removes a limit that was set: the one of the scheduler's `--limit` is in force again."""
+        self.transport.change("DELETE", self.transport.at("limits", name))
 
     def command(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
         """Sends a command about a run once, for its last known generation, if there is one."""

@@ -199,12 +199,11 @@ class Instance(Handle):
 
     def failure(self) -> InstanceFailed:
         """The exception for its end, with the last lines of stderr."""
-        shown = self.info.get("stderrTail")
-        return InstanceFailed(self, self.stderr_tail() if shown is None else str(shown))
+        return InstanceFailed(self, self.stderr_tail())
 
     def stderr_tail(self) -> str:
         """The last lines of stderr of its last attempt; empty if they cannot be read."""
-        return _logs.tail(self.client.transport, self.id)
+        return _logs.tail(self.client.transport, self.id, self.info.get("stderrTail"))
 
     def cancel(self, now: bool = False) -> bool:
         """Ends it: it is halted if it waits, and killed if it runs. With `now`, all its processes

@@ -10,7 +10,7 @@ import codecs
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Union
 
-from .errors import BatonError, ConnectionFailed
+from .errors import BatonError, ConnectionFailed, traceback_in
 from .transport import Response, Transport, may_pass
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ _POLL_SECONDS = 0.25
 
 #: Bytes of the end of a log that an error shows.
 TAIL_BYTES = 16 * 1024
+
+#: Lines of stderr that the server records with a failure.
+RECORDED_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,18 @@ def read(transport: Transport, selector: Selector) -> str:
         selector = selector.after(piece)
 
 
-def tail(transport: Transport, instance: str) -> str:
-    """The last lines of stderr of the last attempt; empty if they cannot be read."""
+def tail(transport: Transport, instance: str, recorded: Optional[str] = None) -> str:
+    """The last lines of stderr of the last attempt; empty if they cannot be read.
+
+    The ones that are `recorded` suffice, unless they may be the end of a longer traceback.
+    """
+    whole = recorded and len(recorded.splitlines()) < RECORDED_LINES
+    if recorded and (whole or traceback_in(recorded)):
+        return recorded
+    return _read_tail(transport, instance) or recorded or ""
+
+
+def _read_tail(transport: Transport, instance: str) -> str:
     path = Selector(instance, stderr=True).path(transport)
     wanted = {"Range": f"bytes=-{TAIL_BYTES}"}
     try:

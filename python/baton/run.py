@@ -319,8 +319,8 @@ class Run(Handle):
             return []
         transport = self.client.transport
         for at, group in enumerate(groups[:_TAILS_MAX]):
-            if group.stderr is None:
-                groups[at] = replace(group, stderr=_logs.tail(transport, group.example))
+            tail = _logs.tail(transport, group.example, group.stderr)
+            groups[at] = replace(group, stderr=tail)
         return groups
 
     def _at(self, *names: str, end: str = "") -> str:

@@ -50,6 +50,34 @@ class RunProblem:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """A cluster-wide limit of a resource."""
+
+    name: str
+    capacity: int
+    #: More than the capacity after that was lowered.
+    used: int
+    #: Waiting instances that request it.
+    waiting: int
+    #: `flag` (of the scheduler) or `run-time`.
+    origin: str
+    #: The capacity that the scheduler's flag sets.
+    default: Optional[int] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Limit:
+        """Reads the server's JSON."""
+        return cls(
+            name=data["name"],
+            capacity=data["capacity"],
+            used=data["used"],
+            waiting=data["waiting"],
+            origin=data["origin"],
+            default=data.get("default"),
+        )
+
+
+@dataclass(frozen=True)
 class RunEdge:
     """A dependency on an upstream task."""
 

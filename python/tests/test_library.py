@@ -86,3 +86,17 @@ def test_what_is_no_definition_is_refused(client: Client, definition: Any) -> No
         client.library.put(definition)
     with pytest.raises(BatonError, match="is not a time"):
         client.library.due("a", after="now")  # type: ignore[arg-type]
+
+
+def test_limits_are_set_and_removed(client: Client) -> None:
+    assert client.limits() == []
+    limit = client.set_limit("db/py", 2)
+    assert (limit.name, limit.capacity, limit.used, limit.origin) == ("db/py", 2, 0, "run-time")
+    assert [each.name for each in client.limits()] == ["db/py"]
+    with pytest.raises(BatonError) as caught:
+        client.set_limit("cpu", 2)
+    assert caught.value.status == 422
+    client.remove_limit("db/py")
+    with pytest.raises(BatonError) as caught:
+        client.remove_limit("db/py")
+    assert caught.value.status == 404

@@ -11,7 +11,7 @@ use baton_runner::wire::Request;
 
 use crate::drive::Agent;
 use crate::state::WorkerState;
-use crate::{logs, processes};
+use crate::{logs, processes, stderr_tail};
 
 impl Agent {
     /// Passes an event to the supervisor, and carries its actions out.
@@ -98,7 +98,8 @@ impl Agent {
             }),
             Err(reason) => {
                 self.launcher.append_reason(lease, &reason);
-                self.handle(Event::LaunchImpossible(run));
+                let reason = stderr_tail::text(format!("baton: {reason}").as_bytes());
+                self.handle(Event::LaunchImpossible(run, reason));
             }
         }
     }

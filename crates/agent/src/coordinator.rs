@@ -313,6 +313,7 @@ impl Coordinator {
                 outcome,
                 stats: Some(stats),
                 outputs: None,
+                stderr_tail: None,
             },
             has_bad_outputs: false,
         })

@@ -25,9 +25,9 @@ use crate::Config;
 use crate::attempt_dir::{
     FetchCache, FetchList, RUNNER_DIR, TASK_FILE, TaskFile, dir_name, prepare_dir, user_dir,
 };
-use crate::outputs;
 use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
+use crate::{outputs, stderr_tail};
 
 /// The hidden command that runs the task of an attempt. Its argument is the directory with the
 /// [`TaskFile`], below which the runner keeps its own files.
@@ -252,19 +252,22 @@ impl Launcher {
                 outcome: end.outcome,
                 stats,
                 outputs: None,
+                stderr_tail: None,
             },
             has_bad_outputs: false,
         };
         match lease {
-            Some(lease) => self.with_outputs(lease, ending),
+            Some(lease) => self.with_texts(lease, ending),
             None => ending,
         }
     }
 
-    /// Adds the outputs of an attempt to its end. A restarted agent reads them again: the directory
-    /// of an attempt is not removed before the scheduler knows its end.
-    pub(crate) fn with_outputs(&self, lease: LeaseId, mut ending: Ending) -> Ending {
+    /// Adds the outputs of an attempt to its end, or the last lines of its standard error. A
+    /// restarted agent reads them again: the files of an attempt are not removed before the
+    /// scheduler knows its end.
+    pub(crate) fn with_texts(&self, lease: LeaseId, mut ending: Ending) -> Ending {
         if !ending.report.outcome.is_success() {
+            ending.report.stderr_tail = stderr_tail::read(&self.state, lease);
             return ending;
         }
         match outputs::read(Path::new(&self.output(&dir_name(lease)))) {
@@ -274,6 +277,7 @@ impl Launcher {
                 tracing::info!("{lease}: {reason}");
                 self.append_reason(lease, &reason);
                 ending.has_bad_outputs = true;
+                ending.report.stderr_tail = stderr_tail::read(&self.state, lease);
             }
         }
         ending

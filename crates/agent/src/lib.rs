@@ -34,6 +34,7 @@
 //! | `processes` | the processes of an attempt |
 //! | `usage` | sampling the resource usage of attempts |
 //! | `outputs` | reading an attempt's outputs |
+//! | `stderr_tail` | reading the last lines of its standard error |
 //! | `sweep` | removing old files |
 //! | `watchdog` | notifications to the service manager (systemd) |
 //! | [`resources`] | the capacity of this machine |
@@ -59,6 +60,7 @@ mod reaper;
 pub mod resources;
 mod scheduler;
 mod state;
+mod stderr_tail;
 mod sweep;
 mod tag;
 mod takeover;
@@ -81,6 +83,7 @@ pub use attempt_dir::{FetchCache, FetchList, TaskFile};
 pub use error::Error;
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
 pub use log_follower::{FollowedChunk, LogFollower};
+pub use logs::read as read_log;
 
 /// Configuration of an agent.
 #[derive(Clone, Debug)]

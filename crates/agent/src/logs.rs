@@ -22,8 +22,9 @@ use crate::state::{LOGS, WORK};
 /// A longer file is not one that the agent has written.
 const TASK_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Answers a query.
-pub(crate) fn read(state: &Path, query: &LogQuery) -> LogAnswer {
+/// Answers a query about the worker with this state directory.
+#[must_use]
+pub fn read(state: &Path, query: &LogQuery) -> LogAnswer {
     let read = || {
         let Some(log) = find(state, query)? else {
             return Ok(None);

@@ -227,7 +227,7 @@ pub(crate) fn sight(
     started: Option<(Moment, Identity)>,
 ) -> Sighting {
     match coordinator.sight(started) {
-        Sighting::Ended(ending) => Sighting::Ended(launcher.with_outputs(lease, ending)),
+        Sighting::Ended(ending) => Sighting::Ended(launcher.with_texts(lease, ending)),
         Sighting::Unknown => {
             tracing::warn!("nothing tells how {lease} has ended, or whether it had started");
             Sighting::Unknown

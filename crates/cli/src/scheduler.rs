@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use baton_files::units;
+use baton_model::message::LogQuery;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_server::limits::Traffic;
-use baton_server::{Backend, Config, Ready, ServeError, serve};
+use baton_server::{Backend, Config, LogReader, Ready, ServeError, serve};
 use baton_tls::ServerFiles;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -89,6 +90,9 @@ pub(crate) struct ServerArgs {
     keep_max: u64,
     #[command(flatten)]
     tzdata: TzdataArgs,
+    /// State directory of a worker on this host whose logs are read while it is not connected
+    #[arg(long, value_name = "DIR", hide = true)]
+    worker_state: Option<PathBuf>,
     /// Print the ready line as JSON
     #[arg(long)]
     json: bool,
@@ -123,6 +127,9 @@ impl ServerArgs {
             limits: self.limits.clone(),
             timeouts: timeouts(self.lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
+            log_reader: self.worker_state.clone().map(|state| {
+                LogReader::new(move |query: &LogQuery| baton_agent::read_log(&state, query))
+            }),
             ..Config::default()
         };
         config.retention.history_age = Some(self.keep);

@@ -1,6 +1,6 @@
-//! Views, page by page, and workers.
+//! Views, page by page, workers, and cluster-wide limits.
 
-use baton_model::api::{DrainRequest, Instance, List, Worker};
+use baton_model::api::{DrainRequest, Instance, Limit, LimitRemoval, List, SetLimit, Worker};
 use reqwest::{Method, Url};
 
 use crate::Client;
@@ -105,6 +105,27 @@ impl Client {
             .send_change(Method::PUT, url, Some(&body))
             .await?;
         Ok(())
+    }
+
+    /// Every cluster-wide limit.
+    pub async fn limits(&self) -> Result<Vec<Limit>, ClientError> {
+        let url = self.transport.at(&["limits", ""]);
+        let page: List<Limit> = self.transport.get(url).await?;
+        Ok(page.items)
+    }
+
+    /// Sets a cluster-wide limit.
+    pub async fn set_limit(&self, name: &str, capacity: u64) -> Result<Limit, ClientError> {
+        let url = self.transport.at(&["limits", name]);
+        let body = SetLimit { capacity };
+        self.transport.change(Method::PUT, url, Some(&body)).await
+    }
+
+    /// Removes a cluster-wide limit that was set at run time.
+    pub async fn remove_limit(&self, name: &str) -> Result<LimitRemoval, ClientError> {
+        let url = self.transport.at(&["limits", name]);
+        let no_body: Option<&()> = None;
+        self.transport.change(Method::DELETE, url, no_body).await
     }
 
     /// Declares that a worker is gone and none of its processes runs.

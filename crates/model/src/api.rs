@@ -184,6 +184,10 @@ pub struct Instance {
     /// The same as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
+    /// The last lines of standard error of its last attempt, if that has failed: at most 20 lines
+    /// and 4 KiB, with control characters escaped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_tail: Option<String>,
     /// Due time, if a schedule launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal_at: Option<u64>,
@@ -434,6 +438,64 @@ pub struct Worker {
     /// `self`, `drain`, `undrain`, `forget`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
+}
+
+/// A cluster-wide limit of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// Name of the resource that tasks request.
+    pub name: String,
+    /// How much of it may be in use at once.
+    pub capacity: u64,
+    /// How much is in use: more than the capacity after that was lowered.
+    pub used: u64,
+    /// Number of waiting instances that request it.
+    pub waiting: u64,
+    /// Where the capacity comes from: `flag` (`--limit` of the scheduler) or `run-time`.
+    pub origin: LimitOrigin,
+    /// The capacity that `--limit` of the scheduler sets, which a removal restores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<u64>,
+    /// `self`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
+    pub links: Links,
+}
+
+/// Where the capacity of a limit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitOrigin {
+    /// `--limit` of the scheduler.
+    Flag,
+    /// It was set while the scheduler ran.
+    RunTime,
+}
+
+/// Answer to `DELETE /limits/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LimitRemoval {
+    pub name: String,
+    /// The capacity now in force, if `--limit` of the scheduler sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u64>,
+    /// `limits`.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
+    pub links: Links,
+}
+
+/// Body of `PUT /limits/{name}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetLimit {
+    /// How much may be in use at once. 0 lets nothing start that requests it.
+    #[cfg_attr(feature = "openapi", schema(maximum = 9007199254740991_u64))]
+    pub capacity: u64,
 }
 
 /// Body of `PUT /workers/{name}/drained`.

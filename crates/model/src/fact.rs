@@ -154,6 +154,9 @@ pub enum Fact {
         /// Its outputs: the text of a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outputs: Option<Arc<str>>,
+        /// The last lines of its standard error, if it has failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stderr_tail: Option<Arc<str>>,
     },
     /// A client requested to stop an instance that has a lease.
     StopRequested {
@@ -177,6 +180,13 @@ pub enum Fact {
         worker: WorkerName,
         /// True if no more work is placed on it.
         drained: bool,
+    },
+    /// An operator has set a cluster-wide limit, or removed the value that was set: then the one of
+    /// the configuration is in force again, if there is one.
+    LimitSet {
+        name: String,
+        /// None if it was removed.
+        total: Option<u64>,
     },
     /// The lease time in force from now on. A later leader with a shorter one must still wait for
     /// the leases that were extended by this one.
@@ -490,6 +500,7 @@ impl Fact {
             Self::LeaseTimeSet { .. }
             | Self::WorkerCondemned { .. }
             | Self::WorkerDrained { .. }
+            | Self::LimitSet { .. }
             | Self::CopyOpened { .. }
             | Self::CopySettled { .. }
             | Self::AttemptsDisowned { .. }

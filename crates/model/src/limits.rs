@@ -30,6 +30,11 @@ pub const WORKER_QUERIES_MAX: usize = 1_024;
 /// Bytes in one piece of a log on the wire.
 pub const LOG_CHUNK_BYTES_MAX: u32 = 256 * 1_024;
 
+/// Bytes and lines of standard error that a failure is reported with: enough for the words of a
+/// person, few enough to be stored for every failure.
+pub const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
+pub const STDERR_TAIL_LINES_MAX: usize = 20;
+
 /// Processes of an attempt that one answer describes: more than a person reads.
 pub const PROCESSES_SHOWN_MAX: usize = 256;
 
@@ -109,6 +114,9 @@ pub const AFTER_MAX: usize = 100;
 
 /// Items that one run may have: twice what it is measured with.
 pub const RUN_ITEMS_MAX: u64 = 2_000_000;
+
+/// The largest capacity of a cluster-wide limit: what every program reads from JSON exactly.
+pub const LIMIT_CAPACITY_MAX: u64 = (1 << 53) - 1;
 
 /// Bytes of a workflow file that is stored with the run that it was submitted as. A larger one has
 /// generated tasks, and the client that generated them can send them again.

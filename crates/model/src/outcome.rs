@@ -155,6 +155,18 @@ pub struct Report {
     /// Its outputs: the text of a JSON object. Only a success has any.
     #[serde(default)]
     pub outputs: Option<Arc<str>>,
+    /// The last lines of its standard error, escaped. Only a failure has any.
+    #[serde(default)]
+    pub stderr_tail: Option<Arc<str>>,
+}
+
+impl Report {
+    /// Bytes of its texts.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let texts = [&self.outputs, &self.stderr_tail].into_iter().flatten();
+        texts.map(|text| text.len()).sum()
+    }
 }
 
 impl From<Outcome> for Report {
@@ -163,6 +175,7 @@ impl From<Outcome> for Report {
             outcome,
             stats: None,
             outputs: None,
+            stderr_tail: None,
         }
     }
 }

@@ -51,6 +51,7 @@ mod tls;
 mod workers;
 mod write_timeout;
 
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,6 +60,7 @@ use std::sync::Arc;
 use baton_core::scheduler::{Config as CoreConfig, StoreMode};
 use baton_model::api::LocalWorker;
 use baton_model::ids::Epoch;
+use baton_model::message::{LogAnswer, LogQuery};
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
@@ -138,6 +140,28 @@ pub struct Config {
     pub allow_bump_unhealthy: bool,
     /// Retention of the history.
     pub retention: Retention,
+    /// Reads logs of a worker on this host that is not connected.
+    pub log_reader: Option<LogReader>,
+}
+
+/// Reads logs without their worker.
+#[derive(Clone)]
+pub struct LogReader(Arc<dyn Fn(&LogQuery) -> LogAnswer + Send + Sync>);
+
+impl LogReader {
+    pub fn new(read: impl Fn(&LogQuery) -> LogAnswer + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    fn read(&self, query: &LogQuery) -> LogAnswer {
+        (self.0)(query)
+    }
+}
+
+impl fmt::Debug for LogReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogReader")
+    }
 }
 
 impl Default for Config {
@@ -162,6 +186,7 @@ impl Default for Config {
                 history_bytes: None,
                 terminal_instances_max: Some(1_000_000),
             },
+            log_reader: None,
         }
     }
 }
@@ -247,6 +272,7 @@ pub async fn serve(
         metrics,
         problems: problems.clone(),
         local_worker: config.local_worker,
+        log_reader: config.log_reader,
     });
     let sync = config.library.map(|directory| library::LibrarySync {
         directory,

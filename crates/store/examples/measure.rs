@@ -125,6 +125,7 @@ fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
         }),
         next: None,
         outputs: None,
+        stderr_tail: None,
     };
     let mut groups = Vec::new();
     for first in (1..=attempts).step_by(group as usize) {

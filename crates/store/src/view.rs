@@ -202,6 +202,8 @@ pub struct LastEnd {
     pub worker: WorkerName,
     pub end: AttemptEnd,
     pub stats: Option<AttemptStats>,
+    /// The last lines of its standard error, if it has failed.
+    pub stderr_tail: Option<Arc<str>>,
 }
 
 /// An instance, or a range of instances without events of their own, with its submission and its

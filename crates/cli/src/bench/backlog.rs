@@ -195,6 +195,7 @@ impl Loopback {
                 memory_peak: 0,
             }),
             outputs: None,
+            stderr_tail: None,
         };
         let mut effects = Vec::new();
         for lease in held {

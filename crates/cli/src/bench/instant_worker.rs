@@ -216,6 +216,7 @@ fn report() -> Report {
             memory_peak: 0,
         }),
         outputs: None,
+        stderr_tail: None,
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::ids::{IdArg, Target};
 use super::selection::{self, FilterArgs, Sequence, Unit};
-use super::{ids, refused, rows, runs};
+use super::{DataArgs, ids, refused, rows, runs};
 use crate::output::{CommandResult, Output, Style, clean};
 
 /// Explain the state of an instance or a run, and what to do next
@@ -35,6 +35,8 @@ pub(crate) struct Explain {
     json: bool,
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    pub(super) data: DataArgs,
 }
 
 pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {

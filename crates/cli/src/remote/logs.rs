@@ -12,7 +12,7 @@ use super::ids::{IdArg, Target};
 use super::runs::items::{self, ItemRef};
 use super::selection::{self, Failures, FilterArgs};
 use super::waiting::{describe_state, retry_while_unreachable};
-use super::{details, ids, refused};
+use super::{DataArgs, details, ids, refused};
 use crate::local::StreamPrinter;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::text::count;
@@ -72,6 +72,8 @@ pub(crate) struct Logs {
     json: bool,
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    pub(super) data: DataArgs,
 }
 
 /// JSON object for a chunk.

@@ -15,6 +15,7 @@
 //! | `backfill` | launches for past due times |
 //! | `runs` | workflow runs |
 //! | `workers` | list, drain and forget workers |
+//! | `limits` | cluster-wide limits |
 //!
 //! Shared by them: `ids`, parsing of ids; `selection`, ids and filters of one command; `rows` and
 //! `processes`, table rows; `waiting`, waiting for instances to end.
@@ -30,6 +31,7 @@ mod events;
 mod explain;
 pub(crate) mod ids;
 mod library;
+mod limits;
 mod list;
 mod logs;
 mod processes;
@@ -47,9 +49,10 @@ pub(crate) mod waiting;
 mod workers;
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 
 use baton_client::{Client, ClientError, DEFAULT_URL};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use crate::credentials::CredentialArgs;
 use crate::output::{CommandResult, FAILED, Failure, USAGE};
@@ -89,6 +92,7 @@ pub(crate) enum Remote {
     Workers(workers::Workers),
     Drain(workers::Drain),
     Forget(workers::Forget),
+    Limits(limits::Limits),
 }
 
 /// Runs a command against the scheduler at `url`, or at the URL of the environment.
@@ -97,36 +101,62 @@ pub(crate) fn run(
     url: Option<&str>,
     credentials: &CredentialArgs,
 ) -> CommandResult {
+    if let Some(data) = command.data() {
+        return crate::run::inspect(data, async |client| execute(command, client).await);
+    }
     let client = client(url, credentials)?;
-    block_on(async {
-        match command {
-            Remote::Submit(command) => submit::run(command, &client).await,
-            Remote::Trigger(command) => trigger::run(command, &client).await,
-            Remote::Library(command) => library::run(command, &client).await,
-            Remote::Backfill(command) => backfill::run(command, &client).await,
-            Remote::Ticks(command) => ticks::run(command, &client).await,
-            Remote::Bullpen(command) => list::bullpen(command, &client).await,
-            Remote::Arena(command) => list::arena(command, &client).await,
-            Remote::History(command) => list::history(command, &client).await,
-            Remote::Runs(command) => runs::list::run(command, &client).await,
-            Remote::Watch(command) => runs::follow::run(command, &client).await,
-            Remote::Top(command) => top::run(command, &client).await,
-            Remote::Show(command) => show::run(command, &client).await,
-            Remote::Explain(command) => explain::run(command, &client).await,
-            Remote::Logs(command) => logs::run(command, &client).await,
-            Remote::Events(command) => events::run(command, &client).await,
-            Remote::Usage(command) => usage::run(command, &client).await,
-            Remote::Halt(command) => runs::change::halt(command, &client).await,
-            Remote::Resume(command) => runs::change::resume(command, &client).await,
-            Remote::Cancel(command) => cancel::cancel(command, &client).await,
-            Remote::Kill(command) => cancel::kill(command, &client).await,
-            Remote::Retry(command) => cancel::retry(command, &client).await,
-            Remote::Wait(command) => wait::run(command, &client).await,
-            Remote::Workers(command) => workers::workers(command, &client).await,
-            Remote::Drain(command) => workers::drain(command, &client).await,
-            Remote::Forget(command) => workers::forget(command, &client).await,
+    block_on(execute(command, &client))
+}
+
+/// Option of the commands that can look into the directory of a `baton run`.
+#[derive(Debug, Args)]
+struct DataArgs {
+    /// Data directory of a `baton run` to look into; no server is needed
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Remote {
+    /// The data directory of the `baton run` that it asks about.
+    fn data(&self) -> Option<&Path> {
+        match self {
+            Self::Show(command) => command.data.data.as_deref(),
+            Self::Explain(command) => command.data.data.as_deref(),
+            Self::Logs(command) => command.data.data.as_deref(),
+            _ => None,
         }
-    })
+    }
+}
+
+async fn execute(command: &Remote, client: &Client) -> CommandResult {
+    match command {
+        Remote::Submit(command) => submit::run(command, client).await,
+        Remote::Trigger(command) => trigger::run(command, client).await,
+        Remote::Library(command) => library::run(command, client).await,
+        Remote::Backfill(command) => backfill::run(command, client).await,
+        Remote::Ticks(command) => ticks::run(command, client).await,
+        Remote::Bullpen(command) => list::bullpen(command, client).await,
+        Remote::Arena(command) => list::arena(command, client).await,
+        Remote::History(command) => list::history(command, client).await,
+        Remote::Runs(command) => runs::list::run(command, client).await,
+        Remote::Watch(command) => runs::follow::run(command, client).await,
+        Remote::Top(command) => top::run(command, client).await,
+        Remote::Show(command) => show::run(command, client).await,
+        Remote::Explain(command) => explain::run(command, client).await,
+        Remote::Logs(command) => logs::run(command, client).await,
+        Remote::Events(command) => events::run(command, client).await,
+        Remote::Usage(command) => usage::run(command, client).await,
+        Remote::Halt(command) => runs::change::halt(command, client).await,
+        Remote::Resume(command) => runs::change::resume(command, client).await,
+        Remote::Cancel(command) => cancel::cancel(command, client).await,
+        Remote::Kill(command) => cancel::kill(command, client).await,
+        Remote::Retry(command) => cancel::retry(command, client).await,
+        Remote::Wait(command) => wait::run(command, client).await,
+        Remote::Workers(command) => workers::workers(command, client).await,
+        Remote::Drain(command) => workers::drain(command, client).await,
+        Remote::Forget(command) => workers::forget(command, client).await,
+        Remote::Limits(command) => limits::run(command, client).await,
+    }
 }
 
 /// Creates a client for the scheduler at `url`, or at the URL of the environment, with these

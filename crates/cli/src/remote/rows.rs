@@ -166,6 +166,7 @@ pub(crate) mod tests {
             worker: None,
             end: None,
             end_text: None,
+            stderr_tail: None,
             nominal_at: None,
             slack_until: None,
             submitted_at: 1_000,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::ids::{IdArg, Target};
 use super::runs::show::RunViewArgs;
 use super::selection::{self, Sequence};
-use super::{details, ids, processes, refused, rows, runs};
+use super::{DataArgs, details, ids, processes, refused, rows, runs};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, since, size, span, stamp};
@@ -53,6 +53,8 @@ pub(crate) struct Show {
     /// Print JSON; an array for several
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pub(super) data: DataArgs,
 }
 
 #[derive(Serialize)]
@@ -156,6 +158,14 @@ async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
             writeln!(out, "{}", out.paint(Style::Odd, &text))?;
         }
         None => {}
+    }
+    if let Some(tail) = &instance.stderr_tail {
+        writeln!(out)?;
+        let head = "last lines of standard error:";
+        writeln!(out, "{}", out.paint(Style::Faint, head))?;
+        for line in tail.lines() {
+            writeln!(out, "  {}", clean(line))?;
+        }
     }
     if !timeline.is_empty() {
         writeln!(out)?;

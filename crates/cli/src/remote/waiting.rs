@@ -15,7 +15,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::ids;
-use crate::output::{FAILED, Failure, Style, clean};
+use crate::output::{FAILED, Failure, Style, clean, note};
 use crate::painter::{Progress, done_bar};
 use crate::text::Line;
 use crate::time::span;
@@ -80,6 +80,14 @@ pub(crate) fn describe_state(instance: &Instance) -> String {
         _ => {}
     }
     text
+}
+
+/// Prints the last lines of standard error of an instance that has failed.
+pub(crate) fn print_tail(instance: &Instance) {
+    let lines = instance.stderr_tail.iter().flat_map(|tail| tail.lines());
+    for line in lines.filter(|_| instance.state == UniversalState::Failed) {
+        note(&format!("{} | {}", clean(&instance.id), clean(line)));
+    }
 }
 
 /// Waits until all instances of a range have ended.

@@ -10,6 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::Write as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -32,6 +33,8 @@ use crate::scheduler::STORE_IN_USE;
 /// The hidden command that binds a process to the lifetime of its parent.
 pub(crate) const TETHER: &str = "__tether";
 
+/// The file with the address of the scheduler.
+const URL_FILE: &str = "scheduler.url";
 /// Names of the children, also of their log files.
 const SCHEDULER: &str = "scheduler";
 const WORKER: &str = "worker";
@@ -77,7 +80,8 @@ impl Children {
             let path = log_path(data, name);
             private(&path).map_err(|error| io_failure(&path, &error))?;
         }
-        let (scheduler, ready) = scheduler(data).await?;
+        let (scheduler, ready) = scheduler(data, false).await?;
+        write_url(data, &ready.url)?;
         Ok(Self {
             client: Client::new(&ready.url).map_err(refused)?,
             scheduler,
@@ -136,6 +140,40 @@ impl Children {
     }
 }
 
+/// A scheduler without a worker: it places nothing, and answers questions.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) client: Client,
+    scheduler: Child,
+}
+
+impl Reader {
+    pub(super) async fn start(data: &Path) -> Result<Self, Failure> {
+        let (scheduler, ready) = scheduler(data, true).await?;
+        Ok(Self {
+            client: Client::new(&ready.url).map_err(refused)?,
+            scheduler,
+        })
+    }
+
+    pub(super) async fn end(&mut self) {
+        end(&mut self.scheduler, Signal::TERM, SCHEDULER_END_MAX).await;
+    }
+}
+
+/// Records the address of the scheduler, for a look at what runs.
+fn write_url(data: &Path, url: &str) -> Result<(), Failure> {
+    let path = data.join(URL_FILE);
+    let written = private(&path).and_then(|mut file| file.write_all(url.as_bytes()));
+    written.map_err(|error| io_failure(&path, &error))
+}
+
+/// The address of the scheduler of the command that holds the directory.
+pub(super) fn read_url(data: &Path) -> Result<String, Failure> {
+    let path = data.join(URL_FILE);
+    std::fs::read_to_string(&path).map_err(|error| io_failure(&path, &error))
+}
+
 async fn end(child: &mut Child, signal: Signal, timeout: Duration) {
     send(child, signal);
     if tokio::time::timeout(timeout, child.wait()).await.is_err() {
@@ -181,8 +219,11 @@ fn worker(data: &Path, address: &str) -> Result<Child, Failure> {
 
 /// Starts the scheduler. If the scheduler of an earlier run is still shutting down and holds the
 /// store, retries until it has exited; other failures are final.
-async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
-    let args = [
+///
+/// With `reads_logs` it reads the logs of the worker, which is not started, from its directory.
+async fn scheduler(data: &Path, reads_logs: bool) -> Result<(Child, Ready), Failure> {
+    let state = worker_state(data);
+    let mut args = vec![
         OsStr::new("scheduler"),
         OsStr::new("--data"),
         data.as_os_str(),
@@ -194,6 +235,9 @@ async fn scheduler(data: &Path) -> Result<(Child, Ready), Failure> {
         OsStr::new(LEASE),
         OsStr::new("--json"),
     ];
+    if reads_logs {
+        args.extend([OsStr::new("--worker-state"), state.as_os_str()]);
+    }
     let began = Instant::now();
     loop {
         let mut child = spawn(data, SCHEDULER, Signal::TERM, &args, true)?;

@@ -16,9 +16,6 @@ use crate::local::StreamPrinter;
 use crate::output::{Output, clean, note};
 use crate::painter::Progress;
 
-/// Lines shown of each stream from before this command started.
-const LINES_BEFORE: usize = 20;
-
 /// Copies the output of an instance.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -36,14 +33,13 @@ impl Live {
         }
     }
 
-    /// Follows an instance on the worker with this state directory. If it had `begun` before, only
-    /// the last lines of its earlier output are shown.
-    pub(super) fn new(state: &Path, id: InstanceId, several: bool, begun: bool) -> Self {
+    /// Follows an instance on the worker with this state directory. Of the output of an earlier
+    /// command, `earlier` lines of each stream are shown.
+    pub(super) fn new(state: &Path, id: InstanceId, several: bool, earlier: Option<usize>) -> Self {
         let mut outputs = LogFollower::new(state, id);
-        let skipped = if begun {
-            outputs.skip(LINES_BEFORE)
-        } else {
-            Ok(())
+        let skipped = match earlier {
+            Some(lines) => outputs.skip(lines),
+            None => Ok(()),
         };
         let mut live = Self {
             outputs: Some(outputs),

@@ -6,12 +6,14 @@
 //! | `record` | the id of the instance or run, durable across crashes |
 //! | `live` | the output of the task |
 //! | `workflow` | the same for a workflow: a run instead of an instance |
+//! | `inspect` | a look into the data directory, by `baton show`, `explain` and `logs` |
 //!
 //! The scheduler and the worker are those of a cluster, with private ports and a private data
 //! directory. The instance is stored by the scheduler: running the same file again resumes it. So
 //! this process keeps no other durable state than its id: see `record`.
 
 mod children;
+mod inspect;
 mod live;
 mod record;
 mod workflow;
@@ -31,6 +33,7 @@ use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
 use baton_model::spec::Work;
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 use baton_store::data_dir;
 use clap::Args;
 use rustix::process::Signal;
@@ -38,6 +41,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 pub(crate) use children::{TETHER, tether};
+pub(crate) use inspect::inspect;
 
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
@@ -45,7 +49,7 @@ use crate::painter::Progress;
 use crate::remote::waiting::{self, CANCELLED, describe_state};
 use crate::remote::{REFUSED, block_on, ids, refused};
 use crate::scheduler::Interrupts;
-use crate::time::{now, span};
+use crate::time::{now, span, stamp};
 use children::Children;
 use live::Live;
 use record::RunDirectory;
@@ -58,13 +62,15 @@ const LONG_POLL: Duration = Duration::from_secs(1);
 const PRINT_INTERVAL: Duration = Duration::from_millis(100);
 /// An instance that is queued for longer is explained.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(3);
+/// Lines shown of each stream from before this command started.
+const LINES_BEFORE: usize = 20;
 /// Hex digits of a hash that identify a file.
 const HASH_DIGITS: usize = 16;
 
 const EXAMPLES: &str = "\
 Examples:
   baton run report.yaml -p day=2026-11-15
-  baton run report.yaml              repeated: resume it, or report how it ended
+  baton run report.yaml              repeated: resume it, try it again if it has failed, or replay it
   baton run report.yaml --again      start from the beginning
   baton run report.yaml --quiet      without its output
   baton run etl.yaml                 a workflow
@@ -77,8 +83,10 @@ with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an internal error of Bat
 /// Run a task or a workflow on this host, and wait for it
 ///
 /// Starts its own scheduler and worker; none need to be running. If the command is killed, repeating
-/// it resumes the same instance or run. Of a workflow that has failed or was halted, everything that
-/// is not DONE runs, and changed tasks run again with everything downstream.
+/// it resumes the same instance or run. A task that has failed is tried again; of a workflow that has
+/// failed or was halted, everything that is not DONE runs, and changed tasks run again with
+/// everything downstream. The output of a task that is DONE is replayed. `baton show`, `explain` and
+/// `logs` with --data look into the data directory afterwards.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
@@ -127,12 +135,14 @@ pub(crate) fn run(command: &Run) -> CommandResult {
         Some(data) => data.clone(),
         None => default_data(&command.file)?,
     };
+    // For commands to copy: as the user would write it.
+    let shown = workflow::word(&data.display().to_string());
     data_dir::open_with_worker(&data).map_err(|error| io_failure(&data, &error))?;
     // The children get an absolute path.
     let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
     let directory = RunDirectory::open(&data)?;
     // The parent-death signal is bound to the thread that spawns the children: the only one here.
-    block_on(supervise(command, &submission, &directory, &data))
+    block_on(supervise(command, &submission, &directory, &data, &shown))
 }
 
 fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Failure> {
@@ -183,6 +193,7 @@ async fn supervise(
     submission: &Submission,
     directory: &RunDirectory,
     data: &Path,
+    shown: &str,
 ) -> CommandResult {
     let mut interrupts = Interrupts::new()?;
     let mut children = tokio::select! {
@@ -192,7 +203,7 @@ async fn supervise(
     let client = children.client.clone();
     let worker = children::worker_state(data);
     let result = tokio::select! {
-        result = watch(command, submission, directory, &client, &worker) => result,
+        result = watch(command, submission, directory, &client, (&worker, shown)) => result,
         failure = children.supervise() => Err(failure),
         _ = interrupts.next() => {
                         note("stopping; repeat the command to resume. Press ^C again to exit at once");
@@ -219,36 +230,63 @@ async fn watch(
     submission: &Submission,
     directory: &RunDirectory,
     client: &Client,
-    worker: &Path,
+    (worker, shown): (&Path, &str),
 ) -> CommandResult {
     let submission = match submission {
         Submission::Task(submission) => submission,
         Submission::Workflow(submission) => {
-            return workflow::watch(command, submission, directory, client, worker).await;
+            return workflow::watch(command, submission, directory, client, shown).await;
         }
     };
     let (id, known) = choose(command, submission, directory, client).await?;
     let before = client.instance(id).await.map_err(refused)?;
-    if known && before.state.is_terminal() {
-        note(&format!(
-            "{id} has ended in an earlier run; start from the beginning with --again"
-        ));
-    } else if known {
-        note(&format!("resuming {}", describe_state(&before)));
-    }
-    let live = if command.quiet || command.json {
+    let has_failed = known && is_retried(before.state);
+    let earlier = known.then_some(if has_failed { 0 } else { LINES_BEFORE });
+    let quiet = command.quiet || command.json;
+    // Before a retry: what is written from now on is new.
+    let live = if quiet {
         Live::quiet()
     } else {
-        Live::new(worker, id, submission.several, known)
+        Live::new(worker, id, submission.several, earlier)
     };
+    if has_failed {
+        client.retry(id).await.map_err(refused)?;
+    }
+    if known {
+        note(&describe_earlier(&before));
+    }
     let instance = follow(client, id, command.quiet, live).await?;
-    note(&describe_end(&instance));
+    let more = match instance.state {
+        UniversalState::Done => String::new(),
+        _ => format!("; more: baton show {id} --data {shown}"),
+    };
+    note(&format!("{}{more}", describe_end(&instance)));
+    if quiet {
+        waiting::print_tail(&instance);
+    }
     if command.json {
         print(&instance)?;
     }
     match waiting::exit_code(&instance) {
         0 => Ok(()),
         code => Err(Failure::Silent(code)),
+    }
+}
+
+const fn is_retried(state: UniversalState) -> bool {
+    matches!(state, UniversalState::Failed | UniversalState::Halted)
+}
+
+/// What happens to an instance of an earlier command.
+fn describe_earlier(before: &Instance) -> String {
+    let (id, state) = (clean(&before.id), before.state);
+    if is_retried(state) {
+        format!("{id} was {state}; trying it again")
+    } else if state.is_terminal() {
+        let ended = stamp(Wall(before.changed_at));
+        format!("replayed from an earlier run: {id} is {state} since {ended}; --again runs it anew")
+    } else {
+        format!("resuming {}", describe_state(before))
     }
 }
 

@@ -55,6 +55,23 @@ impl RunDirectory {
         })
     }
 
+    /// Locks a directory in which a run was recorded; `None` while a command holds it.
+    pub(super) fn look_into(data: &Path) -> Result<Option<Self>, Failure> {
+        let recorded = data.join(NAME);
+        if !recorded.is_file() {
+            return Err(Failure::usage(format!(
+                "{} is not the data directory of a `baton run`, which prints it; a server is asked \
+                 with --url",
+                clean(&data.display().to_string())
+            )));
+        }
+        match Self::open(data) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Failure::Message(FAILED, _)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Submits something, and records its id. `send` gets the submission and its idempotency key.
     pub(super) async fn submit(
         &self,

@@ -3,14 +3,10 @@
 //! A restarted scheduler continues a live run by itself. A run that has failed or was halted is
 //! resumed, with the workflow of the current file.
 
-use std::path::Path;
-
-use baton_agent::LogFollower;
 use baton_client::{Client, ResumeRequest};
 use baton_files::WorkflowFile;
 use baton_model::api::{HaltRun, ResumeRun, Run, SubmitRun};
-use baton_model::ids::{InstanceId, RunId};
-use baton_model::message::LogStream;
+use baton_model::ids::RunId;
 use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
 use serde_json::Value;
@@ -18,13 +14,11 @@ use serde_json::Value;
 use super::hash;
 use super::record::RunDirectory;
 use crate::output::{CommandResult, Failure, clean, note};
+use crate::remote::refused;
 use crate::remote::runs::follow::{ProgressMode, ended, follow_to_end, print_summary};
 use crate::remote::runs::{accepted, submit};
-use crate::remote::{ids, refused};
 use crate::text::shell;
-
-/// Lines of standard error shown of a failed instance.
-const ERROR_LINES: usize = 5;
+use crate::views::summary::LocalCommands;
 
 /// The submission of a workflow.
 pub(super) struct WorkflowSubmission {
@@ -45,14 +39,13 @@ pub(super) fn submission(
     })
 }
 
-/// Runs the workflow and prints the outcome, with the last error lines of the most frequent failure:
-/// the scheduler that could be asked for them ends with this command.
+/// Runs the workflow and prints the outcome.
 pub(super) async fn watch(
     command: &super::Run,
     submission: &WorkflowSubmission,
     directory: &RunDirectory,
     client: &Client,
-    worker: &Path,
+    data: &str,
 ) -> CommandResult {
     let run = choose(command.again, submission, directory, client).await?;
     let mode = if command.quiet {
@@ -61,12 +54,11 @@ pub(super) async fn watch(
         ProgressMode::Live
     };
     let snapshot = follow_to_end(client, run, mode).await?;
-    print_summary(&snapshot, Some(&resume_command(command)))?;
-    if let Some(group) = snapshot.2.first()
-        && let Ok(example) = ids::instance(&group.example)
-    {
-        print_errors(worker, example);
-    }
+    let local = LocalCommands {
+        resume: &resume_command(command),
+        data,
+    };
+    print_summary(&snapshot, Some(local))?;
     if command.json {
         super::print(&snapshot.0)?;
     }
@@ -85,28 +77,8 @@ fn resume_command(command: &super::Run) -> String {
     text
 }
 
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     shell(&clean(text))
-}
-
-/// Prints the last lines of an instance's standard error.
-fn print_errors(worker: &Path, id: InstanceId) {
-    let mut outputs = LogFollower::new(worker, id);
-    let mut bytes = Vec::new();
-    let read = outputs.skip(ERROR_LINES).and_then(|()| {
-        outputs.read(|piece| {
-            if piece.stream == LogStream::Stderr {
-                bytes.extend_from_slice(piece.bytes);
-            }
-            Ok(())
-        })
-    });
-    if let Err(error) = read {
-        note(&format!("cannot read the output of {id}: {error}"));
-    }
-    for line in String::from_utf8_lossy(&bytes).lines() {
-        note(&format!("{id} | {}", clean(line)));
-    }
 }
 
 /// Submits the run, resumes it, or leaves it as it is; returns its id.
@@ -189,7 +161,8 @@ async fn resume_if_ended(
         ));
     } else if run.state.is_terminal() {
         note(&format!(
-            "{id} has ended in an earlier run; start from the beginning with --again"
+            "{id} is {} since an earlier run, and nothing of it runs; --again runs it anew",
+            run.state
         ));
     } else {
         note(&format!("resuming {id}"));

@@ -16,6 +16,8 @@ const NAME_WIDTH_MAX: usize = 32;
 const TASKS_MAX: usize = 20;
 const ERRORS_MAX: usize = 5;
 const PROBLEMS_MAX: usize = 5;
+/// Lines of standard error of each kind of failure.
+const TAIL_LINES_MAX: usize = 5;
 /// Space reserved for the comment of a command.
 const COMMENT_WIDTH: usize = 32;
 const RESUMES: &str = "runs everything not DONE";
@@ -28,12 +30,21 @@ pub(crate) struct Summary<'a> {
     pub(crate) tasks: &'a [RunTask],
     /// Groups of failures, most frequent first.
     pub(crate) errors: &'a [ErrorGroup],
-    /// The command that resumes the run, for `baton run`, whose scheduler ends with it.
-    pub(crate) resume_command: Option<&'a str>,
+    /// For `baton run`, whose scheduler ends with it.
+    pub(crate) local: Option<LocalCommands<'a>>,
     /// Whether tasks that are DONE, parameters and the start are shown as well.
     pub(crate) whole: bool,
     /// The current time, for a run that has not ended.
     pub(crate) now: Wall,
+}
+
+/// How to go on with a run of `baton run`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalCommands<'a> {
+    /// The command that resumes it.
+    pub(crate) resume: &'a str,
+    /// Its data directory, as a word of the shell.
+    pub(crate) data: &'a str,
 }
 
 /// Renders lines of at most `width` columns; commands to copy are never truncated.
@@ -215,10 +226,15 @@ fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     for group in groups.iter().take(ERRORS_MAX) {
         let words = live::error(group).wrap(width, 6);
         lines.extend(words.iter().map(|line| line.paint(width, colour)));
-        if summary.resume_command.is_some() {
-            continue;
+        for line in tail(group) {
+            let mut words = Line::new();
+            words.add(Style::Plain, format!("      | {}", clean(line)));
+            lines.push(words.paint(width, colour));
         }
-        let command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
+        let mut command = format!("baton logs {} --stderr", shell(&clean(&group.example)));
+        if let Some(local) = summary.local {
+            command.push_str(&format!(" --data {}", local.data));
+        }
         lines.push(format!("      {}", Style::Faint.paint(&command, colour)));
     }
     let rest = more_line(
@@ -231,10 +247,19 @@ fn errors(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
     lines
 }
 
+/// The last lines of standard error of a group's example.
+fn tail(group: &ErrorGroup) -> impl Iterator<Item = &str> {
+    let tail = group.stderr_tail.as_deref().unwrap_or_default();
+    let skipped = tail.lines().count().saturating_sub(TAIL_LINES_MAX);
+    tail.lines().skip(skipped)
+}
+
 fn next(summary: &Summary<'_>, width: usize, colour: bool) -> Vec<String> {
-    let commands = match summary.resume_command {
+    let commands = match summary.local {
         None => commands(summary.run, summary.errors),
-        Some(command) if is_resumable(summary.run.state) => vec![(command.to_owned(), RESUMES)],
+        Some(local) if is_resumable(summary.run.state) => {
+            vec![(local.resume.to_owned(), RESUMES)]
+        }
         Some(_) => Vec::new(),
     };
     format_commands(commands, width, colour)

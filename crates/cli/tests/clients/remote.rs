@@ -326,3 +326,61 @@ fn a_log_is_followed_across_rotations_and_shown_from_its_oldest_file_on() {
     assert_eq!(cluster.run(&["logs", "i1"]).good(), whole);
     assert_eq!(cluster.run(&["logs", "i1", "-f"]).good(), whole);
 }
+
+#[test]
+fn a_limit_is_set_at_run_time_survives_a_restart_and_overrides_the_flag() {
+    let mut cluster = Cluster::new(&["--limit", "licences=5"]);
+    cluster.start_worker("w", &[]);
+    cluster.healthy("w");
+    let file = "task: t\nrun: 'true'\nresources: { db/orders: 2 }\n";
+    std::fs::write(cluster.path("t.yaml"), file).expect("writable");
+    let file = cluster.path("t.yaml").display().to_string();
+    cluster.run(&["submit", &file]).good();
+    let explained = || cluster.run(&["explain", "i1"]).good();
+    until("it waits", || {
+        explained().contains("baton limits set db/orders")
+    });
+    assert!(
+        explained().contains("--limit db/orders=N"),
+        "{}",
+        explained()
+    );
+    assert_eq!(
+        cluster.run(&["limits", "set", "db/orders", "1"]).good(),
+        "db/orders: 1\n"
+    );
+    until("it waits", || explained().contains("whose total is 1"));
+    let limits = || cluster.run(&["limits", "--json"]).json();
+    let listed = limits();
+    assert_eq!(listed[0]["name"], "db/orders");
+    assert_eq!(
+        (&listed[0]["waiting"], &listed[0]["used"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(listed[1]["origin"], "flag", "{listed}");
+    cluster.run(&["limits", "set", "licences", "7"]).good();
+    let table = cluster.run(&["limits"]).good();
+    assert!(table.contains("run time, --limit is 5"), "{table}");
+    cluster.kill_scheduler();
+    cluster.start_scheduler();
+    let limits = || cluster.run(&["limits", "--json"]).json();
+    let capacities = |limits: Value| -> Vec<Value> {
+        let limits = limits.as_array().expect("a list").iter();
+        limits.map(|it| it["capacity"].clone()).collect()
+    };
+    assert_eq!(capacities(limits()), [json!(1), json!(7)]);
+    cluster.run(&["limits", "set", "db/orders", "2"]).good();
+    cluster.until_state("i1", "DONE");
+    let removed = cluster.run(&["limits", "rm", "licences"]).good();
+    assert_eq!(removed, "licences: 5 again, by --limit\n");
+    for (args, code) in [
+        (&["limits", "rm", "licences"][..], 3),
+        (&["limits", "rm", "nothing"], 1),
+        (&["limits", "set", "cpu", "1"], 2),
+        (&["limits", "set", "a b", "1"], 2),
+    ] {
+        let refused = cluster.run(args);
+        assert_eq!(refused.code, Some(code), "{args:?} {refused:?}");
+    }
+    assert_eq!(capacities(limits()), [json!(2), json!(5)]);
+}

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use baton_testing::command::{Ended, baton};
+use baton_testing::cluster::lines;
+use baton_testing::command::{Ended, baton, run as run_in};
 use baton_testing::processes::send;
 use baton_testing::until;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -102,6 +103,78 @@ fn a_quiet_run_shows_only_its_end() {
     assert_eq!((ended.code, &*ended.out), (Some(3), ""), "{ended:?}");
     assert_eq!(ended.err.lines().count(), 1, "{ended:?}");
     assert!(ended.err.contains("i1 FAILED: exit 3"), "{ended:?}");
+}
+
+#[test]
+fn a_failed_task_is_tried_again_and_one_that_is_done_is_replayed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    task(
+        dir.path(),
+        "echo $$ >> DIR/started; echo out; echo why >&2; test -e DIR/go || exit 3",
+    );
+    let run = || run_in(dir.path(), &["run", "t.json", "--data", "data"]);
+    let started = || lines(&dir.path().join("started")).len();
+    let failed = run();
+    assert_eq!((failed.code, started()), (Some(3), 1), "{failed:?}");
+    let show = "more: baton show i1 --data data";
+    assert!(failed.err.contains(show), "{failed:?}");
+    go(dir.path());
+    let again = run();
+    assert_eq!((again.code, started()), (Some(0), 2), "{again:?}");
+    assert!(again.err.contains("i1 was FAILED"), "{again:?}");
+    assert_eq!(again.out, "out\n", "of the second attempt only");
+    let replayed = run();
+    assert_eq!((replayed.code, started()), (Some(0), 2), "{replayed:?}");
+    for words in ["replayed from an earlier run", "--again"] {
+        assert!(replayed.err.contains(words), "{replayed:?}");
+    }
+    assert_eq!(replayed.out, "out\n");
+}
+
+#[test]
+fn what_was_run_is_looked_up_in_its_directory_and_nothing_runs_meanwhile() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = "workflow: w
+tasks:
+  a: { run: 'echo a >> DIR/ran; echo first; echo broken pipe >&2; exit 3' }
+  b: { run: 'echo b >> DIR/ran', after: [a] }
+";
+    let file = file.replace("DIR", &dir.path().display().to_string());
+    std::fs::write(dir.path().join("w.yaml"), file).expect("writable");
+    let failed = run_in(dir.path(), &["run", "w.yaml", "--data", "data"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    for words in ["| broken pipe", "baton logs i1 --stderr --data data"] {
+        assert!(failed.err.contains(words), "{failed:?}");
+    }
+    let look = |args: &[&str]| {
+        let args = [args, &["--data", "data"]].concat();
+        run_in(dir.path(), &args).good()
+    };
+    assert_eq!(look(&["logs", "i1", "--stderr"]), "broken pipe\n");
+    assert!(look(&["logs", "r1", "--task", "a"]).contains("first"));
+    assert!(look(&["show", "i1"]).contains("broken pipe"));
+    assert!(look(&["show", "r1"]).contains("broken pipe"));
+    assert!(look(&["explain", "r1"]).contains("exit 3"));
+    assert_eq!(lines(&dir.path().join("ran")), ["a"]);
+    let elsewhere = run_in(dir.path(), &["show", "i1", "--data", "."]);
+    assert_eq!(elsewhere.code, Some(2), "{elsewhere:?}");
+    assert!(elsewhere.err.contains("baton run"), "{elsewhere:?}");
+}
+
+#[test]
+fn a_run_that_goes_on_is_looked_at_by_its_own_scheduler() {
+    let dir = tempfile::tempdir().expect("a directory");
+    task(dir.path(), &format!("echo one; touch DIR/begun; {HOLD}"));
+    let running = baton(dir.path(), &["run", "t.json", "--data", "data"])
+        .spawn()
+        .expect("it starts");
+    until("the work has begun", || dir.path().join("begun").exists());
+    let look = |command| run_in(dir.path(), &[command, "i1", "--data", "data"]).good();
+    assert_eq!(look("logs"), "one\n");
+    assert!(look("show").contains("RUNNING"));
+    go(dir.path());
+    let ended: Ended = running.wait_with_output().expect("it ends").into();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 #[test]
@@ -234,7 +307,7 @@ fn a_second_interrupt_ends_up_without_waiting_for_its_worker() {
 }
 
 #[test]
-fn a_file_is_run_here_once_and_again_when_asked() {
+fn a_file_is_one_instance_until_it_changes_or_is_to_run_anew() {
     let dir = tempfile::tempdir().expect("a directory");
     let text = "task: t\nparams: { who: world }\nrun: echo hello {{ params.who }}; exit 3\n";
     std::fs::write(dir.path().join("t.yaml"), text).expect("writable");
@@ -249,7 +322,7 @@ fn a_file_is_run_here_once_and_again_when_asked() {
     let second = run(&["-p", "who=you"]);
     assert_eq!(second.code, Some(3), "{second:?}");
     assert!(
-        second.err.contains("i1 has ended in an earlier run"),
+        second.err.contains("i1 was FAILED; trying it again"),
         "{second:?}"
     );
     let again = run(&["-p", "who=you", "--again"]);

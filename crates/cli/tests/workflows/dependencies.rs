@@ -51,7 +51,7 @@ tasks:
     assert_eq!((place_of(&ran, "a"), place_of(&ran, "e")), (0, 4));
     let again = run(dir.path(), &["run", "fork.yaml"]);
     assert!(
-        again.err.contains("r1 has ended in an earlier run"),
+        again.err.contains("r1 is DONE since an earlier run"),
         "{again:?}"
     );
     assert_eq!(again.code, Some(0), "{again:?}");

@@ -99,6 +99,8 @@ pub struct Ledger {
     leased: BTreeSet<InstanceId>,
     condemned: BTreeMap<Lineage, IncarnationNo>,
     drained: BTreeSet<WorkerName>,
+    /// Cluster-wide limits that were set at run time.
+    limits: BTreeMap<String, u64>,
     lease_time: Millis,
     identity: Identity,
     library: Library,
@@ -128,6 +130,7 @@ impl Ledger {
                 next,
                 stats,
                 outputs,
+                ..
             } => {
                 let id = lease.attempt.instance;
                 if let (Verdict::Done, Some(stats)) = (verdict, stats)
@@ -173,6 +176,13 @@ impl Ledger {
                 } else {
                     self.drained.remove(worker);
                 }
+                Ok(())
+            }
+            Fact::LimitSet { name, total } => {
+                match total {
+                    Some(total) => self.limits.insert(name.clone(), *total),
+                    None => self.limits.remove(name),
+                };
                 Ok(())
             }
             Fact::TaskDefined { .. }
@@ -452,6 +462,12 @@ impl Ledger {
     /// Mutable access for the controller of runs, which changes transient state only.
     pub const fn runs_mut(&mut self) -> &mut Runs {
         &mut self.runs
+    }
+
+    /// Cluster-wide limits that were set at run time.
+    #[must_use]
+    pub const fn limits(&self) -> &BTreeMap<String, u64> {
+        &self.limits
     }
 
     /// Workers that get no more work.

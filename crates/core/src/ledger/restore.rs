@@ -24,6 +24,8 @@ pub struct LedgerParts {
     pub condemned: Vec<Incarnation>,
     /// Workers that get no more work.
     pub drained: Vec<WorkerName>,
+    /// Cluster-wide limits that were set at run time.
+    pub limits: Vec<(String, u64)>,
     /// The longest time by which a lease was extended at once.
     pub lease_time: Millis,
     /// The tasks of the library, including removed ones.
@@ -51,6 +53,7 @@ impl Ledger {
         let mut ledger = Self {
             lease_time: parts.lease_time,
             drained: parts.drained.into_iter().collect(),
+            limits: parts.limits.into_iter().collect(),
             ..Self::default()
         };
         for (first, last) in parts.known {

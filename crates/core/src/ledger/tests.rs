@@ -96,6 +96,7 @@ fn ended(lease: LeaseId, end: AttemptEnd, verdict: Verdict) -> Fact {
         stats: None,
         next: None,
         outputs: None,
+        stderr_tail: None,
     }
 }
 

@@ -137,6 +137,17 @@ pub struct Decision {
     pub class: ClassId,
 }
 
+/// A cluster-wide limit and its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitUse<'a> {
+    pub name: &'a str,
+    pub total: u64,
+    /// May exceed the total, after that was lowered or by adoption.
+    pub used: u128,
+    /// Instances that wait and request it.
+    pub waiting: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PlacedInstance {
     worker: usize,
@@ -356,6 +367,23 @@ impl Placement {
         }
         self.end_vain_reservations();
         Ok(())
+    }
+
+    /// All limits, by name.
+    pub fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
+        self.pools.0.iter().map(|(name, pool)| LimitUse {
+            name,
+            total: pool.total,
+            used: pool.used,
+            waiting: self.waiting_for(name),
+        })
+    }
+
+    /// Instances that wait and request a limit.
+    fn waiting_for(&self, name: &str) -> u64 {
+        let classes = self.classes.active.iter().map(|at| &self.classes.all[*at]);
+        let limited = classes.filter(|class| class.limited.iter().any(|(limit, _)| limit == name));
+        limited.map(|class| class.waiting).sum()
     }
 
     /// Updates the estimated run time of a class.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::LeaseId;
 use baton_model::library::Execution;
-use baton_model::limits::OUTPUTS_BYTES_MAX;
+use baton_model::limits::{OUTPUTS_BYTES_MAX, STDERR_TAIL_BYTES_MAX};
 use baton_model::outcome::{AttemptEnd, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 
@@ -41,6 +41,11 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
     };
     // No worker of ours sends more; another must not make the store grow without bounds.
     let outputs = outputs.filter(|it| it.len() <= OUTPUTS_BYTES_MAX);
+    let stderr_tail = match verdict {
+        Verdict::Requeued | Verdict::GaveUp => report.and_then(|it| it.stderr_tail.clone()),
+        Verdict::Done | Verdict::Stopped => None,
+    };
+    let stderr_tail = stderr_tail.filter(|it| it.len() <= STDERR_TAIL_BYTES_MAX);
     cx.commit(Fact::AttemptEnded {
         lease,
         end,
@@ -48,6 +53,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         stats,
         next,
         outputs,
+        stderr_tail,
     });
     // Only an attempt that ended by itself gives an estimate of the run time.
     let took = match end {

@@ -13,7 +13,9 @@ use baton_model::time::{Millis, Mono, Now};
 
 use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
-use crate::placement::{Arrival, Availability, Decision, Placement, PlacementError, WaitReason};
+use crate::placement::{
+    Arrival, Availability, Decision, LimitUse, Placement, PlacementError, WaitReason,
+};
 use crate::timers::Timers;
 
 /// Within this time two submissions count as equally old. Shorter than people notice, longer than a
@@ -37,6 +39,8 @@ pub(crate) struct Bullpen {
     /// Ranges that placement refused because of its size limits. They are offered again as others
     /// leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
+    /// The limits of the configuration; those set at run time take their place.
+    default_limits: BTreeMap<String, u64>,
 }
 
 /// The first ids of recent ticks. Submissions of one tick have waited equally long, so that the
@@ -80,10 +84,14 @@ impl Bullpen {
 
     /// The bullpen of a leader that takes this ledger over.
     pub(crate) fn restore(ledger: &Ledger, limits: &[(String, u64)], now: Now) -> Self {
-        let mut bullpen = Self::default();
-        for (name, total) in limits {
+        let mut bullpen = Self {
+            default_limits: limits.iter().cloned().collect(),
+            ..Self::default()
+        };
+        let limits = limits.iter().map(|(name, total)| (name, total));
+        for (name, total) in limits.chain(ledger.limits()) {
             // More limits than placement takes are refused where they are configured.
-            let _ = bullpen.placement.set_limit(name, Some(*total));
+            bullpen.set_limit(name, Some(*total));
         }
         for lease in ledger.open_leases() {
             if let Some(instance) = ledger.instance(lease.id.attempt.instance) {
@@ -114,6 +122,21 @@ impl Bullpen {
             }
         }
         bullpen
+    }
+
+    /// Sets or removes a cluster-wide limit; false if there are too many.
+    pub(crate) fn set_limit(&mut self, name: &str, total: Option<u64>) -> bool {
+        self.placement.set_limit(name, total).is_ok()
+    }
+
+    /// The total that the configuration has for a limit.
+    pub(crate) fn default_limit(&self, name: &str) -> Option<u64> {
+        self.default_limits.get(name).copied()
+    }
+
+    /// All limits and their use.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
+        self.placement.limits()
     }
 
     /// Adds an instance of a library entry that waits for its turn.

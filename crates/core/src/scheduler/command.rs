@@ -17,6 +17,7 @@ use super::library::{
     self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
     TriggerError, TriggerReply,
 };
+use super::limits::{self, LimitError};
 use super::runs::{Deadlines, RunCommand, RunError, execute as execute_run};
 use super::timetable::Timetable;
 use crate::ledger::Instance;
@@ -45,6 +46,8 @@ pub enum Command {
     Retry(Box<Instance>),
     /// Drains a worker, which then gets no more work, or ends that.
     Drain { worker: WorkerName, drained: bool },
+    /// Sets a cluster-wide limit, or removes the value that was set.
+    SetLimit { name: String, total: Option<u64> },
     /// An operator vouches that a worker is gone, with every incarnation seen of its state directory:
     /// the given one, or else that of the worker that has this name.
     Forget {
@@ -84,6 +87,7 @@ pub enum Reply {
     AttemptKilled(Result<AttemptNo, KillError>),
     Retried(Result<(), RetryError>),
     Drained,
+    LimitSet(Result<(), LimitError>),
     /// Whether there was a worker of that name.
     Forgotten(bool),
     Logs(LogAnswer),
@@ -124,6 +128,7 @@ pub(super) fn execute(
             drain(cx, protocol, &worker, drained);
             Reply::Drained
         }
+        Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total)),
         Command::Forget { worker, lineage } => {
             Reply::Forgotten(protocol.forget(&mut cx.protocol(), &worker, lineage))
         }

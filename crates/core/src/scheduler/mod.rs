@@ -25,6 +25,7 @@ pub(crate) mod gate;
 mod instances;
 pub(crate) mod launch;
 mod library;
+mod limits;
 mod run_view;
 mod runs;
 pub(crate) mod timetable;
@@ -59,6 +60,7 @@ pub use library::{
     TriggerCommand, TriggerError, TriggerReply, Trust,
 };
 
+pub use limits::{LimitError, LimitView};
 pub use run_view::{RunView, TaskView};
 pub use runs::{Obstacle, Resume, RunCommand, RunError};
 

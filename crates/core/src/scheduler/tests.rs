@@ -559,5 +559,6 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
 mod copies;
 mod kills;
 mod library;
+mod limits;
 mod placing;
 mod runs;

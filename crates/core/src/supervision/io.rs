@@ -1,5 +1,7 @@
 //! Events and actions of the supervisor.
 
+use std::sync::Arc;
+
 use baton_model::ids::RequestId;
 use baton_model::message::{
     LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
@@ -14,7 +16,8 @@ use crate::protocol::worker::io::GuardOrder;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     pub at: Mono,
-    /// With the outputs, if it was a success and they can be read.
+    /// With the outputs, if it was a success and they can be read; otherwise with the last lines of
+    /// standard error.
     pub report: Report,
     /// It was a success, and its outputs cannot be read.
     pub has_bad_outputs: bool,
@@ -65,7 +68,7 @@ pub enum Event {
     /// The processes of unknown runs were killed; so many are left.
     StraysKilled { left: u32 },
     /// A run cannot be launched, whatever the coordinator says.
-    LaunchImpossible(RunKey),
+    LaunchImpossible(RunKey, Option<Arc<str>>),
     /// All processes of a run use so many bytes of memory.
     MemoryUsed(RunKey, u64),
 }

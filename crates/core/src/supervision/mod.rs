@@ -239,7 +239,7 @@ impl Supervisor {
                 }
             }
             Event::StraysKilled { left } => self.strays_killed(now, left),
-            Event::LaunchImpossible(run) => self.launch_impossible(run),
+            Event::LaunchImpossible(run, reason) => self.launch_impossible(run, reason),
             Event::MemoryUsed(run, bytes) => self.memory_used(now, run, bytes, out),
         }
     }

@@ -1,5 +1,7 @@
 //! What the coordinator and the host report about runs.
 
+use std::sync::Arc;
+
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunKey, RunNo};
 use baton_model::time::{Millis, Mono};
@@ -204,7 +206,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn launch_impossible(&mut self, run: RunKey) {
+    pub(super) fn launch_impossible(&mut self, run: RunKey, reason: Option<Arc<str>>) {
         let Some(attempt) = self.attempts.get_mut(run) else {
             return;
         };
@@ -212,7 +214,10 @@ impl Supervisor {
             None => {
                 let lease = attempt.assignment.lease;
                 self.attempts.remove(lease);
-                let failed = Outcome::LaunchFailed.into();
+                let failed = Report {
+                    stderr_tail: reason,
+                    ..Outcome::LaunchFailed.into()
+                };
                 self.inputs.push_back(Input::Ended(lease, failed));
             }
             Some(replaced) => {

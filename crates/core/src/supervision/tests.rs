@@ -359,7 +359,7 @@ fn giving_up_ends_what_was_to_be_started_later() {
 fn a_later_run_that_cannot_be_launched_leaves_its_attempt_lost() {
     let mut worker = supervisor(vec![task(1)]);
     worker.handle(Mono(200), ended(run(1, 0), KILLED));
-    worker.handle(Mono(200), Event::LaunchImpossible(run(1, 1)));
+    worker.handle(Mono(200), Event::LaunchImpossible(run(1, 1), None));
     assert_eq!(outcome_of(&worker, 1), Some(LOST));
     assert!(worker.attempts().get(run(1, 0)).is_some(), "as on record");
 }

@@ -240,6 +240,9 @@ pub struct ErrorGroup {
     pub count: u64,
     /// Id of one of the instances.
     pub example: String,
+    /// The last lines of its standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_tail: Option<String>,
     /// `example`, `stderr`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,

@@ -59,6 +59,13 @@ impl Fact {
                 let change = if *drained { "drained" } else { "undrained" };
                 format!("worker {worker} is {change}")
             }
+            Self::LimitSet {
+                name,
+                total: Some(total),
+            } => format!("the limit {name} is {total}"),
+            Self::LimitSet { name, total: None } => {
+                format!("the limit {name} is no longer set at run time")
+            }
             Self::LeaseTimeSet { lease } => format!("the lease time is {lease}"),
             Self::WorkerCondemned {
                 worker,

@@ -159,10 +159,10 @@ impl Status {
         }
     }
 
-    /// Bytes of outputs in it.
-    fn outputs_bytes(&self) -> usize {
+    /// Bytes of outputs and standard error in it.
+    fn text_bytes(&self) -> usize {
         match self {
-            Self::Ended(report) => report.outputs.as_ref().map_or(0, |it| it.len()),
+            Self::Ended(report) => report.text_bytes(),
             Self::WasNotRunning => 0,
         }
     }
@@ -182,7 +182,7 @@ pub fn update_status(
             && bytes < STATUS_OUTPUTS_BYTES_MAX
             && let Some((lease, status)) = left.next()
         {
-            bytes += status.outputs_bytes();
+            bytes += status.text_bytes();
             statuses.push((lease, status));
         }
         Some(ToScheduler::UpdateStatus {

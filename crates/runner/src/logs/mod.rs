@@ -34,7 +34,7 @@ use rustix::path::Arg;
 
 use crate::root::LOGS_DIR;
 pub use follow::{Follower, LogSource, Take};
-pub use piece::Piece;
+pub use piece::{Piece, Tail};
 
 /// Both streams of a process.
 pub const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::time::SystemTime;
 
 use baton_model::message::{LogCursor, LogFileId, LogStart};
 use baton_model::task::RunNo;
@@ -19,7 +20,36 @@ pub struct Piece {
     pub cursor: Option<LogCursor>,
 }
 
+/// The end of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    pub bytes: Vec<u8>,
+    /// When it was last written.
+    pub modified: SystemTime,
+}
+
 impl LogSource {
+    /// Reads at most the last `bytes_max` bytes of a run; `None` if it has no file.
+    ///
+    /// # Errors
+    /// Those of [`LogSource::piece`].
+    pub fn tail(&self, run: RunNo, bytes_max: usize) -> io::Result<Option<Tail>> {
+        let Some(start) = self.piece(run, LogStart::Offset(0), 0)? else {
+            return Ok(None);
+        };
+        let files = self.files(run)?.into_iter().flatten();
+        let Some(last) = files.filter_map(|it| it.file).next_back() else {
+            return Ok(None);
+        };
+        let modified = last.metadata()?.modified()?;
+        let offset = start.size.saturating_sub(bytes_max as u64);
+        let piece = self.piece(run, LogStart::Offset(offset), bytes_max)?;
+        Ok(piece.map(|piece| Tail {
+            bytes: piece.bytes,
+            modified,
+        }))
+    }
+
     /// Reads at most `bytes_max` bytes of a run; `None` if it has no file.
     ///
     /// # Errors

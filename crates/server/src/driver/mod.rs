@@ -608,7 +608,9 @@ fn log_facts(facts: &[Fact]) {
             Fact::CopyOpened { .. } | Fact::AttemptsDisowned { .. } => {
                 tracing::warn!("{}", fact.sentence());
             }
-            Fact::CopySettled { .. } => tracing::info!("{}", fact.sentence()),
+            Fact::CopySettled { .. } | Fact::LimitSet { .. } => {
+                tracing::info!("{}", fact.sentence())
+            }
             _ => {}
         }
     }

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::problem::{Answer, Fault};
 use super::runs::ended::EndedRuns;
+use crate::LogReader;
 use crate::access::Access;
 use crate::driver::Status;
 use crate::driver::event::{Event, Inbox, StoreFailed};
@@ -61,6 +62,8 @@ pub(crate) struct Parts {
     /// Errors of library files.
     pub(crate) problems: Problems,
     pub(crate) local_worker: Option<LocalWorker>,
+    /// Reads logs of a worker that is not connected.
+    pub(crate) log_reader: Option<LogReader>,
 }
 
 impl Deref for Inner {

@@ -3,6 +3,7 @@
 use baton_core::placement::WaitReason;
 use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
+use baton_files::is_resource_name;
 use baton_model::api::Explanation;
 use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::state::UniversalState;
@@ -203,10 +204,7 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
             worker: Some(worker.to_string()),
             resource: Some(resource.clone()),
             short: Some(asked - has),
-            ..plain(
-                "never-fits",
-                "start a larger worker, or resubmit it with smaller requests",
-            )
+            ..plain("never-fits", &never_fits_hint(resource, *asked))
         },
         WaitReason::Room {
             resource,
@@ -236,10 +234,7 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
             Explanation {
                 resource: Some(name.clone()),
                 short: Some(asked.saturating_sub(free)),
-                ..plain(
-                    "limit",
-                    "it starts when others release it; the scheduler's --limit sets the total",
-                )
+                ..plain("limit", &limit_hint(name, *total, *asked))
             }
         }
         WaitReason::Reserved { what, .. } => Explanation {
@@ -249,6 +244,25 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
         WaitReason::Behind { .. } => plain("behind", "it starts when its turn comes"),
         WaitReason::Nothing => explanation(record, "next", "it is about to be placed".to_owned()),
     }
+}
+
+/// What to do if no worker is large enough. A custom resource may be meant as a limit.
+fn never_fits_hint(resource: &str, asked: u64) -> String {
+    if is_resource_name(resource) {
+        format!(
+            "limit it across the cluster with `baton limits set {resource} N` or --limit \
+             {resource}=N of the scheduler, or start a worker with --resources {resource}={asked}"
+        )
+    } else {
+        "start a larger worker, or resubmit it with smaller requests".to_owned()
+    }
+}
+
+fn limit_hint(name: &str, total: u64, asked: u64) -> String {
+    if asked > total {
+        return format!("raise it with `baton limits set {name} {asked}`");
+    }
+    format!("it starts when others release it; `baton limits set {name} N` changes the total")
 }
 
 /// A duration, rounded up to a readable unit.

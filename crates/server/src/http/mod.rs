@@ -29,6 +29,7 @@
 //! | `events` | the stream of facts |
 //! | `usage` | resource usage by owner and hour |
 //! | `fleet` | workers |
+//! | `cluster_limits` | cluster-wide limits of resources |
 //! | `tokens` | tokens |
 //! | `views` | conversion of stored records to `baton_model::api` |
 //! | `messages` | wait reasons as text |
@@ -46,6 +47,7 @@ mod arrays;
 mod attempt;
 mod backfills;
 mod bulk;
+mod cluster_limits;
 mod conditional;
 mod connection;
 mod counters;

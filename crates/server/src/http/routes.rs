@@ -15,8 +15,8 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    backfills, events, fleet, instances, library, lists, logs, metrics, openapi, processes, runs,
-    schemas, server, tokens, usage,
+    backfills, cluster_limits, events, fleet, instances, library, lists, logs, metrics, openapi,
+    processes, runs, schemas, server, tokens, usage,
 };
 
 /// A route.
@@ -128,6 +128,10 @@ routes! {
     GET    "/workers/{name}"                  VIEWER   Unowned     fleet::show;
     PUT    "/workers/{name}/drained"          OPERATOR Server      fleet::drain;
     POST   "/workers/{name}/forget"           ADMIN    Server      fleet::forget;
+    GET    "/limits/"                         VIEWER   Unowned     cluster_limits::list;
+    GET    "/limits/{name}"                   VIEWER   Unowned     cluster_limits::show;
+    PUT    "/limits/{name}"                   OPERATOR Server      cluster_limits::set;
+    DELETE "/limits/{name}"                   OPERATOR Server      cluster_limits::remove;
     GET    "/tokens/"                         ADMIN    Server      tokens::list;
     POST   "/tokens/"                         ADMIN    Server      tokens::create;
     DELETE "/tokens/{id}"                     ADMIN    Server      tokens::revoke;
@@ -205,6 +209,8 @@ mod tests {
         for route in [
             ("PUT", "/workers/{name}/drained"),
             ("POST", "/workers/{name}/forget"),
+            ("PUT", "/limits/{name}"),
+            ("DELETE", "/limits/{name}"),
             ("POST", "/tokens/"),
             ("DELETE", "/tokens/{id}"),
             ("GET", "/metrics"),

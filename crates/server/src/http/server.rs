@@ -32,6 +32,7 @@ pub(super) async fn root(State(app): State<App>) -> Response {
         ("ticks", "/history/ticks/"),
         ("library", "/library/"),
         ("workers", "/workers/"),
+        ("limits", "/limits/"),
         ("usage", "/usage/"),
         ("events", "/events"),
         ("tokens", "/tokens/"),

@@ -53,5 +53,6 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         metrics,
         problems: crate::library::Problems::default(),
         local_worker: None,
+        log_reader: None,
     })
 }

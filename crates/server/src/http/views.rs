@@ -90,6 +90,7 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
         worker: worker.map(ToString::to_string),
         end: ended.map(|ended| ended.end),
         end_text: ended.map(|ended| ended.end.to_string()),
+        stderr_tail: ended.and_then(|ended| ended.stderr_tail.as_deref().map(str::to_owned)),
         nominal_at: due.map(|due| due.nominal.0),
         slack_until: due.map(|due| due.latest.0),
         submitted_at: record.submitted_at.0,

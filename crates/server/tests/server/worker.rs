@@ -291,6 +291,7 @@ impl Body {
             outcome,
             stats: Some(ran),
             outputs,
+            stderr_tail: None,
         };
         self.input(Input::Ended(lease, report));
     }

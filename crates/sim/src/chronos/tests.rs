@@ -169,6 +169,7 @@ fn done(id: u64) -> Fact {
         stats: None,
         next: None,
         outputs: None,
+        stderr_tail: None,
     }
 }
 

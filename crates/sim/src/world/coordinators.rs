@@ -767,6 +767,7 @@ fn ending(lease: LeaseId, started: Option<Mono>, now: Mono, outcome: Outcome) ->
             outcome,
             stats,
             outputs: outputs_of(lease.attempt.instance, outcome),
+            stderr_tail: None,
         },
         has_bad_outputs: false,
     }

@@ -114,6 +114,11 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         &self.drained
     }
 
+    /// Limits that were set, or removed.
+    pub(crate) const fn limits(&self) -> &BTreeMap<String, Option<u64>> {
+        &self.limits
+    }
+
     /// The change in the number of instances in each state.
     pub(crate) fn tally(&self) -> BTreeMap<UniversalState, i64> {
         let mut tally: BTreeMap<UniversalState, i64> = BTreeMap::new();

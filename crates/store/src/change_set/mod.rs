@@ -153,6 +153,7 @@ pub(crate) struct ChangeSet<S> {
     known: KnownIds,
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
+    limits: BTreeMap<String, Option<u64>>,
     lease_time_set: bool,
     /// The first term of the store's generation, and whether it is settled, if a fact has set them.
     generation: Option<(Epoch, bool)>,
@@ -174,6 +175,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             known: KnownIds::default(),
             condemned_before: None,
             drained: BTreeMap::new(),
+            limits: BTreeMap::new(),
             lease_time_set: false,
             generation: None,
             tasks: TaskChanges::default(),
@@ -239,6 +241,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                 stats,
                 verdict,
                 outputs,
+                stderr_tail,
                 ..
             } => {
                 let id = lease.attempt.instance;
@@ -253,6 +256,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                     worker: open.holder.worker.clone(),
                     end: *end,
                     stats: *stats,
+                    stderr_tail: stderr_tail.clone(),
                 });
                 self.apply_to_one(at, fact, id)?;
                 if let Some(touched) = self.touched.get_mut(&id) {
@@ -277,6 +281,9 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::WorkerDrained { worker, drained } => {
                 self.ledger.apply(fact)?;
                 self.drained.insert(worker.clone(), *drained);
+            }
+            Fact::LimitSet { name, total } => {
+                self.limits.insert(name.clone(), *total);
             }
             Fact::LeaseTimeSet { .. } => {
                 self.ledger.apply(fact)?;

@@ -80,6 +80,7 @@ pub(super) fn ledger(
         known: known(db)?,
         condemned: rows::condemned(db)?,
         drained: drained(db)?,
+        limits: limits(db)?,
         lease_time,
         tasks: library::all(db)?,
         keys: library::keys(db)?,
@@ -267,6 +268,12 @@ fn known(db: &Connection) -> Result<Vec<Ids>, rusqlite::Error> {
 fn drained(db: &Connection) -> Result<Vec<WorkerName>, rusqlite::Error> {
     db.prepare("SELECT worker FROM drained")?
         .query_map([], |row| Ok(WorkerName::new(row.get_ref(0)?.as_str()?)))?
+        .collect()
+}
+
+fn limits(db: &Connection) -> Result<Vec<(String, u64)>, rusqlite::Error> {
+    db.prepare("SELECT name, total FROM cluster_limit")?
+        .query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?
         .collect()
 }
 

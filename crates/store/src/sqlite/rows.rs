@@ -244,32 +244,43 @@ fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, rusqlite::Error> {
     })
 }
 
-/// The JSON in the column `last_end`.
-type End = (
+/// The JSON in the column `last_end`, a list.
+#[derive(serde::Deserialize)]
+struct End(
     AttemptNo,
     Epoch,
     WorkerName,
     AttemptEnd,
     Option<AttemptStats>,
+    /// Written where there is one.
+    #[serde(default)]
+    Option<Arc<str>>,
 );
 
 /// Encodes the end of the last attempt. `runs` groups by its fourth element.
 pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
     let LeaseId { attempt, epoch } = last.lease;
-    to_json(&(attempt.number, epoch, &last.worker, last.end, last.stats))
+    let (number, worker, end, stats) = (attempt.number, &last.worker, last.end, last.stats);
+    match &last.stderr_tail {
+        None => to_json(&(number, epoch, worker, end, stats)),
+        Some(tail) => to_json(&(number, epoch, worker, end, stats, tail)),
+    }
 }
 
 fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, rusqlite::Error> {
     let end = json::<End>(row, 20)?;
-    Ok(end.map(|(number, epoch, worker, end, stats)| LastEnd {
-        lease: LeaseId {
-            attempt: AttemptId { instance, number },
-            epoch,
-        },
-        worker,
-        end,
-        stats,
-    }))
+    Ok(
+        end.map(|End(number, epoch, worker, end, stats, tail)| LastEnd {
+            lease: LeaseId {
+                attempt: AttemptId { instance, number },
+                epoch,
+            },
+            worker,
+            end,
+            stats,
+            stderr_tail: tail,
+        }),
+    )
 }
 
 /// Encodes a value as JSON.

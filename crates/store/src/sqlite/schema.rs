@@ -29,6 +29,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v7.sql"),
     include_str!("v8.sql"),
     include_str!("v9.sql"),
+    include_str!("v10.sql"),
+    include_str!("v11.sql"),
 ];
 
 /// The version that this Baton writes.

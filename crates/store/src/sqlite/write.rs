@@ -200,6 +200,15 @@ fn write_workers(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), 
         let statement = if *drained { &mut drain } else { &mut open };
         statement.execute([&*worker.0])?;
     }
+    let mut set =
+        db.prepare_cached("INSERT OR REPLACE INTO cluster_limit (name, total) VALUES (?1, ?2)")?;
+    let mut unset = db.prepare_cached("DELETE FROM cluster_limit WHERE name = ?1")?;
+    for (name, total) in change_set.limits() {
+        match total {
+            Some(total) => set.execute(params![name, total.cast_signed()])?,
+            None => unset.execute([name])?,
+        };
+    }
     let (new, gone) = change_set.condemned();
     let mut remember =
         db.prepare_cached("INSERT OR REPLACE INTO condemned (lineage, life) VALUES (?1, ?2)")?;

@@ -156,6 +156,7 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
         stats: None,
         next: None,
         outputs: None,
+        stderr_tail: None,
     }
 }
 

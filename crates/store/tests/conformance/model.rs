@@ -78,7 +78,11 @@ impl Model {
             return;
         };
         if let Fact::AttemptEnded {
-            lease, end, stats, ..
+            lease,
+            end,
+            stats,
+            stderr_tail,
+            ..
         } = fact
             && let Some(open) = self.ledger.open_lease(*lease)
         {
@@ -87,6 +91,7 @@ impl Model {
                 worker: open.holder.worker.clone(),
                 end: *end,
                 stats: *stats,
+                stderr_tail: stderr_tail.clone(),
             };
             self.last.insert(first, last);
         }
@@ -189,6 +194,10 @@ impl Model {
                 1 | 2 => Fact::WorkerDrained {
                     worker: WorkerName::new(&format!("w{}", rng.below(3))),
                     drained: rng.below(2) == 0,
+                },
+                3 => Fact::LimitSet {
+                    name: format!("l{}", rng.below(3)),
+                    total: (rng.below(3) > 0).then(|| rng.below(1 << 40)),
                 },
                 _ => condemned(u64::MAX / 7 * rng.below(7), rng.below(4)),
             },
@@ -329,6 +338,7 @@ impl Model {
             }),
             next: again.map(Box::new),
             outputs: (verdict == Verdict::Done).then(|| outputs(rng)),
+            stderr_tail: (verdict == Verdict::GaveUp).then(|| "boom".into()),
         }
     }
 }

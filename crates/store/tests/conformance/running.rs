@@ -125,6 +125,7 @@ impl Running {
             stats: None,
             next: None,
             outputs: outputs.map(Arc::from),
+            stderr_tail: None,
         }]);
     }
 

@@ -45,6 +45,7 @@ fn ended(lease: LeaseId, code: i32, verdict: Verdict, again: Option<NextAttempt>
         }),
         next: again.map(Box::new),
         outputs: None,
+        stderr_tail: None,
     }
 }
 

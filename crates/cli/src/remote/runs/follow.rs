@@ -154,11 +154,11 @@ async fn fetch(client: &Client, run: RunId) -> Result<RunSnapshot, ClientError> 
     Ok((snapshot, tasks, errors))
 }
 
-/// Prints the summary of a run to standard error. `resume_command` resumes it where the scheduler
-/// ends with this command.
+/// Prints the summary of a run to standard error; `local` for `baton run`, whose scheduler ends with
+/// it.
 pub(crate) fn print_summary(
     (run, tasks, errors): &RunSnapshot,
-    resume_command: Option<&str>,
+    local: Option<summary::LocalCommands<'_>>,
 ) -> CommandResult {
     let (width, _) = size(io::stderr());
     let lines = summary::render(
@@ -166,7 +166,7 @@ pub(crate) fn print_summary(
             run,
             tasks,
             errors,
-            resume_command,
+            local,
             whole: false,
             now: now(),
         },

@@ -96,7 +96,7 @@ pub(in super::super) async fn run(
                 run: &run_info,
                 tasks: &tasks,
                 errors: &errors,
-                resume_command: None,
+                local: None,
                 whole: true,
                 now: now(),
             };

@@ -226,7 +226,8 @@ pub(super) async fn wait(
         if json {
             line(&mut out, &instance)?
         } else {
-            note(&describe_end(&instance))
+            note(&describe_end(&instance));
+            waiting::print_tail(&instance);
         }
         waiting::exit_code(&instance)
     } else {

@@ -162,6 +162,7 @@ pub(super) fn error(task: &str, text: &str, count: u64, example: &str) -> ErrorG
         end_text: text.to_owned(),
         count,
         example: example.to_owned(),
+        stderr_tail: None,
         links: BTreeMap::new(),
     }
 }

@@ -44,7 +44,7 @@ impl Case {
             run: &self.run,
             tasks: &self.tasks,
             errors: &self.errors,
-            resume_command: None,
+            local: None,
             whole: false,
             now: self.now,
         }

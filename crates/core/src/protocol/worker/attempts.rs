@@ -166,8 +166,8 @@ impl Worker {
     }
 
     /// Lists everything we hold, ended and unacknowledged attempts included: what
-    /// is not in the list is certainly not here. The end of an attempt with outputs is
-    /// left to its status.
+    /// is not in the list is certainly not here. The end of an attempt with outputs
+    /// or lines of standard error is left to its status.
     pub(super) fn report_running(&mut self, now: Mono, out: &mut Vec<Effect>) {
         let Some(association) = self.association else {
             return;
@@ -179,7 +179,7 @@ impl Worker {
                 lease,
                 spec: entry.spec.clone(),
                 ended: match &entry.phase {
-                    Phase::Ended(report) if report.outputs.is_none() => Some(report.clone()),
+                    Phase::Ended(report) if report.text_bytes() == 0 => Some(report.clone()),
                     Phase::Ended(_) | Phase::Launching | Phase::Running => None,
                 },
             })

@@ -77,6 +77,7 @@ impl Leader {
             outcome,
             stats: Some(ran),
             outputs: None,
+            stderr_tail: None,
         };
         let statuses = ids
             .iter()

@@ -240,9 +240,21 @@ impl App {
             bytes_max,
         };
         let worker = source.worker.clone();
-        let read = Command::ReadLogs { worker, query };
+        let read = Command::ReadLogs {
+            worker,
+            query: query.clone(),
+        };
         let Reply::Logs(answer) = self.command(read).await? else {
             return Err(Fault::wrong_reply());
+        };
+        let answer = match (answer, &self.0.log_reader) {
+            (LogAnswer::Unavailable(_), Some(reader)) => {
+                let reader = reader.clone();
+                let read = tokio::task::spawn_blocking(move || reader.read(&query));
+                read.await
+                    .unwrap_or_else(|error| LogAnswer::Unavailable(error.to_string()))
+            }
+            (answer, _) => answer,
         };
         Ok((source, answer))
     }

@@ -38,6 +38,7 @@ const JSON: &str = "application/json";
         (name = "library", description = "Stored tasks, their schedules and triggers."),
         (name = "backfills", description = "Launches for past due times that have none."),
         (name = "workers", description = "The machines that run instances."),
+        (name = "limits", description = "Resources that are limited across the cluster."),
         (name = "tokens", description = "Access tokens."),
         (name = "server", description = "The server itself.")
     )

@@ -185,8 +185,17 @@ pub(in super::super) async fn errors(
     let run = extract::run(&run)?;
     let record = app.run_record(run).await?;
     let dag = app.run_progress(&record, 0, 0).await?.dag;
-    let counted = app.read(move |store| store.run_errors(run)).await?;
-    let failed = counted.iter().any(|it| it.item == ItemEnd::Failed);
+    let counted = app.read(move |store| {
+        let mut counted = Vec::new();
+        for group in store.run_errors(run)? {
+            let example = store.instance(group.example)?;
+            let tail = example.and_then(|example| example.last?.stderr_tail);
+            counted.push((group, tail));
+        }
+        Ok(counted)
+    });
+    let counted = counted.await?;
+    let failed = counted.iter().any(|(it, _)| it.item == ItemEnd::Failed);
     // Items that `fail_fast` halted are not the cause of the failure.
     let shown_end = if dag.plan.fail_fast && failed {
         ItemEnd::Failed
@@ -194,8 +203,8 @@ pub(in super::super) async fn errors(
         ItemEnd::Halted
     };
     let counted = counted.into_iter();
-    let counted = counted.filter(|it| matches!(it.item, ItemEnd::Failed) || it.item == shown_end);
-    let groups = counted.map(|it| {
+    let counted = counted.filter(|(it, _)| it.item == ItemEnd::Failed || it.item == shown_end);
+    let groups = counted.map(|(it, tail)| {
         let named = dag.plan.tasks.get(it.task as usize);
         let example = shapes::path(it.example, it.example);
         ErrorGroup {
@@ -207,6 +216,7 @@ pub(in super::super) async fn errors(
             },
             count: it.count,
             example: it.example.to_string(),
+            stderr_tail: tail.map(|tail| tail.to_string()),
             links: shapes::links([
                 ("example", example.clone()),
                 ("stderr", format!("{example}/logs/stderr")),

@@ -186,6 +186,7 @@ fn ends(id: u64, verdict: Verdict) -> Fact {
         stats: None,
         next: None,
         outputs: None,
+        stderr_tail: None,
     }
 }
 

@@ -1,0 +1,67 @@
+//! Cluster-wide limits that are set at run time.
+//!
+//! The configuration of a leader has limits, too: its defaults. A value that was set at run time
+//! takes their place until it is removed.
+
+use baton_model::fact::Fact;
+
+use super::Scheduler;
+use super::context::Cx;
+
+/// Why a limit cannot be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum LimitError {
+    #[error("there are too many limits already")]
+    TooMany,
+    /// It has no value that was set at run time; the default, if there is one.
+    #[error("no limit {0} was set at run time")]
+    NotSet(String, Option<u64>),
+}
+
+/// A limit in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitView {
+    pub name: String,
+    pub total: u64,
+    /// May exceed the total after that was lowered.
+    pub used: u128,
+    /// Instances that wait and request it.
+    pub waiting: u64,
+    /// The total of the configuration, if it has one.
+    pub default: Option<u64>,
+    /// Whether the total was set at run time.
+    pub is_set: bool,
+}
+
+/// Sets a limit, or removes the value that was set.
+pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(), LimitError> {
+    let before = cx.ledger.limits().get(name).copied();
+    if total.is_none() && before.is_none() {
+        let default = cx.bullpen.default_limit(name);
+        return Err(LimitError::NotSet(name.to_owned(), default));
+    }
+    let in_force = total.or_else(|| cx.bullpen.default_limit(name));
+    if !cx.bullpen.set_limit(name, in_force) {
+        return Err(LimitError::TooMany);
+    }
+    if before != total {
+        let name = name.to_owned();
+        cx.commit(Fact::LimitSet { name, total });
+    }
+    Ok(())
+}
+
+impl Scheduler {
+    /// All limits, by name.
+    pub fn limits(&self) -> impl Iterator<Item = LimitView> + '_ {
+        let set = self.ledger.limits();
+        self.bullpen.limits().map(|limit| LimitView {
+            total: limit.total,
+            used: limit.used,
+            waiting: limit.waiting,
+            default: self.bullpen.default_limit(limit.name),
+            is_set: set.contains_key(limit.name),
+            name: limit.name.to_owned(),
+        })
+    }
+}

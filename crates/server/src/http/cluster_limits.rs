@@ -1,0 +1,193 @@
+//! Cluster-wide limits of resources.
+
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use baton_core::scheduler::{Command, LimitError, LimitView, Reply};
+use baton_files::is_resource_name;
+use baton_model::api::{FieldProblem, Limit, LimitOrigin, LimitRemoval, List, SetLimit};
+use baton_model::limits::LIMIT_CAPACITY_MAX;
+
+use super::app::App;
+use super::conditional::tagged;
+#[cfg(feature = "openapi")]
+use super::openapi::answers::{
+    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable, Unchanged,
+};
+use super::problem::{Answer, Fault};
+use super::response::respond;
+use super::{extract, views};
+
+/// All cluster-wide limits
+#[cfg_attr(feature = "openapi", utoipa::path(
+    get,
+    path = "/limits/",
+    tag = "limits",
+    operation_id = "limits",
+    responses(
+        (status = 200, description = "All on one page, by name.", body = List<Limit>),
+        Unchanged, Unavailable
+    )
+))]
+pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
+    let limits = app.limits().await?;
+    Ok(tagged(&List {
+        total: Some(limits.len() as u64),
+        items: limits,
+        links: views::links([("self", "/limits/".to_owned())]),
+    }))
+}
+
+/// A cluster-wide limit
+#[cfg_attr(feature = "openapi", utoipa::path(
+    get,
+    path = "/limits/{name}",
+    tag = "limits",
+    operation_id = "limit",
+    params(("name" = String, Path, description = "The name of the resource; a slash is written as `%2F`.")),
+    responses(
+        (status = 200, description = "The limit and its use.", body = Limit),
+        NotFound,
+        Unchanged, Unavailable
+    )
+))]
+pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
+    Ok(tagged(&app.limit(&name).await?))
+}
+
+/// Set a cluster-wide limit
+///
+/// It takes the place of the scheduler's `--limit` until it is removed. A capacity below what is in
+/// use kills nothing: no further instance that requests it starts.
+#[cfg_attr(feature = "openapi", utoipa::path(
+    put,
+    path = "/limits/{name}",
+    tag = "limits",
+    operation_id = "set-limit",
+    params(("name" = String, Path, description = "The name of the resource; a slash is written as `%2F`.")),
+    request_body = SetLimit,
+    responses(
+        (status = 200, description = "Set and durable.", body = Limit),
+        (status = 422, description = "The name or the capacity is invalid.", body = Problem, content_type = PROBLEM),
+        BadRequest,
+        BadBody,
+        Unavailable
+    )
+))]
+pub(super) async fn set(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Answer<Response> {
+    let SetLimit { capacity } = extract::body(request).await?;
+    if !is_resource_name(&name) {
+        return Err(unusable(
+            "name",
+            "it is not the name of a custom resource".to_owned(),
+            "use a name such as licences or db/orders; cpu, memory, disk and gpu are those of workers",
+        ));
+    }
+    if capacity > LIMIT_CAPACITY_MAX {
+        let message = format!("it is more than {LIMIT_CAPACITY_MAX}");
+        return Err(unusable("capacity", message, "choose a smaller one"));
+    }
+    change(&app, &name, Some(capacity)).await?;
+    Ok(respond(StatusCode::OK, &app.limit(&name).await?))
+}
+
+/// Remove a cluster-wide limit that was set
+///
+/// The scheduler's `--limit` of that name is in force again, if there is one.
+#[cfg_attr(feature = "openapi", utoipa::path(
+    delete,
+    path = "/limits/{name}",
+    tag = "limits",
+    operation_id = "remove-limit",
+    params(("name" = String, Path, description = "The name of the resource; a slash is written as `%2F`.")),
+    responses(
+        (status = 200, description = "Removed and durable.", body = LimitRemoval),
+        (status = 409, description = "It was not set at run time: only `--limit` of the scheduler has it.", body = Problem, content_type = PROBLEM),
+        NotFound,
+        Unavailable
+    )
+))]
+pub(super) async fn remove(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
+    change(&app, &name, None).await?;
+    let limits = app.limits().await?.into_iter();
+    let removal = LimitRemoval {
+        capacity: { limits }.find(|it| it.name == name).map(|it| it.capacity),
+        name,
+        links: views::links([("limits", "/limits/".to_owned())]),
+    };
+    Ok(respond(StatusCode::OK, &removal))
+}
+
+async fn change(app: &App, name: &str, total: Option<u64>) -> Answer<()> {
+    let name = name.to_owned();
+    let set = Command::SetLimit { name, total };
+    let Reply::LimitSet(done) = app.command(set).await? else {
+        return Err(Fault::wrong_reply());
+    };
+    done.map_err(|error| match error {
+        LimitError::TooMany => unusable(
+            "name",
+            error.to_string(),
+            "remove one with `baton limits rm NAME`",
+        ),
+        LimitError::NotSet(name, None) => no_limit(&name),
+        LimitError::NotSet(name, Some(default)) => Fault::new(
+            StatusCode::CONFLICT,
+            "limit-of-flag",
+            format!(
+                "the limit {name} is {default} by --limit of the scheduler; `baton limits set \
+                 {name} N` overrides it"
+            ),
+        ),
+    })
+}
+
+fn unusable(field: &str, message: String, hint: &str) -> Fault {
+    let at = FieldProblem {
+        field: field.to_owned(),
+        message: message.clone(),
+        hint: hint.to_owned(),
+    };
+    Fault::unusable(format!("`{field}`: {message}"), vec![at])
+}
+
+fn no_limit(name: &str) -> Fault {
+    Fault::not_found(format!(
+        "there is no limit {name:?}; `baton limits` lists them"
+    ))
+}
+
+fn view(limit: LimitView) -> Limit {
+    let path = format!("/limits/{}", limit.name.replace('/', "%2F"));
+    Limit {
+        name: limit.name,
+        capacity: limit.total,
+        used: u64::try_from(limit.used).unwrap_or(u64::MAX),
+        waiting: limit.waiting,
+        origin: if limit.is_set {
+            LimitOrigin::RunTime
+        } else {
+            LimitOrigin::Flag
+        },
+        default: limit.default,
+        links: views::links([("self", path)]),
+    }
+}
+
+impl App {
+    async fn limits(&self) -> Answer<Vec<Limit>> {
+        self.query(|leader| leader.limits().map(view).collect())
+            .await
+    }
+
+    async fn limit(&self, name: &str) -> Answer<Limit> {
+        let limits = self.limits().await?.into_iter();
+        { limits }
+            .find(|it| it.name == name)
+            .ok_or_else(|| no_limit(name))
+    }
+}
