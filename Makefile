@@ -120,7 +120,7 @@ pages: shipped ## the pages in a browser
 	@scripts/pages.sh
 
 screenshots: shipped ## a picture of every page, in target/screenshots
-	@scripts/pages.sh --screenshots $(TARGET)/screenshots -k accessible -k telephone
+	@scripts/pages.sh --screenshots $(TARGET)/screenshots -k 'accessible or telephone'
 
 sim-smoke: unit-core ## a short simulation; SEEDS=300
 	@echo "== simulation"

@@ -6,12 +6,26 @@ use std::fmt::Write as _;
 use crate::markup::{Markup, escape};
 use crate::time::Stamp;
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 120.0;
+/// A picture of its own.
+const LARGE: Size = Size {
+    width: 640.0,
+    height: 120.0,
+};
+/// A picture in a row of a table.
+const SMALL: Size = Size {
+    width: 230.0,
+    height: 48.0,
+};
 /// Space for labels below.
 const FOOT: f64 = 18.0;
 /// Space for labels at the left.
 const LEFT: f64 = 48.0;
+
+#[derive(Clone, Copy)]
+struct Size {
+    width: f64,
+    height: f64,
+}
 
 /// One bar: an hour, and the parts of the bar from below with the class of each.
 #[derive(Clone, Debug)]
@@ -28,12 +42,12 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
     if highest == 0 {
         return Markup::default();
     }
-    let mut svg = open(title, &format!("highest {highest}"));
-    axis(&mut svg, &highest.to_string());
-    let step = (WIDTH - LEFT) / bars.len() as f64;
+    let mut svg = open(LARGE, title, &format!("highest {highest}"));
+    axis(LARGE, &mut svg, &highest.to_string());
+    let step = (LARGE.width - LEFT) / bars.len() as f64;
     for (at, bar) in bars.iter().enumerate() {
         let x = LEFT + step * at as f64;
-        let mut y = HEIGHT;
+        let mut y = LARGE.height;
         let sizes = bar
             .parts
             .iter()
@@ -46,7 +60,7 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
             escape(&sizes.join(", "))
         );
         for (class, size) in &bar.parts {
-            let height = HEIGHT * *size as f64 / highest as f64;
+            let height = LARGE.height * *size as f64 / highest as f64;
             y -= height;
             if *size == 0 {
                 continue;
@@ -62,7 +76,7 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
             let _ = write!(
                 svg,
                 "<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-                HEIGHT + FOOT - 4.0,
+                LARGE.height + FOOT - 4.0,
                 bar.hour.hour()
             );
         }
@@ -81,13 +95,13 @@ pub fn curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
     if last.0 <= first.0 || highest <= 0.0 {
         return Markup::default();
     }
-    let mut svg = open(title, &format!("highest {label}"));
-    axis(&mut svg, label);
+    let mut svg = open(SMALL, title, &format!("highest {label}"));
+    axis(SMALL, &mut svg, label);
     let span = (last.0 - first.0) as f64;
     let mut path = String::new();
     for (time, value) in points {
-        let x = LEFT + (WIDTH - LEFT) * time.saturating_sub(first.0) as f64 / span;
-        let y = HEIGHT * (1.0 - value / highest);
+        let x = LEFT + (SMALL.width - LEFT) * time.saturating_sub(first.0) as f64 / span;
+        let y = SMALL.height * (1.0 - value / highest);
         let _ = write!(path, "{x:.1},{y:.1} ");
     }
     let _ = write!(
@@ -98,19 +112,21 @@ pub fn curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
     Markup(svg)
 }
 
-fn open(title: &str, detail: &str) -> String {
+fn open(size: Size, title: &str, detail: &str) -> String {
     format!(
-        "<svg class=\"chart\" role=\"img\" aria-label=\"{}, {}\" viewBox=\"0 -6 {WIDTH} {}\">",
+        "<svg class=\"chart\" role=\"img\" aria-label=\"{}, {}\" viewBox=\"0 -6 {} {}\">",
         escape(title),
         escape(detail),
-        HEIGHT + FOOT + 6.0
+        size.width,
+        size.height + FOOT + 6.0
     )
 }
 
-fn axis(svg: &mut String, highest: &str) {
+fn axis(size: Size, svg: &mut String, highest: &str) {
+    let Size { width, height } = size;
     let _ = write!(
         svg,
-        "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{HEIGHT}\" x2=\"{WIDTH}\" y2=\"{HEIGHT}\"/>\
+        "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{height}\" x2=\"{width}\" y2=\"{height}\"/>\
          <text x=\"0\" y=\"8\">{}</text>",
         escape(highest)
     );
