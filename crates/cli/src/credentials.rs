@@ -11,6 +11,7 @@ use baton_model::token::Secret;
 use baton_tls::{ClientFiles, Trust};
 use clap::Args;
 
+use crate::help::{CONNECTION, LAST};
 use crate::output::Failure;
 
 /// Environment variable that holds a token.
@@ -24,17 +25,17 @@ const KEY_VARIABLE: &str = "BATON_KEY";
 #[derive(Debug, Default, Args)]
 pub(crate) struct CredentialArgs {
     /// File with the token to authenticate with [default: the token in $BATON_TOKEN]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION, display_order = LAST)]
     token_file: Option<PathBuf>,
     /// CA certificate (PEM) to verify the scheduler's certificate with [default: $BATON_CA, or the
     /// system's trust store]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION, display_order = LAST)]
     ca: Option<PathBuf>,
     /// Client certificate (PEM) for mutual TLS [default: $BATON_CERT]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION, display_order = LAST)]
     cert: Option<PathBuf>,
     /// Private key (PEM) of the client certificate [default: $BATON_KEY]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION, display_order = LAST)]
     key: Option<PathBuf>,
 }
 

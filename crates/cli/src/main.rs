@@ -7,6 +7,7 @@
 //! | [`up`], [`scheduler`], [`worker`] | server processes: both together, the scheduler, a worker |
 //! | [`remote`] | client commands, which call a scheduler's API |
 //! | [`schedule`] | preview of a schedule's due times |
+//! | [`check`] | validation of files |
 //! | [`schema`] | JSON Schemas of task and workflow files |
 //! | [`import`] | conversion of workflows from other formats |
 //! | [`views`] | rendering of a run as text, graph or timeline |
@@ -17,6 +18,7 @@
 //! | [`tzdata`] | loading of time zone data |
 //! | [`mod@bench`] | benchmarks on this machine |
 //! | [`attempt`], [`fetch`] | hidden commands that a worker starts for an attempt |
+//! | [`help`] | commands in groups, aliases, suggestions |
 //! | [`logging`] | the log of server processes |
 //! | [`output`] | standard output, exit codes, styles |
 //! | [`painter`] | progress drawn in place: frames, bars, spinner |
@@ -33,9 +35,11 @@
 
 mod attempt;
 mod bench;
+mod check;
 mod completions;
 mod credentials;
 mod fetch;
+mod help;
 mod host_key;
 mod import;
 mod local;
@@ -62,7 +66,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use baton_runner::{coordinator, helpers, reaper};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,7 +80,7 @@ Examples:
 #[command(name = "baton", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
     /// URL of the scheduler's API [default: $BATON_URL, or http://127.0.0.1:8080]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, value_name = "URL", help_heading = help::CONNECTION, display_order = help::LAST)]
     url: Option<String>,
     #[command(flatten)]
     credentials: credentials::CredentialArgs,
@@ -94,6 +98,7 @@ enum Command {
     Remote(remote::Remote),
     Token(token::Token),
     Local(local::Local),
+    Check(check::Check),
     Schedule(schedule::Schedule),
     Schema(schema::Schema),
     Import(import::Import),
@@ -107,7 +112,8 @@ fn main() -> ExitCode {
     if let Some(code) = hidden_command(&args) {
         std::process::exit(code);
     }
-    let cli = Cli::parse();
+    let parsed = help::parse(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.unwrap_or_else(|error| error.exit());
     let (url, credentials) = (cli.url.as_deref(), &cli.credentials);
     let result = match cli.command {
         Command::Run(command) => run::run(&command),
@@ -117,11 +123,12 @@ fn main() -> ExitCode {
         Command::Remote(command) => remote::run(&command, url, credentials),
         Command::Token(command) => token::run(&command, url, credentials),
         Command::Local(command) => local::run(&command),
+        Command::Check(command) => check::run(&command),
         Command::Schedule(command) => schedule::run(&command),
         Command::Schema(command) => schema::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => bench::run(&command),
-        Command::Completions(command) => completions::run(&command, Cli::command()),
+        Command::Completions(command) => completions::run(&command, help::command()),
         Command::Version(command) => version::run(&command),
     };
     output::exit_code(result)

@@ -10,6 +10,7 @@
 //! | `events` | the event stream |
 //! | `usage` | resource usage by owner and time |
 //! | `cancel` | cancel, kill and retry |
+//! | `status` | one screen of everything |
 //! | `wait` | wait for instances and runs |
 //! | `library`, `trigger`, `ticks` | stored tasks, triggering them, outcomes of due times |
 //! | `backfill` | launches for past due times |
@@ -39,6 +40,7 @@ pub(crate) mod rows;
 pub(crate) mod runs;
 mod selection;
 mod show;
+mod status;
 mod submit;
 mod ticks;
 mod top;
@@ -72,6 +74,7 @@ pub(crate) enum Remote {
     Library(library::Library),
     Backfill(backfill::Backfill),
     Ticks(ticks::Ticks),
+    Status(status::Status),
     Bullpen(list::Bullpen),
     Arena(list::Arena),
     History(list::History),
@@ -135,6 +138,7 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Library(command) => library::run(command, client).await,
         Remote::Backfill(command) => backfill::run(command, client).await,
         Remote::Ticks(command) => ticks::run(command, client).await,
+        Remote::Status(command) => status::run(command, client).await,
         Remote::Bullpen(command) => list::bullpen(command, client).await,
         Remote::Arena(command) => list::arena(command, client).await,
         Remote::History(command) => list::history(command, client).await,

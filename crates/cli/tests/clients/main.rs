@@ -5,6 +5,7 @@ mod inspection;
 mod kill;
 mod library;
 mod library_workflows;
+mod overview;
 mod readme;
 mod remote;
 mod run;

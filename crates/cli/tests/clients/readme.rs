@@ -96,3 +96,17 @@ fn the_commands_for_a_scheduled_workflow_work_one_after_the_other() {
         assert!(printed.contains("r1"), "{printed}");
     }
 }
+
+#[test]
+fn the_commands_of_the_documentation_work_one_after_the_other() {
+    let block = block("docs/README.md", "## Which command, when");
+    let block = block.replacen('\n', "\nready\n", 1);
+    let printed = paste(&block);
+    if !printed.is_empty() {
+        assert!(printed.contains("1 queued again, 2 skipped"), "{printed}");
+        assert!(
+            printed.contains("ok examples/etl.yaml: workflow"),
+            "{printed}"
+        );
+    }
+}

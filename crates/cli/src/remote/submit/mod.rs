@@ -16,6 +16,7 @@ use self::array::ArrayArgs;
 use self::directory::Directory;
 use super::runs::submit::WaitArgs;
 use super::{ids, refused, waiting};
+use crate::check::check_all;
 use crate::local::{pair, params, variable};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
@@ -61,6 +62,9 @@ pub(crate) struct Submit {
     /// Run in its sandbox: the same as --cwd sandbox
     #[arg(long, conflicts_with = "cwd")]
     sandbox: bool,
+    /// Check the file or the command, show what is in it, and submit nothing
+    #[arg(long, conflicts_with_all = ["wait", "watch"])]
+    dry_run: bool,
     /// Wait until it has ended, and exit with its status
     #[arg(long)]
     wait: bool,
@@ -137,6 +141,9 @@ enum Exclusive {
 }
 
 pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
+    if command.dry_run {
+        return dry_run(command);
+    }
     if let (Some(path), []) = (&command.file, &*command.command)
         && let AnyFile::Workflow(file) = baton_files::load_any(path).map_err(Failure::usage)?
     {
@@ -195,6 +202,34 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
         return waiting::interruptible(&what, wait(client, span, command.json, out)).await;
     }
     out.done()
+}
+
+/// Checks as much as can be known without a scheduler.
+fn dry_run(command: &Submit) -> CommandResult {
+    command.array.request()?;
+    let directory = directory::named(command)?;
+    match (&command.file, &*command.command) {
+        (Some(path), []) => {
+            if let AnyFile::Task(_) = baton_files::load_any(path).map_err(Failure::usage)? {
+                task::from_file(path, &command.options, &directory)?;
+            }
+            check_all(std::slice::from_ref(path), &command.params, command.json)
+        }
+        (None, words @ [_, ..]) => {
+            let items = command.array.has_items();
+            let task = task::from_command(words, &command.options, &directory, items)?;
+            let mut out = Output::new();
+            if command.json {
+                out.json(&task)?;
+            } else {
+                writeln!(out, "ok command line: {}", task["run"])?;
+            }
+            out.done()
+        }
+        _ => Err(Failure::usage(
+            "name either a file, or a command after `--`: baton submit -- CMD",
+        )),
+    }
 }
 
 fn span(submitted: &SubmitReply) -> Result<Span, Failure> {

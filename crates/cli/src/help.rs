@@ -1,0 +1,292 @@
+//! The command line as users meet it: commands in groups, aliases, suggestions, and the options of a
+//! connection under a heading of their own.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Command, CommandFactory as _};
+
+use crate::Cli;
+
+/// Heading of the options of a connection.
+pub(crate) const CONNECTION: &str = "Connection";
+
+/// Position of those options among all: the last.
+pub(crate) const LAST: usize = 900;
+
+/// Commands by what they are for. Each command is in one group.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Run work", &["run", "submit", "trigger", "wait", "check"]),
+    (
+        "Look at work",
+        &[
+            "status", "bullpen", "arena", "history", "runs", "top", "show", "explain", "logs",
+            "watch", "events", "usage",
+        ],
+    ),
+    (
+        "Change work",
+        &["cancel", "kill", "retry", "halt", "resume"],
+    ),
+    (
+        "Library and schedules",
+        &["library", "backfill", "ticks", "schedule"],
+    ),
+    (
+        "Servers",
+        &[
+            "up",
+            "scheduler",
+            "worker",
+            "workers",
+            "drain",
+            "forget",
+            "limits",
+            "token",
+        ],
+    ),
+    (
+        "Tools",
+        &[
+            "local",
+            "schema",
+            "import",
+            "bench",
+            "completions",
+            "version",
+        ],
+    ),
+];
+
+/// Words of other schedulers that mean exactly one command.
+const ALIASES: &[(&str, &str)] = &[
+    ("arena", "ps"),
+    ("bullpen", "queue"),
+    ("status", "ls"),
+    ("logs", "log"),
+    ("show", "info"),
+    ("workers", "nodes"),
+];
+
+/// Words of other schedulers that mean one of several commands, or need another argument.
+const SUGGESTIONS: &[(&[&str], &str)] = &[
+    (&["validate", "lint", "verify", "plan"], "check FILE"),
+    (
+        &["stop", "delete", "rm", "abort", "scancel", "terminate"],
+        "cancel ID",
+    ),
+    (
+        &["jobs", "tasks", "list", "squeue", "instances"],
+        "bullpen, arena or history",
+    ),
+    (&["sacct"], "history or usage"),
+    (
+        &["sbatch", "exec", "enqueue", "add", "apply", "batch", "srun"],
+        "submit -- CMD",
+    ),
+    (&["sinfo", "node", "clients", "agents"], "workers"),
+    (
+        &["describe", "get", "inspect", "scontrol", "details"],
+        "show ID",
+    ),
+    (&["why", "reason"], "explain ID"),
+    (&["rerun", "restart", "requeue", "clear"], "retry ID"),
+    (&["server", "serve", "start", "standalone", "daemon"], "up"),
+    (&["agent", "executor"], "worker"),
+    (
+        &["pause", "suspend", "hold"],
+        "halt RUN, or library pause NAME",
+    ),
+    (
+        &["unpause", "continue", "release"],
+        "resume RUN, or library unpause NAME",
+    ),
+    (&["workflows", "dags", "dag"], "runs, or library ls"),
+    (&["tail", "output"], "logs ID -f"),
+    (&["cron", "schedules"], "library ls, or schedule preview"),
+    (&["health", "overview", "dashboard"], "status"),
+];
+
+/// Commands that connect to no scheduler, or by other options.
+const UNCONNECTED: &[&str] = &[
+    "run",
+    "up",
+    "scheduler",
+    "local",
+    "schedule",
+    "schema",
+    "import",
+    "bench",
+    "completions",
+    "version",
+    "check",
+];
+
+/// The whole command line.
+pub(crate) fn command() -> Command {
+    let mut cli = Cli::command();
+    let globals: Vec<Arg> = cli
+        .get_arguments()
+        .filter(|arg| arg.get_help_heading() == Some(CONNECTION))
+        .cloned()
+        .collect();
+    let names: Vec<String> = cli
+        .get_subcommands()
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    for name in names {
+        let hidden = globals
+            .iter()
+            .filter(|arg| {
+                UNCONNECTED.contains(&&*name) || (name == "worker" && arg.get_id() == "url")
+            })
+            .map(|arg| arg.clone().hide(true))
+            .collect::<Vec<_>>();
+        let aliases = ALIASES.iter().filter(|(of, _)| *of == name);
+        let aliases: Vec<&str> = aliases.map(|(_, alias)| *alias).collect();
+        cli = cli.mut_subcommand(&name, |command| command.args(hidden).aliases(aliases));
+    }
+    let template = template(&cli);
+    cli.help_template(template)
+}
+
+/// Parses the command line; the error of an unknown command has a suggestion.
+pub(crate) fn parse(args: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
+    let parsed = command().try_get_matches_from(args);
+    parsed.map_err(
+        |error| match unknown(&error).and_then(|word| suggestion(&word)) {
+            Some(suggestion) => with_suggestion(error, suggestion),
+            None => error,
+        },
+    )
+}
+
+fn unknown(error: &clap::Error) -> Option<String> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => Some(word.clone()),
+        _ => None,
+    }
+}
+
+fn suggestion(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    let mut known = SUGGESTIONS.iter();
+    let found = known.find(|(words, _)| words.contains(&&*word));
+    found.map(|(_, suggestion)| *suggestion)
+}
+
+/// The same error with another tip than the nearest spelling.
+fn with_suggestion(mut error: clap::Error, suggestion: &str) -> clap::Error {
+    error.remove(ContextKind::SuggestedSubcommand);
+    let tip = format!("use `baton {suggestion}`");
+    error.insert(
+        ContextKind::Suggested,
+        ContextValue::StyledStrs(vec![tip.into()]),
+    );
+    error
+}
+
+/// The help of the root: its commands in groups.
+fn template(cli: &Command) -> String {
+    let width = GROUPS.iter().flat_map(|(_, names)| names.iter());
+    let width = width.map(|name| name.len()).max().unwrap_or_default();
+    let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
+    for (title, names) in GROUPS {
+        let _ = write!(text, "\n{title}:\n");
+        for name in *names {
+            let command = cli.find_subcommand(name);
+            let about = command.and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {name:width$}  {about}");
+        }
+    }
+    text.push_str(
+        "\n`baton COMMAND --help` tells more about a command.\n\nOptions:\n{options}{after-help}",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let cli = Cli::command();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| names.to_vec())
+            .collect();
+        let mut all: Vec<&str> = cli
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .map(Command::get_name)
+            .collect();
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+        command().debug_assert();
+    }
+
+    #[test]
+    fn words_of_other_schedulers_lead_to_commands_that_exist() {
+        let cli = command();
+        for (words, suggestion) in SUGGESTIONS {
+            for part in suggestion.split(", or ").flat_map(|it| it.split(" or ")) {
+                for part in part.split(", ") {
+                    let name = part.split(' ').next().unwrap_or_default();
+                    assert!(cli.find_subcommand(name).is_some(), "{words:?}: {name}");
+                }
+            }
+            for word in *words {
+                assert!(cli.find_subcommand(word).is_none(), "{word} is a command");
+            }
+        }
+        let args = ["baton", "validate"].map(OsString::from).to_vec();
+        let error = parse(args).expect_err("no such command").to_string();
+        assert!(error.contains("use `baton check FILE`"), "{error}");
+        assert!(
+            cli.find_subcommand("ps")
+                .is_some_and(|it| it.get_name() == "arena")
+        );
+    }
+
+    #[test]
+    fn help_has_groups_and_options_of_a_connection_only_where_they_are_used() {
+        let help = command().render_help().to_string();
+        let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+        assert!(at("Run work:") < at("  submit "), "{help}");
+        assert!(at("Servers:") < at("  up "), "{help}");
+        assert!(at("Tools:") < at("--url"), "{help}");
+        let of = |names: &[&str]| {
+            let mut cli = command();
+            cli.build();
+            let mut found = &mut cli;
+            for name in names {
+                found = found.find_subcommand_mut(name).expect("a command");
+            }
+            found.render_long_help().to_string()
+        };
+        for used in [&["submit"][..], &["library", "ls"], &["token", "create"]] {
+            let help = of(used);
+            let connection = help.find("Connection:").unwrap_or_else(|| panic!("{help}"));
+            assert!(help[connection..].contains("--url"), "{help}");
+            assert!(!help[..connection].contains("--url <URL>"), "{help}");
+        }
+        for unused in [
+            &["up"][..],
+            &["check"],
+            &["schedule", "preview"],
+            &["local", "run"],
+        ] {
+            let help = of(unused);
+            assert!(!help.contains("--token-file"), "{unused:?}: {help}");
+        }
+        let worker = of(&["worker"]);
+        assert!(
+            worker.contains("--ca <FILE>") && !worker.contains("--url <URL>"),
+            "{worker}"
+        );
+    }
+}

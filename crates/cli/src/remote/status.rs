@@ -1,0 +1,314 @@
+//! `baton status`: one screen of everything.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use baton_client::{Client, Filter, RunFilter, View};
+use baton_model::api::{Instance, Readiness, Run, Worker};
+use baton_model::state::{UniversalState, WorkerState};
+use baton_model::time::{Millis, Wall};
+use clap::Args;
+use serde::Serialize;
+
+use super::{ids, refused, rows, runs};
+use crate::output::{CommandResult, Failure, Output, Style, clean};
+use crate::table::{Cell, Table};
+use crate::time::{between, now, span};
+use crate::views::total;
+
+/// Rows of each part.
+const ROWS: usize = 5;
+/// Queued instances and ranges whose reasons are asked for.
+const EXPLAINED_MAX: usize = 20;
+/// Runs among which those in progress are searched.
+const RUNS_MAX: usize = 50;
+/// Failures that are older are not shown.
+const LATELY: Millis = Millis::from_secs(24 * 60 * 60);
+
+/// Show everything on one screen: scheduler, workers, what runs, waits, has failed and comes next
+///
+/// With --json, an object: scheduler, workers, running, waiting (with reasons), failed, runs and due.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  baton status
+  watch -n 5 baton status
+  baton status --json | jq .waiting.total")]
+pub(crate) struct Status {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The state of the whole cluster, as far as one screen shows it.
+#[derive(Serialize)]
+struct Overview {
+    url: String,
+    scheduler: Readiness,
+    workers: Vec<Worker>,
+    running: Part,
+    waiting: Waiting,
+    /// Of the last day.
+    failed: Vec<Instance>,
+    /// In progress.
+    runs: Vec<Run>,
+    /// The next due times of schedules.
+    due: Vec<Due>,
+}
+
+/// Instances in one view.
+#[derive(Serialize)]
+struct Part {
+    total: u64,
+    items: Vec<Instance>,
+}
+
+#[derive(Serialize)]
+struct Waiting {
+    total: u64,
+    /// The most frequent first, among the first ones of the queue.
+    reasons: Vec<WaitReason>,
+}
+
+#[derive(Serialize)]
+struct WaitReason {
+    text: String,
+    count: u64,
+    /// One that waits for it.
+    example: String,
+}
+
+#[derive(Serialize)]
+struct Due {
+    name: String,
+    at: u64,
+}
+
+pub(super) async fn run(command: &Status, client: &Client) -> CommandResult {
+    let overview = read(client).await?;
+    let mut out = Output::new();
+    if command.json {
+        out.json(&overview)?;
+    } else {
+        print(&overview, &mut out)?;
+    }
+    out.done()
+}
+
+async fn read(client: &Client) -> Result<Overview, Failure> {
+    let scheduler = client.ready().await.map_err(refused)?;
+    let workers = client.workers().await.map_err(refused)?;
+    let running = part(View::Arena, None, ROWS, client).await?;
+    let queued = part(View::Bullpen, None, EXPLAINED_MAX, client).await?;
+    let failed = part(View::History, Some(UniversalState::Failed), ROWS, client).await?;
+    let since = now().0.saturating_sub(LATELY.0);
+    let mut failed = failed.items;
+    failed.retain(|instance| instance.changed_at >= since);
+    let library = client.library(None).await.map_err(refused)?;
+    let mut due: Vec<Due> = library
+        .items
+        .iter()
+        .filter(|entry| entry.paused_at.is_none())
+        .filter_map(|entry| {
+            Some(Due {
+                name: format!("{}/{}", entry.owner, entry.name),
+                at: entry.next_at?,
+            })
+        })
+        .collect();
+    due.sort_by_key(|due| due.at);
+    due.truncate(ROWS);
+    Ok(Overview {
+        url: client.url().to_owned(),
+        scheduler,
+        workers,
+        waiting: Waiting {
+            total: queued.total,
+            reasons: reasons(&queued.items, client).await,
+        },
+        running,
+        failed,
+        runs: runs_in_progress(client).await?,
+        due,
+    })
+}
+
+async fn part(
+    view: View,
+    state: Option<UniversalState>,
+    limit: usize,
+    client: &Client,
+) -> Result<Part, Failure> {
+    let filter = Filter {
+        state: state.map(|state| state.word().to_owned()),
+        limit: u64::try_from(limit).ok(),
+        ..Filter::default()
+    };
+    let page = client.view(view, &filter).next().await.map_err(refused)?;
+    Ok(page.map_or(
+        Part {
+            total: 0,
+            items: Vec::new(),
+        },
+        |page| Part {
+            total: page.total.unwrap_or_default(),
+            items: page.items,
+        },
+    ))
+}
+
+/// Groups the first ones of the queue by what they wait for. One that has left it is skipped.
+async fn reasons(queued: &[Instance], client: &Client) -> Vec<WaitReason> {
+    let mut by_text = BTreeMap::<String, WaitReason>::new();
+    for row in queued {
+        let Ok(id) = ids::instance(&row.id) else {
+            continue;
+        };
+        let Ok(found) = client.explain(id).await else {
+            continue;
+        };
+        let reason = by_text.entry(found.text.clone()).or_insert(WaitReason {
+            text: found.text,
+            count: 0,
+            example: row.id.clone(),
+        });
+        reason.count += row.count;
+    }
+    let mut reasons: Vec<WaitReason> = by_text.into_values().collect();
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
+    reasons.truncate(ROWS);
+    reasons
+}
+
+/// The latest runs that have not ended, with their progress.
+async fn runs_in_progress(client: &Client) -> Result<Vec<Run>, Failure> {
+    let latest = client.runs(&RunFilter::default(), RUNS_MAX).await;
+    let mut found = Vec::new();
+    for run in latest.map_err(refused)? {
+        if run.state.is_terminal() || found.len() == ROWS {
+            continue;
+        }
+        // A list has no counts.
+        let whole = match runs::id(&run.id) {
+            Ok(id) => client.run(id).await.ok(),
+            Err(_) => None,
+        };
+        found.push(whole.unwrap_or(run));
+    }
+    Ok(found)
+}
+
+fn print(overview: &Overview, out: &mut Output) -> CommandResult {
+    let now = now();
+    let mut table = Table::default();
+    for (name, value) in summary(overview) {
+        table.row([Cell::new(name, Style::Faint), value]);
+    }
+    table.print(out)?;
+    let running = overview.running.items.iter();
+    let running = running.map(|instance| rows::instance(instance, now));
+    section("running", rows::INSTANCE, running.collect(), out)?;
+    let waiting = overview.waiting.reasons.iter().map(|reason| {
+        vec![
+            Cell::from(ids::count(reason.count)),
+            Cell::new(clean(&reason.example), Style::Strong),
+            clean(&reason.text).into(),
+        ]
+    });
+    section(
+        "waiting",
+        &["COUNT", "FIRST", "REASON"],
+        waiting.collect(),
+        out,
+    )?;
+    let failed = overview.failed.iter();
+    let failed = failed.map(|instance| rows::instance(instance, now));
+    section(
+        "failed in the last day",
+        rows::INSTANCE,
+        failed.collect(),
+        out,
+    )?;
+    let in_progress = overview.runs.iter().map(|run| {
+        let progress = run.items.map_or_else(
+            || "-".to_owned(),
+            |items| format!("{}/{}", ids::count(items.done), ids::count(total(&items))),
+        );
+        vec![
+            Cell::new(clean(&run.id), Style::Strong),
+            clean(&run.name).into(),
+            Cell::new(run.state.to_string(), rows::style(run.state)),
+            progress.into(),
+            span(between(Wall(run.begun_at), now)).into(),
+        ]
+    });
+    section(
+        "runs in progress",
+        &["RUN", "WORKFLOW", "STATE", "ITEMS", "SINCE"],
+        in_progress.collect(),
+        out,
+    )?;
+    let due = overview.due.iter().map(|due| {
+        let wait = span(between(now, Wall(due.at)));
+        vec![
+            Cell::new(clean(&due.name), Style::Strong),
+            format!("in {wait}").into(),
+        ]
+    });
+    section("due next", &["NAME", "DUE"], due.collect(), out)
+}
+
+/// The counts, one line each.
+fn summary(overview: &Overview) -> Vec<(&'static str, Cell)> {
+    let scheduler = match (&overview.scheduler, overview.scheduler.epoch) {
+        (Readiness { ready: true, .. }, Some(epoch)) => Cell::new(
+            format!("leads at {} (epoch {epoch})", clean(&overview.url)),
+            Style::Good,
+        ),
+        (Readiness { ready: true, .. }, None) => {
+            Cell::new(format!("ready at {}", clean(&overview.url)), Style::Good)
+        }
+        (Readiness { reason, .. }, _) => {
+            let reason = reason.as_deref().unwrap_or("no reason is given");
+            Cell::new(format!("not ready: {}", clean(reason)), Style::Bad)
+        }
+    };
+    let workers = &overview.workers;
+    let healthy = workers.iter().filter(|it| it.state == WorkerState::Healthy);
+    let (healthy, all) = (healthy.clone().count(), workers.len());
+    let attempts: u64 = workers.iter().map(|it| u64::from(it.attempts)).sum();
+    let cores: u64 = workers.iter().map(|it| it.capacity.cpu_milli).sum();
+    let style = if healthy == all && all > 0 {
+        Style::Good
+    } else {
+        Style::Odd
+    };
+    let hint = match all {
+        0 => "; start one with `baton worker`",
+        _ => "",
+    };
+    let workers = format!(
+        "{healthy} of {all} healthy, {} attempts on {} cores{hint}",
+        ids::count(attempts),
+        rows::cores(cores)
+    );
+    vec![
+        ("scheduler", scheduler),
+        ("workers", Cell::new(workers, style)),
+        ("running", ids::count(overview.running.total).into()),
+        ("waiting", ids::count(overview.waiting.total).into()),
+    ]
+}
+
+/// Prints one part, unless it is empty.
+fn section(title: &str, head: &[&str], rows: Vec<Vec<Cell>>, out: &mut Output) -> CommandResult {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", out.paint(Style::Strong, title))?;
+    let mut table = Table::headed(head);
+    for row in rows {
+        table.row(row);
+    }
+    Ok(table.print(out)?)
+}

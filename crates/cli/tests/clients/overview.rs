@@ -1,0 +1,83 @@
+//! `baton check` and `baton status`.
+
+use baton_testing::cluster::Cluster;
+use baton_testing::command::{Ended, baton};
+
+const WORKFLOW: &str = "\
+workflow: etl
+params: { day: { type: string } }
+tasks:
+  extract: { run: 'true', for_each: [eu, us] }
+  load: { run: 'echo {{ params.day }}', after: [extract] }
+";
+
+#[test]
+fn files_are_checked_without_a_scheduler() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text);
+    write("etl.yaml", WORKFLOW).expect("writable");
+    write("t.yaml", "task: t\nrun: 'wc {{ item.name }}'\n").expect("writable");
+    write("bad.yaml", "task: t\nrum: x\n").expect("writable");
+    let run =
+        |args: &[&str]| -> Ended { baton(dir.path(), args).output().expect("it ends").into() };
+    let good = run(&["check", "etl.yaml", "t.yaml"]).good();
+    let lines: Vec<&str> = good.lines().collect();
+    assert_eq!(
+        lines.first(),
+        Some(&"ok etl.yaml: workflow etl, 2 tasks, 3 items; needs -p day=VALUE"),
+        "{good}"
+    );
+    assert!(
+        lines[1].contains("extract") && good.contains("load"),
+        "{good}"
+    );
+    assert!(good.contains("ok t.yaml: task t"), "{good}");
+    let bad = run(&["check", "bad.yaml", "etl.yaml", "-p", "day=1"]);
+    assert_eq!(bad.code, Some(2), "{bad:?}");
+    assert!(
+        bad.err.contains("bad.yaml:2:1") && bad.out.contains("ok etl.yaml"),
+        "{bad:?}"
+    );
+    let json = run(&["check", "bad.yaml", "etl.yaml", "--json", "-p", "day=1"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(
+        (&json[0]["ok"], &json[1]["ok"]),
+        (&false.into(), &true.into())
+    );
+    assert_eq!(json[1]["tasks"][1]["after"][0]["task"], "extract", "{json}");
+    // Nothing listens there.
+    let dry = [
+        "--url",
+        "http://127.0.0.1:1",
+        "submit",
+        "--dry-run",
+        "etl.yaml",
+    ];
+    assert!(run(&dry).good().starts_with("ok etl.yaml"));
+    let unknown = run(&["validate", "etl.yaml"]);
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.err.contains("baton check FILE"), "{unknown:?}");
+}
+
+#[test]
+fn a_screen_shows_everything() {
+    let cluster = Cluster::with_worker();
+    let failed = ["submit", "--name", "bad", "--wait", "--", "exit 3"];
+    assert_eq!(cluster.run(&failed).code, Some(3));
+    let never = ["submit", "--cpu", "900", "--array", "1-7", "--", "true"];
+    cluster.run(&never).good();
+    let shown = cluster.run(&["status"]).good();
+    for told in [
+        "leads at",
+        "1 of 1 healthy",
+        "it requests 900 cores",
+        "exit 3",
+    ] {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+    let json = cluster.run(&["ls", "--json"]).json();
+    assert_eq!(json["waiting"]["total"], 7, "{json}");
+    assert_eq!(json["waiting"]["reasons"][0]["count"], 7, "{json}");
+    assert_eq!(json["failed"][0]["name"], "bad", "{json}");
+    assert_eq!(json["scheduler"]["ready"], true, "{json}");
+}
