@@ -17,6 +17,9 @@ use crate::output::Failure;
 /// Environment variable that holds a token.
 pub(crate) const TOKEN_VARIABLE: &str = "BATON_TOKEN";
 
+/// Environment variable that names a file with a token.
+const TOKEN_FILE_VARIABLE: &str = "BATON_TOKEN_FILE";
+
 const CA_VARIABLE: &str = "BATON_CA";
 const CERT_VARIABLE: &str = "BATON_CERT";
 const KEY_VARIABLE: &str = "BATON_KEY";
@@ -24,7 +27,8 @@ const KEY_VARIABLE: &str = "BATON_KEY";
 /// Options of a connection to a scheduler.
 #[derive(Debug, Default, Args)]
 pub(crate) struct CredentialArgs {
-    /// File with the token to authenticate with [default: the token in $BATON_TOKEN]
+    /// File with the token to authenticate with [default: the token in $BATON_TOKEN, or the file
+    /// that $BATON_TOKEN_FILE names]
     #[arg(long, global = true, value_name = "FILE", help_heading = CONNECTION, display_order = LAST)]
     token_file: Option<PathBuf>,
     /// CA certificate (PEM) to verify the scheduler's certificate with [default: $BATON_CA, or the
@@ -102,9 +106,14 @@ fn identity(
     }
 }
 
-/// Reads the token from the file, or else from the environment; `None` if neither is set.
+/// Reads the token from the file, or else from the environment, or from the file that it names;
+/// `None` if none is set.
 fn token(file: Option<&Path>) -> Result<Option<Secret>, Failure> {
-    if let Some(file) = file {
+    let has_token = std::env::var_os(TOKEN_VARIABLE).is_some_and(|text| !text.is_empty());
+    let named = std::env::var_os(TOKEN_FILE_VARIABLE);
+    let named = named.filter(|name| !has_token && !name.is_empty());
+    let named = named.map(PathBuf::from);
+    if let Some(file) = file.or(named.as_deref()) {
         let shown = file.display();
         let text = std::fs::read_to_string(file);
         let text = text.map_err(|error| {

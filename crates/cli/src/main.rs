@@ -61,6 +61,7 @@ mod up;
 mod version;
 mod views;
 mod worker;
+mod yaml;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -82,6 +83,9 @@ struct Cli {
     /// URL of the scheduler's API [default: $BATON_URL, or http://127.0.0.1:8080]
     #[arg(long, global = true, value_name = "URL", help_heading = help::CONNECTION, display_order = help::LAST)]
     url: Option<String>,
+    /// Show times in UTC [default: in the time zone of $TZ, or of this host]
+    #[arg(long, global = true, display_order = help::LAST)]
+    utc: bool,
     #[command(flatten)]
     credentials: credentials::CredentialArgs,
     #[command(subcommand)]
@@ -114,6 +118,9 @@ fn main() -> ExitCode {
     }
     let parsed = help::parse(args).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.unwrap_or_else(|error| error.exit());
+    if cli.utc {
+        time::use_utc();
+    }
     let (url, credentials) = (cli.url.as_deref(), &cli.credentials);
     let result = match cli.command {
         Command::Run(command) => run::run(&command),

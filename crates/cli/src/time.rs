@@ -1,5 +1,8 @@
 //! The wall clock, and formatting of times and sizes.
 
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use baton_core::clock::Zone;
@@ -36,9 +39,63 @@ pub(crate) fn since(span: Millis) -> String {
     format!("+{}.{:03}s", span.0 / 1_000, span.0 % 1_000)
 }
 
-/// Formats a date and time: `2026-11-15 12:30:00Z`.
+/// Formats a date and time in the viewer's zone: `2026-11-15 13:30:00+01:00`, or with `Z` in UTC.
 pub(crate) fn stamp(wall: Wall) -> String {
-    Zone::UTC.format("%Y-%m-%d %H:%M:%SZ", wall)
+    static VIEWER: OnceLock<Zone> = OnceLock::new();
+    stamp_in(VIEWER.get_or_init(viewer_zone), wall)
+}
+
+fn stamp_in(zone: &Zone, wall: Wall) -> String {
+    let text = zone.format("%Y-%m-%d %H:%M:%S%:z", wall);
+    match text.strip_suffix("+00:00") {
+        Some(utc) if zone.name() == "UTC" => format!("{utc}Z"),
+        _ => text,
+    }
+}
+
+static USES_UTC: AtomicBool = AtomicBool::new(false);
+
+/// Makes [`stamp`] format times in UTC; called before it is first used.
+pub(crate) fn use_utc() {
+    USES_UTC.store(true, Ordering::Relaxed);
+}
+
+/// The zone of `TZ`, or of this host; UTC if that is not known by name.
+fn viewer_zone() -> Zone {
+    if cfg!(test) || USES_UTC.load(Ordering::Relaxed) {
+        return Zone::UTC;
+    }
+    let name = match std::env::var("TZ") {
+        Ok(name) => name,
+        Err(_) => host_zone().unwrap_or_default(),
+    };
+    zone_of(&name)
+}
+
+/// The zone of a name as `TZ` has it: `Europe/Berlin`, `:Europe/Berlin`, or the path of its file.
+fn zone_of(name: &str) -> Zone {
+    let name = name.strip_prefix(':').unwrap_or(name);
+    let name = match name.rsplit_once("zoneinfo/") {
+        Some((_, name)) => name,
+        None => name,
+    };
+    match name {
+        "Etc/UTC" | "Etc/UCT" | "Zulu" | "" => Zone::UTC,
+        name => Zone::named(name).unwrap_or(Zone::UTC),
+    }
+}
+
+/// The name of this host's zone, from the link to its file, or from Debian's file.
+fn host_zone() -> Option<String> {
+    let link = std::fs::read_link("/etc/localtime").ok();
+    let link = link.as_deref().and_then(Path::to_str);
+    match link.filter(|link| link.contains("zoneinfo/")) {
+        Some(link) => Some(link.to_owned()),
+        None => {
+            let text = std::fs::read_to_string("/etc/timezone").ok()?;
+            Some(text.trim().to_owned())
+        }
+    }
 }
 
 /// Formats a size in binary units: `12B`, `1.5MiB`.
@@ -88,6 +145,25 @@ mod tests {
             (4_107_542_400_000, "2100-03-01 00:00:00Z"),
         ] {
             assert_eq!(stamp(Wall(ms)), text);
+        }
+    }
+
+    #[test]
+    fn dates_are_in_the_zone_of_the_viewer() {
+        let at = Wall(1_763_210_000_000);
+        for (name, text) in [
+            ("Europe/Berlin", "2025-11-15 13:33:20+01:00"),
+            (":Europe/Berlin", "2025-11-15 13:33:20+01:00"),
+            (
+                "/usr/share/zoneinfo/Asia/Kolkata",
+                "2025-11-15 18:03:20+05:30",
+            ),
+            ("Europe/London", "2025-11-15 12:33:20+00:00"),
+            ("Etc/UTC", "2025-11-15 12:33:20Z"),
+            ("", "2025-11-15 12:33:20Z"),
+            ("nonsense", "2025-11-15 12:33:20Z"),
+        ] {
+            assert_eq!(stamp_in(&zone_of(name), at), text, "{name}");
         }
     }
 

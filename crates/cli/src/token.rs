@@ -3,7 +3,9 @@
 //! Via a server's API, or directly in the store of a server that need not run, which is how the
 //! first token is created.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use baton_client::Client;
@@ -30,7 +32,7 @@ use crate::time;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  baton token create --role admin --data /var/lib/baton > admin.token
+  baton token create --role admin --data /var/lib/baton -o admin.token
   baton token create --role worker --name rack7 --expires 30d > worker.token
   baton token create --role operator --owner analytics > analytics.token
   baton token ls
@@ -76,6 +78,9 @@ struct Create {
     /// Validity, such as 12h or 30d [default: unlimited]
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     expires: Option<Millis>,
+    /// Write the secret to this new file, which only you can read
+    #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
     /// Print JSON: the token with its secret
@@ -156,6 +161,8 @@ async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
     if let Some(owner) = &command.owner {
         check_owner(command.role, owner).map_err(Failure::usage)?;
     }
+    let file = command.output.as_deref().map(SecretFile::create);
+    let file = file.transpose()?;
     let created = match backend {
         TokenBackend::Server(client) => {
             let new = api::NewToken {
@@ -174,7 +181,10 @@ async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
         return out.done();
     }
     let token = &created.token;
-    writeln!(out, "{}", created.secret)?;
+    match file {
+        Some(file) => file.write(&created.secret)?,
+        None => writeln!(out, "{}", created.secret)?,
+    }
     out.done()?;
     note(&format!(
         "created {} with role {}; store its secret, which cannot be shown again",
@@ -182,6 +192,50 @@ async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
         token.role
     ));
     Ok(())
+}
+
+/// A new file for a secret. It is removed if the secret is never written.
+struct SecretFile {
+    file: File,
+    path: PathBuf,
+    written: bool,
+}
+
+impl SecretFile {
+    /// Creates the file before the token, so that no token is created whose secret is lost.
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        let file = file.map_err(|error| {
+            Failure::usage(format!("cannot create {}: {error}", path.display()))
+        })?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            written: false,
+        })
+    }
+
+    fn write(mut self, secret: &str) -> CommandResult {
+        let written = writeln!(self.file, "{secret}").and_then(|()| self.file.sync_all());
+        written.map_err(|error| {
+            Failure::failed(format!("cannot write {}: {error}", self.path.display()))
+        })?;
+        self.written = true;
+        Ok(())
+    }
+}
+
+impl Drop for SecretFile {
+    fn drop(&mut self) {
+        if !self.written {
+            // The error that led here is reported.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn create_in_store(

@@ -67,6 +67,18 @@ pub(crate) struct Worker {
     pin: Option<PathBuf>,
 }
 
+/// Other spellings of known resources, which as custom ones would never be requested.
+const MISNAMED: &[(&str, &str)] = &[
+    ("cpus", "cpu"),
+    ("core", "cpu"),
+    ("cores", "cpu"),
+    ("mem", "memory"),
+    ("ram", "memory"),
+    ("disks", "disk"),
+    ("storage", "disk"),
+    ("gpus", "gpu"),
+];
+
 /// Resources given on the command line; the others are detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ResourceOverrides {
@@ -154,7 +166,10 @@ fn resource_overrides(text: &str) -> Result<ResourceOverrides, String> {
                 let many = |_| format!("{name}: the number is too large");
                 overrides.gpu = Some(u32::try_from(count()?).map_err(many)?);
             }
-            _ => {
+            other => {
+                if let Some((_, known)) = MISNAMED.iter().find(|(wrong, _)| *wrong == other) {
+                    return Err(format!("{other}: did you mean `{known}`?"));
+                }
                 let count = count()?;
                 overrides.named.insert(name, count);
             }
@@ -205,6 +220,7 @@ mod tests {
             ("gpu=1.5", "gpu"),
             ("memory=8XB", "memory"),
             ("licence=-1", "licence"),
+            ("cpus=4", "`cpu`"),
         ] {
             let error = resource_overrides(bad).expect_err(bad);
             assert!(error.contains(word), "{bad}: {error}");

@@ -21,8 +21,7 @@ pub enum ClientError {
     Tls(String),
     /// There is no response, or it was cut off.
     #[error(
-        "cannot reach the scheduler at {url}: {why}; start it with `baton up`, or name it with \
-         --url or BATON_URL"
+        "cannot reach the scheduler at {url}: {why}{}", hint(.why)
     )]
     Unreachable {
         /// The URL that was tried.
@@ -37,6 +36,18 @@ pub enum ClientError {
          and BATON_URL, and that both sides have the same version"
     )]
     InvalidResponse { url: String, why: String },
+}
+
+/// What to do about an unreachable scheduler, unless the reason has its own hint.
+fn hint(why: &str) -> &'static str {
+    let has_hint = why.contains("; ") || why.contains("certificate") || why.contains("TLS");
+    if has_hint {
+        ""
+    } else if why.contains("dns error") || why.contains("lookup") {
+        "; check the host name in --url or BATON_URL"
+    } else {
+        "; start it with `baton up`, or name it with --url or BATON_URL"
+    }
 }
 
 impl ClientError {
@@ -104,6 +115,11 @@ mod tests {
              `baton up`, or name it with --url or BATON_URL"
         );
         assert!(unreachable.is_transient());
+        let untrusted = ClientError::Unreachable {
+            url: "https://sched".to_owned(),
+            why: "its certificate is not signed by a trusted CA; name the CA".to_owned(),
+        };
+        assert!(!untrusted.to_string().contains("baton up"));
         let problem = ClientError::Problem(Box::new(Problem {
             kind: "invalid".to_owned(),
             title: "the task has errors".to_owned(),

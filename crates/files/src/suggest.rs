@@ -12,6 +12,8 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("command", "run"),
     ("cores", "cpu"),
     ("cpus", "cpu"),
+    ("concurrency", "max_concurrency"),
+    ("concurrency", "max_concurrent"),
     ("cron", "schedule"),
     ("depends_on", "after"),
     ("dependencies", "after"),
@@ -26,6 +28,10 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("mem", "memory"),
     ("needs", "after"),
     ("number", "float"),
+    ("max_parallel", "max_concurrency"),
+    ("max_parallel", "max_concurrent"),
+    ("parallelism", "max_concurrency"),
+    ("parallelism", "max_concurrent"),
     ("parameters", "params"),
     ("ram", "memory"),
     ("readiness", "ready"),
@@ -44,14 +50,14 @@ pub(crate) fn nearest<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let plain = normalize(word);
-    let synonym = SYNONYMS
-        .iter()
-        .find(|(term, _)| *term == plain)
-        .map(|(_, ours)| *ours);
+    let is_synonym = |candidate: &str| {
+        let mut terms = SYNONYMS.iter().filter(|(_, ours)| *ours == candidate);
+        terms.any(|(term, _)| is_near(&plain, term))
+    };
     candidates
         .into_iter()
         .map(|candidate| {
-            let distance = if synonym == Some(candidate) {
+            let distance = if is_synonym(candidate) {
                 0
             } else {
                 strsim::damerau_levenshtein(&plain, &normalize(candidate))
@@ -62,6 +68,11 @@ pub(crate) fn nearest<'a>(
         .filter(|(distance, candidate)| *distance <= 1 + plain.len().min(candidate.len()) / 4)
         .min()
         .map(|(_, candidate)| candidate)
+}
+
+/// True for a term, also with one typo in a long one.
+fn is_near(word: &str, term: &str) -> bool {
+    word == term || (term.len() > 5 && strsim::damerau_levenshtein(word, term) == 1)
 }
 
 /// Returns the hint for an unknown word. `found` is the number of problems so far: hints beyond
@@ -128,6 +139,11 @@ mod tests {
         assert_eq!(near("Max-Failures"), Some("max_failures"));
         assert_eq!(near("max_failure"), Some("max_failures"));
         assert_eq!(near("depends_on"), Some("after"));
+        assert_eq!(near("comand"), Some("run"));
+        assert_eq!(
+            nearest("parallelism", ["max_concurrent"]),
+            Some("max_concurrent")
+        );
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub fn baton(dir: &Path, args: &[&str]) -> Command {
         .current_dir(dir)
         .env_remove("BATON_URL")
         .env_remove("BATON_TOKEN")
+        .env_remove("BATON_TOKEN_FILE")
+        .env("TZ", "UTC")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

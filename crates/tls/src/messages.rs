@@ -68,11 +68,20 @@ fn certificate(why: &CertificateError) -> String {
             if presented.is_empty() {
                 "no name".to_owned()
             } else {
-                presented.join(", ")
+                let names: Vec<&str> = presented.iter().map(|name| plain_name(name)).collect();
+                names.join(", ")
             }
         ),
         other => format!("its certificate is invalid: {other}"),
     }
+}
+
+/// A name out of rustls's own form, `DnsName("sched")`.
+fn plain_name(name: &str) -> &str {
+    let inner = name.split_once('"').map(|(_, rest)| rest);
+    inner
+        .and_then(|rest| rest.strip_suffix("\")"))
+        .unwrap_or(name)
 }
 
 fn alert_message(alert: AlertDescription) -> String {
@@ -107,5 +116,7 @@ mod tests {
         let text = describe(&outer).expect("it is there");
         assert!(text.contains("--ca"), "{text}");
         assert_eq!(describe(&io::Error::other("else")), None);
+        assert_eq!(plain_name(r#"DnsName("sched")"#), "sched");
+        assert_eq!(plain_name("127.0.0.1"), "127.0.0.1");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const QUEUED: &[&str] = &[
 
 /// Headings of [`worker`].
 pub(crate) const WORKER: &[&str] = &[
-    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "HEARD", "EXECUTOR", "LABELS",
+    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "OTHER", "HEARD", "EXECUTOR", "LABELS",
 ];
 
 pub(crate) const fn style(state: UniversalState) -> Style {
@@ -125,10 +125,25 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         format!("{}/{}", worker.attempts, worker.slots).into(),
         cores(worker.capacity.cpu_milli).into(),
         size(worker.capacity.memory).into(),
+        others(worker).into(),
         format!("{} ago", span(millis(worker.heard_seconds))).into(),
         clean(worker.executor.as_deref().unwrap_or("-")).into(),
         labels.join(" ").into(),
     ]
+}
+
+/// GPUs and custom resources of a worker: `gpu=2 licence=4`.
+fn others(worker: &Worker) -> String {
+    let capacity = &worker.capacity;
+    let gpu = (capacity.gpu > 0).then(|| format!("gpu={}", capacity.gpu));
+    let named = capacity.named.iter();
+    let named = named.map(|(name, amount)| format!("{}={amount}", clean(name)));
+    let all: Vec<String> = gpu.into_iter().chain(named).collect();
+    if all.is_empty() {
+        "-".to_owned()
+    } else {
+        all.join(" ")
+    }
 }
 
 /// Formats thousandths of a core: `4`, `0.5`.
@@ -235,6 +250,7 @@ pub(crate) mod tests {
             capacity: Capacity {
                 cpu_milli: 3_500,
                 memory: 8 << 30,
+                named: BTreeMap::from([("licence".to_owned(), 2)]),
                 ..Capacity::default()
             },
             labels: BTreeMap::from([("zone".to_owned(), "eu".to_owned())]),
@@ -244,8 +260,8 @@ pub(crate) mod tests {
         assert_eq!(
             table.lines(&Output::new()),
             [
-                "NAME  STATE              ATTEMPTS  CPU  MEMORY  HEARD      EXECUTOR             LABELS",
-                "w1    HEALTHY (drained)  3/100     3.5  8GiB    400ms ago  node7:4211:1f3a9c02  zone=eu",
+                "NAME  STATE              ATTEMPTS  CPU  MEMORY  OTHER      HEARD      EXECUTOR             LABELS",
+                "w1    HEALTHY (drained)  3/100     3.5  8GiB    licence=2  400ms ago  node7:4211:1f3a9c02  zone=eu",
             ]
         );
     }

@@ -1,6 +1,7 @@
 //! What the commands show of instances and runs.
 
 use baton_testing::cluster::Cluster;
+use baton_testing::command::{Ended, baton, run};
 use baton_testing::until;
 use serde_json::json;
 
@@ -105,4 +106,60 @@ fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
     });
     let items = cluster.run(&["show", "r1", "--items"]).good();
     assert!(items.contains("ATTEMPT"), "{items}");
+}
+
+#[test]
+fn a_token_goes_to_a_new_file_that_only_its_owner_can_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let create = |file: &str| {
+        let args = [
+            "token", "create", "--role", "viewer", "--data", "data", "-o", file,
+        ];
+        run(dir.path(), &args)
+    };
+    let created = create("t");
+    assert_eq!(created.good(), "");
+    let path = dir.path().join("t");
+    let secret = std::fs::read_to_string(&path).expect("written");
+    assert!(secret.trim().len() > 20, "{secret}");
+    let mode = std::fs::metadata(&path).expect("it exists").permissions();
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+        0o600
+    );
+    let again = create("t");
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert_eq!(std::fs::read_to_string(&path).expect("kept"), secret);
+    // No empty file is left if no token was created.
+    let args = [
+        "token",
+        "create",
+        "--role",
+        "viewer",
+        "--url",
+        "http://127.0.0.1:1",
+        "-o",
+        "u",
+    ];
+    assert_eq!(run(dir.path(), &args).code, Some(3));
+    assert!(!dir.path().join("u").exists());
+}
+
+#[test]
+fn times_are_in_the_zone_of_the_viewer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = ["token", "create", "--role", "viewer", "--data", "data"];
+    run(dir.path(), &args).good();
+    let list = |args: &[&str]| {
+        let args = [&["token", "ls", "--data", "data"], args].concat();
+        let mut command = baton(dir.path(), &args);
+        let ended: Ended = command
+            .env("TZ", "Asia/Kolkata")
+            .output()
+            .expect("it ends")
+            .into();
+        ended.good()
+    };
+    assert!(list(&[]).contains("+05:30"));
+    assert!(!list(&["--utc"]).contains("+05:30"));
 }

@@ -44,6 +44,8 @@ pub(super) enum Completeness {
 pub(super) fn misplaced_task_field(key: &str) -> Option<String> {
     if key == "name" {
         Some("did you mean `task`?".to_owned())
+    } else if let Some(hint) = nested_field(key) {
+        Some(hint)
     } else if key == "after" {
         let hint = "move it into a process, or into the trigger: trigger: { after: TASK }";
         Some(hint.to_owned())
@@ -58,6 +60,21 @@ pub(super) fn misplaced_task_field(key: &str) -> Option<String> {
     } else {
         None
     }
+}
+
+/// Returns the hint for a field that people expect beside the command, and that is in a map.
+pub(super) fn nested_field(key: &str) -> Option<String> {
+    let resource = match key {
+        "cpu" | "cpus" | "cores" => "cpu",
+        "memory" | "mem" | "ram" => "memory",
+        "gpu" | "gpus" => "gpu",
+        "disk" => "disk",
+        "retries" | "max_retries" | "attempts" => {
+            return Some("write `retry: { attempts: 3 }`, the first one included".to_owned());
+        }
+        _ => return None,
+    };
+    Some(format!("write `resources: {{ {resource}: … }}`"))
 }
 
 /// Returns the hint for a field that does not belong to a process.

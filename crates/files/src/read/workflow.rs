@@ -8,7 +8,7 @@ use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::workflow::Plan;
 
 use super::layers::{self, Layer, Layers};
-use super::task::Completeness;
+use super::task::{Completeness, nested_field};
 use super::{Fields, Item, Reader, bad_name};
 use crate::error::{Kind, Position, Problem, quote};
 use crate::instance::DEFAULT_OWNER;
@@ -100,6 +100,7 @@ pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
         "template" => {
             Some("a template cannot use another template: copy the fields here".to_owned())
         }
+        _ if nested_field(key).is_some() => nested_field(key),
         _ if WORKFLOW_TASK.has(key) => Some(format!(
             "`{key}` is specific to a task: move it into a task or a template"
         )),

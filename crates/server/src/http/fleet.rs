@@ -133,7 +133,7 @@ fn lasting(worker: &Worker) -> Worker {
 fn no_worker(name: &str) -> Fault {
     let name: String = name.chars().take(100).collect();
     Fault::not_found(format!(
-        "there is no worker {name:?}; GET /workers/ lists them"
+        "there is no worker {name:?}; `baton workers` lists them"
     ))
 }
 

@@ -78,7 +78,7 @@ impl Fault {
 
     pub(super) fn unknown_backfill(id: BackfillId) -> Self {
         Self::not_found(format!(
-            "there is no backfill {id}; GET /backfills/ lists them"
+            "there is no backfill {id}; `baton backfill list` lists them"
         ))
     }
 

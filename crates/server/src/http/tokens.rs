@@ -129,7 +129,11 @@ pub(super) async fn revoke(
 ) -> Answer<Response> {
     let id: TokenId = id.parse().map_err(Fault::bad_request)?;
     let revoked = app.change(move |store| store.revoke_token(id)).await?;
-    let no_token = || Fault::not_found(format!("there is no token {id}; GET /tokens/ lists them"));
+    let no_token = || {
+        Fault::not_found(format!(
+            "there is no token {id}; `baton token ls` lists them"
+        ))
+    };
     let revoked = revoked.ok_or_else(no_token)?;
     tracing::info!("{caller} revoked token {id}");
     Ok(respond(StatusCode::OK, &token_view(revoked)))

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::messages;
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
+use crate::text::count;
 use crate::time::{between, now, since, span, stamp};
 
 /// Print the log of a task
@@ -254,15 +255,15 @@ fn print_summary(out: &mut Output, log: &RecoveredLog) -> std::io::Result<()> {
 }
 
 fn tally(progress: &ProcessProgress) -> String {
-    let mut text = format!("{} runs", progress.runs);
-    for (count, word) in [
+    let mut text = count(progress.runs, "run", "runs");
+    for (number, word) in [
         (progress.successes, "good"),
         (progress.failures, "failed"),
         (progress.kills, "killed"),
         (progress.losses, "lost"),
     ] {
-        if count > 0 {
-            text += &format!(", {count} {word}");
+        if number > 0 {
+            text += &format!(", {number} {word}");
         }
     }
     text

@@ -32,7 +32,10 @@ pub(super) struct Ls {
 
 /// Show the definition and triggers of a task or workflow, in its current or an earlier revision
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  baton library show analytics/report --revision 2 --json")]
+#[command(after_help = "\
+Examples:
+  baton library show analytics/report --revision 2 --json
+  baton library show analytics/report --yaml > report.yaml")]
 pub(super) struct Show {
     /// Name of the task or workflow
     #[arg(value_name = "OWNER/NAME", value_parser = task_name)]
@@ -43,6 +46,9 @@ pub(super) struct Show {
     /// Print JSON, with the definition in the schema of its file
     #[arg(long)]
     json: bool,
+    /// Print the definition alone, as YAML
+    #[arg(long, conflicts_with = "json")]
+    yaml: bool,
 }
 
 pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
@@ -125,6 +131,10 @@ pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
     let mut out = Output::new();
     if command.json {
         out.json(&task)?
+    } else if command.yaml {
+        let definition = task.definition.as_ref();
+        let text = definition.map(crate::yaml::render).unwrap_or_default();
+        out.write_all(text.as_bytes())?
     } else {
         print(&mut out, &task, due.as_ref())?
     }

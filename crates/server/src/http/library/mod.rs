@@ -173,7 +173,7 @@ fn revision_in(headers: &HeaderMap, header: header::HeaderName) -> Answer<Option
 pub(super) fn unknown(name: &TaskName) -> Fault {
     let short: String = name.to_string().chars().take(200).collect();
     Fault::not_found(format!(
-        "there is no task or workflow {short:?} in the library; GET /library/ lists them"
+        "there is no task or workflow {short:?} in the library; `baton library ls` lists them"
     ))
 }
 
