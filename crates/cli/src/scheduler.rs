@@ -90,6 +90,10 @@ pub(crate) struct ServerArgs {
     keep_max: u64,
     #[command(flatten)]
     tzdata: TzdataArgs,
+    /// Collect the logs of ended attempts into the data directory, up to this size (such as 10GiB);
+    /// the oldest are removed first
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    collect_logs: Option<u64>,
     /// State directory of a worker on this host whose logs are read while it is not connected
     #[arg(long, value_name = "DIR", hide = true)]
     worker_state: Option<PathBuf>,
@@ -127,6 +131,7 @@ impl ServerArgs {
             limits: self.limits.clone(),
             timeouts: timeouts(self.lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
+            collect_logs: self.collect_logs,
             log_reader: self.worker_state.clone().map(|state| {
                 LogReader::new(move |query: &LogQuery| baton_agent::read_log(&state, query))
             }),

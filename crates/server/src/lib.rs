@@ -22,6 +22,7 @@
 //! | `mark` | the file beside the store that recognises copies of it |
 //! | `prune` | pruning of the history |
 //! | [`service`] | notifications to the service manager (systemd) |
+//! | `log_archive` | collected logs of ended attempts |
 //! | `log_throttle` | rate limiting of repeated log messages |
 //! | [`limits`] | every bound, with its reason |
 //!
@@ -40,6 +41,7 @@ mod http;
 mod leadership;
 mod library;
 pub mod limits;
+mod log_archive;
 mod log_throttle;
 mod mark;
 mod metrics;
@@ -54,7 +56,7 @@ mod write_timeout;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_core::scheduler::{Config as CoreConfig, StoreMode};
@@ -82,6 +84,7 @@ use driver::{Handle, Setup};
 use http::app::{App, Parts};
 use leadership::DataLock;
 use limits::{SHUTDOWN_WAIT, Traffic};
+use log_archive::LogArchive;
 use mark::MarkFile;
 use metrics::{Metrics, Port};
 use rate_limit::RateLimiter;
@@ -142,6 +145,8 @@ pub struct Config {
     pub retention: Retention,
     /// Reads logs of a worker on this host that is not connected.
     pub log_reader: Option<LogReader>,
+    /// Bytes of the data directory for logs of ended attempts, which are then collected.
+    pub collect_logs: Option<u64>,
 }
 
 /// Reads logs without their worker.
@@ -187,6 +192,7 @@ impl Default for Config {
                 terminal_instances_max: Some(1_000_000),
             },
             log_reader: None,
+            collect_logs: None,
         }
     }
 }
@@ -239,6 +245,10 @@ pub async fn serve(
     let clients = listen(config.listen).await?;
     let workers = listen(config.worker_listen).await?;
     warn_of_listeners(&config);
+    let log_archive = match config.collect_logs {
+        Some(budget) => Some(Arc::new(open_archive(&config.data, budget)?)),
+        None => None,
+    };
     let metrics = Arc::new(Metrics::default());
     let (handle, epoch) = lead(&config, &store, Arc::clone(&mark), Arc::clone(&metrics))?;
     let Handle {
@@ -273,6 +283,10 @@ pub async fn serve(
         problems: problems.clone(),
         local_worker: config.local_worker,
         log_reader: config.log_reader,
+        log_archive: log_archive.clone(),
+    });
+    let collecting = log_archive.map(|archive| {
+        tokio::spawn(http::collect_logs(app.clone(), archive, committed.clone()))
     });
     let sync = config.library.map(|directory| library::LibrarySync {
         directory,
@@ -298,6 +312,7 @@ pub async fn serve(
     ];
     background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
     background.extend(syncing);
+    background.extend(collecting);
     ready(started);
     service::ready();
     let failure = tokio::select! {
@@ -322,6 +337,13 @@ pub async fn serve(
     }
     drop(lock);
     failure.map_or(Ok(()), Err)
+}
+
+fn open_archive(data: &Path, budget: u64) -> Result<LogArchive, ServeError> {
+    LogArchive::open(data, budget).map_err(|error| ServeError::Data {
+        path: LogArchive::place(data),
+        error,
+    })
 }
 
 fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {

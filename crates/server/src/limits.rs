@@ -159,6 +159,13 @@ pub const EVENTS_PACE: Duration = Duration::from_millis(50);
 /// Poll interval of a followed log that has not grown.
 pub const LOG_POLL_PAUSE: Duration = Duration::from_millis(250);
 
+/// Bytes of one log that are collected, uncompressed: its end. More would be read by no person, and
+/// is read at once.
+pub const COLLECTED_LOG_BYTES_MAX: usize = 16 << 20;
+
+/// Attempts whose logs are collected at once.
+pub const COLLECTIONS_MAX: usize = 8;
+
 /// Interval of history pruning.
 pub const PRUNE_PAUSE: Duration = Duration::from_secs(60);
 

@@ -384,3 +384,46 @@ fn a_limit_is_set_at_run_time_survives_a_restart_and_overrides_the_flag() {
     }
     assert_eq!(capacities(limits()), [json!(2), json!(5)]);
 }
+
+#[test]
+fn collected_logs_outlive_their_worker_and_others_name_the_option() {
+    let collected = |options: &[&str]| {
+        let mut cluster = Cluster::new(options);
+        cluster.start_worker("w", &[]);
+        cluster.healthy("w");
+        let script = "echo out; echo err >&2";
+        let submitted = cluster.run(&["submit", "--wait", "--", "sh", "-c", script]);
+        assert_eq!(submitted.code, Some(0), "{submitted:?}");
+        let file = "task: t
+processes:
+  - { name: one, run: echo first }
+  - { name: two, run: echo second, after: [one] }
+";
+        std::fs::write(cluster.path("t.yaml"), file).expect("writable");
+        let file = cluster.path("t.yaml").display().to_string();
+        let submitted = cluster.run(&["submit", "--wait", &file]);
+        assert_eq!(submitted.code, Some(0), "{submitted:?}");
+        cluster
+    };
+    let mut cluster = collected(&["--collect-logs", "1MiB"]);
+    let archive = cluster.path("data").join("logs");
+    let files = || std::fs::read_dir(&archive).map_or(0, |dir| dir.count());
+    // Four logs, and how far it has come.
+    until("they are collected", || files() == 5);
+    cluster.kill_worker("w");
+    let logs = |args: &[&str]| cluster.run(&[&["logs"], args].concat()).good();
+    assert_eq!(logs(&["i1", "--stderr"]), "err\n");
+    assert_eq!(logs(&["i2", "--process", "two"]), "second\n");
+    cluster.kill_scheduler();
+    cluster.start_scheduler();
+    let logs = |args: &[&str]| cluster.run(&[&["logs"], args].concat()).good();
+    assert!(logs(&["i1"]).contains("out"));
+    assert!(logs(&["i1", "-f"]).contains("out"));
+    assert_eq!(files(), 5, "none twice");
+
+    let mut cluster = collected(&[]);
+    cluster.kill_worker("w");
+    let refused = cluster.run(&["logs", "i1"]);
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.err.contains("--collect-logs"), "{refused:?}");
+}

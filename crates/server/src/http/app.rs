@@ -21,6 +21,7 @@ use crate::driver::Status;
 use crate::driver::event::{Event, Inbox, StoreFailed};
 use crate::library::Problems;
 use crate::limits::{ANSWER_WAIT, STREAMS_MAX};
+use crate::log_archive::LogArchive;
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
@@ -64,6 +65,8 @@ pub(crate) struct Parts {
     pub(crate) local_worker: Option<LocalWorker>,
     /// Reads logs of a worker that is not connected.
     pub(crate) log_reader: Option<LogReader>,
+    /// Collected logs, if they are collected.
+    pub(crate) log_archive: Option<Arc<LogArchive>>,
 }
 
 impl Deref for Inner {

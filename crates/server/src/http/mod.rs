@@ -84,6 +84,8 @@ mod tokens;
 mod usage;
 mod views;
 
+pub(crate) use logs::collect::run as collect_logs;
+
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;

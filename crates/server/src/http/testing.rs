@@ -54,5 +54,6 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         problems: crate::library::Problems::default(),
         local_worker: None,
         log_reader: None,
+        log_archive: None,
     })
 }

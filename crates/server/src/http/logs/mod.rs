@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `range` | the header *Range* |
 //! | `follow` | logs that grow, and long ranges |
+//! | `collect` | collection into the archive, and reading it |
 
+pub(super) mod collect;
 mod follow;
 mod range;
 
@@ -36,6 +38,19 @@ struct LogSelector {
     process: Option<String>,
     run: Option<u32>,
     stream: LogStream,
+}
+
+impl LogSelector {
+    fn query(&self, source: &AttemptSource, start: LogStart, bytes_max: u32) -> LogQuery {
+        LogQuery {
+            lease: source.lease,
+            process: self.process.clone(),
+            run: self.run,
+            stream: self.stream,
+            start,
+            bytes_max,
+        }
+    }
 }
 
 /// Output of an attempt, read from its worker
@@ -187,7 +202,10 @@ fn classify(source: &AttemptSource, selector: &LogSelector, answer: LogAnswer) -
         LogAnswer::Unavailable(why) => Err(Fault::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker-unavailable",
-            format!("the log is on worker {worker}, which is unavailable: {why}"),
+            format!(
+                "the log is on worker {worker}, which is unavailable: {why}; a scheduler with \
+                 --collect-logs SIZE keeps the logs of ended attempts itself"
+            ),
         )),
     }
 }
@@ -220,8 +238,27 @@ fn with_range(mut response: Response, range: String) -> Response {
 }
 
 impl App {
-    /// Reads one piece, and returns its source.
+    /// Reads one piece, and returns its source. Of an attempt that is over and whose worker does not
+    /// have the log, or is not connected, from the archive.
     async fn piece(
+        &self,
+        id: InstanceId,
+        selector: &LogSelector,
+        start: LogStart,
+        bytes_max: u32,
+    ) -> Answer<(AttemptSource, LogAnswer)> {
+        let (source, answer) = self.worker_piece(id, selector, start, bytes_max).await?;
+        if !source.is_over || matches!(answer, LogAnswer::Chunk(_)) {
+            return Ok((source, answer));
+        }
+        let record = self.record(id).await?;
+        let query = selector.query(&source, start, bytes_max);
+        let archived = self.archived(&record.instance.spec.work, &query).await;
+        Ok((source, archived.unwrap_or(answer)))
+    }
+
+    /// Reads one piece from the worker.
+    async fn worker_piece(
         &self,
         id: InstanceId,
         selector: &LogSelector,
@@ -231,17 +268,9 @@ impl App {
         // Read before the log: an attempt that has ended by then has written everything.
         let record = self.record(id).await?;
         let source = self.attempt(&record, selector.attempt).await?;
-        let query = LogQuery {
-            lease: source.lease,
-            process: selector.process.clone(),
-            run: selector.run,
-            stream: selector.stream,
-            start,
-            bytes_max,
-        };
-        let worker = source.worker.clone();
+        let query = selector.query(&source, start, bytes_max);
         let read = Command::ReadLogs {
-            worker,
+            worker: source.worker.clone(),
             query: query.clone(),
         };
         let Reply::Logs(answer) = self.command(read).await? else {

@@ -1,0 +1,250 @@
+//! The archive of collected logs: those of ended attempts, in the data directory.
+//!
+//! One compressed file for each stream of a process, with a line of JSON before its bytes. The total
+//! is bounded: beyond the budget the oldest files are removed. `http::logs` fills and reads it.
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use baton_model::ids::LeaseId;
+use baton_model::message::LogStream;
+use baton_store::view::Seq;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::COLLECTED_LOG_BYTES_MAX;
+
+/// Name of its directory in the data directory.
+const DIR: &str = "logs";
+/// The last fact whose logs were collected.
+const POSITION: &str = "position";
+const ENDING: &str = ".gz";
+const TEMPORARY: &str = ".new";
+
+/// Which log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogKey {
+    pub(crate) lease: LeaseId,
+    /// The index of a process in its task; 0 for a plain command.
+    pub(crate) process: usize,
+    pub(crate) stream: LogStream,
+}
+
+/// A log of the archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ArchivedLog {
+    /// The run of the process: its last one.
+    pub(crate) run: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The line before the bytes.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    run: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct LogArchive {
+    dir: PathBuf,
+    /// Bytes on disk.
+    budget: u64,
+    files: Mutex<Files>,
+}
+
+/// Its files, the oldest first, with their sizes.
+#[derive(Debug, Default)]
+struct Files {
+    queue: VecDeque<(PathBuf, u64)>,
+    total: u64,
+}
+
+impl LogKey {
+    fn name(&self) -> String {
+        let LeaseId { attempt, epoch } = self.lease;
+        let stream = match self.stream {
+            LogStream::Stdout => "out",
+            LogStream::Stderr => "err",
+        };
+        let (instance, number) = (attempt.instance, attempt.number.0);
+        let process = self.process;
+        format!("{instance}.{number}.e{}.{process}.{stream}{ENDING}", epoch.0)
+    }
+}
+
+impl LogArchive {
+    /// The directory of the archive of a data directory.
+    pub(crate) fn place(data: &Path) -> PathBuf {
+        data.join(DIR)
+    }
+
+    /// Opens the archive of a data directory, and removes what exceeds the budget.
+    pub(crate) fn open(data: &Path, budget: u64) -> io::Result<Self> {
+        let dir = Self::place(data);
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            let (path, metadata) = (entry.path(), entry.metadata()?);
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.ends_with(TEMPORARY) {
+                fs::remove_file(&path)?;
+            } else if name.ends_with(ENDING) {
+                found.push((metadata.modified()?, path, metadata.len()));
+            }
+        }
+        found.sort();
+        let archive = Self {
+            dir,
+            budget,
+            files: Mutex::default(),
+        };
+        for (_, path, size) in found {
+            archive.account(path, size);
+        }
+        Ok(archive)
+    }
+
+    /// The last fact whose logs were collected.
+    pub(crate) fn position(&self) -> Option<Seq> {
+        let text = fs::read_to_string(self.dir.join(POSITION)).ok()?;
+        text.trim().parse().ok().map(Seq)
+    }
+
+    pub(crate) fn set_position(&self, position: Seq) -> io::Result<()> {
+        self.replace(POSITION, position.0.to_string().as_bytes())
+    }
+
+    /// Adds a log. An empty one is not stored.
+    pub(crate) fn write(&self, key: &LogKey, log: &ArchivedLog) -> io::Result<()> {
+        if log.bytes.is_empty() {
+            return Ok(());
+        }
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        serde_json::to_writer(&mut encoder, &Head { run: log.run })?;
+        encoder.write_all(b"\n")?;
+        encoder.write_all(&log.bytes)?;
+        let bytes = encoder.finish()?;
+        let name = key.name();
+        self.replace(&name, &bytes)?;
+        self.account(self.dir.join(name), bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Reads a log, if it was collected.
+    pub(crate) fn read(&self, key: &LogKey) -> io::Result<Option<ArchivedLog>> {
+        let file = match File::open(self.dir.join(key.name())) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Bounded, should another program have written it.
+        let bytes_max = 2 * COLLECTED_LOG_BYTES_MAX as u64;
+        let mut decoder = BufReader::new(GzDecoder::new(file).take(bytes_max));
+        let mut head = Vec::new();
+        decoder.read_until(b'\n', &mut head)?;
+        let Head { run } = serde_json::from_slice(&head)?;
+        let mut bytes = Vec::new();
+        decoder.read_to_end(&mut bytes)?;
+        Ok(Some(ArchivedLog { run, bytes }))
+    }
+
+    /// Writes a file that only the owner can read, atomically.
+    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = self.dir.join(format!("{name}{TEMPORARY}"));
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&temporary)?.write_all(bytes)?;
+        fs::rename(&temporary, self.dir.join(name))
+    }
+
+    /// Counts a file, and removes the oldest beyond the budget.
+    fn account(&self, path: PathBuf, size: u64) {
+        let mut files = self.files.lock().unwrap_or_else(|error| error.into_inner());
+        if let Some(at) = files.queue.iter().position(|(known, _)| *known == path) {
+            let replaced = files.queue.remove(at);
+            files.total -= replaced.map_or(0, |(_, size)| size);
+        }
+        files.queue.push_back((path, size));
+        files.total += size;
+        while files.total > self.budget
+            && let Some((oldest, size)) = files.queue.pop_front()
+        {
+            files.total -= size;
+            if let Err(error) = fs::remove_file(&oldest) {
+                tracing::warn!("{}: {error}", oldest.display());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId};
+
+    use super::*;
+
+    fn key(instance: u64) -> LogKey {
+        LogKey {
+            lease: LeaseId {
+                attempt: AttemptId {
+                    instance: InstanceId(instance),
+                    number: AttemptNo(1),
+                },
+                epoch: Epoch(1),
+            },
+            process: 0,
+            stream: LogStream::Stderr,
+        }
+    }
+
+    fn log(byte: u8, length: usize) -> ArchivedLog {
+        // Random enough that compression does not help.
+        let noise = (0..length).scan(u32::from(byte) + 1, |state, _| {
+            *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes().first().copied()
+        });
+        ArchivedLog {
+            run: 3,
+            bytes: noise.collect(),
+        }
+    }
+
+    #[test]
+    fn logs_are_read_as_they_were_and_the_oldest_go_first() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = |budget| LogArchive::open(dir.path(), budget).expect("it opens");
+        let archive = open(2_500);
+        let read = |archive: &LogArchive, id| archive.read(&key(id)).expect("readable");
+        for id in 1..=3 {
+            archive.write(&key(id), &log(id as u8, 1_000)).expect("written");
+        }
+        assert_eq!(read(&archive, 1), None, "beyond the budget");
+        assert_eq!(read(&archive, 2), Some(log(2, 1_000)));
+        archive.write(&key(4), &ArchivedLog { run: 0, bytes: Vec::new() }).expect("empty");
+        assert_eq!(read(&archive, 4), None);
+        assert_eq!(archive.position(), None);
+        archive.set_position(Seq(7)).expect("written");
+        // Found again, in their order, with a smaller budget.
+        let archive = open(1_500);
+        assert_eq!(archive.position(), Some(Seq(7)));
+        assert_eq!((read(&archive, 2), read(&archive, 3)), (None, Some(log(3, 1_000))));
+        let mode = |path: &Path| {
+            use std::os::unix::fs::PermissionsExt;
+            fs::metadata(path).expect("there").permissions().mode() & 0o777
+        };
+        let place = dir.path().join(DIR);
+        assert_eq!(mode(&place), 0o700);
+        assert_eq!(mode(&place.join(key(3).name())), 0o600);
+    }
+}
