@@ -28,6 +28,7 @@ use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::incarnation::{Host, identity_of};
 use crate::launch::Launcher;
+use crate::log_limit::LogLimit;
 use crate::processes::ProcessReader;
 use crate::scheduler::Scheduler;
 use crate::state::{CHECKPOINT, StateDir};
@@ -50,6 +51,7 @@ pub(crate) struct Agent {
     pub(crate) life_ended: bool,
     pub(crate) shutting_down: bool,
     pub(crate) usage_watch: UsageWatch,
+    pub(crate) log_limit: LogLimit,
     pub(crate) process_reader: ProcessReader,
     sweep: Sweep,
     /// Kept open: it is not swept while an agent without a coordinator starts another.
@@ -81,6 +83,7 @@ impl Agent {
             backoff: IncarnationBackoff::default(),
             life_ended: false,
             shutting_down: false,
+            log_limit: LogLimit::new(dir.path(), config.log_limit, now),
             usage_watch: UsageWatch::new(group.as_ref().map(|it| it.path().to_owned()), now),
             process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
             sweep: Sweep::new(dir.path(), config.keep, now),
@@ -196,6 +199,7 @@ impl Agent {
             self.supervisor.next_due(),
             Some(self.scheduler.next_due()),
             self.usage_watch.next_due(self.supervisor.attempts()),
+            self.log_limit.next_due(self.supervisor.attempts()),
             Some(self.sweep.next_due()),
             self.coordinator.reaper().next_due(),
             ping,
@@ -259,6 +263,7 @@ impl Agent {
         for (run, bytes) in self.usage_watch.sample(now, self.supervisor.attempts()) {
             self.handle(Event::MemoryUsed(run, bytes));
         }
+        self.log_limit.check(now, self.supervisor.attempts());
         if now >= self.sweep.next_due() {
             let attempts = self.supervisor.attempts();
             let idle = !ready.coordinator && !ready.scheduler;

@@ -14,6 +14,9 @@ impl Agent {
             Reply::Ended(end) => {
                 let attempt = self.supervisor.attempts().get(end.run);
                 let lease = attempt.map(|attempt| attempt.assignment.lease);
+                if let Some(lease) = lease {
+                    self.log_limit.cut(lease);
+                }
                 Event::Ended(end.run, self.launcher.ending(&end, lease))
             }
             Reply::Unknown { run } => match self.unknown(run) {

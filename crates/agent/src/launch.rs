@@ -25,6 +25,7 @@ use crate::Config;
 use crate::attempt_dir::{
     FetchCache, FetchList, RUNNER_DIR, TASK_FILE, TaskFile, dir_name, prepare_dir, user_dir,
 };
+use crate::log_limit::clamp_rotation;
 use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
 use crate::{outputs, stderr_tail};
@@ -64,6 +65,8 @@ pub(crate) struct Launcher {
     /// A CA that fetched files may come from, beside those of the system.
     ca: Option<PathBuf>,
     fetch_cache: u64,
+    /// As in the configuration of the agent.
+    log_limit: u64,
     /// Directories in which work may run outside of its sandbox.
     directories: Vec<String>,
 }
@@ -90,6 +93,7 @@ impl Launcher {
                 _ => None,
             }),
             fetch_cache: config.fetch_cache,
+            log_limit: config.log_limit,
             directories: config.directories.clone(),
         }
     }
@@ -392,9 +396,11 @@ impl Launcher {
             Work::Command(argv) if argv.is_empty() => return Err("the command is empty".to_owned()),
             Work::Command(argv) => argv.clone(),
             Work::Task(task) => {
+                let mut task = (**task).clone();
+                clamp_rotation(&mut task, self.log_limit);
                 let file = TaskFile {
                     id: dir_name(lease),
-                    spec: (**task).clone(),
+                    spec: task,
                     env: env.to_vec(),
                 };
                 files.push((RUNNER_DIR, TASK_FILE, json(serde_json::to_vec(&file))?));
@@ -532,6 +538,7 @@ mod tests {
             slots: 1,
             keep: Millis(0),
             fetch_cache: 1 << 20,
+            log_limit: 0,
             directories: vec!["/data".to_owned()],
         };
         Launcher::new(state, &config)

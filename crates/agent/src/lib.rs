@@ -31,6 +31,7 @@
 //! | `state` | the state directory |
 //! | `logs` | reading a part of a log |
 //! | `log_follower` | following the logs of one instance on the worker's host |
+//! | `log_limit` | cutting logs that exceed the limit |
 //! | `processes` | the processes of an attempt |
 //! | `usage` | sampling the resource usage of attempts |
 //! | `outputs` | reading an attempt's outputs |
@@ -51,6 +52,7 @@ mod events;
 mod incarnation;
 mod launch;
 mod log_follower;
+mod log_limit;
 mod logs;
 mod lookup;
 mod outgoing;
@@ -111,6 +113,8 @@ pub struct Config {
     pub fetch_cache: u64,
     /// Directories in which, and below which, work may run outside of its sandbox.
     pub directories: Vec<String>,
+    /// Bytes that one stream of an attempt may take on disk; 0 for no limit.
+    pub log_limit: u64,
 }
 
 /// Outcome of running an agent.

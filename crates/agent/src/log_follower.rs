@@ -134,7 +134,7 @@ impl LogFollower {
 }
 
 /// The streams of one attempt: those of the attempt itself, and those of a task's processes.
-fn sources(
+pub(crate) fn sources(
     state: &Path,
     lease: LeaseId,
 ) -> io::Result<Vec<(Option<String>, LogStream, LogSource)>> {

@@ -57,6 +57,10 @@ pub(crate) struct Worker {
     /// Size of the cache of fetched files (`uris` with a sha256), for each user; 0B for none
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = units::size)]
     fetch_cache: u64,
+    /// Size that one stream of an attempt may take on disk, at least 64KiB; of a longer log the middle
+    /// is removed, with a mark. 0B for no limit
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::size)]
+    log_limit: u64,
     /// Directory in which, and below which, work may run outside of its sandbox; may be repeated, /
     /// for all [default: none]
     #[arg(long = "allow-cwd", value_name = "DIR", value_parser = absolute)]
@@ -127,6 +131,7 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         slots: command.slots,
         keep: command.keep,
         fetch_cache: command.fetch_cache,
+        log_limit: command.log_limit,
         directories: command.directories.clone(),
     });
     match ended {

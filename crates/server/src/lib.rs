@@ -285,9 +285,8 @@ pub async fn serve(
         log_reader: config.log_reader,
         log_archive: log_archive.clone(),
     });
-    let collecting = log_archive.map(|archive| {
-        tokio::spawn(http::collect_logs(app.clone(), archive, committed.clone()))
-    });
+    let collecting = log_archive
+        .map(|archive| tokio::spawn(http::collect_logs(app.clone(), archive, committed.clone())));
     let sync = config.library.map(|directory| library::LibrarySync {
         directory,
         store: Arc::clone(&store),

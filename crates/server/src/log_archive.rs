@@ -8,7 +8,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use baton_model::ids::LeaseId;
 use baton_model::message::LogStream;
@@ -26,8 +26,10 @@ const DIR: &str = "logs";
 const POSITION: &str = "position";
 const ENDING: &str = ".gz";
 const TEMPORARY: &str = ".new";
+/// What even a short file takes on disk.
+const BLOCK_BYTES: u64 = 4_096;
 
-/// Which log.
+/// The key of a log: a stream of one process of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogKey {
     pub(crate) lease: LeaseId,
@@ -41,6 +43,8 @@ pub(crate) struct LogKey {
 pub(crate) struct ArchivedLog {
     /// The run of the process: its last one.
     pub(crate) run: u32,
+    /// Whether its beginning was not collected.
+    pub(crate) is_cut: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -48,6 +52,7 @@ pub(crate) struct ArchivedLog {
 #[derive(Serialize, Deserialize)]
 struct Head {
     run: u32,
+    cut: bool,
 }
 
 #[derive(Debug)]
@@ -74,7 +79,10 @@ impl LogKey {
         };
         let (instance, number) = (attempt.instance, attempt.number.0);
         let process = self.process;
-        format!("{instance}.{number}.e{}.{process}.{stream}{ENDING}", epoch.0)
+        format!(
+            "{instance}.{number}.e{}.{process}.{stream}{ENDING}",
+            epoch.0
+        )
     }
 }
 
@@ -125,19 +133,30 @@ impl LogArchive {
         self.replace(POSITION, position.0.to_string().as_bytes())
     }
 
-    /// Adds a log. An empty one is not stored.
+    /// Adds a log. An empty standard error is not stored: the standard output implies it.
     pub(crate) fn write(&self, key: &LogKey, log: &ArchivedLog) -> io::Result<()> {
-        if log.bytes.is_empty() {
+        if log.bytes.is_empty() && key.stream == LogStream::Stderr {
             return Ok(());
         }
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        serde_json::to_writer(&mut encoder, &Head { run: log.run })?;
+        serde_json::to_writer(
+            &mut encoder,
+            &Head {
+                run: log.run,
+                cut: log.is_cut,
+            },
+        )?;
         encoder.write_all(b"\n")?;
         encoder.write_all(&log.bytes)?;
         let bytes = encoder.finish()?;
         let name = key.name();
+        let path = self.dir.join(&name);
+        // Only after a restart: the position is recorded for a page of facts.
+        if path.exists() {
+            self.forget(&path);
+        }
         self.replace(&name, &bytes)?;
-        self.account(self.dir.join(name), bytes.len() as u64);
+        self.account(path, bytes.len() as u64);
         Ok(())
     }
 
@@ -145,18 +164,34 @@ impl LogArchive {
     pub(crate) fn read(&self, key: &LogKey) -> io::Result<Option<ArchivedLog>> {
         let file = match File::open(self.dir.join(key.name())) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) if key.stream == LogStream::Stdout => return Ok(None),
+            Err(_) => {
+                let stdout = LogKey {
+                    stream: LogStream::Stdout,
+                    ..*key
+                };
+                let empty = |log: ArchivedLog| ArchivedLog {
+                    bytes: Vec::new(),
+                    is_cut: false,
+                    ..log
+                };
+                return Ok(self.read(&stdout)?.map(empty));
+            }
         };
         // Bounded, should another program have written it.
         let bytes_max = 2 * COLLECTED_LOG_BYTES_MAX as u64;
         let mut decoder = BufReader::new(GzDecoder::new(file).take(bytes_max));
         let mut head = Vec::new();
         decoder.read_until(b'\n', &mut head)?;
-        let Head { run } = serde_json::from_slice(&head)?;
+        let Head { run, cut } = serde_json::from_slice(&head)?;
         let mut bytes = Vec::new();
         decoder.read_to_end(&mut bytes)?;
-        Ok(Some(ArchivedLog { run, bytes }))
+        Ok(Some(ArchivedLog {
+            run,
+            is_cut: cut,
+            bytes,
+        }))
     }
 
     /// Writes a file that only the owner can read, atomically.
@@ -168,13 +203,23 @@ impl LogArchive {
         fs::rename(&temporary, self.dir.join(name))
     }
 
-    /// Counts a file, and removes the oldest beyond the budget.
-    fn account(&self, path: PathBuf, size: u64) {
-        let mut files = self.files.lock().unwrap_or_else(|error| error.into_inner());
-        if let Some(at) = files.queue.iter().position(|(known, _)| *known == path) {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops counting a file that is replaced.
+    fn forget(&self, path: &Path) {
+        let mut files = self.files();
+        if let Some(at) = files.queue.iter().position(|(known, _)| known == path) {
             let replaced = files.queue.remove(at);
             files.total -= replaced.map_or(0, |(_, size)| size);
         }
+    }
+
+    /// Counts a file by the blocks that it takes, and removes the oldest beyond the budget.
+    fn account(&self, path: PathBuf, size: u64) {
+        let size = size.next_multiple_of(BLOCK_BYTES);
+        let mut files = self.files();
         files.queue.push_back((path, size));
         files.total += size;
         while files.total > self.budget
@@ -216,6 +261,7 @@ mod tests {
         });
         ArchivedLog {
             run: 3,
+            is_cut: false,
             bytes: noise.collect(),
         }
     }
@@ -224,21 +270,31 @@ mod tests {
     fn logs_are_read_as_they_were_and_the_oldest_go_first() {
         let dir = tempfile::tempdir().expect("a directory");
         let open = |budget| LogArchive::open(dir.path(), budget).expect("it opens");
-        let archive = open(2_500);
+        let archive = open(13_000);
         let read = |archive: &LogArchive, id| archive.read(&key(id)).expect("readable");
-        for id in 1..=3 {
-            archive.write(&key(id), &log(id as u8, 1_000)).expect("written");
+        for id in 0..=3 {
+            archive
+                .write(&key(id), &log(id as u8, 1_000))
+                .expect("written");
         }
-        assert_eq!(read(&archive, 1), None, "beyond the budget");
+        assert_eq!(read(&archive, 0), None, "beyond the budget");
         assert_eq!(read(&archive, 2), Some(log(2, 1_000)));
-        archive.write(&key(4), &ArchivedLog { run: 0, bytes: Vec::new() }).expect("empty");
-        assert_eq!(read(&archive, 4), None);
+        let stdout = |id| LogKey {
+            stream: LogStream::Stdout,
+            ..key(id)
+        };
+        archive.write(&stdout(4), &log(0, 0)).expect("written");
+        archive.write(&key(4), &log(0, 0)).expect("implied");
+        assert_eq!(read(&archive, 4), Some(log(0, 0)));
         assert_eq!(archive.position(), None);
         archive.set_position(Seq(7)).expect("written");
         // Found again, in their order, with a smaller budget.
-        let archive = open(1_500);
+        let archive = open(5_000);
         assert_eq!(archive.position(), Some(Seq(7)));
-        assert_eq!((read(&archive, 2), read(&archive, 3)), (None, Some(log(3, 1_000))));
+        assert_eq!(
+            (read(&archive, 2), read(&archive, 3)),
+            (None, Some(log(3, 1_000)))
+        );
         let mode = |path: &Path| {
             use std::os::unix::fs::PermissionsExt;
             fs::metadata(path).expect("there").permissions().mode() & 0o777

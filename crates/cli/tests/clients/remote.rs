@@ -427,3 +427,17 @@ processes:
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.err.contains("--collect-logs"), "{refused:?}");
 }
+
+#[test]
+fn a_log_beyond_the_limit_of_its_worker_loses_its_middle() {
+    let mut cluster = Cluster::new(&[]);
+    cluster.start_worker("w", &["--log-limit", "64KiB"]);
+    cluster.healthy("w");
+    let submitted = cluster.run(&["submit", "--wait", "--", "seq", "1000000", "1200000"]);
+    assert_eq!(submitted.code, Some(0), "{submitted:?}");
+    let log = cluster.run(&["logs", "i1"]).good();
+    assert!(log.len() <= 64 << 10, "{}", log.len());
+    assert!(log.contains("[baton: output was removed here"), "{log}");
+    assert!(log.contains("1000000\n") && log.contains("1200000\n"));
+    assert!(!log.contains('\0'));
+}

@@ -20,7 +20,8 @@ use baton_model::message::{LogFileId, LogStream};
 use baton_model::task::RunNo;
 use rustix::fs::CWD;
 
-use super::{ProcessLogs, entries, file_name, last, open_file, read_at};
+use super::cut::read_data;
+use super::{ProcessLogs, entries, file_name, last, open_file};
 
 /// Bytes read at a time.
 pub(super) const BLOCK: usize = 64 * 1_024;
@@ -175,7 +176,8 @@ impl Follower {
         }
         let mut block = vec![0; BLOCK];
         loop {
-            let read = read_at(file, &mut block, *at)?;
+            let mut behind = *at;
+            let read = read_data(file, &mut block, &mut behind)?;
             if read == 0 {
                 return Ok(true);
             }
@@ -183,7 +185,7 @@ impl Follower {
                 self.at = None;
                 return Ok(true);
             }
-            *at += read as u64;
+            *at = behind;
             if !take(&block[..read]) {
                 return Ok(false);
             }

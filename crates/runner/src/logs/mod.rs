@@ -10,12 +10,14 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `cut` | removing the middle of a long log |
 //! | `follow` | one stream, across rotations, truncations and runs |
 //! | `last` | the position of the last lines |
 //! | `piece` | one piece, for a reader that keeps nothing open |
 //!
 //! Elsewhere: writing and rotating (`helpers::rotate`), removing (`root`).
 
+mod cut;
 mod follow;
 mod last;
 mod piece;
@@ -33,6 +35,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use crate::root::LOGS_DIR;
+pub use cut::{CUT_MARK, LOG_LIMIT_MIN};
 pub use follow::{Follower, LogSource, Take};
 pub use piece::{Piece, Tail};
 

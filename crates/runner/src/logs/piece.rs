@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use baton_model::message::{LogCursor, LogFileId, LogStart};
 use baton_model::task::RunNo;
 
-use super::{LogSource, read_at};
+use super::LogSource;
+use super::cut::read_data;
 
 /// A piece of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,9 +73,7 @@ impl LogSource {
         let mut bytes = vec![0; bytes_max];
         let mut filled = 0;
         loop {
-            let read = read_at(&files[index].1, &mut bytes[filled..], offset)?;
-            filled += read;
-            offset += read as u64;
+            filled += read_data(&files[index].1, &mut bytes[filled..], &mut offset)?;
             // Listed before reading: a file with a successor does not grow.
             if filled == bytes_max || index + 1 == files.len() {
                 break;

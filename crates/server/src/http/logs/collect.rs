@@ -131,9 +131,19 @@ impl App {
             .worker_piece(id, &selector, LogStart::Offset(0), 1)
             .await
             .ok()?;
-        let LogAnswer::Chunk(first) = first else {
-            return None;
+        let first = match first {
+            LogAnswer::Chunk(first) => first,
+            // A log that stayed empty may be gone.
+            LogAnswer::NotFound => LogChunk::default(),
+            LogAnswer::Unavailable(_) => return None,
         };
+        if first.size == 0 {
+            return Some(ArchivedLog {
+                run: first.run,
+                is_cut: false,
+                bytes: Vec::new(),
+            });
+        }
         selector.run = Some(first.run);
         let cut = first.size.saturating_sub(COLLECTED_LOG_BYTES_MAX as u64);
         let mut bytes = Vec::new();
@@ -161,12 +171,17 @@ impl App {
         }
         Some(ArchivedLog {
             run: first.run,
+            is_cut: cut > 0,
             bytes,
         })
     }
 
-    /// Reads a piece of a collected log.
-    pub(super) async fn archived(&self, work: &Work, query: &LogQuery) -> Option<LogAnswer> {
+    /// Reads a piece of a collected log, and whether that is only the end of what was written.
+    pub(super) async fn archived(
+        &self,
+        work: &Work,
+        query: &LogQuery,
+    ) -> Option<(LogAnswer, bool)> {
         let archive = Arc::clone(self.0.log_archive.as_ref()?);
         let process = match (work, &query.process) {
             (Work::Command(_), None) | (Work::Task(_), None) => 0,
@@ -184,12 +199,16 @@ impl App {
         let read = tokio::task::spawn_blocking(move || archive.read(&key)).await;
         let log = match read.ok()? {
             Ok(log) => log?,
-            Err(error) => return Some(LogAnswer::Unavailable(error.to_string())),
+            Err(error) => {
+                tracing::warn!("cannot read a collected log of {}: {error}", query.lease);
+                return None;
+            }
         };
         if query.run.is_some_and(|run| run != log.run) {
             return None;
         }
-        Some(LogAnswer::Chunk(piece(log, query)))
+        let is_cut = log.is_cut;
+        Some((LogAnswer::Chunk(piece(log, query)), is_cut))
     }
 }
 

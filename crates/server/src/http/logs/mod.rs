@@ -238,8 +238,8 @@ fn with_range(mut response: Response, range: String) -> Response {
 }
 
 impl App {
-    /// Reads one piece, and returns its source. Of an attempt that is over and whose worker does not
-    /// have the log, or is not connected, from the archive.
+    /// Reads one piece, and returns its source. Of an attempt that is over, from the archive: if that
+    /// has all of the log, or the worker does not have it, or is not connected.
     async fn piece(
         &self,
         id: InstanceId,
@@ -247,14 +247,21 @@ impl App {
         start: LogStart,
         bytes_max: u32,
     ) -> Answer<(AttemptSource, LogAnswer)> {
-        let (source, answer) = self.worker_piece(id, selector, start, bytes_max).await?;
-        if !source.is_over || matches!(answer, LogAnswer::Chunk(_)) {
+        let record = self.record(id).await?;
+        let source = self.attempt(&record, selector.attempt).await?;
+        let mut archived = None;
+        if source.is_over {
+            let query = selector.query(&source, start, bytes_max);
+            archived = self.archived(&record.instance.spec.work, &query).await;
+        }
+        if let Some((answer, false)) = archived {
             return Ok((source, answer));
         }
-        let record = self.record(id).await?;
-        let query = selector.query(&source, start, bytes_max);
-        let archived = self.archived(&record.instance.spec.work, &query).await;
-        Ok((source, archived.unwrap_or(answer)))
+        let (source, answer) = self.worker_piece(id, selector, start, bytes_max).await?;
+        Ok(match (answer, archived) {
+            (answer @ LogAnswer::Chunk(_), _) | (answer, None) => (source, answer),
+            (_, Some((answer, _))) => (source, answer),
+        })
     }
 
     /// Reads one piece from the worker.
