@@ -26,6 +26,7 @@ from .instances import Handle, Instance
 from .library import Library
 from .run import Run
 from .settings import Cert
+from .several import Several
 from .submit import Submitter
 from .transport import Transport
 from .views import ENDED, Limit
@@ -39,7 +40,7 @@ _CONFLICT = 409
 Target = Union[Instance, str]
 
 
-class Client(Submitter):
+class Client(Submitter, Several):
     """A client of one scheduler. Nothing is sent before the first request.
 
     Missing arguments come from the environment, as in the command line: `BATON_URL` (or

@@ -117,6 +117,19 @@ def test_an_array_has_one_element_for_each_item_or_index(client: Client) -> None
             client.submit("true", **wrong)
 
 
+def test_several_instances_are_changed_at_once(client: Client) -> None:
+    array = client.submit("test $BATON_ARRAY_INDEX != 2", array=4, resources=SMALL)
+    never = client.submit("true", array=3, resources={"cpu": 900})
+    wait([array], PATIENCE)
+    assert client.retry_all(array, never[0]) == (1, 4)
+    assert client.cancel_all(never) == (3, 0)
+    assert client.retry_all(never.id, state="HALTED") == (3, 0)
+    assert client.cancel_all(never[0], never[2].id) == (2, 0)
+    assert client.kill_all(never) == (0, 3) and client.cancel_all(never[1]) == (1, 0)
+    with pytest.raises(BatonError, match="no instance is named"):
+        client.cancel_all()
+
+
 def test_elements_of_an_array_complete_one_by_one(client: Client, tmp_path: Path) -> None:
     command = f"until test -e {tmp_path}/$BATON_ARRAY_INDEX; do sleep 0.05; done"
     array = client.submit(command, array=12, resources=SMALL)

@@ -110,3 +110,21 @@ fn the_commands_of_the_documentation_work_one_after_the_other() {
         );
     }
 }
+
+#[test]
+fn the_first_workflow_of_the_documentation_runs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("docs/workflows.md")).expect("it is there");
+    let (_, rest) = text.split_once("```yaml\n").expect("an example");
+    let (file, _) = rest.split_once("```").expect("that ends");
+    let printed = paste(&format!(
+        "cat > etl.yaml <<'END'\n{file}END\nbaton check etl.yaml\nbaton up &\nready\n\
+         baton submit etl.yaml --wait"
+    ));
+    if !printed.is_empty() {
+        assert!(
+            printed.contains("ok etl.yaml: workflow") && printed.contains("r1"),
+            "{printed}"
+        );
+    }
+}
