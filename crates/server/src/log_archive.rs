@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(archive.position(), None);
         archive.set_position(Seq(7)).expect("written");
         // Found again, in their order, with a smaller budget.
-        let archive = open(5_000);
+        let archive = open(9_000);
         assert_eq!(archive.position(), Some(Seq(7)));
         assert_eq!(
             (read(&archive, 2), read(&archive, 3)),
