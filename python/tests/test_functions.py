@@ -171,8 +171,9 @@ def test_maps_over_a_list_and_over_a_map_differ_in_what_they_ask_for(tmp_path: P
         shell = functions.kind.map(wf.task("list", run="./list").output("files"))
     assert each.to_dict()["for_each"] == "{{ tasks.texts.outputs._boxes }}"
     assert each.to_dict()["after"] == ["texts"]
-    assert again.to_dict()["for_each"] == "{{ tasks.kind.outputs._each }}"
-    assert call_of(listed)["give"] == ["_boxes"] and call_of(each)["give"] == ["_each"]
+    # Joined by place: the same items, and the result of each.
+    assert again.to_dict()["for_each"] == each.to_dict()["for_each"]
+    assert call_of(listed)["give"] == ["_boxes"] and call_of(each)["give"] == ["_box"]
     assert call_of(together)["fill"] == [["boxes", "args", 0]]
     assert shell.to_dict()["for_each"] == "{{ tasks.list.outputs.files }}"
     ended = run_of(listed, tmp_path / "out", {})
