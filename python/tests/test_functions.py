@@ -191,7 +191,7 @@ def test_maps_over_a_list_and_over_a_map_differ_in_what_they_ask_for(tmp_path: P
         assert result == [*expected, "NoneType"]
     ended = run_of(each, tmp_path / "each", {"{{ item }}": '{"value":"5"}'})
     put = json.loads((tmp_path / "each").read_text())
-    assert put == {"result": "str '5'", "_each": [{"value": "str '5'"}]}
+    assert put == {"result": "str '5'", "_box": {"value": "str '5'"}}
 
 
 def test_a_map_of_nothing_is_an_empty_list_to_others() -> None:
