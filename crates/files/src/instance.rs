@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::workflow::template::plain;
+use baton_model::conditions::Conditions;
 use baton_model::paths::{DIRECTORY_LABEL, Paths};
 use baton_model::placement::{Constraint, ResourceRequest, Rule};
 use baton_model::spec::{InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
@@ -98,6 +99,7 @@ pub(crate) fn instance(bound: BoundTask, policy: &Policy, requests_cpu: bool) ->
             stdout: bound.stdout,
             stderr: bound.stderr,
         },
+        conditions: Conditions::default(),
     }
 }
 

@@ -111,6 +111,17 @@ pub struct Submit<F> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Vec<Object>>))]
     pub items: Option<Vec<F>>,
+    /// Work that must have ended before: instances, ranges and runs, such as `i12`, `i1..i9:any` or
+    /// `r3:fail`. Without a word they must be DONE (`ok`). If one can never be met any more, what
+    /// waits for it is HALTED.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// Of an array: the number of elements that may run at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent: Option<u32>,
+    /// Of an array: the number of FAILED elements with which the others are cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_fails: Option<u32>,
 }
 
 /// Indices of an array, both inclusive.
@@ -326,7 +337,7 @@ pub struct Explanation {
     pub id: String,
     /// Current state.
     pub state: UniversalState,
-    /// Machine-readable reason: `resting` (backoff), `initial-wait`, `store-copied`,
+    /// Machine-readable reason: `resting` (backoff), `after`, `initial-wait`, `store-copied`,
     /// `no-worker`, `no-match`,
     /// `never-fits`, `room`, `worker-busy`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
     /// `running`, `ended`.

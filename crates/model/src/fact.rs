@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::backfill::{BackfillHalt, BackfillRange};
+use crate::conditions::HaltReason;
 use crate::ids::{
     BackfillId, BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, LeaseId,
     Revision, RunId, TaskNo, WorkerName,
@@ -171,7 +172,13 @@ pub enum Fact {
         mode: KillMode,
     },
     /// All waiting instances of a range were stopped.
-    InstancesHalted { first: InstanceId, last: InstanceId },
+    InstancesHalted {
+        first: InstanceId,
+        last: InstanceId,
+        /// The reason, if no client asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<HaltReason>,
+    },
     /// A client requested a retry of a FAILED or HALTED instance; its retry budgets start anew.
     InstanceRetried { instance: InstanceId },
     /// A worker was drained or undrained, in whichever incarnation.
@@ -486,7 +493,7 @@ impl Fact {
     pub const fn instances(&self) -> Option<(InstanceId, InstanceId)> {
         match self {
             Self::InstancesSubmitted { first, last, .. }
-            | Self::InstancesHalted { first, last } => Some((*first, *last)),
+            | Self::InstancesHalted { first, last, .. } => Some((*first, *last)),
             Self::StopRequested { instance, .. }
             | Self::InstanceRetried { instance }
             | Self::InstanceTriggered { instance, .. } => Some((*instance, *instance)),

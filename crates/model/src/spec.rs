@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::conditions::Conditions;
 use crate::ids::{InstanceId, Revision, TaskNo};
 use crate::paths::Paths;
 use crate::placement::{Constraint, ResourceRequest};
@@ -200,6 +201,8 @@ pub struct InstanceSpec {
     pub part: Option<Part>,
     /// Its directory and the files of its output.
     pub paths: Paths,
+    /// When the instances of its submission start, and when they are given up.
+    pub conditions: Conditions,
 }
 
 /// The library task, revision and due time of an instance.
@@ -247,6 +250,7 @@ impl Serialize for SparseSpec<'_> {
             origin,
             part,
             paths,
+            conditions,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -273,6 +277,7 @@ impl Serialize for SparseSpec<'_> {
             "origin": origin,
             "part": part,
             "paths": paths,
+            "conditions": conditions,
         }
         map.end()
     }

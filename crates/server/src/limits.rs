@@ -133,6 +133,9 @@ pub const SCRAPE_WAIT: Duration = Duration::from_secs(3);
 /// Maximum duration of a long poll.
 pub const WAIT_SECONDS_MAX: u64 = 60;
 
+/// Dependencies of one submission. A range counts as one.
+pub const DEPENDENCIES_MAX: usize = 100;
+
 /// Elements of one array.
 pub const ARRAY_ELEMENTS_MAX: u64 = 10_000_000;
 

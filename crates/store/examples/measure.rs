@@ -150,7 +150,14 @@ fn array(path: &Path) -> BenchResult<()> {
         last,
         spec: Arc::default(),
     };
-    for fact in [submitted, Fact::InstancesHalted { first, last }] {
+    for fact in [
+        submitted,
+        Fact::InstancesHalted {
+            first,
+            last,
+            reason: None,
+        },
+    ] {
         let what = fact.to_string();
         let began = Instant::now();
         if let Some(batch) = outbox.accept(Step::keeping(vec![fact])) {
@@ -285,6 +292,7 @@ fn prune(store: &SqliteStore, epoch: Epoch) -> BenchResult<()> {
         let halted = |id| Fact::InstancesHalted {
             first: InstanceId(id),
             last: InstanceId(id),
+            reason: None,
         };
         let facts = (some..some + 5_000).map(halted).collect();
         if let Some(batch) = outbox.accept(Step::keeping(facts)) {

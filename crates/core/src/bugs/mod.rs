@@ -149,6 +149,8 @@ bugs! {
         "copies of a state directory are obeyed in turn";
     RebootBelieved, "reboot-believed",
         "another boot of a host proves at once that nothing of the earlier one runs";
+    DependencyIgnored, "dependency-ignored",
+        "an instance that is submitted to start after others starts at once";
 }
 
 /// The set of bugs that are switched on.

@@ -106,6 +106,8 @@ pub struct Ledger {
     library: Library,
     keys: Keys,
     runs: Runs,
+    /// The number of FAILED instances of arrays that limit it, by their first instance.
+    failures: BTreeMap<InstanceId, u32>,
 }
 
 impl Ledger {
@@ -140,7 +142,11 @@ impl Ledger {
                 }
                 self.change_with(id, outputs.as_ref(), |instance| {
                     instance.close(*lease, *end, *verdict, next.as_deref())
-                })
+                })?;
+                if *verdict == Verdict::GaveUp {
+                    self.count_failure(id, 1);
+                }
+                Ok(())
             }
             Fact::StopRequested { instance, mode } => self.change(*instance, |instance| {
                 instance.stop(*mode);
@@ -150,8 +156,16 @@ impl Ledger {
                 .change(lease.attempt.instance, |instance| {
                     instance.kill(*lease, *mode)
                 }),
-            Fact::InstancesHalted { first, last } => self.halt(*first, *last),
-            Fact::InstanceRetried { instance } => self.change(*instance, Instance::retry),
+            Fact::InstancesHalted { first, last, .. } => self.halt(*first, *last),
+            Fact::InstanceRetried { instance } => {
+                let failed = self.instances.get(instance);
+                let failed = failed.is_some_and(|it| it.state == UniversalState::Failed);
+                self.change(*instance, Instance::retry)?;
+                if failed {
+                    self.count_failure(*instance, -1);
+                }
+                Ok(())
+            }
             Fact::LeaseTimeSet { lease } => {
                 self.lease_time = *lease;
                 Ok(())
@@ -359,6 +373,37 @@ impl Ledger {
     ) -> impl Iterator<Item = &Instance> + '_ {
         let ids = self.leased.range(first..=last);
         ids.filter_map(|id| self.instances.get(id))
+    }
+
+    /// True if an instance within `first` to `last` has not ended.
+    #[must_use]
+    pub fn is_live(&self, first: InstanceId, last: InstanceId) -> bool {
+        let has_any = |set: &BTreeSet<InstanceId>| set.range(first..=last).next().is_some();
+        has_any(&self.leased)
+            || has_any(&self.queued)
+            || self.waiting.overlap(first, last).is_some()
+    }
+
+    /// The number of failed instances of an array that limits it.
+    #[must_use]
+    pub fn failures(&self, array: InstanceId) -> u32 {
+        self.failures.get(&array).copied().unwrap_or(0)
+    }
+
+    /// Sets the number of failed instances of an array, as a store has counted it.
+    pub fn restore_failures(&mut self, array: InstanceId, count: u32) {
+        self.failures.insert(array, count);
+    }
+
+    fn count_failure(&mut self, id: InstanceId, change: i32) {
+        let Some(spec) = self.instances.get(&id).map(|it| &it.spec) else {
+            return;
+        };
+        let conditions = &spec.conditions;
+        if let (Some((first, _)), Some(_)) = (conditions.instances, conditions.failed_max) {
+            let count = self.failures.entry(first).or_default();
+            *count = count.saturating_add_signed(change);
+        }
     }
 
     /// The lease of that id, if it is open.

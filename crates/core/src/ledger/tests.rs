@@ -37,6 +37,7 @@ fn halt(first: u64, last: u64) -> Fact {
     Fact::InstancesHalted {
         first: InstanceId(first),
         last: InstanceId(last),
+        reason: None,
     }
 }
 

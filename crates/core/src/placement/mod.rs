@@ -89,7 +89,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::{Offer, ResourceRequest};
@@ -110,6 +110,9 @@ pub use reserve::ReservationView;
 
 /// The weight of the latest run time in an estimate: one part in this many.
 const ESTIMATE_PARTS: u64 = 4;
+
+/// As many limits there may be before idle ones are looked for.
+const IDLE_LIMITS_MIN: usize = 1_000;
 
 /// Instances that may start as soon as there is room.
 #[derive(Clone, Copy, Debug)]
@@ -384,6 +387,26 @@ impl Placement {
         let classes = self.classes.active.iter().map(|at| &self.classes.all[*at]);
         let limited = classes.filter(|class| class.limited.iter().any(|(limit, _)| limit == name));
         limited.map(|class| class.waiting).sum()
+    }
+
+    /// True if one more limit can be set. Limits whose name begins like this are removed first, if
+    /// nothing uses or waits for them and there are many.
+    pub fn has_room_for_limit(&mut self, prefix: &str) -> bool {
+        if self.pools.0.len() >= IDLE_LIMITS_MIN {
+            let active = self.classes.active.iter();
+            let limited = active.flat_map(|class| &self.classes.all[*class].limited);
+            let waited: BTreeSet<&String> = limited.map(|(name, _)| name).collect();
+            let is_idle = |name: &String, pool: &Pool| {
+                name.starts_with(prefix) && pool.used == 0 && !waited.contains(name)
+            };
+            let before = self.pools.0.len();
+            self.pools.0.retain(|name, pool| !is_idle(name, pool));
+            if self.pools.0.len() < before {
+                self.limits_changed();
+                self.settled = false;
+            }
+        }
+        self.pools.0.len() < LIMITS_MAX
     }
 
     /// Updates the estimated run time of a class.

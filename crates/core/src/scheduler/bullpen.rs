@@ -11,6 +11,7 @@ use baton_model::placement::{Offer, ResourceRequest};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
+use super::dependencies::Dependencies;
 use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::placement::{
@@ -25,6 +26,9 @@ const SUBMISSION_TICK: Millis = Millis(1_000);
 /// Ticks that are remembered. Instances that are older and still wait go strictly in the order of
 /// their ids.
 const SUBMISSION_TICKS_MAX: usize = 4_096;
+
+/// Begins the names of limits that belong to an array.
+pub const ARRAY_LIMIT: &str = "array ";
 
 /// All instances that wait for a worker.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +87,12 @@ impl Bullpen {
     }
 
     /// The bullpen of a leader that takes this ledger over.
-    pub(crate) fn restore(ledger: &Ledger, limits: &[(String, u64)], now: Now) -> Self {
+    pub(crate) fn restore(
+        ledger: &Ledger,
+        dependencies: &Dependencies,
+        limits: &[(String, u64)],
+        now: Now,
+    ) -> Self {
         let mut bullpen = Self {
             default_limits: limits.iter().cloned().collect(),
             ..Self::default()
@@ -104,6 +113,7 @@ impl Bullpen {
                 Some(task) => {
                     (range.first.0..=range.last.0).for_each(|id| bullpen.hold(task, InstanceId(id)))
                 }
+                None if dependencies.holds(range.first) => {}
                 None => bullpen.fresh(&range),
             }
         }
@@ -183,7 +193,25 @@ impl Bullpen {
 
     /// Adds instances that were accepted.
     pub(crate) fn fresh(&mut self, range: &Range) {
-        self.offer_range(range.first, range.last, &range.spec, &range.spec.request);
+        let (first, last, spec) = (range.first, range.last, &range.spec);
+        if spec.conditions.concurrent_max.is_some() {
+            let request = resource_request(spec, &spec.allowance());
+            return self.offer_range(first, last, spec, &request);
+        }
+        self.offer_range(first, last, spec, &spec.request);
+    }
+
+    /// True if there may be one more array with a limit of its own.
+    pub(crate) fn has_room_for_limit(&mut self) -> bool {
+        self.placement.has_room_for_limit(ARRAY_LIMIT)
+    }
+
+    /// Sets the limit of an array, as long as something of it waits or runs.
+    fn set_array_limit(&mut self, spec: &InstanceSpec) {
+        if let Some((name, total)) = array_limit(spec) {
+            // A submission beyond the maximum was refused.
+            let _ = self.placement.set_limit(&name, Some(total));
+        }
     }
 
     /// Adds an instance that is tried again, after its backoff if it has one.
@@ -248,6 +276,7 @@ impl Bullpen {
 
     /// Charges a lease that was granted before.
     pub(crate) fn adopt(&mut self, lease: &Lease, instance: &Instance) {
+        self.set_array_limit(&instance.spec);
         let request = resource_request(&instance.spec, &instance.allowance());
         let id = lease.id.attempt.instance;
         // Refused only if it is placed already, or beyond the maximum number of workers; the
@@ -300,6 +329,7 @@ impl Bullpen {
         spec: &InstanceSpec,
         ask: &ResourceRequest,
     ) {
+        self.set_array_limit(spec);
         let arrival = Arrival {
             first,
             last,
@@ -353,5 +383,16 @@ fn resource_request(spec: &InstanceSpec, allowance: &Allowance) -> ResourceReque
     };
     request.resources.memory_min = allowance.memory_min;
     request.resources.memory_max = allowance.memory_max;
+    if let Some((name, _)) = array_limit(spec) {
+        request.resources.named.insert(name, 1);
+    }
     request
+}
+
+/// The limit of an array on its own elements: its name, which no task can have, and its total.
+fn array_limit(spec: &InstanceSpec) -> Option<(String, u64)> {
+    let total = spec.conditions.concurrent_max?;
+    let (first, _) = spec.conditions.instances?;
+    let name = format!("{ARRAY_LIMIT}{first}");
+    Some((name, u64::from(total)))
 }

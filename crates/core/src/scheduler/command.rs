@@ -12,6 +12,7 @@ use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::KillMode;
 
 use super::backfill::{self, BackfillCommand, BackfillError, BackfillReply};
+use super::dependencies::EndMark;
 use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
 use super::library::{
     self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
@@ -29,6 +30,8 @@ use crate::scheduler::context::Cx;
 pub enum Command {
     /// Creates instances.
     Submit(Submission),
+    /// The same with dependencies, whose upstream work was read after the mark.
+    SubmitAfter(Submission, EndMark),
     /// Stops all instances of a range that are not over.
     Cancel {
         first: InstanceId,
@@ -114,7 +117,10 @@ pub(super) fn execute(
     command: Command,
 ) -> Option<Reply> {
     Some(match command {
-        Command::Submit(submission) => Reply::Submitted(instances::submit(cx, submission)),
+        Command::Submit(submission) => Reply::Submitted(instances::submit(cx, submission, None)),
+        Command::SubmitAfter(submission, mark) => {
+            Reply::Submitted(instances::submit(cx, submission, Some(mark)))
+        }
         Command::Cancel { first, last, mode } => {
             Reply::Cancelled(instances::cancel(cx, protocol, first, last, mode))
         }

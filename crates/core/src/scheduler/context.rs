@@ -14,6 +14,7 @@ use baton_model::time::Now;
 use super::attempts;
 use super::bullpen::Bullpen;
 use super::command::Reply;
+use super::dependencies::Dependencies;
 use crate::bugs::Bug;
 use crate::config::Config;
 use crate::counts::Counts;
@@ -54,6 +55,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) config: &'a Config,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) bullpen: &'a mut Bullpen,
+    pub(crate) dependencies: &'a mut Dependencies,
     pub(crate) step: &'a mut Step<Fact, Effect>,
     pub(crate) counts: &'a mut Counts,
     /// Instances and runs of library entries that this input has made DONE.
@@ -74,6 +76,7 @@ impl Cx<'_> {
         if let Err(error) = applied {
             panic!("the ledger refuses {fact}: {error}");
         }
+        self.dependencies.observe(self.ledger, &fact);
         self.step.record(fact);
     }
 

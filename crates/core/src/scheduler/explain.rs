@@ -1,5 +1,6 @@
 //! Explaining the state of an instance: the one thing it waits for.
 
+use baton_model::conditions::Dependency;
 use baton_model::ids::{InstanceId, LeaseId, WorkerName};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Now};
@@ -17,6 +18,8 @@ pub enum Reason {
     },
     /// `max_instances` of its library task is reached, and its launches wait for their turn.
     Turn,
+    /// It starts after other work, which has not ended.
+    After(Dependency),
     /// This scheduler has no store, and waits for the workers of the one before.
     InitialWait,
     /// The store is a copy, whose original may have placed it.
@@ -76,6 +79,9 @@ impl Scheduler {
         if let Some(until) = self.bullpen.backoff_until(id) {
             let left = until.since(now.mono);
             return Reason::Backoff { left };
+        }
+        if let Some(dependency) = self.dependencies.unmet(&self.ledger, id) {
+            return Reason::After(dependency);
         }
         let task = self.ledger.find(id).and_then(|it| it.spec.origin);
         if task.is_some_and(|origin| self.bullpen.is_held(origin.task, id)) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use baton_model::conditions::{Conditions, Dependency, HaltReason};
 use baton_model::fact::Fact;
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::library::{Created, Execution, IdempotencyKey};
@@ -10,6 +11,7 @@ use baton_model::spec::{Array, Exclusive, InstanceSpec};
 use baton_model::state::UniversalState;
 
 use super::bullpen::gated_entry;
+use super::dependencies::EndMark;
 use super::gate;
 use crate::bugs::Bug;
 use crate::config::StoreMode;
@@ -110,6 +112,12 @@ impl Elements {
 pub enum SubmitError {
     /// Without a store only time separates two executions.
     StrictNeedsStore,
+    /// The dependency can never be met.
+    NeverMet(Dependency),
+    /// The states of the upstream work were read too long ago.
+    Outdated,
+    /// Too many arrays have limits of their own.
+    TooManyLimits,
     /// The idempotency key belongs to another request, which has created this.
     KeyUsed(Created),
 }
@@ -120,6 +128,11 @@ impl std::fmt::Display for SubmitError {
             Self::StrictNeedsStore => {
                 f.write_str("exclusive: strict needs a store that survives a restart")
             }
+            Self::NeverMet(dependency) => {
+                write!(f, "{}", HaltReason::Dependency(*dependency))
+            }
+            Self::Outdated => f.write_str("too much has ended meanwhile; try again"),
+            Self::TooManyLimits => f.write_str("too many arrays have limits of their own"),
             Self::KeyUsed(created) => write!(
                 f,
                 "the Idempotency-Key was used for another request, which created {created}"
@@ -131,9 +144,13 @@ impl std::fmt::Display for SubmitError {
 impl std::error::Error for SubmitError {}
 
 /// Creates instances with the next free ids, and returns the first and the last of them.
+///
+/// With dependencies, the mark is from before the states of their upstream work were read, and found
+/// to be fine.
 pub(super) fn submit(
     cx: &mut Cx<'_>,
     submission: Submission,
+    mark: Option<EndMark>,
 ) -> Result<(InstanceId, InstanceId), SubmitError> {
     let earlier = cx.ledger.keys().earlier(None, submission.key.as_ref());
     match earlier.map_err(SubmitError::KeyUsed)? {
@@ -150,6 +167,7 @@ pub(super) fn submit(
     if cx.config.store == StoreMode::Memory && any_strict {
         return Err(SubmitError::StrictNeedsStore);
     }
+    check_conditions(cx, &submission.spec.conditions, mark)?;
     let count = submission.count();
     let keyed = submission
         .key
@@ -203,8 +221,42 @@ impl Submission {
             let first = ranges[ranges.len() - 1].last.next();
             ranges.push(more.at(first));
         }
+        if self.spec.conditions != Conditions::default() {
+            let last = ranges[ranges.len() - 1].last;
+            let conditions = Conditions {
+                instances: Some((first, last)),
+                ..self.spec.conditions.clone()
+            };
+            for range in &mut ranges {
+                Arc::make_mut(&mut range.spec).conditions = conditions.clone();
+            }
+        }
         ranges
     }
+}
+
+/// Checks what may have changed since the server has checked it.
+fn check_conditions(
+    cx: &mut Cx<'_>,
+    conditions: &Conditions,
+    mark: Option<EndMark>,
+) -> Result<(), SubmitError> {
+    if conditions.concurrent_max.is_some() && !cx.bullpen.has_room_for_limit() {
+        return Err(SubmitError::TooManyLimits);
+    }
+    for dependency in &conditions.after {
+        let mark = mark.ok_or(SubmitError::Outdated)?;
+        if let Some(violated) = mark.violated {
+            return Err(SubmitError::NeverMet(violated));
+        }
+        let violation = cx.dependencies.violation_since(mark, cx.epoch, *dependency);
+        match violation {
+            Ok(false) => {}
+            Ok(true) => return Err(SubmitError::NeverMet(*dependency)),
+            Err(()) => return Err(SubmitError::Outdated),
+        }
+    }
+    Ok(())
 }
 
 /// An unused instance id. Without a store, workers may still hold instances of an earlier leader
@@ -260,6 +312,7 @@ pub(super) fn accept(
         Some(task) if !gate::may_start(cx.ledger, cx.bullpen, task, Execution::Instance(first)) => {
             cx.bullpen.hold(task, first);
         }
+        _ if cx.dependencies.register(cx.ledger, cx.config.bugs, &range) => {}
         _ => cx.bullpen.fresh(&range),
     }
 }
@@ -272,6 +325,17 @@ pub(super) fn cancel(
     last: InstanceId,
     mode: KillMode,
 ) -> CancelCounts {
+    stop(cx, protocol, (first, last), mode, None)
+}
+
+/// The same, for a reason of the scheduler's own.
+pub(super) fn stop(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    (first, last): (InstanceId, InstanceId),
+    mode: KillMode,
+    reason: Option<HaltReason>,
+) -> CancelCounts {
     let waiting = waiting_ranges(cx, first, last);
     let halted = waiting
         .iter()
@@ -283,7 +347,11 @@ pub(super) fn cancel(
         let requeued: Vec<_> = requeued.map(|instance| instance.id).collect();
         // One fact for each part: it is in the timeline of every instance that it names.
         for (first, last) in waiting {
-            cx.commit(Fact::InstancesHalted { first, last });
+            cx.commit(Fact::InstancesHalted {
+                first,
+                last,
+                reason,
+            });
             cx.ledger.drop_ended(first);
         }
         requeued.iter().for_each(|id| cx.ledger.drop_ended(*id));

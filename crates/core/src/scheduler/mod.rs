@@ -20,6 +20,7 @@ mod backfill;
 pub(crate) mod bullpen;
 pub(crate) mod command;
 pub(crate) mod context;
+pub(crate) mod dependencies;
 mod explain;
 pub(crate) mod gate;
 mod instances;
@@ -46,13 +47,16 @@ use crate::step::Step;
 
 use backfill::BackfillDriver;
 use bullpen::Bullpen;
+use dependencies::Dependencies;
 use runs::Deadlines;
 use timetable::Timetable;
 
 pub use crate::config::{Config, StoreMode};
 pub use backfill::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches};
+pub use bullpen::ARRAY_LIMIT;
 pub use command::{Command, Reply};
 pub use context::Effect;
+pub use dependencies::EndMark;
 pub use explain::{Reason, Unsure};
 pub use instances::{CancelCounts, Elements, KillError, RetryError, Submission, SubmitError};
 pub use library::{
@@ -99,6 +103,7 @@ pub struct Scheduler {
     config: Config,
     ledger: Ledger,
     bullpen: Bullpen,
+    dependencies: Dependencies,
     protocol: Protocol,
     timetable: Timetable,
     backfills: BackfillDriver,
@@ -131,7 +136,8 @@ impl Scheduler {
         crate::bugs::scheduler::forget_library(config.bugs, &mut ledger);
         let mut counts = Counts::default();
         let mut step = Step::default();
-        let mut bullpen = Bullpen::restore(&ledger, limits, now);
+        let mut dependencies = Dependencies::restore(&ledger, config.bugs);
+        let mut bullpen = Bullpen::restore(&ledger, &dependencies, limits, now);
         let timetable = Timetable::restore(&ledger, config.bugs, now);
         let deadlines = Deadlines::restore(&ledger, now);
         let mut cx = Cx {
@@ -140,6 +146,7 @@ impl Scheduler {
             config: &config,
             ledger: &mut ledger,
             bullpen: &mut bullpen,
+            dependencies: &mut dependencies,
             step: &mut step,
             counts: &mut counts,
             done: &mut Vec::new(),
@@ -151,6 +158,7 @@ impl Scheduler {
             config,
             ledger,
             bullpen,
+            dependencies,
             protocol,
             timetable,
             backfills: BackfillDriver::default(),
@@ -169,6 +177,7 @@ impl Scheduler {
             config: &self.config,
             ledger: &mut self.ledger,
             bullpen: &mut self.bullpen,
+            dependencies: &mut self.dependencies,
             step: &mut step,
             counts: &mut self.counts,
             done: &mut done,
@@ -207,6 +216,9 @@ impl Scheduler {
             // This ends, because `after` has no cycles.
             for execution in std::mem::take(cx.stops) {
                 gate::stop(&mut cx, protocol, execution);
+            }
+            if dependencies::advance(&mut cx, protocol) {
+                continue;
             }
             if let Some(task) = cx.ledger.library_mut().next_freed() {
                 gate::open(&mut cx, task);
@@ -296,6 +308,13 @@ impl Scheduler {
             ledger: &self.ledger,
             protocol: &self.protocol,
         }
+    }
+
+    /// A mark of now: a submission with dependencies comes with the one from before the states of
+    /// its upstream work were read.
+    #[must_use]
+    pub const fn end_mark(&self) -> EndMark {
+        self.dependencies.mark(self.epoch)
     }
 
     /// Counts of events that were noticed and ignored.

@@ -556,6 +556,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     assert!(acknowledged(&leader.give(Input::Message(told()))));
 }
 
+mod conditions;
 mod copies;
 mod kills;
 mod library;

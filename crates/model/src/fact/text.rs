@@ -49,7 +49,11 @@ impl Fact {
                 let number = lease.attempt.number.0;
                 format!("kill of attempt {number} requested{}", mode.suffix())
             }
-            Self::InstancesHalted { .. } => "halted while it waited".to_owned(),
+            Self::InstancesHalted { reason: None, .. } => "halted while it waited".to_owned(),
+            Self::InstancesHalted {
+                reason: Some(reason),
+                ..
+            } => format!("halted while it waited: {reason}"),
             Self::InstanceRetried { .. } => "retry requested".to_owned(),
             Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
             Self::RunTriggered { run, source, .. } => {
@@ -177,7 +181,7 @@ impl Fact {
     fn ids(&self) -> String {
         match self {
             Self::InstancesSubmitted { first, last, .. }
-            | Self::InstancesHalted { first, last } => InstanceRange(*first, *last).to_string(),
+            | Self::InstancesHalted { first, last, .. } => InstanceRange(*first, *last).to_string(),
             Self::LeaseGranted { lease, holder, .. }
             | Self::AttemptAdopted { lease, holder, .. } => {
                 format!("{lease} {}", holder.incarnation)

@@ -153,6 +153,7 @@ mod tests {
         let fact = Fact::InstancesHalted {
             first: InstanceId(first),
             last: InstanceId(last),
+            reason: None,
         };
         ledger.apply(&fact).expect("fits");
         ledger.drop_all_ended();

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::app::App;
+use super::arrays::Shape;
 use super::conditional::{tagged, tagged_by};
 use super::details::{self, InstanceWithOutputs};
 use super::extract::{self, Ids, Parameters, Target};
@@ -28,7 +29,7 @@ use super::openapi::answers::{
 };
 use super::problem::{Answer, Fault};
 use super::response::respond;
-use super::{arrays, bulk, idempotency, messages, owners, views};
+use super::{arrays, bulk, conditions, idempotency, messages, owners, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::Event;
@@ -100,6 +101,8 @@ pub(super) async fn submit(
         owners::submit(owner, &mut submit.file)?;
     }
     let shape = arrays::shape(&mut submit)?;
+    let is_array = !matches!(shape, Shape::One);
+    let (conditions, mark) = conditions::read(&app, &submit, is_array).await?;
     let file = baton_files::from_json(&submit.file, "file")?;
     let binding = Binding {
         params: submit.params,
@@ -107,9 +110,10 @@ pub(super) async fn submit(
         ..Binding::default()
     };
     let mut submission = arrays::submission(&file, binding, shape)?;
+    submission.spec.conditions = conditions;
     let owner = &submission.spec.owner;
     submission.key = key.map(|text| idempotency::key(&["instances", owner], &text, [&*body]));
-    let command = Command::Submit(submission);
+    let command = Command::SubmitAfter(submission, mark);
     let Reply::Submitted(accepted) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
@@ -120,6 +124,7 @@ pub(super) async fn submit(
             "key-used",
             error.to_string(),
         ),
+        _ => conditions::fault(error).unwrap_or_else(Fault::wrong_reply),
     })?;
     let submitted = views::submitted(first, last);
     let mut response = respond(StatusCode::CREATED, &submitted);

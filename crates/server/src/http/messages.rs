@@ -1,10 +1,11 @@
 //! Wait reasons as text.
 
 use baton_core::placement::WaitReason;
-use baton_core::scheduler::{Reason, Unsure};
+use baton_core::scheduler::{ARRAY_LIMIT, Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_files::is_resource_name;
 use baton_model::api::Explanation;
+use baton_model::conditions::DependencyRule;
 use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
@@ -99,6 +100,15 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
              predecessor; no action is needed"
                 .to_owned(),
         ),
+        Reason::After(dependency) => {
+            let upstream = dependency.upstream;
+            let end = match dependency.rule {
+                DependencyRule::Ok => "succeed",
+                DependencyRule::Fail => "fail",
+                DependencyRule::Any => "end",
+            };
+            explanation(record, "after", format!("it waits for {upstream} to {end}"))
+        }
         Reason::Turn => {
             let it = &record.instance.spec;
             let text = format!(
@@ -259,6 +269,9 @@ fn never_fits_hint(resource: &str, asked: u64) -> String {
 }
 
 fn limit_hint(name: &str, total: u64, asked: u64) -> String {
+    if name.starts_with(ARRAY_LIMIT) {
+        return "it starts when another element of its array has ended".to_owned();
+    }
     if asked > total {
         return format!("raise it with `baton limits set {name} {asked}`");
     }

@@ -49,6 +49,7 @@ mod backfills;
 mod bulk;
 mod cluster_limits;
 mod conditional;
+mod conditions;
 mod connection;
 mod counters;
 mod details;

@@ -56,6 +56,7 @@ mod tests {
             Fact::InstancesHalted {
                 first: instance,
                 last: instance,
+                reason: None,
             },
             Fact::InstanceRetried { instance },
             Fact::WorkerDrained {

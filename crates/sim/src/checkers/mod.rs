@@ -17,6 +17,7 @@
 //! | `submitted-twice` | with a store, a submission that is sent again with its key creates nothing again |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
+//! | `started-early` | an instance that starts after others is leased only when they have ended as they must |
 //! | `stuck` | once the faults are over, every instance ends within the bound |
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
 //! | `panic` | no internal invariant fails |
@@ -26,10 +27,11 @@
 pub mod runs;
 mod truth;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_core::supervision::attempts::LOST;
+use baton_model::conditions::{Dependency, Upstream};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
@@ -56,6 +58,10 @@ pub struct Checkers {
     pub truth: Truth,
     /// The checkers of workflows.
     pub runs: RunChecks,
+    /// What instances start after.
+    after: BTreeMap<InstanceId, Vec<Dependency>>,
+    /// The instances that have ended, and whether they are DONE.
+    ends: BTreeMap<InstanceId, bool>,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
     /// The first violation, which ends the run.
@@ -122,8 +128,42 @@ impl Checkers {
             self.check_operator(*lease, *end, *verdict);
             self.check_outputs(*lease, *end, outputs.as_deref());
         }
+        self.check_dependencies(fact);
         let checked = self.runs.committed(fact, &self.truth);
         self.require(checked);
+    }
+
+    /// An instance is leased only when what it starts after has ended as it must.
+    fn check_dependencies(&mut self, fact: &Fact) {
+        match fact {
+            Fact::InstancesSubmitted { first, spec, .. } => {
+                self.ends.remove(first);
+                self.after.insert(*first, spec.conditions.after.clone());
+            }
+            Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
+                let is_done = *verdict == Verdict::Done;
+                self.ends.insert(lease.attempt.instance, is_done);
+            }
+            Fact::InstancesHalted { first, last, .. } => {
+                let ids = (first.0..=last.0).map(InstanceId);
+                self.ends.extend(ids.map(|id| (id, false)));
+            }
+            Fact::LeaseGranted { lease, .. } => {
+                let after = self.after.get(&lease.attempt.instance);
+                let early = after.into_iter().flatten().find(|dependency| {
+                    let Upstream::Instances { first, .. } = dependency.upstream else {
+                        return false;
+                    };
+                    let end = self.ends.get(&first);
+                    !end.is_some_and(|is_done| dependency.rule.allows(*is_done))
+                });
+                if let Some(dependency) = early {
+                    let what = format!("{lease} was granted, and starts after {dependency}");
+                    self.violate("started-early", what);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The end as its worker saw it, which does not know who has requested a kill.

@@ -247,7 +247,7 @@ impl LibraryState {
                 self.ended(lease.attempt.instance, *verdict);
                 Ok(())
             }
-            Fact::InstancesHalted { first, last } => {
+            Fact::InstancesHalted { first, last, .. } => {
                 let range = Execution::Instance(*first)..=Execution::Instance(*last);
                 let waiting = self.live.range(range).filter(|it| !it.1.leased);
                 let waiting: Vec<_> = waiting.map(|(id, _)| *id).collect();

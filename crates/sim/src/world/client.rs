@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::scheduler::{Command, Input, Submission};
+use baton_model::conditions::{Dependency, DependencyRule, Upstream};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId, WorkerName};
 use baton_model::library::IdempotencyKey;
@@ -151,6 +152,11 @@ impl Client {
         }
     }
 
+    /// The instance that the one of this number may start after.
+    fn upstream(&self, number: u64) -> Option<InstanceId> {
+        self.planned.get(&number.checked_sub(1)?)?.acknowledged
+    }
+
     pub(super) const fn new_request(&mut self) -> RequestId {
         self.last_request = self.last_request.next();
         self.last_request
@@ -176,6 +182,21 @@ impl Client {
         entry.ended = true;
         None
     }
+}
+
+/// Some instances start after the one before them.
+fn after(number: u64, upstream: InstanceId) -> Option<Dependency> {
+    let rule = match number % 6 {
+        0 => DependencyRule::Ok,
+        2 => DependencyRule::Any,
+        4 => DependencyRule::Fail,
+        _ => return None,
+    };
+    let upstream = Upstream::Instances {
+        first: upstream,
+        last: upstream,
+    };
+    Some(Dependency { upstream, rule })
 }
 
 /// The idempotency key of a submission.
@@ -232,7 +253,19 @@ impl World {
             .filter(|(_, entry)| entry.acknowledged.is_none() && !entry.ended && entry.from <= now)
             .map(|(number, entry)| (*number, entry.spec.clone()))
             .collect();
-        for (number, spec) in due {
+        for (number, mut spec) in due {
+            let Some((_, core)) = self.leader() else {
+                return;
+            };
+            let mark = core.end_mark();
+            let is_live = |id: &InstanceId| core.ledger().is_live(*id, *id);
+            let upstream = self.client.upstream(number).filter(is_live);
+            if self.is_durable() {
+                spec.conditions.after = upstream
+                    .and_then(|id| after(number, id))
+                    .into_iter()
+                    .collect();
+            }
             let request = self.client.new_request();
             self.client.open.insert(request, number);
             let submission = Submission {
@@ -241,7 +274,7 @@ impl World {
                 more: Vec::new(),
                 key: Some(key(number)),
             };
-            let command = Command::Submit(submission);
+            let command = Command::SubmitAfter(submission, mark);
             self.scheduler_input(leader, Input::Command(request, command));
         }
     }

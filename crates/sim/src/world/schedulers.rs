@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use baton_core::leader::{Action, Election, ElectionTimeouts};
 use baton_core::ledger::Ledger;
-use baton_core::scheduler::{Effect, Input, Reply, Scheduler};
+use baton_core::scheduler::{Effect, Input, Reply, Scheduler, SubmitError};
 use baton_core::step::{Outbox, Step};
 use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::Epoch;
@@ -315,6 +315,8 @@ impl World {
             Effect::Reply(request, Reply::Submitted(Ok((first, _)))) => {
                 self.submission_acknowledged(request, first);
             }
+            // The upstream work has ended meanwhile: it is submitted again without.
+            Effect::Reply(_, Reply::Submitted(Err(SubmitError::NeverMet(_)))) => {}
             Effect::Reply(request, Reply::Submitted(Err(error))) => {
                 self.checkers
                     .violate("panic", format!("{request} was refused: {error}"));

@@ -139,6 +139,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::ResumeKeepsNothing => &["resume-unasked"],
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],
         Bug::GateIgnored => &["too-early"],
+        Bug::DependencyIgnored => &["started-early"],
         Bug::HaltForgets => &["halt-broken"],
         // See `chronos.rs`.
         Bug::AccountedNotAdvanced

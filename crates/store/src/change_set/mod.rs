@@ -232,7 +232,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::AttemptAdopted { lease, spec, .. } => {
                 return self.adopt(stored, at, fact, lease.attempt.instance, spec);
             }
-            Fact::InstancesHalted { first, last } if first != last => {
+            Fact::InstancesHalted { first, last, .. } if first != last => {
                 self.halt(stored, at, fact, *first, *last)?;
             }
             Fact::AttemptEnded {

@@ -96,8 +96,12 @@ pub(super) fn ledger(
         .map_err(RestoreError::Ledger)
         .and_then(|mut ledger| {
             let mut cache = SpecCache::default();
+            let mut arrays = BTreeMap::new();
             for source in [SPANS, INSTANCES] {
-                admit_table(db, &source, &mut cache, &mut ledger)?;
+                admit_table(db, &source, &mut cache, &mut ledger, &mut arrays)?;
+            }
+            for (first, last) in arrays {
+                ledger.restore_failures(first, failures(db, first, last)?);
             }
             ledger.settle();
             ledger.identify(identity);
@@ -220,6 +224,7 @@ fn admit_table(
     source: &Source,
     cache: &mut SpecCache,
     ledger: &mut Ledger,
+    arrays: &mut BTreeMap<InstanceId, InstanceId>,
 ) -> Result<(), RestoreError> {
     for state in states(db, source)? {
         if state.is_terminal() {
@@ -230,6 +235,10 @@ fn admit_table(
         while let Some(row) = found.next()? {
             let record = (source.record)(row, cache)?;
             let instance = record.instance;
+            let conditions = &instance.spec.conditions;
+            if conditions.failed_max.is_some() {
+                arrays.extend(conditions.instances);
+            }
             if source.ranges {
                 ledger.admit_range(Range {
                     first: instance.id,
@@ -242,6 +251,15 @@ fn admit_table(
         }
     }
     Ok(())
+}
+
+/// The number of FAILED elements of an array.
+fn failures(db: &Connection, first: InstanceId, last: InstanceId) -> Result<u32, rusqlite::Error> {
+    let sql = "SELECT count(*) FROM instance WHERE id BETWEEN ?1 AND ?2 AND state = ?3";
+    let failed = UniversalState::Failed.word();
+    db.query_row(sql, params![sql_id(first), sql_id(last), failed], |row| {
+        row.get(0)
+    })
 }
 
 /// The states that occur in a table; found one by one through the index, because ended rows are

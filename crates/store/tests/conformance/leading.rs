@@ -130,6 +130,7 @@ pub(crate) fn halted(first: u64, last: u64) -> Fact {
     Fact::InstancesHalted {
         first: InstanceId(first),
         last: InstanceId(last),
+        reason: None,
     }
 }
 

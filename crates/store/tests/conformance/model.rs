@@ -63,7 +63,7 @@ impl Model {
                     spec: Arc::clone(spec),
                 })
                 .collect(),
-            Fact::InstancesHalted { first, last } if first != last => {
+            Fact::InstancesHalted { first, last, .. } if first != last => {
                 let waiting = self.ledger.waiting_within(*first, *last);
                 let requeued = self.ledger.requeued(*first, *last);
                 let ids = waiting.map(|it| it.first).chain(requeued.map(|it| it.id));

@@ -75,7 +75,7 @@ fn agree(store: &dyn Store, model: &Model) {
         // Others of a range may have been halted after this one left it, and a trigger does not
         // change the record.
         let beside = match last.fact {
-            Fact::InstancesHalted { first, last } => first != last,
+            Fact::InstancesHalted { first, last, .. } => first != last,
             Fact::InstanceTriggered { .. } => true,
             _ => false,
         };

@@ -368,7 +368,11 @@ pub(crate) fn what_is_counted_of_instances_does_not_depend_on_runs(open: Open<'_
     running.attempt(id, 1, None);
     running.fails(0, 2);
     let (first, last) = (running.begin(0, 3), running.begin(1, 0));
-    running.commit(vec![Fact::InstancesHalted { first, last }]);
+    running.commit(vec![Fact::InstancesHalted {
+        first,
+        last,
+        reason: None,
+    }]);
     assert_eq!(running.ends().len(), 4);
     assert_eq!(running.ends()[3], (1, 0, ItemEnd::Halted));
     let store = &running.store;

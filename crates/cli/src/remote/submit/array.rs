@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 #[derive(Debug, Default, Args)]
 pub(super) struct ArrayArgs {
     /// Submit an array: one instance per index, with its index in BATON_ARRAY_INDEX. Ranges, steps and
-    /// lists: 1-1000, 0-9:2, 1,3,5, 1-10:3,20
+    /// lists: 1-1000, 0-9:2, 1,3,5, 1-10:3,20. %N runs at most N at the same time: 1-1000%20
     #[arg(long, value_name = "INDICES", value_parser = array, conflicts_with_all = ["each_line", "from_json"])]
     array: Option<Array>,
     /// Submit an array: one instance per line of a file, or of standard input (-), with the line in
@@ -38,12 +38,24 @@ pub(super) struct ArrayArgs {
 struct Array {
     ranges: Vec<IndexRange>,
     text: String,
+    /// The number of elements that run at the same time.
+    max_concurrent: Option<u32>,
 }
 
 fn array(text: &str) -> Result<Array, String> {
-    let ranges = indices::parse(text)?;
-    let text = text.to_owned();
-    Ok(Array { ranges, text })
+    let (text, max_concurrent) = match text.split_once('%') {
+        None => (text, None),
+        Some((text, most)) => {
+            let most = most.parse().ok().filter(|most| *most > 0);
+            let hint = "expected the number of elements at the same time after %, as in 1-1000%20";
+            (text, Some(most.ok_or(hint)?))
+        }
+    };
+    Ok(Array {
+        ranges: indices::parse(text)?,
+        text: text.to_owned(),
+        max_concurrent,
+    })
 }
 
 impl ArrayArgs {
@@ -59,6 +71,7 @@ impl ArrayArgs {
     pub(super) fn request(&self) -> Result<api::Submit<Value>, Failure> {
         let mut request = api::Submit::default();
         if let Some(array) = &self.array {
+            request.max_concurrent = array.max_concurrent;
             match *array.ranges {
                 [(from, to)] => request.array = Some(Indices { from, to }),
                 _ => request.indices = Some(array.text.clone()),

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use baton_client::{Client, Span};
 use baton_files::{AnyFile, WorkflowFile};
 use baton_model::api::{self, SubmitReply};
+use baton_model::conditions::Dependency;
 use clap::{Args, ValueEnum};
 
 use self::array::ArrayArgs;
@@ -28,6 +29,8 @@ Examples:
   baton submit --array 1-1000 -- 'process part-$BATON_ARRAY_INDEX.csv'
   baton submit --array 0-9:2,20 -- ./shard.sh
   ls *.csv | baton submit --each-line - -- wc -l '{{ item }}'
+  baton submit --array 1-1000%20 --max-fails 5 -- 'process part-$BATON_ARRAY_INDEX.csv'
+  baton submit --after i1..i1000 --after r3:any -- ./report.sh
   baton submit --label zone=eu --timeout 1h --json -- make
   baton submit --array 1-20 --output 'part-%a.txt' -- ./count.sh
   baton submit --cwd /data/project -- make -j4
@@ -57,6 +60,13 @@ pub(crate) struct Submit {
     params: Vec<(String, String)>,
     #[command(flatten)]
     array: ArrayArgs,
+    /// Cancel the rest of the array when N elements have failed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_fails: Option<u32>,
+    /// Start after an instance, a range or a run has ended: ok (all of it DONE), fail or any
+    /// [default: ok]; may be repeated
+    #[arg(long, value_name = "ID[:ok|fail|any]", value_delimiter = ',')]
+    after: Vec<Dependency>,
     #[command(flatten)]
     options: TaskOptions,
     /// Run in its sandbox: the same as --cwd sandbox
@@ -181,6 +191,8 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
     let submit = api::Submit {
         file,
         params: params(&command.params)?,
+        after: command.after.iter().map(ToString::to_string).collect(),
+        max_fails: command.max_fails,
         ..command.array.request()?
     };
     let submitted = client.submit(&submit).await.map_err(refused)?;
@@ -284,7 +296,8 @@ pub(super) async fn wait(
 }
 
 async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> CommandResult {
-    if command.array.is_some() || command.sandbox || command.options != TaskOptions::default() {
+    let is_array = command.array.is_some() || !command.after.is_empty();
+    if is_array || command.sandbox || command.options != TaskOptions::default() {
         return Err(Failure::usage(
             "options of a task do not apply to a workflow; set them in its file. Only -p, --wait, \
              --watch and --json apply",

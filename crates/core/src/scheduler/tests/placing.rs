@@ -493,7 +493,7 @@ fn a_cancelled_range_names_only_what_it_halted() {
     let counts = leader.cancel_range(1, 9);
     assert_eq!((counts.halted, counts.stopping), (4, 4));
     let halted = leader.facts.iter().filter_map(|fact| match fact {
-        Fact::InstancesHalted { first, last } => Some((first.0, last.0)),
+        Fact::InstancesHalted { first, last, .. } => Some((first.0, last.0)),
         _ => None,
     });
     assert_eq!(halted.collect::<Vec<_>>(), [(3, 3), (7, 9)]);

@@ -138,7 +138,7 @@ impl RunChecks {
             Fact::AttemptEnded { lease, verdict, .. } => {
                 self.attempt_ended(lease.attempt.instance, *verdict)
             }
-            Fact::InstancesHalted { first, last } => {
+            Fact::InstancesHalted { first, last, .. } => {
                 let mut checked = Ok(());
                 for (id, part) in self.rows.waiting(*first, *last) {
                     checked = checked.and(self.check_halt(id, part));
