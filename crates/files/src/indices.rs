@@ -16,7 +16,7 @@ pub type IndexRange = (u64, u64);
 pub fn parse(text: &str) -> Result<Vec<IndexRange>, String> {
     if text.contains('%') {
         return Err(format!(
-            "`{text}`: a limit such as %20 is not supported; write the indices alone, such as 1-1000"
+            "`{text}`: a limit such as %20 is no part of the indices; in a request it is `maxConcurrent`"
         ));
     }
     let mut ranges = Vec::new();
@@ -123,7 +123,7 @@ mod tests {
             ("1,,2", "`` is no index"),
             ("1-5,3", "the index 3 is repeated"),
             ("0-100000:2", "more than 10000"),
-            ("1-1000%20", "%20 is not supported"),
+            ("1-1000%20", "`maxConcurrent`"),
             ("99999999999999999999", "is no index"),
         ] {
             let error = parse(text).expect_err(text);
