@@ -144,9 +144,10 @@ impl Bullpen {
         self.default_limits.get(name).copied()
     }
 
-    /// All limits and their use.
+    /// All limits and their use, without those of arrays.
     pub(crate) fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
-        self.placement.limits()
+        let limits = self.placement.limits();
+        limits.filter(|limit| !limit.name.starts_with(ARRAY_LIMIT))
     }
 
     /// Adds an instance of a library entry that waits for its turn.
