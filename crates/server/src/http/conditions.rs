@@ -78,11 +78,11 @@ async fn can_be_met(app: &App, dependency: Dependency) -> Answer<bool> {
     let ends: Vec<bool> = match dependency.upstream {
         Upstream::Instances { first, last } => {
             let counts = app.read(move |store| store.tally(first, last)).await?;
-            let found: u64 = counts.iter().map(|(_, count)| count).sum();
+            let found: u64 = counts.values().sum();
             if found < (last.0 - first.0).saturating_add(1) {
                 return Err(unknown(dependency.upstream.to_string()));
             }
-            let states = counts.into_iter().map(|(state, _)| state);
+            let states = counts.into_keys();
             states.filter_map(end).collect()
         }
         Upstream::Run(run) => {

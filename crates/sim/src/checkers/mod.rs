@@ -58,7 +58,7 @@ pub struct Checkers {
     pub truth: Truth,
     /// The checkers of workflows.
     pub runs: RunChecks,
-    /// What instances start after.
+    /// The dependencies of each submitted instance; empty for one without.
     after: BTreeMap<InstanceId, Vec<Dependency>>,
     /// The instances that have ended, and whether they are DONE.
     ends: BTreeMap<InstanceId, bool>,
