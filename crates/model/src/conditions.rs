@@ -6,8 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::InstanceRange;
-use crate::ids::{InstanceId, RunId};
+use crate::ids::{InstanceId, InstanceRange, RunId};
 
 /// The conditions of one submission. All its instances share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,7 +3,6 @@
 
 mod text;
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -531,20 +530,6 @@ impl Fact {
             | Self::RunEnded { .. }
             | Self::RunResumed { .. }
             | Self::RunTriggered { .. } => None,
-        }
-    }
-}
-
-/// A range of instances; displays as `i1` or `i1..i9`.
-#[derive(Clone, Copy, Debug)]
-pub struct InstanceRange(pub InstanceId, pub InstanceId);
-
-impl fmt::Display for InstanceRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == self.1 {
-            self.0.fmt(f)
-        } else {
-            write!(f, "{}..{}", self.0, self.1)
         }
     }
 }

@@ -334,6 +334,20 @@ impl fmt::Display for WorkerName {
     }
 }
 
+/// A range of instances; displays as `i1` or `i1..i9`.
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceRange(pub InstanceId, pub InstanceId);
+
+impl fmt::Display for InstanceRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == self.1 {
+            self.0.fmt(f)
+        } else {
+            write!(f, "{}..{}", self.0, self.1)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,7 @@ mod leadership;
 mod library;
 pub mod limits;
 mod log_archive;
+mod log_reader;
 mod log_throttle;
 mod mark;
 mod metrics;
@@ -53,7 +54,6 @@ mod tls;
 mod workers;
 mod write_timeout;
 
-use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,6 @@ use std::sync::Arc;
 use baton_core::scheduler::{Config as CoreConfig, StoreMode};
 use baton_model::api::LocalWorker;
 use baton_model::ids::Epoch;
-use baton_model::message::{LogAnswer, LogQuery};
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
@@ -75,6 +74,7 @@ use tokio::time::timeout;
 
 pub use error::ServeError;
 pub use http::routes::{ROUTES, Route};
+pub use log_reader::LogReader;
 pub use metrics::LOG_LINES_DROPPED;
 
 use accept::Acceptor;
@@ -147,26 +147,6 @@ pub struct Config {
     pub log_reader: Option<LogReader>,
     /// Bytes of the data directory for logs of ended attempts, which are then collected.
     pub collect_logs: Option<u64>,
-}
-
-/// Reads logs without their worker.
-#[derive(Clone)]
-pub struct LogReader(Arc<dyn Fn(&LogQuery) -> LogAnswer + Send + Sync>);
-
-impl LogReader {
-    pub fn new(read: impl Fn(&LogQuery) -> LogAnswer + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
-    }
-
-    fn read(&self, query: &LogQuery) -> LogAnswer {
-        (self.0)(query)
-    }
-}
-
-impl fmt::Debug for LogReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LogReader")
-    }
 }
 
 impl Default for Config {

@@ -5,8 +5,9 @@
 
 use baton_model::fact::Fact;
 
-use super::Scheduler;
+use super::bullpen::Bullpen;
 use super::context::Cx;
+use crate::ledger::Ledger;
 
 /// Why a limit cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -51,17 +52,17 @@ pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(),
     Ok(())
 }
 
-impl Scheduler {
-    /// All limits, by name.
-    pub fn limits(&self) -> impl Iterator<Item = LimitView> + '_ {
-        let set = self.ledger.limits();
-        self.bullpen.limits().map(|limit| LimitView {
-            total: limit.total,
-            used: limit.used,
-            waiting: limit.waiting,
-            default: self.bullpen.default_limit(limit.name),
-            is_set: set.contains_key(limit.name),
-            name: limit.name.to_owned(),
-        })
-    }
+/// All limits, by name.
+pub(super) fn list<'a>(
+    bullpen: &'a Bullpen,
+    ledger: &'a Ledger,
+) -> impl Iterator<Item = LimitView> + 'a {
+    bullpen.limits().map(|limit| LimitView {
+        total: limit.total,
+        used: limit.used,
+        waiting: limit.waiting,
+        default: bullpen.default_limit(limit.name),
+        is_set: ledger.limits().contains_key(limit.name),
+        name: limit.name.to_owned(),
+    })
 }

@@ -112,6 +112,11 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
+    /// All cluster-wide limits, by name.
+    pub fn limits(&self) -> impl Iterator<Item = LimitView> + '_ {
+        limits::list(&self.bullpen, &self.ledger)
+    }
+
     /// A leader under `epoch`, with the ledger that the store holds.
     #[must_use]
     pub fn new(config: Config, epoch: Epoch, ledger: Ledger, now: Now) -> Self {

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Condemnation, CopyEvidence, Fact, InstanceRange};
+use super::{Condemnation, CopyEvidence, Fact};
+use crate::ids::InstanceRange;
 use crate::library::{Execution, TriggerSource};
 use crate::outcome::KillMode;
 use crate::schedule::TickVerdict;

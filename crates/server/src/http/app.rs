@@ -15,13 +15,13 @@ use tokio::time::timeout;
 
 use super::problem::{Answer, Fault};
 use super::runs::ended::EndedRuns;
-use crate::LogReader;
 use crate::access::Access;
 use crate::driver::Status;
 use crate::driver::event::{Event, Inbox, StoreFailed};
 use crate::library::Problems;
 use crate::limits::{ANSWER_WAIT, STREAMS_MAX};
 use crate::log_archive::LogArchive;
+use crate::log_reader::LogReader;
 use crate::metrics::Metrics;
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;

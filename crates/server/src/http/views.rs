@@ -2,8 +2,7 @@
 
 use baton_files::ITEM_VARIABLE;
 use baton_model::api::{Instance, KillReply, Links, SubmitReply, Worker};
-use baton_model::fact::InstanceRange;
-use baton_model::ids::{AttemptNo, InstanceId};
+use baton_model::ids::{AttemptNo, InstanceId, InstanceRange};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use baton_store::view::Record;
