@@ -65,6 +65,8 @@ try() {
         exit 1
     }
 }
-# A forgotten worker exits, and its logs are gone. The event stream does not end.
+# A forgotten worker begins anew, and answers for no log meanwhile: it is forgotten after all else. The
+# event stream does not end.
 try known --exclude-operation-id forget --exclude-operation-id events
-try anything --exclude-operation-id events
+try anything --exclude-operation-id forget --exclude-operation-id events
+try anything --include-operation-id forget

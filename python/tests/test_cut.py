@@ -95,7 +95,7 @@ def test_what_tasks_take_from_the_head_is_the_same(
         ({"defaults": 5}, "defaults"),
         ({"params": {"n": {"type": "int", "default": "x"}}}, "not an integer"),
         ({"params": {"n": None}}, "has no value"),
-        ({"params": {"x": "[1]"}, "tasks": {"a": {"run": "x", "for_each": "{{ params.x }}"}}}, "x"),
+        ({"params": {"x": "oops"}, "tasks": {"a": {"run": "x", "for_each": "{{ params.x }}"}}}, "x"),
         ({"tasks": {"a": {"run": "true", "rum": 5}}}, "rum"),
         ({"tasks": {"a": {"template": "missing"}}}, "missing"),
         ({"tasks": {"a": {"run": "true", "after": "missing"}}}, "missing"),

@@ -314,8 +314,8 @@ fn read_tells_the_whole_story_in_order() {
     assert!(said.out.contains(
         "\
 fetch    SUCCESS  2 runs, 1 good, 1 failed  last: exit 0
-build    SUCCESS  1 runs, 1 good            last: exit 0
-cleanup  SUCCESS  1 runs, 1 good            last: exit 0
+build    SUCCESS  1 run, 1 good             last: exit 0
+cleanup  SUCCESS  1 run, 1 good             last: exit 0
 "
     ));
 }

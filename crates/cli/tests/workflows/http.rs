@@ -143,7 +143,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
         "/runs/r2/resume",
         &json!({"params": {"p": "1"}}),
         422,
-        &["file"],
+        &["params.p", "its parameters are: none"],
     );
     let another =
         json!({"file": {"workflow": "v", "owner": "lab", "tasks": {"a": {"run": "true"}}}});
