@@ -12,17 +12,26 @@ use baton_model::state::UniversalState;
 use serde_json::Value;
 
 use super::app::App;
+use super::owners;
 use super::problem::{Answer, Fault};
+use crate::access::Caller;
 use crate::limits::DEPENDENCIES_MAX;
 
 /// Reads the conditions of a submission, and checks whether they can be met. The leader refuses one
-/// that cannot, unless it is a repetition of an accepted one.
+/// that cannot, unless it is a repetition of an accepted one. A caller that is limited to an owner
+/// names work of that owner only.
 pub(super) async fn read(
     app: &App,
+    caller: &Caller,
     submit: &Submit<Value>,
     is_array: bool,
 ) -> Answer<(Conditions, EndMark)> {
     let conditions = parse(submit, is_array)?;
+    if let Some(owner) = &caller.owner {
+        for dependency in &conditions.after {
+            owners::check_upstream(app, owner, dependency.upstream).await?;
+        }
+    }
     let mut mark = app.query(Scheduler::end_mark).await?;
     if !conditions.after.is_empty() {
         app.command(Command::Sync).await?;

@@ -102,7 +102,7 @@ pub(super) async fn submit(
     }
     let shape = arrays::shape(&mut submit)?;
     let is_array = !matches!(shape, Shape::One);
-    let (conditions, mark) = conditions::read(&app, &submit, is_array).await?;
+    let (conditions, mark) = conditions::read(&app, &caller, &submit, is_array).await?;
     let file = baton_files::from_json(&submit.file, "file")?;
     let binding = Binding {
         params: submit.params,

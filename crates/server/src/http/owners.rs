@@ -9,7 +9,8 @@ use axum::RequestExt as _;
 use axum::extract::{Path, Query, Request};
 use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, Uri};
-use baton_model::ids::InstanceId;
+use baton_model::conditions::Upstream;
+use baton_model::ids::{InstanceId, RunId};
 use baton_store::view::Record;
 use serde_json::Value;
 
@@ -59,11 +60,7 @@ pub(super) async fn check(
         }
         Scope::Run => {
             let run = extract::run(&parameter(request, "run").await?)?;
-            if app.run_record(run).await?.head.owner == owner {
-                Ok(())
-            } else {
-                Err(Fault::unknown_run(run))
-            }
+            check_owned_run(app, owner, run).await
         }
         Scope::Backfill => {
             let id = extract::backfill(&parameter(request, "backfill").await?)?;
@@ -91,6 +88,16 @@ pub(super) fn submit(owner: &str, file: &mut Value) -> Answer<()> {
         Ok(())
     } else {
         Err(wrong_owner(owner))
+    }
+}
+
+/// Checks that the work that a submission starts after belongs to this owner.
+pub(super) async fn check_upstream(app: &App, owner: &str, upstream: Upstream) -> Answer<()> {
+    match upstream {
+        Upstream::Instances { first, last } => {
+            check_owned(app, owner, Target::Many(vec![(first, last)])).await
+        }
+        Upstream::Run(run) => check_owned_run(app, owner, run).await,
     }
 }
 
@@ -122,6 +129,14 @@ async fn check_owned(app: &App, owner: &str, target: Target) -> Answer<()> {
             }
             Ok(())
         }
+    }
+}
+
+async fn check_owned_run(app: &App, owner: &str, run: RunId) -> Answer<()> {
+    if app.run_record(run).await?.head.owner == owner {
+        Ok(())
+    } else {
+        Err(Fault::unknown_run(run))
     }
 }
 

@@ -702,5 +702,15 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
     let wanted = json!({"role": "admin", "owner": "lab"});
     let refused = send(&admin, Method::POST, "/tokens/", wanted).await;
     refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    for (after, status) in [
+        ("i1", StatusCode::CREATED),
+        ("i2", StatusCode::NOT_FOUND),
+        ("r2", StatusCode::NOT_FOUND),
+    ] {
+        let mut body = submission("lab");
+        body["after"] = json!([after]);
+        let answer = send(&secret, Method::POST, "/instances/", body).await;
+        assert_eq!(answer.status, status, "after {after}: {answer:?}");
+    }
     server.stop().await;
 }

@@ -76,7 +76,8 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
     };
     let fields = Fields(fields);
     let back = local(fields.one("back").unwrap_or("/"));
-    if fields.one("csrf") != Some(&*ask.session.form_token(&pages)) {
+    let token = ask.session.form_token(&pages);
+    if token.is_none() || fields.one("csrf") != token.as_deref() {
         return pages.error(&ask, old_form(), Some(back));
     }
     let outcome = match (fields.one("selected"), fields.one("target")) {

@@ -65,17 +65,22 @@ pub(super) struct Pages(Arc<Inner>);
 struct Inner {
     api: Router,
     app: App,
-    /// Random; keys the tokens of forms.
-    key: [u8; 32],
+    /// Keys the tokens of forms; without random numbers there is none, and no form acts.
+    key: Option<[u8; 32]>,
 }
 
 /// The pages, before the API.
 pub(super) fn router(api: Router, app: App) -> Router {
     let mut key = [0; 32];
-    // Without random numbers the server has no tokens, no store identity, and does not start.
-    if let Err(error) = getrandom::fill(&mut key) {
-        tracing::error!("no random numbers for the tokens of forms: {error}");
-    }
+    let key = match getrandom::fill(&mut key) {
+        Ok(()) => Some(key),
+        Err(error) => {
+            tracing::error!(
+                "forms of pages are refused, because there are no random numbers: {error}"
+            );
+            None
+        }
+    };
     let pages = Pages(Arc::new(Inner { api, app, key }));
     Router::new()
         .route("/-/assets/{name}", get(asset))

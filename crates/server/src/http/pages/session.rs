@@ -78,17 +78,17 @@ impl Session {
             name,
             may_operate: covers(Role::Operator),
             may_administer: covers(Role::Admin),
-            csrf: self.form_token(pages),
+            csrf: self.form_token(pages).unwrap_or_default(),
         }
     }
 
     /// Proves that a form comes from a page that this server has rendered for this session.
-    pub(super) fn form_token(&self, pages: &Pages) -> String {
+    pub(super) fn form_token(&self, pages: &Pages) -> Option<String> {
         let mut hash = Sha256::new();
-        hash.update(pages.0.key);
+        hash.update(pages.0.key?);
         hash.update(self.secret.as_ref().map_or("", Secret::expose));
         let digest = hash.finalize();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }
 
@@ -162,7 +162,7 @@ pub(super) async fn sign_out(State(pages): State<Pages>, request: Request) -> Re
     let Ok(Form(SignOut { csrf })) = form else {
         return pages.error(&ask, problem(400, "the form is incomplete"), None);
     };
-    if csrf != ask.session.form_token(&pages) {
+    if Some(csrf) != ask.session.form_token(&pages) {
         return pages.error(&ask, old_form(), Some("/".to_owned()));
     }
     let cookie = format!(
