@@ -17,6 +17,7 @@
 //! | [`data_dir`] | the rights of other users in a data directory |
 //! | [`facts`] | pages of the whole history, in commit order |
 //! | `retention` | which history expires, and when |
+//! | [`sharing`] | what schedulers that share a store learn from each other |
 //! | [`token`] | secrets of tokens: generation and hashing |
 //! | [`usage`] | resource usage by owner and hour |
 //! | [`view`] | queries, records and cursors of readers |
@@ -33,6 +34,7 @@ mod error;
 pub mod facts;
 pub mod limits;
 mod retention;
+pub mod sharing;
 pub mod sqlite;
 pub mod token;
 pub mod usage;
@@ -58,6 +60,7 @@ pub use retention::{PruneReport, Retention};
 pub use sqlite::SqliteStore;
 
 use facts::{FactPage, FactQuery};
+use sharing::Sharing;
 use usage::{Usage, UsageCursor, UsageQuery};
 use view::{
     BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
@@ -105,6 +108,11 @@ pub struct Fingerprint {
 ///   power loss (with the memory store nothing survives the process).
 /// * **Non-blocking reads.** Readers never block the writer.
 pub trait Store: Send + Sync {
+    /// What the schedulers of a shared store need; `None` if only one process can use the store.
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
+
     /// Reads the leadership row.
     ///
     /// # Errors
