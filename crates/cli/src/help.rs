@@ -22,7 +22,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Look at work",
         &[
             "status", "bullpen", "arena", "history", "runs", "top", "show", "explain", "logs",
-            "watch", "events", "usage",
+            "watch", "events", "usage", "ui",
         ],
     ),
     (
@@ -105,7 +105,8 @@ const SUGGESTIONS: &[(&[&str], &str)] = &[
     (&["workflows", "dags", "dag"], "runs, or library ls"),
     (&["tail", "output"], "logs ID -f"),
     (&["cron", "schedules"], "library ls, or schedule preview"),
-    (&["health", "overview", "dashboard"], "status"),
+    (&["health", "overview"], "status"),
+    (&["dashboard", "web", "browse", "open"], "ui"),
 ];
 
 /// Commands that connect to no scheduler, or by other options.

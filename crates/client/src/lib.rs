@@ -13,6 +13,7 @@
 //! | `backfills` | launches for past due times |
 //! | `library` | tasks of the library, and triggering them |
 //! | `lists` | views, page by page; workers |
+//! | `pages` | addresses of web pages |
 //! | `events` | event stream |
 //! | `usage` | usage by owner and hour |
 //! | `tokens` | tokens |
@@ -23,6 +24,7 @@ mod events;
 mod instances;
 mod library;
 mod lists;
+mod pages;
 mod runs;
 mod tokens;
 mod transport;

@@ -128,18 +128,24 @@ impl Transport {
         &self,
         url: Url,
     ) -> Result<T, ClientError> {
-        let request = self.http.get(url.clone()).timeout(RESPONSE_TIMEOUT);
-        let request = self.with_token(request.header(ACCEPT, MEDIA_TYPE));
-        let response = request
-            .send()
-            .await
-            .map_err(|error| self.unreachable(&error))?;
+        let response = self.any_status(url.clone(), (ACCEPT, MEDIA_TYPE)).await?;
         let status = response.status();
         let text = response
             .text()
             .await
             .map_err(|error| self.unreachable(&error))?;
         serde_json::from_str(&text).map_err(|_| problem(status, url.to_string(), &text))
+    }
+
+    /// Gets a response, whatever its status.
+    pub(crate) async fn any_status(
+        &self,
+        url: Url,
+        (name, value): (HeaderName, &str),
+    ) -> Result<Response, ClientError> {
+        let request = self.http.get(url).timeout(RESPONSE_TIMEOUT);
+        let sent = self.with_token(request.header(name, value)).send().await;
+        sent.map_err(|error| self.unreachable(&error))
     }
 
     /// Gets a response with its headers.

@@ -8,6 +8,7 @@
 //! | `top` | running instances with their processes, live |
 //! | `logs` | output of an instance |
 //! | `events` | the event stream |
+//! | `ui` | the web page of a thing, in a browser |
 //! | `usage` | resource usage by owner and time |
 //! | `cancel` | cancel, kill and retry |
 //! | `status` | one screen of everything |
@@ -45,6 +46,7 @@ mod submit;
 mod ticks;
 mod top;
 mod trigger;
+mod ui;
 mod usage;
 mod wait;
 pub(crate) mod waiting;
@@ -86,6 +88,7 @@ pub(crate) enum Remote {
     Logs(logs::Logs),
     Events(events::EventsCommand),
     Usage(usage::Usage),
+    Ui(ui::Ui),
     Halt(runs::change::HaltCommand),
     Resume(runs::change::ResumeCommand),
     Cancel(cancel::Cancel),
@@ -150,6 +153,7 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Logs(command) => logs::run(command, client).await,
         Remote::Events(command) => events::run(command, client).await,
         Remote::Usage(command) => usage::run(command, client).await,
+        Remote::Ui(command) => ui::run(command, client).await,
         Remote::Halt(command) => runs::change::halt(command, client).await,
         Remote::Resume(command) => runs::change::resume(command, client).await,
         Remote::Cancel(command) => cancel::cancel(command, client).await,

@@ -14,4 +14,5 @@ mod schedule;
 mod selection;
 mod tls;
 mod tokens;
+mod ui;
 mod up_signals;
