@@ -1,6 +1,6 @@
 //! The durable state: the result of applying all facts.
 //!
-//! [`Ledger::apply`] is the only way to change it, live and in replay, so a restarted leader
+//! [`Ledger::apply`] (in `apply`) is the only way to change it, live and in replay, so a restarted leader
 //! arrives at exactly the state of the one before it. It holds instances, their single lease, the
 //! entries of the library, runs, and condemned incarnations of workers. Sessions, health, sequence
 //! numbers and timers are *not* here: they belong to one leader, and the next one rebuilds them
@@ -13,6 +13,7 @@
 //! A store that keeps rows instead of facts rebuilds a ledger, or a part of one, with
 //! [`Ledger::restore`], which checks the same invariants.
 
+mod apply;
 mod backfills;
 mod identity;
 mod ids;
@@ -24,18 +25,12 @@ mod runs;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use baton_model::fact::{Fact, Holder, Verdict};
+use baton_model::fact::Verdict;
 use baton_model::ids::{
     AttemptId, AttemptNo, BackfillId, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, RunId, TaskNo, WorkerName,
 };
-use baton_model::library::{Created, Pause};
-use baton_model::limits::CONDEMNED_MAX;
-use baton_model::schedule::TickVerdict;
-use baton_model::spec::InstanceSpec;
-use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
@@ -111,203 +106,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Applies one fact.
-    ///
-    /// # Errors
-    /// [`LedgerError`] if the fact contradicts the ones before it; the ledger is then unchanged.
-    pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
-        match fact {
-            Fact::InstancesSubmitted { first, last, spec } => self.submit(*first, *last, spec),
-            Fact::LeaseGranted { lease, holder, .. } => self.grant(*lease, holder),
-            Fact::AttemptAdopted {
-                lease,
-                holder,
-                spec,
-            } => self.adopt(*lease, holder, spec),
-            Fact::AttemptConfirmed { lease } => self.confirm(*lease),
-            Fact::AttemptEnded {
-                lease,
-                end,
-                verdict,
-                next,
-                stats,
-                outputs,
-                ..
-            } => {
-                let id = lease.attempt.instance;
-                if let (Verdict::Done, Some(stats)) = (verdict, stats)
-                    && let Some(instance) = self.instances.get(&id)
-                {
-                    self.runs.record_duration(&instance.spec, stats.elapsed);
-                }
-                self.change_with(id, outputs.as_ref(), |instance| {
-                    instance.close(*lease, *end, *verdict, next.as_deref())
-                })?;
-                if *verdict == Verdict::GaveUp {
-                    self.count_failure(id, 1);
-                }
-                Ok(())
-            }
-            Fact::StopRequested { instance, mode } => self.change(*instance, |instance| {
-                instance.stop(*mode);
-                Ok(())
-            }),
-            Fact::AttemptKillRequested { lease, mode } => self
-                .change(lease.attempt.instance, |instance| {
-                    instance.kill(*lease, *mode)
-                }),
-            Fact::InstancesHalted { first, last, .. } => self.halt(*first, *last),
-            Fact::InstanceRetried { instance } => {
-                let failed = self.instances.get(instance);
-                let failed = failed.is_some_and(|it| it.state == UniversalState::Failed);
-                self.change(*instance, Instance::retry)?;
-                if failed {
-                    self.count_failure(*instance, -1);
-                }
-                Ok(())
-            }
-            Fact::LeaseTimeSet { lease } => {
-                self.lease_time = *lease;
-                Ok(())
-            }
-            Fact::WorkerCondemned { incarnation, .. } => {
-                self.condemn(*incarnation);
-                Ok(())
-            }
-            Fact::CopyOpened { epoch, .. } => {
-                self.identity.open_copy(*epoch);
-                Ok(())
-            }
-            Fact::CopySettled { epoch } => {
-                self.identity.settle(*epoch);
-                Ok(())
-            }
-            // For the operator.
-            Fact::AttemptsDisowned { .. } => Ok(()),
-            Fact::WorkerDrained { worker, drained } => {
-                if *drained {
-                    self.drained.insert(worker.clone());
-                } else {
-                    self.drained.remove(worker);
-                }
-                Ok(())
-            }
-            Fact::LimitSet { name, total } => {
-                match total {
-                    Some(total) => self.limits.insert(name.clone(), *total),
-                    None => self.limits.remove(name),
-                };
-                Ok(())
-            }
-            Fact::TaskDefined { .. }
-            | Fact::TaskRemoved { .. }
-            | Fact::TaskPaused { .. }
-            | Fact::TaskUnpaused { .. }
-            | Fact::TickRecorded { .. }
-            | Fact::BackfillRegistered { .. }
-            | Fact::BackfillLaunched { .. }
-            | Fact::BackfillHalted { .. }
-            | Fact::BackfillResumed { .. }
-            | Fact::BackfillEnded { .. }
-            | Fact::BackfillCancelled { .. }
-            | Fact::InstanceTriggered { .. } => self.apply_library(fact),
-            Fact::KeyRecorded { key, created } => {
-                self.keys.record(None, key, *created);
-                Ok(())
-            }
-            Fact::RunRegistered { .. }
-            | Fact::RunExtended { .. }
-            | Fact::RunDefined { .. }
-            | Fact::RunAdvanced { .. }
-            | Fact::RunHalting { .. }
-            | Fact::RunEnded { .. }
-            | Fact::RunResumed { .. } => self.apply_run(fact),
-            Fact::RunTriggered { run, task, key, .. } => {
-                self.runs.apply(fact)?;
-                if let Some(key) = key {
-                    self.keys.record(Some(*task), key, Created::Run(*run));
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Applies one fact about a run, which may begin or end to be in flight.
-    fn apply_run(&mut self, fact: &Fact) -> Result<(), LedgerError> {
-        let Some(run) = fact.run() else {
-            return Ok(());
-        };
-        let before = self.runs.active_entry(run);
-        self.runs.apply(fact)?;
-        let after = self.runs.active_entry(run);
-        if before != after
-            && let Some(task) = after.or(before)
-        {
-            self.library.set_active_run(task, run, after.is_some());
-        }
-        Ok(())
-    }
-
-    /// Applies one fact about the library.
-    fn apply_library(&mut self, fact: &Fact) -> Result<(), LedgerError> {
-        match fact {
-            Fact::TaskDefined {
-                task,
-                name,
-                revision,
-                from,
-                definition,
-            } => self
-                .library
-                .define(*task, name, *revision, *from, definition),
-            Fact::TaskRemoved { task, .. } => self.library.remove(*task),
-            Fact::TaskPaused { task, at, reason } => {
-                let pause = Pause {
-                    since: *at,
-                    reason: reason.clone(),
-                };
-                self.library.set_pause(*task, Some(pause))
-            }
-            Fact::TaskUnpaused { task } => self.library.set_pause(*task, None),
-            Fact::TickRecorded {
-                task,
-                first,
-                last,
-                verdict,
-                after: None,
-                after_run: None,
-                ..
-            } => {
-                self.library.record_tick(*task, *first, *last)?;
-                if !matches!(verdict, TickVerdict::Skip(_)) {
-                    self.library.count_launch(*task)?;
-                }
-                Ok(())
-            }
-            Fact::BackfillLaunched { task, .. } => {
-                self.library.backfills_mut().apply(fact)?;
-                self.library.count_launch(*task)
-            }
-            Fact::BackfillRegistered { .. }
-            | Fact::BackfillHalted { .. }
-            | Fact::BackfillResumed { .. }
-            | Fact::BackfillEnded { .. }
-            | Fact::BackfillCancelled { .. } => self.library.backfills_mut().apply(fact),
-            Fact::InstanceTriggered {
-                instance,
-                task,
-                key: Some(key),
-                ..
-            } => {
-                let (first, last) = (*instance, *instance);
-                let created = Created::Instances { first, last };
-                self.keys.record(Some(*task), key, created);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The idempotency keys of requests.
     #[must_use]
     pub const fn keys(&self) -> &Keys {
@@ -393,17 +191,6 @@ impl Ledger {
     /// Sets the number of failed instances of an array, as a store has counted it.
     pub fn restore_failures(&mut self, array: InstanceId, count: u32) {
         self.failures.insert(array, count);
-    }
-
-    fn count_failure(&mut self, id: InstanceId, change: i32) {
-        let Some(spec) = self.instances.get(&id).map(|it| &it.spec) else {
-            return;
-        };
-        let conditions = &spec.conditions;
-        if let (Some((first, _)), Some(_)) = (conditions.instances, conditions.failed_max) {
-            let count = self.failures.entry(first).or_default();
-            *count = count.saturating_add_signed(change);
-        }
     }
 
     /// The lease of that id, if it is open.
@@ -541,138 +328,6 @@ impl Ledger {
         self.instances
             .retain(|_, instance| !instance.state.is_terminal());
     }
-
-    fn submit(
-        &mut self,
-        first: InstanceId,
-        last: InstanceId,
-        spec: &Arc<InstanceSpec>,
-    ) -> Result<(), LedgerError> {
-        if first > last {
-            return Err(LedgerError::Impossible(first, "starts an empty range"));
-        }
-        if let Some((known, _)) = self.known.overlap(first, last) {
-            return Err(LedgerError::AlreadySubmitted(known.max(first)));
-        }
-        self.known.insert(first, last);
-        self.enqueue(Range {
-            first,
-            last,
-            spec: Arc::clone(spec),
-        });
-        Ok(())
-    }
-
-    fn grant(&mut self, lease: LeaseId, holder: &Holder) -> Result<(), LedgerError> {
-        self.change(lease.attempt.instance, |instance| {
-            instance.open(lease, holder.clone())
-        })
-    }
-
-    fn adopt(
-        &mut self,
-        lease: LeaseId,
-        holder: &Holder,
-        spec: &Arc<InstanceSpec>,
-    ) -> Result<(), LedgerError> {
-        let id = lease.attempt.instance;
-        if !self.known.contains(id) {
-            self.submit(id, id, spec)?;
-        }
-        self.grant(lease, holder)?;
-        self.confirm(lease)
-    }
-
-    fn confirm(&mut self, lease: LeaseId) -> Result<(), LedgerError> {
-        self.change(lease.attempt.instance, |instance| instance.confirm(lease))
-    }
-
-    /// Halts the waiting instances of a range. Of those without other facts only the ids are kept:
-    /// the store has their history.
-    fn halt(&mut self, first: InstanceId, last: InstanceId) -> Result<(), LedgerError> {
-        if first == last {
-            return self.change(first, Instance::halt);
-        }
-        let requeued: Vec<_> = self.queued.range(first..=last).copied().collect();
-        for id in requeued {
-            self.change(id, Instance::halt)?;
-        }
-        while let Some(range) = self.waiting.take(first, last) {
-            let ids = (range.first, range.last);
-            self.library.set_active(&range.spec, ids, false);
-            self.runs
-                .end_item(&range.spec, UniversalState::Halted, None);
-        }
-        Ok(())
-    }
-
-    /// Adds waiting instances.
-    fn enqueue(&mut self, range: Range) {
-        let ids = (range.first, range.last);
-        self.library.set_active(&range.spec, ids, true);
-        self.runs.start_item(&range.spec, range.first);
-        self.waiting.insert(range);
-    }
-
-    /// Runs `edit` on a copy and stores the result, so that an error changes nothing.
-    fn change(
-        &mut self,
-        id: InstanceId,
-        edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
-    ) -> Result<(), LedgerError> {
-        self.change_with(id, None, edit)
-    }
-
-    /// The same, with the outputs of the instance.
-    fn change_with(
-        &mut self,
-        id: InstanceId,
-        outputs: Option<&Arc<str>>,
-        edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
-    ) -> Result<(), LedgerError> {
-        let mut instance = self.find(id).ok_or(LedgerError::UnknownInstance(id))?;
-        let lived = !instance.state.is_terminal();
-        let leased = instance.lease.is_some();
-        edit(&mut instance)?;
-        if instance.lease.is_some() != leased {
-            self.runs.count_lease(&instance.spec, !leased);
-        }
-        let lives = !instance.state.is_terminal();
-        if lives != lived {
-            self.library.set_active(&instance.spec, (id, id), lives);
-        }
-        match (lived, lives) {
-            (true, false) => self.runs.end_item(&instance.spec, instance.state, outputs),
-            (false, true) => self.runs.start_item(&instance.spec, id),
-            _ => self.runs.update_item(&instance.spec, id, instance.state),
-        }
-        self.waiting.take(id, id);
-        self.index(instance);
-        Ok(())
-    }
-
-    /// Stores an instance, and indexes it by state.
-    fn index(&mut self, instance: Instance) {
-        let id = instance.id;
-        set_member(
-            &mut self.queued,
-            id,
-            instance.state == UniversalState::Queued,
-        );
-        set_member(&mut self.leased, id, instance.lease.is_some());
-        self.instances.insert(id, instance);
-    }
-
-    fn condemn(&mut self, incarnation: Incarnation) {
-        let life = self
-            .condemned
-            .entry(incarnation.lineage)
-            .or_insert(incarnation.number);
-        *life = (*life).max(incarnation.number);
-        if self.condemned.len() > CONDEMNED_MAX {
-            self.condemned.pop_first();
-        }
-    }
 }
 
 /// The event of the universal machine for an instance's verdict.
@@ -682,14 +337,6 @@ const fn verdict_event(verdict: Verdict) -> UniversalEvent {
         Verdict::Requeued => UniversalEvent::Requeued,
         Verdict::GaveUp => UniversalEvent::GaveUp,
         Verdict::Stopped => UniversalEvent::Stopped,
-    }
-}
-
-fn set_member(index: &mut BTreeSet<InstanceId>, id: InstanceId, is_member: bool) {
-    if is_member {
-        index.insert(id);
-    } else {
-        index.remove(&id);
     }
 }
 

@@ -1,9 +1,13 @@
 //! The ledger applies facts that fit, and refuses others without a change.
 
-use baton_model::fact::Condemnation;
+use std::sync::Arc;
+
+use baton_model::fact::{Condemnation, Fact, Holder};
 use baton_model::ids::{BootId, HostId, WorkerName};
 use baton_model::outcome::AttemptEnd;
 use baton_model::outcome::{LossProof, Outcome, Synthetic};
+use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
 use super::*;
