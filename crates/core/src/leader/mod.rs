@@ -6,6 +6,19 @@
 //! two candidates cannot both win, and every write of a leader is conditional on
 //! its epoch, so the write of a deposed leader fails. The election may therefore
 //! be wrong about which scheduler is dead without losing anything.
+//!
+//! A store that knows the sessions of its schedulers makes a takeover fast: it tells a follower that
+//! the session of the leader has ended ([`Election::vacant`]), which then does not wait for the lease.
+//!
+//! ```text
+//!   driver                                   Election
+//!   time is due ─────────────▶ tick ───────▶ Read, or Renew while it leads
+//!   the leader's session ended ▶ vacant ───▶ Read
+//!   the row ─────────────────▶ observed ───▶ Take, if vacant, lapsed or never taken
+//!   it was taken ────────────▶ won
+//!   another has it ──────────▶ lost ───────▶ StepDown, if it led
+//!   the store failed ────────▶ store_failed ▶ StepDown, if it led
+//! ```
 
 mod copies;
 
@@ -66,6 +79,8 @@ pub struct Election {
     state: LeaderState,
     timeouts: ElectionTimeouts,
     seen: Option<(Row, Mono)>,
+    /// No session of another scheduler leads: the row is taken without waiting for the lease.
+    vacant: bool,
     epoch: Epoch,
     next: Mono,
     counts: Counts,
@@ -80,6 +95,7 @@ impl Election {
             state: LeaderState::Follower,
             timeouts,
             seen: None,
+            vacant: false,
             epoch: Epoch(0),
             next: first,
             counts: Counts::default(),
@@ -111,7 +127,19 @@ impl Election {
         }
     }
 
-    /// Takes the row as read; a follower that has seen no renewal for `lapse` tries to take it.
+    /// The session of the leader has ended, and none but that of this scheduler may lead: a follower
+    /// reads the row, and takes it whatever its lease.
+    pub fn vacant(&mut self, now: Mono) -> Option<Action> {
+        if self.state != LeaderState::Follower {
+            return None;
+        }
+        self.vacant = true;
+        self.next = now + self.timeouts.renew;
+        Some(Action::Read)
+    }
+
+    /// Takes the row as read. A follower tries to take it if it has seen no renewal for `lapse`, or if
+    /// there is a vacancy.
     pub fn observed(&mut self, now: Mono, row: Row) -> Option<Action> {
         let since = match self.seen {
             Some((seen, since)) if seen == row => since,
@@ -119,7 +147,8 @@ impl Election {
         };
         self.seen = Some((row, since));
         let lapsed = row == Row::default() || now.since(since) >= self.timeouts.lapse;
-        if self.state == LeaderState::Follower && lapsed {
+        if self.state == LeaderState::Follower && (lapsed || self.vacant) {
+            self.vacant = false;
             self.step(LeaderEvent::LeaseLapsed);
             return Some(Action::Take(row.epoch));
         }
@@ -149,6 +178,15 @@ impl Election {
             }
             LeaderState::Follower | LeaderState::Deposed => None,
         }
+    }
+
+    /// The store has failed, and with it the last action: a leader steps down, because its memory may
+    /// be ahead of the store; another scheduler reads the row again after `pause`.
+    pub fn store_failed(&mut self, now: Mono, pause: Millis) -> Option<Action> {
+        self.vacant = false;
+        let action = self.lost(now);
+        self.next = now + pause;
+        action
     }
 
     fn step(&mut self, event: LeaderEvent) {
@@ -206,6 +244,56 @@ mod tests {
             election.observed(Mono(108), row(3, 5)),
             Some(Action::Take(Epoch(3)))
         );
+    }
+
+    #[test]
+    fn a_vacancy_is_taken_at_once_whatever_the_lease() {
+        let mut election = Election::new(TIMEOUTS, Mono(0));
+        assert_eq!(election.observed(Mono(0), row(3, 5)), None);
+        assert_eq!(election.vacant(Mono(1)), Some(Action::Read));
+        assert_eq!(
+            election.observed(Mono(1), row(3, 6)),
+            Some(Action::Take(Epoch(3)))
+        );
+        assert_eq!(election.state(), LeaderState::Candidate);
+        assert_eq!(election.vacant(Mono(1)), None, "it is taken already");
+    }
+
+    #[test]
+    fn a_vacancy_that_another_has_filled_is_none_any_more() {
+        let mut election = Election::new(TIMEOUTS, Mono(0));
+        let _ = election.vacant(Mono(0));
+        assert_eq!(
+            election.observed(Mono(0), row(3, 5)),
+            Some(Action::Take(Epoch(3)))
+        );
+        assert_eq!(election.lost(Mono(0)), None);
+        assert_eq!(election.observed(Mono(2), row(4, 0)), None);
+    }
+
+    #[test]
+    fn a_leader_whose_store_fails_steps_down() {
+        let mut election = Election::new(TIMEOUTS, Mono(0));
+        let _ = election.observed(Mono(0), row(0, 0));
+        election.won(Mono(0), Epoch(1));
+        let action = election.store_failed(Mono(1), Millis(5));
+        assert_eq!(action, Some(Action::StepDown));
+        assert_eq!(election.state(), LeaderState::Deposed);
+    }
+
+    #[test]
+    fn a_store_that_fails_is_asked_again_after_the_pause_and_its_vacancy_is_not_trusted() {
+        let mut election = Election::new(TIMEOUTS, Mono(0));
+        let _ = election.vacant(Mono(0));
+        assert_eq!(election.store_failed(Mono(1), Millis(5)), None);
+        assert_eq!(election.tick(Mono(5)), None);
+        assert_eq!(election.tick(Mono(6)), Some(Action::Read));
+        assert_eq!(election.observed(Mono(6), row(3, 5)), None);
+        let _ = election.vacant(Mono(7));
+        let _ = election.observed(Mono(7), row(3, 5));
+        assert_eq!(election.state(), LeaderState::Candidate);
+        assert_eq!(election.store_failed(Mono(8), Millis(5)), None);
+        assert_eq!(election.state(), LeaderState::Follower);
     }
 
     #[test]
