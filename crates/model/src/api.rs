@@ -1,7 +1,8 @@
 //! The representations of the HTTP API, as plain data: the server writes them, clients read them.
 //!
 //! Names are camelCase, times are milliseconds since 1970 (`…At`) or seconds with a
-//! fraction (`…Seconds`), ids are written as people read them (`i12`). Every
+//! fraction (`…Seconds`), ids are written as people read them (`i12`), and numbers that may be
+//! above 2⁵³ are texts ([`crate::large`]). Every
 //! representation carries its own links, by relation; clients follow them instead of
 //! putting paths together.
 
@@ -130,8 +131,10 @@ pub struct Submit<F> {
 #[serde(deny_unknown_fields)]
 pub struct Indices {
     /// First index.
+    #[cfg_attr(feature = "openapi", schema(maximum = 9007199254740991_u64))]
     pub from: u64,
     /// Last index.
+    #[cfg_attr(feature = "openapi", schema(maximum = 9007199254740991_u64))]
     pub to: u64,
 }
 
@@ -278,7 +281,8 @@ pub struct Event {
     pub epoch: u64,
     /// The event as one line of text.
     pub text: String,
-    /// The event in machine-readable form.
+    /// The event in machine-readable form. Numbers that may be above 2^53 are texts.
+    #[serde(with = "crate::large::texts")]
     pub fact: Fact,
     /// In the event stream: `instance`, if it concerns an instance or a range, and `run`, if it
     /// concerns a run or submits an instance of one.

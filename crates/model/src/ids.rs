@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares a numeric id, with the letter that it is displayed with.
+/// Declares a numeric id, with the letter that it is displayed with. A `large` one may have any 64
+/// bits, and is a text in the API.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident, $inner:ty, $prefix:literal) => {
         $(#[$doc])*
@@ -17,6 +18,21 @@ macro_rules! number {
         #[serde(transparent)]
         pub struct $name(pub $inner);
 
+        number! { impl $name, $prefix }
+    };
+    ($(#[$doc:meta])* large $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[serde(transparent)]
+        #[cfg_attr(feature = "openapi", schema(value_type = String))]
+        pub struct $name(#[serde(with = "crate::large")] pub u64);
+
+        number! { impl $name, $prefix }
+    };
+    (impl $name:ident, $prefix:literal) => {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!($prefix, "{}"), self.0)
@@ -42,7 +58,7 @@ number! {
 }
 number! {
     /// The identity of a store: a random number drawn when it was created. Copies share it.
-    StoreId, u64, "d"
+    large StoreId, "d"
 }
 number! {
     /// Numbers the associations that one leader grants, so that messages of an earlier association
@@ -87,7 +103,7 @@ number! {
 }
 number! {
     /// The identity of a worker's state directory: a random number drawn when it was created.
-    Lineage, u64, "l"
+    large Lineage, "l"
 }
 number! {
     /// Counts the incarnations of one state directory, from 1.
@@ -95,11 +111,11 @@ number! {
 }
 number! {
     /// A machine, by its stable machine id.
-    HostId, u64, "h"
+    large HostId, "h"
 }
 number! {
     /// One boot of a machine. Boots are only ever compared for equality.
-    BootId, u64, "b"
+    large BootId, "b"
 }
 
 /// The term of a scheduler leader. Every write and every message carries it; it only ever grows.
@@ -114,7 +130,8 @@ number! {
 )]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
-pub struct Epoch(pub u64);
+#[cfg_attr(feature = "openapi", schema(value_type = String))]
+pub struct Epoch(#[serde(with = "crate::large")] pub u64);
 
 impl Epoch {
     /// The largest number of a term: every epoch fits into a signed integer.

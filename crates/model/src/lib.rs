@@ -18,6 +18,7 @@
 //! | [`mark`] | the mark of a store, by which copies are recognised |
 //! | [`fact`] | the records of the store: past tense, append-only |
 //! | [`hex`] | bytes as hexadecimal digits |
+//! | [`large`] | numbers above 2⁵³ in JSON |
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
 //! | [`token`] | credentials and roles |
@@ -33,6 +34,7 @@ pub mod conditions;
 pub mod fact;
 pub mod hex;
 pub mod ids;
+pub mod large;
 pub mod library;
 pub mod limits;
 pub mod mark;

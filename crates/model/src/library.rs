@@ -277,8 +277,12 @@ pub enum TriggerSource {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IdempotencyKey {
     /// The first half of the SHA-256 of the client's text.
+    #[serde(with = "crate::large::pair")]
+    #[cfg_attr(feature = "openapi", schema(value_type = (String, String)))]
     pub key: (u64, u64),
     /// A part of the SHA-256 of the request.
+    #[serde(with = "crate::large")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub request: u64,
 }
 

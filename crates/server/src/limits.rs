@@ -139,6 +139,9 @@ pub const DEPENDENCIES_MAX: usize = 100;
 /// Elements of one array.
 pub const ARRAY_ELEMENTS_MAX: u64 = 10_000_000;
 
+/// The largest index of an array: what every program reads from JSON exactly.
+pub const ARRAY_INDEX_MAX: u64 = (1 << 53) - 1;
+
 /// Default page size.
 pub const PAGE_ITEMS_DEFAULT: usize = 100;
 

@@ -76,7 +76,11 @@ pub struct Stop {
 pub struct Rlimit {
     /// Its name in lower case without prefix: `nofile`, `core`, `as`, …
     pub resource: String,
+    #[serde(with = "crate::large")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub soft: u64,
+    #[serde(with = "crate::large")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub hard: u64,
 }
 

@@ -13,7 +13,9 @@ use baton_model::spec::{InstanceSpec, SparseSpec};
 use serde_json::Value;
 
 use super::problem::{Answer, Fault};
-use crate::limits::{ARRAY_ELEMENTS_MAX, ARRAY_ITEMS_MAX, ITEM_BYTES_MAX, SUBMISSION_BYTES_MAX};
+use crate::limits::{
+    ARRAY_ELEMENTS_MAX, ARRAY_INDEX_MAX, ARRAY_ITEMS_MAX, ITEM_BYTES_MAX, SUBMISSION_BYTES_MAX,
+};
 
 /// The elements of a submission.
 #[derive(Debug, PartialEq)]
@@ -47,11 +49,19 @@ pub(super) fn shape(submit: &mut Submit<Value>) -> Answer<Shape> {
             return Err(refused("array", message, "send one of them"));
         }
     };
-    if let Shape::Indices(ranges) = &shape
-        && indices::count(ranges) > ARRAY_ELEMENTS_MAX
-    {
-        let message = format!("an array has at most {ARRAY_ELEMENTS_MAX} elements");
-        return Err(refused("array", message, "submit it in parts"));
+    if let Shape::Indices(ranges) = &shape {
+        if indices::count(ranges) > ARRAY_ELEMENTS_MAX {
+            let message = format!("an array has at most {ARRAY_ELEMENTS_MAX} elements");
+            return Err(refused("array", message, "submit it in parts"));
+        }
+        if let Some((_, to)) = ranges.iter().find(|(_, to)| *to > ARRAY_INDEX_MAX) {
+            let message = format!("the index {to} is above {ARRAY_INDEX_MAX}");
+            return Err(refused(
+                "array",
+                message,
+                "subtract a constant from all indices",
+            ));
+        }
     }
     Ok(shape)
 }

@@ -43,6 +43,24 @@ async fn a_submission_is_run_and_its_timeline_is_kept() {
         "{texts:?}"
     );
     assert_eq!(texts.last(), Some(&"attempt 1 ended: exit 0; done"));
+    // Ids of 64 random bits are texts, counters and ids of instances numbers.
+    let items = timeline.body["items"].as_array().expect("a list");
+    let lease = items.iter().find_map(|it| it["fact"].get("lease-granted"));
+    let lease = lease.expect("a lease");
+    assert_eq!(
+        lease["lease"]["attempt"],
+        json!({"instance": 1, "number": 1})
+    );
+    for large in [
+        &lease["lease"]["epoch"],
+        &lease["holder"]["incarnation"]["lineage"],
+        &lease["holder"]["host"],
+        &lease["holder"]["boot"],
+    ] {
+        let number = large.as_str().and_then(|text| text.parse::<u64>().ok());
+        assert!(number.is_some(), "{lease}");
+    }
+    assert_eq!(lease["holder"]["incarnation"]["life"], 1);
     assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 1);
     let history = server.get("/history/").await.body;
     assert_eq!(history["items"][0]["id"], it["id"]);
@@ -113,6 +131,7 @@ async fn an_array_has_the_indices_and_items_that_were_asked_for() {
     for (field, value, at) in [
         ("indices", json!("3-1"), "indices"),
         ("indices", json!("0-99999999"), "array"),
+        ("indices", json!("9007199254740992"), "array"),
         ("items", json!([]), "items"),
         ("items", json!([1, "a\u{0}b"]), "items[1]"),
         ("items", json!([{"name": "a"}, {}]), "run[1]"),
