@@ -22,6 +22,7 @@ from typing import (
     Literal,
     Mapping,
     Optional,
+    Tuple,
     Type,
     TypeVar,
     Union,
@@ -141,6 +142,24 @@ class AsyncClient:
         """Submits a command, a task or a workflow: see `Client.submit`."""
         return self.wrap(await self.call(self.client.submit, what, params, **options))
 
+    async def cancel_all(
+        self, *which: Union[AsyncHandle, str], now: bool = False
+    ) -> Tuple[int, int]:
+        """Ends instances: see `Client.cancel_all`."""
+        return await self.call(self.client.cancel_all, *_ids(which), now=now)
+
+    async def kill_all(
+        self, *which: Union[AsyncHandle, str], now: bool = False
+    ) -> Tuple[int, int]:
+        """Kills the attempts that run: see `Client.kill_all`."""
+        return await self.call(self.client.kill_all, *_ids(which), now=now)
+
+    async def retry_all(
+        self, *which: Union[AsyncHandle, str], state: str = "FAILED"
+    ) -> Tuple[int, int]:
+        """Queues those again that are FAILED, or HALTED: see `Client.retry_all`."""
+        return await self.call(self.client.retry_all, *_ids(which), state=state)
+
     async def instance(self, id: str) -> Any:
         """The instance or the array of this id: see `Client.instance`."""
         return self.wrap(await self.call(self.client.instance, id))
@@ -248,6 +267,10 @@ class AsyncClient:
         """The handle for asyncio of one that blocks."""
         kinds = {Run: AsyncRun, Array: AsyncArray, Instance: AsyncInstance}
         return kinds[type(handle)](self, handle)
+
+
+def _ids(which: Iterable[Union[AsyncHandle, str]]) -> List[str]:
+    return [each if isinstance(each, str) else each.id for each in which]
 
 
 def _listed(handles: Iterable[AsyncHandle]) -> List[AsyncHandle]:

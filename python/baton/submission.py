@@ -6,14 +6,16 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import values
+from . import conditions, values
+from .conditions import After
 from .errors import WorkflowError
 from .tasks import plain
 
 #: A string runs in a shell, a list without one.
 Words = Union[str, Sequence[Union[str, "os.PathLike[str]"]]]
 
-#: The number of elements, a range of indices, a list of them, or text such as `1-100` or `0-9:2,20`.
+#: The number of elements, a range of indices, a list of them, or text such as `1-100`, `0-9:2,20` or,
+#: with at most 20 at the same time, `1-1000%20`.
 Indices = Union[int, range, str, Sequence[int]]
 
 _PART = r"\d+(-\d+(:\d+)?)?"
@@ -67,16 +69,27 @@ def body(
     params: Mapping[str, str],
     array: Optional[Indices],
     items: Optional[Iterable[Any]] = None,
+    after: Optional[After] = None,
+    max_concurrent: Optional[int] = None,
+    max_fails: Optional[int] = None,
 ) -> bytes:
     """The request that submits a task."""
     data: Dict[str, Any] = {"file": file, "params": params}
     if array is not None and items is not None:
         raise WorkflowError("array= and items= exclude each other", "pass one of them")
     if array is not None:
+        array, limit = conditions.split_limit(array)
+        if limit is not None and max_concurrent is not None:
+            raise WorkflowError("array= and max_concurrent= have a limit each", "pass one of them")
+        max_concurrent = limit if limit is not None else max_concurrent
         found = indices(array)
         data["indices" if isinstance(found, str) else "array"] = found
     if items is not None:
         data["items"] = _items(items)
+    if after is not None:
+        data["after"] = conditions.after_of(after)
+    is_array = array is not None or items is not None
+    data.update(conditions.limits(max_concurrent, max_fails, is_array))
     try:
         values.check(data)
     except values.NotJson as error:

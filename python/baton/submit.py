@@ -20,6 +20,7 @@ from typing import (
 
 from . import submission
 from .arrays import Array
+from .conditions import After
 from .errors import BatonError, WorkflowError
 from .instances import Instance
 from .parts import cut, values_of
@@ -54,6 +55,7 @@ class Submitter:
         *,
         array: None = None,
         items: None = None,
+        after: Optional[After] = None,
         idempotency_key: Optional[str] = None,
         name: Optional[str] = None,
         owner: Optional[str] = None,
@@ -71,6 +73,9 @@ class Submitter:
         params: Optional[Mapping[str, Any]] = None,
         *,
         array: Indices,
+        after: Optional[After] = None,
+        max_concurrent: Optional[int] = None,
+        max_fails: Optional[int] = None,
         idempotency_key: Optional[str] = None,
         name: Optional[str] = None,
         owner: Optional[str] = None,
@@ -88,6 +93,9 @@ class Submitter:
         params: Optional[Mapping[str, Any]] = None,
         *,
         items: Iterable[Any],
+        after: Optional[After] = None,
+        max_concurrent: Optional[int] = None,
+        max_fails: Optional[int] = None,
         idempotency_key: Optional[str] = None,
         name: Optional[str] = None,
         owner: Optional[str] = None,
@@ -106,6 +114,9 @@ class Submitter:
         *,
         array: Optional[Indices] = None,
         items: Optional[Iterable[Any]] = None,
+        after: Optional[After] = None,
+        max_concurrent: Optional[int] = None,
+        max_fails: Optional[int] = None,
         idempotency_key: Optional[str] = None,
         **fields: Any,
     ) -> Any: ...
@@ -117,6 +128,9 @@ class Submitter:
         *,
         array: Optional[Indices] = None,
         items: Optional[Iterable[Any]] = None,
+        after: Optional[After] = None,
+        max_concurrent: Optional[int] = None,
+        max_fails: Optional[int] = None,
         idempotency_key: Optional[str] = None,
         name: Optional[str] = None,
         **fields: Any,
@@ -127,7 +141,10 @@ class Submitter:
         files it returns an `Instance`. `array` makes an `Array` of it: a number of elements, a
         range or a list of indices, or text such as `1-100` or `0-9:2,20`. `items` makes an `Array`
         with one element for each: the item is in `BATON_ITEM`, texts as they are and other values
-        as JSON, and `{{ item }}` in the command stands for it. A `Workflow`, or a mapping in the schema of
+        as JSON, and `{{ item }}` in the command stands for it. At most `max_concurrent` elements run
+        at the same time (also `array="1-1000%20"`); when `max_fails` have failed, the others are
+        cancelled. `after` is what must have ended before: a handle or an id, several of them, or a
+        mapping from them to `ok` (DONE, the default), `fail` or `any`. A `Workflow`, or a mapping in the schema of
         workflow files, returns a `Run`. `params` are values of parameters; `name` and the other
         fields are those of task files.
 
@@ -138,7 +155,12 @@ class Submitter:
         """
         key = idempotency_key or uuid.uuid4().hex
         if isinstance(what, Workflow) or submission.is_workflow(what):
-            given = {"array": array, "items": items, "name": name, **fields}
+            conditions = {
+                "after": after,
+                "max_concurrent": max_concurrent,
+                "max_fails": max_fails,
+            }
+            given = {"array": array, "items": items, "name": name, **conditions, **fields}
             for field in (field for field, value in given.items() if value is not None):
                 raise WorkflowError(
                     f"{field}= does not apply to a workflow", "set the field in the workflow"
@@ -148,7 +170,9 @@ class Submitter:
             # A command declares no parameters of its own.
             fields.setdefault("params", dict.fromkeys(params))
         file = submission.task_file(what, {"task": name, **fields})
-        sent = submission.body(file, values_of(params), array, items)
+        sent = submission.body(
+            file, values_of(params), array, items, after, max_concurrent, max_fails
+        )
         path = self.transport.at("instances", end="/")
         data = self.transport.change("POST", path, sent, key=key)
         with self.transport.decoding(path):

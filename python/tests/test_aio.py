@@ -104,6 +104,20 @@ def test_arrays_runs_and_failures(server: Server) -> None:
     run(program())
 
 
+def test_several_are_changed_at_once_and_start_after_others(server: Server) -> None:
+    async def program() -> None:
+        async with AsyncClient(server.url) as client:
+            never = await client.submit("true", array="0-2%1", resources={"cpu": 900})
+            then = await client.submit("true", after={never[0]: "any"}, resources=SMALL)
+            assert await client.cancel_all(never[0], never[2].id) == (2, 0)
+            assert (await then.wait(PATIENCE)).state == "DONE"
+            assert await client.retry_all(never, state="HALTED") == (2, 1)
+            assert await client.kill_all(never) == (0, 3)
+            assert await client.cancel_all(never, then) == (3, 0)
+
+    run(program())
+
+
 def test_lines_and_events_are_followed_until_the_task_is_cancelled(
     server: Server, tmp_path: Path
 ) -> None:

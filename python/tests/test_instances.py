@@ -20,7 +20,7 @@ from baton import (
     as_completed,
     wait,
 )
-from baton.submission import indices, task_file
+from baton.submission import body, indices, task_file
 
 from .conftest import PATIENCE, Server, until
 
@@ -128,6 +128,49 @@ def test_several_instances_are_changed_at_once(client: Client) -> None:
     assert client.kill_all(never) == (0, 3) and client.cancel_all(never[1]) == (1, 0)
     with pytest.raises(BatonError, match="no instance is named"):
         client.cancel_all()
+
+
+def test_a_submission_starts_after_others(client: Client, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    first = client.submit(opened(gate), resources=SMALL)
+    several = client.submit("exit 3", array=2, resources=SMALL)
+    then = client.submit("true", after=[first, f"{several.id}:any"], resources=SMALL)
+    bad = client.submit("true", after={several: "fail"}, resources=SMALL)
+    bad.wait(PATIENCE)
+    assert several.refresh().counts == {"FAILED": 2} and then.refresh().state == "QUEUED"
+    assert first.id in then.explain()
+    gate.touch()
+    then.wait(PATIENCE)
+    with pytest.raises(BatonError, match="it would never start"):
+        client.submit("true", after=several)
+
+
+def test_an_array_has_limits(client: Client) -> None:
+    array = client.submit("exit 3", array="1-40%1", max_fails=2, resources=SMALL)
+    wait([array], PATIENCE)
+    assert array.refresh().counts == {"FAILED": 2, "HALTED": 38}
+    listed = client.submit("true", items=["a", "b"], max_concurrent=1, resources=SMALL)
+    assert listed.wait(PATIENCE).counts == {"DONE": 2}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"after": "x"},
+        {"after": {"i1": "ended"}},
+        {"after": 5},
+        {"after": ["i1:no"]},
+        {"max_fails": 1},
+        {"array": 3, "max_fails": 0},
+        {"array": 3, "max_concurrent": True},
+        {"array": "1-3%x"},
+        {"array": "1-3%2", "max_concurrent": 2},
+    ],
+)
+def test_conditions_that_are_none_are_refused(wrong: Any) -> None:
+    array, items = wrong.pop("array", None), wrong.pop("items", None)
+    with pytest.raises(WorkflowError, match="after=|max_fails=|max_concurrent=|array="):
+        body({"task": "t", "run": "true"}, {}, array, items, **wrong)
 
 
 def test_elements_of_an_array_complete_one_by_one(client: Client, tmp_path: Path) -> None:
@@ -267,5 +310,7 @@ def test_what_is_no_command_is_refused(what: Any) -> None:
 def test_a_workflow_takes_no_fields_of_tasks(client: Client) -> None:
     with pytest.raises(WorkflowError, match="array= does not apply"):
         client.submit({"workflow": "w", "tasks": {}}, array=3)
+    with pytest.raises(WorkflowError, match="after= does not apply"):
+        client.submit({"workflow": "w", "tasks": {}}, after="i1")
     with pytest.raises(BatonError, match="cannot be waited for"):
         wait(["i1"])  # type: ignore[list-item]
