@@ -424,8 +424,8 @@ fn task_reference(inside: &str, found: usize) -> Result<Reference, TemplateError
         let hint = if is_name(inside) && !NAMESPACES.contains(&inside) {
             format!("did you mean `{{{{ params.{inside} }}}}`? Write `{{{{{{{{` for literal braces")
         } else {
-            "write `{{ params.NAME }}`, `{{ ports.NAME }}`, `{{ task.id }}` or `{{ task.name }}`; \
-             `{{{{` for literal braces"
+            "write `{{ params.NAME }}`, `{{ item }}`, `{{ ports.NAME }}`, `{{ task.id }}` or \
+             `{{ task.name }}`; `{{{{` for literal braces"
                 .to_owned()
         };
         return Err((Kind::Template, format!("{shown} is not a reference"), hint));

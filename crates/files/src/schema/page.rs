@@ -29,7 +29,7 @@ Baton itself checks more than a schema can: names, order, references, values tha
 
 | type | values |
 |---|---|
-| text | a string, a number, true or false, as it is written: `1.10` stays `1.10`. [References](workflows.md#references-and-outputs) such as `{{ params.day }}` are expanded; `{{{{` stands for `{{` |
+| text | a string, a number, true or false, as it is written: `1.10` stays `1.10`. [References](#references) such as `{{ params.day }}` are expanded; `{{{{` stands for `{{` |
 | string | without references |
 | name | a string of up to 200 bytes without spaces and slashes that does not start with a dot |
 | duration | `250ms`, `5s`, `1h30m`, `2d` |
@@ -37,6 +37,28 @@ Baton itself checks more than a schema can: names, order, references, values tha
 
 A task file has the fields of a [task](#task), a workflow file those of a [workflow](#workflow); [workflows](workflows.md) and [schedules](schedules.md)
 have pages of their own. Paths of fields in error messages are those of this page: `processes[2].after[0]`.
+
+## References
+
+| in a task file | value |
+|---|---|
+| `{{ params.NAME }}` | a parameter: `-p NAME=VALUE`, or its default in `params` |
+| `{{ item }}` | the item of this instance, in an array of items: a line of `--each-line FILE`, a value of `--from-json FILE`, `items` in the API. Texts as they are, other values as JSON; also in `BATON_ITEM` |
+| `{{ item.KEY }}` | a value of an item that is a JSON object |
+| `{{ task.name }}` | the name of the task |
+| `{{ task.id }}`, `{{ ports.NAME }}` | the id and the ports of `baton local run` |
+
+```yaml
+task: resize
+run: [convert, "{{ item.file }}", -resize, "{{ item.width }}", "small-{{ item.file }}"]
+```
+
+```sh
+echo '[{"file": "a.png", "width": 200}, {"file": "b.png", "width": 300}]' | baton submit resize.yaml --from-json -
+```
+
+Inserted text is not expanded again. In a `run` that is one string the shell splits and expands it like any other text; a list of arguments is safe. Workflow
+files have [references of their own](workflows.md#references-and-outputs), where `{{ item }}` is the value of `for_each`.
 "#;
 
 #[test]
