@@ -17,6 +17,8 @@ ls /usr/lib/*/faketime/libfaketime.so.1 >/dev/null 2>&1 || missing+=(faketime)
 command -v curl >/dev/null || missing+=(curl)
 # The pages, in a browser.
 command -v chromium >/dev/null || missing+=(chromium)
+# A store for several schedulers.
+ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
 # The packages from pip below.
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 

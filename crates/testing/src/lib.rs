@@ -5,6 +5,7 @@
 //! | `wait` | waiting for a condition, with a timeout for slow machines |
 //! | `rng` | random numbers from a seed |
 //! | `ca` | a certificate authority that signs for tests (feature `ca`) |
+//! | `postgres` | a PostgreSQL server (feature `postgres`) |
 //! | `processes` | processes of this host: inspection and signals (feature `cluster`) |
 //! | `command` | the built `baton`: commands to their end, servers until they are ready (likewise) |
 //! | `cluster` | a scheduler and workers of the built `baton` (likewise) |
@@ -17,6 +18,8 @@ pub mod ca;
 pub mod cluster;
 #[cfg(feature = "cluster")]
 pub mod command;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "cluster")]
 pub mod processes;
 mod rng;
