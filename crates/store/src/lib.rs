@@ -11,7 +11,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`Store`] | the contract; `tests/conformance` runs it against every backend |
+//! | `sql` | what the backends share: statements, writer, reads |
 //! | [`sqlite`] | the default backend: one file in the data directory |
+//! | [`postgres`] | PostgreSQL, for several schedulers |
 //! | `body` | JSON encoding of a fact in the history |
 //! | `change_set` | row changes derived from facts by the ledger's own rules, for all backends |
 //! | [`data_dir`] | the rights of other users in a data directory |
@@ -33,8 +35,10 @@ pub mod data_dir;
 mod error;
 pub mod facts;
 pub mod limits;
+pub mod postgres;
 mod retention;
 pub mod sharing;
+mod sql;
 pub mod sqlite;
 pub mod token;
 pub mod usage;

@@ -84,3 +84,12 @@ pub const FREE_PAGES_KEPT_ONE_IN: u64 = 16;
 /// Stored tokens, including expired and revoked ones: a server holds all of them in memory, and
 /// people have to find their way among them.
 pub const TOKENS_MAX: usize = 10_000;
+
+/// How long a connection to PostgreSQL may take to open, in milliseconds.
+pub const POSTGRES_CONNECT_MS: u64 = 10_000;
+
+/// Rows of a long scan that are fetched from PostgreSQL at once.
+pub const POSTGRES_FETCH_ROWS: i32 = 1_000;
+
+/// How long a scheduler waits for the session of a leader that it has ended, in milliseconds.
+pub const POSTGRES_DEPOSE_MS: u64 = 2_000;

@@ -10,10 +10,10 @@ use baton_model::library::{Execution, TaskName};
 use baton_model::limits::{BACKFILLS_DONE_MAX, LAUNCHES_REMEMBERED_MAX};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+
 use serde::de::DeserializeOwned;
 
+use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
 use super::rows::{self, to_json, unsigned};
 use super::specs::SpecId;
 use crate::change_set::ChangeSet;
@@ -41,17 +41,14 @@ macro_rules! launches {
             " FROM (SELECT l.nominal_ms, l.instance, l.run, coalesce(r.state, i.state, (SELECT CASE \
              WHEN s.first <= l.instance THEN s.state END FROM span AS s WHERE s.last >= l.instance \
              ORDER BY s.last LIMIT 1)) AS state FROM launch AS l LEFT JOIN run AS r ON r.id = l.run \
-             LEFT JOIN instance AS i ON i.id = l.instance WHERE l.backfill = ?1) ",
+             LEFT JOIN instance AS i ON i.id = l.instance WHERE l.backfill = ?1) AS launched ",
             $rest
         )
     };
 }
 
 /// Writes the part of a change set that concerns backfills and launches.
-pub(super) fn write(
-    db: &Connection,
-    change_set: &ChangeSet<SpecId>,
-) -> Result<(), rusqlite::Error> {
+pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO backfill (id, task, open, body) VALUES (?1, ?2, ?3, ?4) \
          ON CONFLICT (id) DO UPDATE SET open = ?3, body = ?4",
@@ -68,7 +65,10 @@ pub(super) fn write(
         let id = id.0.cast_signed();
         match taken {
             Some(taken) => db
-                .prepare_cached("INSERT OR REPLACE INTO backfill_taken VALUES (?1, ?2)")?
+                .prepare_cached(
+                    "INSERT INTO backfill_taken (backfill, body) VALUES (?1, ?2) \
+                     ON CONFLICT (backfill) DO UPDATE SET body = excluded.body",
+                )?
                 .execute(params![id, to_json(taken)?])?,
             None => db
                 .prepare_cached("DELETE FROM backfill_taken WHERE backfill = ?1")?
@@ -84,10 +84,11 @@ pub(super) fn write(
     write_launches(db, change_set)
 }
 
-fn write_launches(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(), rusqlite::Error> {
+fn write_launches(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let mut put = db.prepare_cached(
-        "INSERT OR REPLACE INTO launch (task, nominal_ms, instance, run, backfill) \
-         VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO launch (task, nominal_ms, instance, run, backfill) \
+         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (task, nominal_ms) DO UPDATE SET \
+         instance = excluded.instance, run = excluded.run, backfill = excluded.backfill",
     )?;
     let mut new: BTreeMap<TaskNo, u64> = BTreeMap::new();
     for launch in change_set.launches() {
@@ -111,7 +112,7 @@ fn write_launches(db: &Connection, change_set: &ChangeSet<SpecId>) -> Result<(),
 }
 
 /// Forgets the oldest launches of an entry, unless a backfill of it needs them.
-fn forget(db: &Connection, task: TaskNo) -> Result<(), rusqlite::Error> {
+fn forget(db: &Db<'_>, task: TaskNo) -> Result<(), Error> {
     let task = task.0.cast_signed();
     let sql = "SELECT nominal_ms FROM launch WHERE task = ?1 \
                AND NOT EXISTS (SELECT 1 FROM backfill WHERE task = ?1 AND open) \
@@ -135,25 +136,25 @@ fn forget(db: &Connection, task: TaskNo) -> Result<(), rusqlite::Error> {
 }
 
 /// A backfill, without its entry's name.
-pub(super) fn head(db: &Connection, id: BackfillId) -> Result<Option<Backfill>, rusqlite::Error> {
+pub(super) fn head(db: &Db<'_>, id: BackfillId) -> Result<Option<Backfill>, Error> {
     db.prepare_cached("SELECT body FROM backfill WHERE id = ?1")?
         .query_row([id.0.cast_signed()], |row| parsed(row, 0))
         .optional()
 }
 
 /// The highest id ever used: the row of the last backfill is never removed.
-pub(super) fn last(db: &Connection) -> Result<BackfillId, rusqlite::Error> {
+pub(super) fn last(db: &Db<'_>) -> Result<BackfillId, Error> {
     db.prepare_cached("SELECT coalesce(max(id), 0) FROM backfill")?
-        .query_row([], |row| Ok(BackfillId(unsigned(row, 0)?)))
+        .query_row((), |row| Ok(BackfillId(unsigned(row, 0)?)))
 }
 
 /// Every backfill that is not DONE, for a new leader's ledger.
-pub(super) fn open(db: &Connection) -> Result<Vec<OpenBackfill>, rusqlite::Error> {
-    let mut heads = db.prepare("SELECT body FROM backfill WHERE open")?;
-    let heads = heads.query_map([], |row| parsed::<Backfill>(row, 0))?;
+pub(super) fn open(db: &Db<'_>) -> Result<Vec<OpenBackfill>, Error> {
+    let mut heads = db.prepare_cached("SELECT body FROM backfill WHERE open")?;
+    let heads = heads.query_map((), |row| parsed::<Backfill>(row, 0))?;
     let heads = heads.collect::<Result<Vec<_>, _>>()?;
-    let mut taken = db.prepare("SELECT body FROM backfill_taken WHERE backfill = ?1")?;
-    let mut launches = db.prepare("SELECT instance, run FROM launch WHERE backfill = ?1")?;
+    let mut taken = db.prepare_cached("SELECT body FROM backfill_taken WHERE backfill = ?1")?;
+    let mut launches = db.prepare_cached("SELECT instance, run FROM launch WHERE backfill = ?1")?;
     let restore = |head: Backfill| {
         let id = head.id.0.cast_signed();
         let taken = taken.query_row([id], |row| parsed::<Vec<Wall>>(row, 0));
@@ -168,11 +169,11 @@ pub(super) fn open(db: &Connection) -> Result<Vec<OpenBackfill>, rusqlite::Error
 
 /// The launched due times of an entry in an interval, its end not included.
 pub(super) fn known_launches(
-    db: &Connection,
+    db: &Db<'_>,
     task: TaskNo,
     from: Wall,
     to: Wall,
-) -> Result<KnownLaunches, rusqlite::Error> {
+) -> Result<KnownLaunches, Error> {
     let number = task.0.cast_signed();
     let counted = db
         .prepare_cached("SELECT launches, launches_since_ms FROM task WHERE number = ?1")?
@@ -198,10 +199,7 @@ pub(super) fn known_launches(
 }
 
 /// One backfill.
-pub(super) fn one(
-    db: &Connection,
-    id: BackfillId,
-) -> Result<Option<BackfillRecord>, rusqlite::Error> {
+pub(super) fn one(db: &Db<'_>, id: BackfillId) -> Result<Option<BackfillRecord>, Error> {
     db.prepare_cached(record!("WHERE b.id = ?1"))?
         .query_row([id.0.cast_signed()], record)
         .optional()
@@ -209,9 +207,9 @@ pub(super) fn one(
 
 /// One page of backfills, the latest first.
 pub(super) fn page(
-    db: &Connection,
+    db: &Db<'_>,
     query: &BackfillQuery,
-) -> Result<Page<BackfillRecord, BackfillId>, rusqlite::Error> {
+) -> Result<Page<BackfillRecord, BackfillId>, Error> {
     let limit = page_limit(query.limit);
     let before = query.before.map(|it| i64::try_from(it.0));
     let before = before.map_or(i64::MAX, |it| it.unwrap_or(i64::MAX));
@@ -229,11 +227,11 @@ pub(super) fn page(
 
 /// Launches of a backfill by due time, after the given one.
 pub(super) fn launches(
-    db: &Connection,
+    db: &Db<'_>,
     id: BackfillId,
     after: Option<Wall>,
     limit: usize,
-) -> Result<Page<LaunchRecord, Wall>, rusqlite::Error> {
+) -> Result<Page<LaunchRecord, Wall>, Error> {
     let limit = page_limit(limit);
     let after = after.map_or(-1, |at| i64::try_from(at.0).unwrap_or(i64::MAX));
     let mut statement = db.prepare_cached(launches!(
@@ -256,10 +254,7 @@ pub(super) fn launches(
 
 /// Counts the launches of a backfill by the state of what they have launched; those whose history
 /// was removed are missing.
-pub(super) fn tally(
-    db: &Connection,
-    id: BackfillId,
-) -> Result<BTreeMap<UniversalState, u64>, rusqlite::Error> {
+pub(super) fn tally(db: &Db<'_>, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, Error> {
     let mut statement = db.prepare_cached(launches!(
         "state, count(*)",
         "WHERE state IS NOT NULL GROUP BY state"
@@ -270,7 +265,7 @@ pub(super) fn tally(
     counted.collect()
 }
 
-fn record(row: &Row<'_>) -> Result<BackfillRecord, rusqlite::Error> {
+fn record(row: &Row<'_>) -> Result<BackfillRecord, Error> {
     Ok(BackfillRecord {
         head: parsed(row, 0)?,
         name: TaskName {
@@ -280,23 +275,23 @@ fn record(row: &Row<'_>) -> Result<BackfillRecord, rusqlite::Error> {
     })
 }
 
-fn execution(row: &Row<'_>, at: usize) -> Result<Option<Execution>, rusqlite::Error> {
-    let instance = row.get::<_, Option<i64>>(at)?;
-    let run = row.get::<_, Option<i64>>(at + 1)?;
+fn execution(row: &Row<'_>, at: usize) -> Result<Option<Execution>, Error> {
+    let instance = row.get::<Option<i64>>(at)?;
+    let run = row.get::<Option<i64>>(at + 1)?;
     let instance = instance.map(|id| InstanceId(id.cast_unsigned()));
     let run = run.map(|id| RunId(id.cast_unsigned()));
     Ok(Execution::either(instance, run))
 }
 
-fn state(row: &Row<'_>, at: usize) -> Result<Option<UniversalState>, rusqlite::Error> {
-    match row.get::<_, Option<String>>(at)? {
+fn state(row: &Row<'_>, at: usize) -> Result<Option<UniversalState>, Error> {
+    match row.get::<Option<String>>(at)? {
         Some(word) => rows::state_of(&word, at).map(Some),
         None => Ok(None),
     }
 }
 
 /// A column of JSON.
-fn parsed<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T, rusqlite::Error> {
+fn parsed<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T, Error> {
     let value = rows::json(row, at)?;
-    value.ok_or_else(|| rusqlite::Error::InvalidColumnType(at, "body".to_owned(), Type::Null))
+    value.ok_or_else(|| corrupt_column(at, "it is empty"))
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use baton_model::ids::{InstanceId, RunId};
-use rusqlite::{Connection, OptionalExtension};
 
+use super::db::{Db, Error, OptionalRow as _, params};
 use super::rows::{self, unsigned};
 use super::runs;
 use crate::change_set::{Ids, split_by_sign};
@@ -22,10 +22,10 @@ const WIDE: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body FROM wide AS 
     LEFT JOIN spec AS s ON s.id = w.spec WHERE w.seq > ?1 ORDER BY w.seq LIMIT ?2";
 
 /// Reads one page.
-pub(super) fn page(db: &Connection, query: &FactQuery) -> Result<FactPage, rusqlite::Error> {
+pub(super) fn page(db: &Db<'_>, query: &FactQuery) -> Result<FactPage, Error> {
     let (last, pruned) = db
         .prepare_cached("SELECT last_seq, pruned_seq FROM totals")?
-        .query_row([], |row| {
+        .query_row((), |row| {
             Ok((Seq(unsigned(row, 0)?), Seq(unsigned(row, 1)?)))
         })?;
     let mut scans = Vec::new();
@@ -41,9 +41,9 @@ pub(super) fn page(db: &Connection, query: &FactQuery) -> Result<FactPage, rusql
         let mut statement = db.prepare_cached(sql)?;
         let mut found = statement.query([after, FactScan::ROWS_MAX as i64])?;
         while let Some(row) = found.next()? {
-            let spec = row.get_ref(4)?.as_str_or_null()?;
-            let bytes = row.get_ref(3)?.as_str()?.len() + spec.map_or(0, str::len);
-            if !scan.push(rows::recorded_fact(row)?, bytes) {
+            let spec = row.text_or_null(4)?;
+            let bytes = row.text(3)?.len() + spec.map_or(0, str::len);
+            if !scan.push(rows::recorded_fact(&row)?, bytes) {
                 break;
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn page(db: &Connection, query: &FactQuery) -> Result<FactPage, rusql
 }
 
 /// The number before the first fact of a run; 0 if the run is not stored.
-fn seq_before_run(db: &Connection, run: RunId) -> Result<i64, rusqlite::Error> {
+fn seq_before_run(db: &Db<'_>, run: RunId) -> Result<i64, Error> {
     db.prepare_cached("SELECT coalesce(min(part), 1) - 1 FROM plan WHERE run = ?1")?
         .query_row([run.0.cast_signed()], |row| row.get(0))
 }
@@ -77,8 +77,8 @@ fn seq_before_run(db: &Connection, run: RunId) -> Result<i64, rusqlite::Error> {
 macro_rules! spec_matches {
     ($columns:literal, $rest:literal) => {
         concat!(
-            "SELECT coalesce(s.owner = ?2, 1) AND CASE WHEN ?3 IS NULL THEN 1 \
-             ELSE json_extract(s.body, '$.part.run') IS ?3 END",
+            "SELECT coalesce(s.owner = ?2, TRUE) AND CASE WHEN ?3 IS NULL THEN TRUE \
+             ELSE CAST(json_extract(s.body, '$.part.run') AS BIGINT) IS NOT DISTINCT FROM ?3 END",
             $columns,
             " FROM ",
             $rest
@@ -88,13 +88,13 @@ macro_rules! spec_matches {
 
 /// Evaluates the filters of a query.
 struct Filter<'a> {
-    db: &'a Connection,
+    db: &'a Db<'a>,
     query: &'a FactQuery,
     known: HashMap<InstanceId, bool>,
 }
 
 impl Filter<'_> {
-    fn matches(&mut self, subject: &FactSubject<'_>) -> Result<bool, rusqlite::Error> {
+    fn matches(&mut self, subject: &FactSubject<'_>) -> Result<bool, Error> {
         match subject {
             FactSubject::Other => Ok(false),
             FactSubject::Submission(spec) => Ok(self.query.matches(spec)),
@@ -114,11 +114,7 @@ impl Filter<'_> {
         }
     }
 
-    fn run_matches(
-        &self,
-        run: RunId,
-        owner_in_fact: Option<&str>,
-    ) -> Result<bool, rusqlite::Error> {
+    fn run_matches(&self, run: RunId, owner_in_fact: Option<&str>) -> Result<bool, Error> {
         match (&self.query.owner, owner_in_fact) {
             (None, _) => Ok(true),
             (Some(owner), Some(owner_in_fact)) => Ok(owner == owner_in_fact),
@@ -135,7 +131,7 @@ impl Filter<'_> {
         (self.query.owner.as_deref(), run)
     }
 
-    fn instance_matches(&self, id: InstanceId) -> Result<bool, rusqlite::Error> {
+    fn instance_matches(&self, id: InstanceId) -> Result<bool, Error> {
         const ALONE: &str = spec_matches!(
             "",
             "instance AS i JOIN spec AS s ON s.id = i.spec WHERE i.id = ?1"
@@ -150,7 +146,7 @@ impl Filter<'_> {
             let found = self
                 .db
                 .prepare_cached(sql)?
-                .query_row((sql_id(id), owner, run), |row| row.get(0))
+                .query_row(params![sql_id(id), owner, run], |row| row.get(0))
                 .optional()?;
             if let Some(has) = found {
                 return Ok(has);
@@ -161,24 +157,25 @@ impl Filter<'_> {
 
     /// True if any instance of a range passes. A range with too many instances to check passes: an
     /// extra fact is better than a missing one.
-    fn range_matches(&self, (first, last): Ids) -> Result<bool, rusqlite::Error> {
+    fn range_matches(&self, (first, last): Ids) -> Result<bool, Error> {
         const ALONE: &str = spec_matches!(
             ", i.id",
-            "instance AS i JOIN spec AS s ON s.id = i.spec WHERE i.id >= ?1 ORDER BY i.id"
+            "instance AS i JOIN spec AS s ON s.id = i.spec WHERE i.id >= ?1 ORDER BY i.id LIMIT ?4"
         );
         // Spans do not overlap, so their first ids have the order of their last ids.
         const SPANS: &str = spec_matches!(
             ", i.first",
-            "span AS i JOIN spec AS s ON s.id = i.spec WHERE i.last >= ?1 ORDER BY i.last"
+            "span AS i JOIN spec AS s ON s.id = i.spec WHERE i.last >= ?1 ORDER BY i.last LIMIT ?4"
         );
         let (owner, run) = self.filter_values();
         for (first, last) in split_by_sign(first, last) {
             for sql in [SPANS, ALONE] {
                 let mut statement = self.db.prepare_cached(sql)?;
-                let mut found = statement.query((sql_id(first), owner, run))?;
+                let mut found =
+                    statement.query(params![sql_id(first), owner, run, PAGE_SCAN_MAX as i64])?;
                 let mut visited = 0;
                 while let Some(row) = found.next()? {
-                    if row.get::<_, i64>(1)? > sql_id(last) {
+                    if row.get::<i64>(1)? > sql_id(last) {
                         break;
                     }
                     visited += 1;

@@ -9,9 +9,8 @@ use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
 use baton_model::library::{Created, Definition, IdempotencyKey, Pause, TaskName};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::time::Wall;
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
 use super::rows::{self, to_json, unsigned};
 use super::specs::SpecId;
 use crate::change_set::{ChangeSet, StoredTask};
@@ -31,10 +30,7 @@ macro_rules! record {
     };
 }
 /// Writes the library's part of a change set.
-pub(super) fn write(
-    db: &Connection,
-    change_set: &ChangeSet<SpecId>,
-) -> Result<(), rusqlite::Error> {
+pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO task (number, owner, name, revision, defined, accounted_ms, paused_ms, \
          pause_reason, launches) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (number) \
@@ -69,8 +65,11 @@ pub(super) fn write(
         return Ok(());
     }
     let mut remember = db.prepare_cached(
-        "INSERT OR REPLACE INTO request (number, task, high, low, request, instance, last, run) \
-         VALUES ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO request (number, task, high, low, request, instance, last, run) \
+         VALUES ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+         ON CONFLICT (task, high, low) DO UPDATE SET number = excluded.number, \
+         request = excluded.request, instance = excluded.instance, last = excluded.last, \
+         run = excluded.run",
     )?;
     for new in change_set.keys() {
         let (first, last, run) = match new.created {
@@ -95,10 +94,7 @@ pub(super) fn write(
 }
 
 /// A task's row, without its definition.
-pub(super) fn stored(
-    db: &Connection,
-    number: TaskNo,
-) -> Result<Option<StoredTask>, rusqlite::Error> {
+pub(super) fn stored(db: &Db<'_>, number: TaskNo) -> Result<Option<StoredTask>, Error> {
     db.prepare_cached(
         "SELECT number, owner, name, revision, defined, accounted_ms, paused_ms, pause_reason, \
          launches FROM task WHERE number = ?1",
@@ -118,10 +114,7 @@ pub(super) fn stored(
 }
 
 /// The number of the task with this name.
-pub(super) fn number_of(
-    db: &Connection,
-    name: &TaskName,
-) -> Result<Option<TaskNo>, rusqlite::Error> {
+pub(super) fn number_of(db: &Db<'_>, name: &TaskName) -> Result<Option<TaskNo>, Error> {
     db.prepare_cached("SELECT number FROM task WHERE owner = ?1 AND name = ?2")?
         .query_row([&name.owner, &name.name], |row| {
             Ok(TaskNo(unsigned(row, 0)?))
@@ -130,9 +123,9 @@ pub(super) fn number_of(
 }
 
 pub(super) fn names(
-    db: &Connection,
+    db: &Db<'_>,
     numbers: &BTreeSet<TaskNo>,
-) -> Result<BTreeMap<TaskNo, TaskName>, rusqlite::Error> {
+) -> Result<BTreeMap<TaskNo, TaskName>, Error> {
     let mut names = BTreeMap::new();
     for number in numbers {
         if let Some(task) = stored(db, *number)? {
@@ -143,15 +136,15 @@ pub(super) fn names(
 }
 
 /// Every task, for a new leader's ledger.
-pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
-    db.prepare(
+pub(super) fn all(db: &Db<'_>) -> Result<Vec<Task>, Error> {
+    db.prepare_cached(
         "SELECT t.number, t.owner, t.name, t.revision, t.accounted_ms, r.body, t.paused_ms, \
          t.pause_reason, t.launches FROM task AS t \
          LEFT JOIN revision AS r ON t.defined AND r.task = t.number AND r.revision = t.revision \
          ORDER BY t.number",
     )?
-    .query_map([], |row| {
-        let definition = match row.get_ref(5)?.as_str_or_null()? {
+    .query_map((), |row| {
+        let definition = match row.text_or_null(5)? {
             Some(body) => Some(definition(body, 5)?),
             None => None,
         };
@@ -168,18 +161,16 @@ pub(super) fn all(db: &Connection) -> Result<Vec<Task>, rusqlite::Error> {
 }
 
 /// Idempotency keys with what they have created, the oldest first.
-pub(super) fn keys(
-    db: &Connection,
-) -> Result<Vec<(Option<TaskNo>, IdempotencyKey, Created)>, rusqlite::Error> {
+pub(super) fn keys(db: &Db<'_>) -> Result<Vec<(Option<TaskNo>, IdempotencyKey, Created)>, Error> {
     let sql = "SELECT task, high, low, request, instance, coalesce(last, instance), run \
                FROM request ORDER BY number";
-    db.prepare(sql)?
-        .query_map([], |row| {
+    db.prepare_cached(sql)?
+        .query_map((), |row| {
             let key = IdempotencyKey {
                 key: (unsigned(row, 1)?, unsigned(row, 2)?),
                 request: unsigned(row, 3)?,
             };
-            let created = match row.get::<_, Option<i64>>(6)? {
+            let created = match row.get::<Option<i64>>(6)? {
                 Some(run) => Created::Run(RunId(run.cast_unsigned())),
                 None => Created::Instances {
                     first: InstanceId(unsigned(row, 4)?),
@@ -194,10 +185,10 @@ pub(super) fn keys(
 
 /// One task, in its current revision or the given one.
 pub(super) fn task(
-    db: &Connection,
+    db: &Db<'_>,
     name: &TaskName,
     revision: Option<Revision>,
-) -> Result<Option<TaskRecord>, rusqlite::Error> {
+) -> Result<Option<TaskRecord>, Error> {
     let sql = record!(
         "WHERE t.owner = ?1 AND t.name = ?2 AND r.revision = coalesce(?3, t.revision) \
          AND (t.defined OR ?3 IS NOT NULL)"
@@ -211,10 +202,7 @@ pub(super) fn task(
 }
 
 /// Tasks in the library, by name.
-pub(super) fn tasks(
-    db: &Connection,
-    query: &TaskQuery,
-) -> Result<Page<TaskRecord, TaskName>, rusqlite::Error> {
+pub(super) fn tasks(db: &Db<'_>, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, Error> {
     let limit = page_limit(query.limit);
     let after = query.after.clone().unwrap_or_default();
     let sql = record!(
@@ -232,11 +220,11 @@ pub(super) fn tasks(
 
 /// The revisions of a task, the latest first.
 pub(super) fn revisions(
-    db: &Connection,
+    db: &Db<'_>,
     task: TaskNo,
     before: Option<Revision>,
     limit: usize,
-) -> Result<Page<RevisionRecord, Revision>, rusqlite::Error> {
+) -> Result<Page<RevisionRecord, Revision>, Error> {
     let limit = page_limit(limit);
     let before = before.map_or(i64::MAX, |it| i64::from(it.0));
     let mut statement = db.prepare_cached(
@@ -248,7 +236,7 @@ pub(super) fn revisions(
         Ok(RevisionRecord {
             revision: Revision(row.get(0)?),
             at: Wall(unsigned(row, 1)?),
-            definition: Arc::new(definition(row.get_ref(2)?.as_str()?, 2)?),
+            definition: Arc::new(definition(row.text(2)?, 2)?),
         })
     })?;
     let found = found.collect::<Result<Vec<_>, _>>()?;
@@ -258,10 +246,7 @@ pub(super) fn revisions(
 }
 
 /// Recorded ticks, the latest first.
-pub(super) fn ticks(
-    db: &Connection,
-    query: &TickQuery,
-) -> Result<Page<RecordedFact, Seq>, rusqlite::Error> {
+pub(super) fn ticks(db: &Db<'_>, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, Error> {
     const ALL: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
         WHERE first IS NULL AND seq < ?2 AND ?1 IS NULL ORDER BY seq DESC LIMIT ?3";
     const OF_ONE: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
@@ -275,7 +260,7 @@ pub(super) fn ticks(
     while items.len() < limit
         && let Some(row) = rows.next()?
     {
-        let entry = rows::recorded_fact(row)?;
+        let entry = rows::recorded_fact(&row)?;
         (looked, last) = (looked + 1, Some(entry.seq));
         if matches!(
             entry.fact,
@@ -291,21 +276,21 @@ pub(super) fn ticks(
     })
 }
 
-fn record(row: &Row<'_>) -> Result<TaskRecord, rusqlite::Error> {
+fn record(row: &Row<'_>) -> Result<TaskRecord, Error> {
     Ok(TaskRecord {
         number: TaskNo(unsigned(row, 0)?),
         name: name(row, 1)?,
         current: row.get(3)?,
         revision: Revision(row.get(4)?),
         at: Wall(unsigned(row, 5)?),
-        definition: Arc::new(definition(row.get_ref(6)?.as_str()?, 6)?),
+        definition: Arc::new(definition(row.text(6)?, 6)?),
         pause: pause(row, 7)?,
     })
 }
 
 /// A pause, of two columns.
-fn pause(row: &Row<'_>, at: usize) -> Result<Option<Pause>, rusqlite::Error> {
-    let Some(since) = row.get::<_, Option<i64>>(at)? else {
+fn pause(row: &Row<'_>, at: usize) -> Result<Option<Pause>, Error> {
+    let Some(since) = row.get::<Option<i64>>(at)? else {
         return Ok(None);
     };
     Ok(Some(Pause {
@@ -314,15 +299,13 @@ fn pause(row: &Row<'_>, at: usize) -> Result<Option<Pause>, rusqlite::Error> {
     }))
 }
 
-fn name(row: &Row<'_>, at: usize) -> Result<TaskName, rusqlite::Error> {
+fn name(row: &Row<'_>, at: usize) -> Result<TaskName, Error> {
     Ok(TaskName {
         owner: row.get(at)?,
         name: row.get(at + 1)?,
     })
 }
 
-fn definition(body: &str, column: usize) -> Result<Definition, rusqlite::Error> {
-    serde_json::from_str(body).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
-    })
+fn definition(body: &str, column: usize) -> Result<Definition, Error> {
+    serde_json::from_str(body).map_err(|error| corrupt_column(column, error))
 }

@@ -7,16 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::db::{Db, Error, OptionalRow as _, Row, params};
 use super::read::counts;
 use super::rows::unsigned;
 use super::specs::SpecId;
 use super::usage;
 use crate::change_set::{Ids, split_by_sign};
-use crate::limits::{
-    FREE_PAGES_KEPT_ONE_IN, PRUNE_STEP_FACTS, PRUNE_STEP_ITEMS, VACUUM_STEP_PAGES,
-};
+use crate::limits::{PRUNE_STEP_FACTS, PRUNE_STEP_ITEMS};
 use crate::retention::{Candidate, HistorySize};
 use crate::view::{Seq, View, sql_id};
 use crate::{PruneReport, Retention};
@@ -24,11 +22,11 @@ use crate::{PruneReport, Retention};
 /// Removes at most `limit` records with their timelines, facts about ranges of which no instance is
 /// left, and facts about no instance.
 pub(super) fn step(
-    db: &Connection,
+    db: &Db<'_>,
     now: Wall,
     retention: &Retention,
     limit: usize,
-) -> Result<PruneReport, rusqlite::Error> {
+) -> Result<PruneReport, Error> {
     let counts = counts(db)?;
     let size = HistorySize {
         terminal: counts.terminal(),
@@ -67,18 +65,18 @@ pub(super) fn step(
 }
 
 /// The oldest ended records, with their specs and the bytes of their timelines.
-fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>, rusqlite::Error> {
+fn candidates(db: &Db<'_>, limit: usize) -> Result<Vec<(SpecId, Candidate)>, Error> {
     // Instances of a range have no timeline of their own, except in a range of one.
     let mut instances = db.prepare_cached(
         "SELECT id, id, submitted_seq, changed_seq, changed_at_ms, spec, \
-         (SELECT sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
-         WHERE s.id = h.spec), 0)) FROM history AS h WHERE h.instance = i.id) \
+         (SELECT CAST(sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
+         WHERE s.id = h.spec), 0)) AS BIGINT) FROM history AS h WHERE h.instance = i.id) \
          FROM instance AS i WHERE state = ?1 ORDER BY rank DESC, id DESC LIMIT ?2",
     )?;
     let mut spans = db.prepare_cached(
         "SELECT first, last, submitted_seq, changed_seq, changed_at_ms, spec, \
-         (SELECT sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
-         WHERE s.id = h.spec), 0)) FROM history AS h WHERE h.instance = i.last \
+         (SELECT CAST(sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
+         WHERE s.id = h.spec), 0)) AS BIGINT) FROM history AS h WHERE h.instance = i.last \
          AND i.first = i.last) \
          FROM span AS i WHERE state = ?1 ORDER BY rank DESC, last DESC LIMIT ?2",
     )?;
@@ -93,7 +91,7 @@ fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>,
                     submitted: Seq(unsigned(row, 2)?),
                     ended: Seq(unsigned(row, 3)?),
                     at: Wall(unsigned(row, 4)?),
-                    bytes: row.get::<_, Option<i64>>(6)?.unwrap_or(0).cast_unsigned(),
+                    bytes: row.get::<Option<i64>>(6)?.unwrap_or(0).cast_unsigned(),
                 };
                 Ok((row.get(5)?, candidate))
             })?;
@@ -108,11 +106,7 @@ fn candidates(db: &Connection, limit: usize) -> Result<Vec<(SpecId, Candidate)>,
 }
 
 /// Removes an instance, or the first ones of a range.
-fn remove(
-    db: &Connection,
-    expired: &Candidate,
-    pruned: &mut PruneReport,
-) -> Result<(), rusqlite::Error> {
+fn remove(db: &Db<'_>, expired: &Candidate, pruned: &mut PruneReport) -> Result<(), Error> {
     let (first, last) = (sql_id(expired.first), sql_id(expired.last));
     if first == last {
         let gone = db
@@ -143,10 +137,10 @@ fn remove(
 
 /// Removes the facts about ranges that have just lost their last instance.
 fn release_ranges(
-    db: &Connection,
+    db: &Db<'_>,
     expired: &[Candidate],
     pruned: &mut PruneReport,
-) -> Result<(), rusqlite::Error> {
+) -> Result<(), Error> {
     let submitted: BTreeSet<Seq> = expired.iter().map(|it| it.submitted).collect();
     let Some(oldest) = submitted.first() else {
         return Ok(());
@@ -185,16 +179,16 @@ fn release_ranges(
     Ok(())
 }
 
-fn range(row: &Row<'_>) -> Result<(i64, Ids), rusqlite::Error> {
+fn range(row: &Row<'_>) -> Result<(i64, Ids), Error> {
     let ids = (InstanceId(unsigned(row, 1)?), InstanceId(unsigned(row, 2)?));
     Ok((row.get(0)?, ids))
 }
 
 /// True if no instance of a range is left.
-fn is_empty(db: &Connection, (first, last): Ids) -> Result<bool, rusqlite::Error> {
+fn is_empty(db: &Db<'_>, (first, last): Ids) -> Result<bool, Error> {
     let mut any = db.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM instance WHERE id BETWEEN ?1 AND ?2) OR coalesce( \
-         (SELECT first FROM span WHERE last >= ?1 ORDER BY last LIMIT 1) <= ?2, 0)",
+         (SELECT first FROM span WHERE last >= ?1 ORDER BY last LIMIT 1) <= ?2, FALSE)",
     )?;
     for (first, last) in split_by_sign(first, last) {
         if any.query_row([sql_id(first), sql_id(last)], |row| row.get(0))? {
@@ -205,7 +199,7 @@ fn is_empty(db: &Connection, (first, last): Ids) -> Result<bool, rusqlite::Error
 }
 
 /// Removes specs that no instance uses any more.
-fn release_specs(db: &Connection, uses: &BTreeMap<SpecId, u64>) -> Result<(), rusqlite::Error> {
+fn release_specs(db: &Db<'_>, uses: &BTreeMap<SpecId, u64>) -> Result<(), Error> {
     let mut release = db.prepare_cached("UPDATE spec SET uses = uses - ?2 WHERE id = ?1")?;
     let mut remove = db.prepare_cached("DELETE FROM spec WHERE id = ?1 AND uses <= ?2")?;
     for (spec, uses) in uses {
@@ -219,10 +213,10 @@ fn release_specs(db: &Connection, uses: &BTreeMap<SpecId, u64>) -> Result<(), ru
 
 /// Removes the oldest facts about no instance, as long as `is_expired` holds.
 fn others(
-    db: &Connection,
+    db: &Db<'_>,
     pruned: &mut PruneReport,
     is_expired: impl Fn(Seq, Wall, u64) -> bool,
-) -> Result<(), rusqlite::Error> {
+) -> Result<(), Error> {
     let mut oldest = db.prepare_cached(
         "SELECT seq, at_ms, octet_length(body) FROM wide WHERE first IS NULL \
          ORDER BY seq LIMIT ?1",
@@ -248,14 +242,14 @@ fn others(
 
 /// Removes the run with the oldest end if it has expired, or more items of a run that was removed.
 fn run(
-    db: &Connection,
+    db: &Db<'_>,
     now: Wall,
     retention: &Retention,
     pruned: &mut PruneReport,
-) -> Result<(), rusqlite::Error> {
+) -> Result<(), Error> {
     let leftover = db
         .prepare_cached("SELECT run FROM leftover LIMIT 1")?
-        .query_row([], |row| row.get::<_, i64>(0))
+        .query_row((), |row| row.get::<i64>(0))
         .optional()?;
     let run = match leftover {
         Some(run) => run,
@@ -288,26 +282,11 @@ fn run(
 }
 
 /// The run with the oldest end, and when it ended.
-fn oldest_run(db: &Connection) -> Result<Option<(i64, Wall)>, rusqlite::Error> {
+fn oldest_run(db: &Db<'_>) -> Result<Option<(i64, Wall)>, Error> {
     db.prepare_cached(
         "SELECT id, changed_ms FROM run INDEXED BY run_by_end \
          WHERE state IN ('DONE', 'FAILED', 'HALTED', 'ABORTED') ORDER BY changed_ms LIMIT 1",
     )?
-    .query_row([], |row| Ok((row.get(0)?, Wall(unsigned(row, 1)?))))
+    .query_row((), |row| Ok((row.get(0)?, Wall(unsigned(row, 1)?))))
     .optional()
-}
-
-/// Returns some free pages to the file system; true if there are more to return.
-pub(super) fn vacuum(db: &Connection) -> Result<bool, rusqlite::Error> {
-    let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| unsigned(row, 0));
-    let kept = number("page_count")? / FREE_PAGES_KEPT_ONE_IN;
-    let surplus = number("freelist_count")?.saturating_sub(kept);
-    let pages = surplus.min(VACUUM_STEP_PAGES);
-    if pages > 0 {
-        let mut vacuum = db.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
-        let mut rows = vacuum.query([])?;
-        // Each step frees one page.
-        while rows.next()?.is_some() {}
-    }
-    Ok(surplus > pages)
 }

@@ -71,7 +71,7 @@ pub(super) enum ExclusiveOp {
         limit: usize,
         done: Callback<PruneReport>,
     },
-    /// Return some free pages; returns whether there are more.
+    /// Return some free space; returns whether there is more.
     Vacuum { epoch: Epoch, done: Callback<bool> },
     /// Store a token; returns its number.
     CreateToken {
@@ -83,8 +83,8 @@ pub(super) enum ExclusiveOp {
         id: TokenId,
         done: Callback<Option<Token>>,
     },
-    /// Checkpoint and truncate the WAL.
-    Checkpoint { done: Callback<()> },
+    /// Maintenance after space was returned.
+    Vacuumed { done: Callback<()> },
 }
 
 /// The writer's next piece of work.

@@ -3,33 +3,32 @@
 //! Each read is one short snapshot. In WAL mode readers and the writer do not block each other.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baton_core::ledger::{Identity, Ledger, LedgerError, LedgerParts, Range};
 use baton_model::ids::{Epoch, InstanceId, StoreId, WorkerName};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
-use rusqlite::{Connection, Rows, params};
 
-use super::rows::{self, INSTANCES, SPANS, Source, to_store_error, unsigned};
+use super::db::{Db, Error, Rows, params};
+use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
-use super::{backfills, library, runs, schema};
+use super::{Engine, backfills, library, runs};
 use crate::change_set::{Ids, split_by_sign};
-use crate::limits::READERS_IDLE_MAX;
+use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX};
 use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, sql_id};
 use crate::{Fingerprint, StoreError};
 
 /// Pool of read connections.
-pub(super) struct Readers {
-    path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+pub(super) struct Readers<E: Engine> {
+    engine: Arc<E>,
+    idle: Mutex<Vec<E::Connection>>,
 }
 
-impl Readers {
-    pub(super) fn new(path: &Path) -> Self {
+impl<E: Engine> Readers<E> {
+    pub(super) fn new(engine: Arc<E>) -> Self {
         Self {
-            path: path.to_owned(),
+            engine,
             idle: Mutex::default(),
         }
     }
@@ -43,22 +42,18 @@ impl Readers {
     /// Runs `work` on a snapshot. A connection that has failed is not reused.
     pub(super) fn read<T>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+        work: impl FnOnce(&Db<'_>) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let lent = idle().pop();
-        let mut db = match lent {
-            Some(db) => db,
-            None => schema::reader(&self.path)?,
+        let mut connection = match lent.and_then(|it| self.engine.revive(it)) {
+            Some(connection) => connection,
+            None => self.engine.reader()?,
         };
-        let failed = |error| to_store_error(&self.path, error);
-        let snapshot = db.transaction().map_err(failed)?;
-        schema::check(&snapshot, &self.path)?;
-        let value = work(&snapshot).map_err(failed)?;
-        snapshot.commit().map_err(failed)?;
+        let value = self.engine.read(&mut connection, work)?;
         let mut idle = idle();
         if idle.len() < READERS_IDLE_MAX {
-            idle.push(db);
+            idle.push(connection);
         }
         Ok(value)
     }
@@ -66,13 +61,13 @@ impl Readers {
 
 /// Restores the ledger of a new leader, if `epoch` is still in force.
 pub(super) fn ledger(
-    db: &Connection,
+    db: &Db<'_>,
     epoch: Epoch,
-) -> Result<Option<Result<Ledger, StoreError>>, rusqlite::Error> {
+) -> Result<Option<Result<Ledger, StoreError>>, Error> {
     if rows::leadership(db)?.epoch != epoch {
         return Ok(None);
     }
-    let lease_time = db.query_row("SELECT lease_time_ms FROM totals", [], |row| {
+    let lease_time = db.query_row("SELECT lease_time_ms FROM totals", (), |row| {
         Ok(Millis(unsigned(row, 0)?))
     })?;
     let (runs, ended_runs, last_run) = runs::all(db)?;
@@ -115,23 +110,23 @@ pub(super) fn ledger(
 }
 
 /// The identity of the store, with its terms.
-fn identity(db: &Connection) -> Result<Identity, rusqlite::Error> {
-    let mut statement = db.prepare("SELECT epoch FROM term ORDER BY epoch")?;
-    let terms = statement.query_map([], |row| Ok(Epoch(unsigned(row, 0)?)))?;
+fn identity(db: &Db<'_>) -> Result<Identity, Error> {
+    let mut statement = db.prepare_cached("SELECT epoch FROM term ORDER BY epoch")?;
+    let terms = statement.query_map((), |row| Ok(Epoch(unsigned(row, 0)?)))?;
     let terms = terms.collect::<Result<Vec<_>, _>>()?;
     let sql = "SELECT store, generation, settled FROM identity";
-    db.query_row(sql, [], |row| {
+    db.query_row(sql, (), |row| {
         let store = StoreId(unsigned(row, 0)?);
         let mut identity = Identity::new(store, terms);
         identity.generation = Epoch(unsigned(row, 1)?);
-        identity.unsettled = !row.get::<_, bool>(2)?;
+        identity.unsettled = !row.get::<bool>(2)?;
         Ok(identity)
     })
 }
 
-pub(super) fn fingerprint(db: &Connection) -> Result<Fingerprint, rusqlite::Error> {
+pub(super) fn fingerprint(db: &Db<'_>) -> Result<Fingerprint, Error> {
     let sql = "SELECT store, epoch, generation, last_seq FROM identity, leader, totals";
-    db.query_row(sql, [], |row| {
+    db.query_row(sql, (), |row| {
         Ok(Fingerprint {
             store: StoreId(unsigned(row, 0)?),
             epoch: Epoch(unsigned(row, 1)?),
@@ -144,16 +139,16 @@ pub(super) fn fingerprint(db: &Connection) -> Result<Fingerprint, rusqlite::Erro
 /// Counts a range of instances by state. Spans do not overlap, so besides those that end within the
 /// range at most one more overlaps it.
 pub(super) fn tally(
-    db: &Connection,
+    db: &Db<'_>,
     first: InstanceId,
     last: InstanceId,
-) -> Result<BTreeMap<UniversalState, u64>, rusqlite::Error> {
+) -> Result<BTreeMap<UniversalState, u64>, Error> {
     const WITHIN: [&str; 3] = [
         "SELECT state, count(*) FROM instance WHERE id BETWEEN ?1 AND ?2 GROUP BY state",
-        "SELECT state, sum(last - max(first, ?1) + 1) FROM span WHERE last BETWEEN ?1 AND ?2 \
+        "SELECT state, CAST(sum(last - max(first, ?1) + 1) AS BIGINT) FROM span WHERE last BETWEEN ?1 AND ?2 \
          GROUP BY state",
         "SELECT state, ?2 - max(first, ?1) + 1 FROM \
-         (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) WHERE first <= ?2",
+         (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) AS over WHERE first <= ?2",
     ];
     let mut tally = BTreeMap::new();
     for (first, last) in split_by_sign(first, last) {
@@ -161,7 +156,7 @@ pub(super) fn tally(
             let mut counted = db.prepare_cached(sql)?;
             let mut found = counted.query([sql_id(first), sql_id(last)])?;
             while let Some(row) = found.next()? {
-                *tally.entry(rows::state(row, 0)?).or_default() += unsigned(row, 1)?;
+                *tally.entry(rows::state(&row, 0)?).or_default() += unsigned(&row, 1)?;
             }
         }
     }
@@ -171,22 +166,25 @@ pub(super) fn tally(
 /// The instances of a range that are in one of these states, by id. The ids come first: a range of
 /// waiting instances is one row, of which each element is a record here.
 pub(super) fn within(
-    db: &Connection,
+    db: &Db<'_>,
     first: InstanceId,
     last: InstanceId,
     states: &[UniversalState],
-) -> Result<Vec<Record>, rusqlite::Error> {
+) -> Result<Vec<Record>, Error> {
     const WITHIN: &str = "SELECT id, id, state FROM instance WHERE id BETWEEN ?1 AND ?2 \
         UNION ALL SELECT max(first, ?1), last, state FROM span WHERE last BETWEEN ?1 AND ?2 \
         UNION ALL SELECT max(first, ?1), ?2, state FROM \
-        (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) WHERE first <= ?2";
+        (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) AS over WHERE first <= ?2";
     let mut ids: Vec<Ids> = Vec::new();
     for (first, last) in split_by_sign(first, last) {
         let mut statement = db.prepare_cached(WITHIN)?;
         let mut found = statement.query([sql_id(first), sql_id(last)])?;
         while let Some(row) = found.next()? {
-            if states.contains(&rows::state(row, 2)?) {
-                ids.push((InstanceId(unsigned(row, 0)?), InstanceId(unsigned(row, 1)?)));
+            if states.contains(&rows::state(&row, 2)?) {
+                ids.push((
+                    InstanceId(unsigned(&row, 0)?),
+                    InstanceId(unsigned(&row, 1)?),
+                ));
             }
         }
     }
@@ -202,12 +200,12 @@ pub(super) fn within(
 
 /// Reason why a ledger cannot be restored.
 enum RestoreError {
-    Database(rusqlite::Error),
+    Database(Error),
     Ledger(LedgerError),
 }
 
-impl From<rusqlite::Error> for RestoreError {
-    fn from(error: rusqlite::Error) -> Self {
+impl From<Error> for RestoreError {
+    fn from(error: Error) -> Self {
         Self::Database(error)
     }
 }
@@ -220,7 +218,7 @@ impl From<LedgerError> for RestoreError {
 
 /// Adds every row of one table that has not ended.
 fn admit_table(
-    db: &Connection,
+    db: &Db<'_>,
     source: &Source,
     cache: &mut SpecCache,
     ledger: &mut Ledger,
@@ -230,10 +228,10 @@ fn admit_table(
         if state.is_terminal() {
             continue;
         }
-        let mut living = db.prepare(source.beyond)?;
-        let mut found = living.query(params![state.word(), i64::MIN])?;
+        let mut living = db.prepare_cached(source.beyond)?;
+        let mut found = living.scan(params![state.word(), i64::MIN, i64::MAX])?;
         while let Some(row) = found.next()? {
-            let record = (source.record)(row, cache)?;
+            let record = (source.record)(&row, cache)?;
             let instance = record.instance;
             let conditions = &instance.spec.conditions;
             if conditions.failed_max.is_some() {
@@ -254,7 +252,7 @@ fn admit_table(
 }
 
 /// The number of FAILED elements of an array.
-fn failures(db: &Connection, first: InstanceId, last: InstanceId) -> Result<u32, rusqlite::Error> {
+fn failures(db: &Db<'_>, first: InstanceId, last: InstanceId) -> Result<u32, Error> {
     let sql = "SELECT count(*) FROM instance WHERE id BETWEEN ?1 AND ?2 AND state = ?3";
     let failed = UniversalState::Failed.word();
     db.query_row(sql, params![sql_id(first), sql_id(last), failed], |row| {
@@ -264,39 +262,39 @@ fn failures(db: &Connection, first: InstanceId, last: InstanceId) -> Result<u32,
 
 /// The states that occur in a table; found one by one through the index, because ended rows are
 /// many.
-fn states(db: &Connection, source: &Source) -> Result<Vec<UniversalState>, rusqlite::Error> {
-    let mut next = db.prepare(source.states)?;
+fn states(db: &Db<'_>, source: &Source) -> Result<Vec<UniversalState>, Error> {
+    let mut next = db.prepare_cached(source.states)?;
     let mut states = Vec::new();
     let mut last = String::new();
-    while let Some(word) = next.query_row([&last], |row| row.get::<_, Option<String>>(0))? {
+    while let Some(word) = next.query_row([&last], |row| row.get::<Option<String>>(0))? {
         states.push(rows::state_of(&word, 0)?);
         last = word;
     }
     Ok(states)
 }
 
-fn known(db: &Connection) -> Result<Vec<Ids>, rusqlite::Error> {
-    db.prepare("SELECT first, last FROM known ORDER BY first")?
-        .query_map([], |row| {
+fn known(db: &Db<'_>) -> Result<Vec<Ids>, Error> {
+    db.prepare_cached("SELECT first, last FROM known ORDER BY first")?
+        .query_map((), |row| {
             Ok((InstanceId(unsigned(row, 0)?), InstanceId(unsigned(row, 1)?)))
         })?
         .collect()
 }
 
-fn drained(db: &Connection) -> Result<Vec<WorkerName>, rusqlite::Error> {
-    db.prepare("SELECT worker FROM drained")?
-        .query_map([], |row| Ok(WorkerName::new(row.get_ref(0)?.as_str()?)))?
+fn drained(db: &Db<'_>) -> Result<Vec<WorkerName>, Error> {
+    db.prepare_cached("SELECT worker FROM drained")?
+        .query_map((), |row| Ok(WorkerName::new(row.text(0)?)))?
         .collect()
 }
 
-fn limits(db: &Connection) -> Result<Vec<(String, u64)>, rusqlite::Error> {
-    db.prepare("SELECT name, total FROM cluster_limit")?
-        .query_map([], |row| Ok((row.get(0)?, unsigned(row, 1)?)))?
+fn limits(db: &Db<'_>) -> Result<Vec<(String, u64)>, Error> {
+    db.prepare_cached("SELECT name, total FROM cluster_limit")?
+        .query_map((), |row| Ok((row.get(0)?, unsigned(row, 1)?)))?
         .collect()
 }
 
 /// One page of a view: the first records of each of its states, merged.
-pub(super) fn page(db: &Connection, query: &Query) -> Result<Page<Record>, rusqlite::Error> {
+pub(super) fn page(db: &Db<'_>, query: &Query) -> Result<Page<Record>, Error> {
     let mut cache = SpecCache::default();
     let mut scans = Vec::new();
     for state in query.states() {
@@ -310,45 +308,45 @@ pub(super) fn page(db: &Connection, query: &Query) -> Result<Page<Record>, rusql
 /// Scans one state in one table: first the rest of the rank in which the previous page ended, then
 /// the ranks beyond it.
 fn scan<'a>(
-    db: &Connection,
+    db: &Db<'_>,
     query: &'a Query,
     state: UniversalState,
     source: &Source,
     cache: &mut SpecCache,
-) -> Result<Scan<'a>, rusqlite::Error> {
+) -> Result<Scan<'a>, Error> {
     let mut scan = Scan::new(query);
     let word = state.word();
     let mut visit_rows = |rows: &mut Rows<'_>| {
         while let Some(row) = rows.next()? {
-            let owner = row.get_ref(source.spec + 2)?.as_str()?;
-            let matches = query.matches(owner, row.get_ref(source.spec + 3)?.as_str()?);
-            let record = || (source.record)(row, cache);
-            if !scan.visit(rows::cursor(row)?, matches, record)? {
+            let owner = row.text(source.spec + 2)?;
+            let matches = query.matches(owner, row.text(source.spec + 3)?);
+            let record = || (source.record)(&row, cache);
+            if !scan.visit(rows::cursor(&row)?, matches, record)? {
                 return Ok(false);
             }
         }
-        Ok::<_, rusqlite::Error>(true)
+        Ok::<_, Error>(true)
     };
     let mut more = true;
     if let Some(Cursor(rank, id)) = query.after {
         let mut rest = db.prepare_cached(source.rest)?;
-        more = visit_rows(&mut rest.query(params![word, rank, id])?)?;
+        more = visit_rows(&mut rest.query(params![word, rank, id, PAGE_SCAN_MAX as i64])?)?;
     }
     if more {
         let rank = query.after.map_or(i64::MIN, |after| after.0);
         let mut beyond = db.prepare_cached(source.beyond)?;
-        visit_rows(&mut beyond.query(params![word, rank])?)?;
+        visit_rows(&mut beyond.query(params![word, rank, PAGE_SCAN_MAX as i64])?)?;
     }
     Ok(scan)
 }
 
 /// The facts about one instance.
 pub(super) fn timeline(
-    db: &Connection,
+    db: &Db<'_>,
     id: InstanceId,
     after: Option<Seq>,
     limit: usize,
-) -> Result<Page<RecordedFact, Seq>, rusqlite::Error> {
+) -> Result<Page<RecordedFact, Seq>, Error> {
     let limit = view::page_limit(limit);
     let after = after.map_or(0, |seq| seq.0.cast_signed());
     let mut entries: Vec<RecordedFact> = Vec::new();
@@ -387,13 +385,13 @@ const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL FROM wide AS w
     AND CASE WHEN w.first <= w.last THEN ?1 BETWEEN w.first AND w.last \
     ELSE ?1 >= w.first OR ?1 <= w.last END ORDER BY w.seq LIMIT ?3";
 
-pub(super) fn counts(db: &Connection) -> Result<Counts, rusqlite::Error> {
+pub(super) fn counts(db: &Db<'_>) -> Result<Counts, Error> {
     let history_bytes = db
         .prepare_cached("SELECT history_bytes FROM totals")?
-        .query_row([], |row| unsigned(row, 0))?;
+        .query_row((), |row| unsigned(row, 0))?;
     let states = db
         .prepare_cached("SELECT state, instances FROM tally WHERE instances > 0")?
-        .query_map([], |row| Ok((rows::state(row, 0)?, unsigned(row, 1)?)))?
+        .query_map((), |row| Ok((rows::state(row, 0)?, unsigned(row, 1)?)))?
         .collect::<Result<_, _>>()?;
     Ok(Counts {
         states,

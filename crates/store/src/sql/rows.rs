@@ -1,7 +1,5 @@
 //! Conversion between columns and the types of the ledger, and of errors.
 
-use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 
 use baton_core::leader::Row as Leadership;
@@ -15,12 +13,12 @@ use baton_model::outcome::{AttemptEnd, AttemptStats, KillMode};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, ffi};
 
+use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column};
 use super::specs::{self, SpecCache, SpecId};
 use crate::change_set::{self, Lifecycle, unleased_instance};
 use crate::view::{Cursor, LastEnd, Record, RecordedFact, Seq, sql_id};
-use crate::{StoreError, body};
+use crate::{StoreError, body, postgres, sqlite};
 
 /// The columns of an instance, in the order in which [`instance_row`] reads them, then those of its
 /// spec, for [`record`].
@@ -52,9 +50,9 @@ macro_rules! span {
 
 /// Statements over a table of instances, and the conversion of its rows to records.
 pub(super) struct Source {
-    /// Rows of one state and rank, after an id.
+    /// Rows of one state and rank, after an id, up to a number.
     pub(super) rest: &'static str,
-    /// Rows of one state, after a rank.
+    /// Rows of one state, after a rank, up to a number.
     pub(super) beyond: &'static str,
     /// The next state word after a word.
     pub(super) states: &'static str,
@@ -62,12 +60,12 @@ pub(super) struct Source {
     pub(super) ranges: bool,
     /// Index of the first column of the spec.
     pub(super) spec: usize,
-    pub(super) record: fn(&Row<'_>, &mut SpecCache) -> Result<Record, rusqlite::Error>,
+    pub(super) record: fn(&Row<'_>, &mut SpecCache) -> Result<Record, Error>,
 }
 
 pub(super) const INSTANCES: Source = Source {
-    rest: instance!("WHERE i.state = ?1 AND i.rank = ?2 AND i.id > ?3 ORDER BY i.id"),
-    beyond: instance!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.id"),
+    rest: instance!("WHERE i.state = ?1 AND i.rank = ?2 AND i.id > ?3 ORDER BY i.id LIMIT ?4"),
+    beyond: instance!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.id LIMIT ?3"),
     states: "SELECT min(state) FROM instance WHERE state > ?1",
     ranges: false,
     spec: 23,
@@ -75,8 +73,8 @@ pub(super) const INSTANCES: Source = Source {
 };
 
 pub(super) const SPANS: Source = Source {
-    rest: span!("WHERE i.state = ?1 AND i.rank = ?2 AND i.last > ?3 ORDER BY i.last"),
-    beyond: span!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.last"),
+    rest: span!("WHERE i.state = ?1 AND i.rank = ?2 AND i.last > ?3 ORDER BY i.last LIMIT ?4"),
+    beyond: span!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.last LIMIT ?3"),
     states: "SELECT min(state) FROM span WHERE state > ?1",
     ranges: true,
     spec: 8,
@@ -86,42 +84,40 @@ pub(super) const SPANS: Source = Source {
 const ONE: &str = instance!("WHERE i.id = ?1");
 const COVERING: &str = span!("WHERE i.last >= ?1 ORDER BY i.last LIMIT 1");
 
-/// Converts an error of the database.
-pub(super) fn to_store_error(path: &Path, error: rusqlite::Error) -> StoreError {
-    let what = format!("{}: {error}", path.display());
-    match &error {
-        rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
-            ErrorCode::DiskFull => StoreError::DiskFull(what),
-            // The WAL index could not grow: the disk is full.
-            _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::DiskFull(what),
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Busy(what),
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt(what),
-            ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::ReadOnly(what),
-            _ => StoreError::Failed(what),
-        },
-        // The schema fixes the types, so another type is damage, not a bug.
-        rusqlite::Error::FromSqlConversionFailure(..)
-        | rusqlite::Error::IntegralValueOutOfRange(..)
-        | rusqlite::Error::InvalidColumnType(..)
-        | rusqlite::Error::Utf8Error(..)
-        | rusqlite::Error::QueryReturnedNoRows => StoreError::Corrupt(what),
-        _ => StoreError::Failed(what),
+/// Converts an error of the database at `place`.
+pub(crate) fn to_store_error(place: &str, error: Error) -> StoreError {
+    match error {
+        Error::Sqlite(error) => sqlite::store_error(place, &error),
+        Error::Postgres(error) => postgres::store_error(place, &error),
+        Error::Column { .. } | Error::NoRow => StoreError::Corrupt(format!("{place}: {error}")),
+        Error::Encode(_) => StoreError::Failed(format!("{place}: {error}")),
     }
 }
 
 /// Reads the leadership row.
-pub(super) fn leadership(db: &Connection) -> Result<Leadership, rusqlite::Error> {
-    db.prepare_cached("SELECT epoch, renewals FROM leader")?
-        .query_row([], |row| {
-            Ok(Leadership {
-                epoch: Epoch(unsigned(row, 0)?),
-                renewals: unsigned(row, 1)?,
-            })
-        })
+pub(super) fn leadership(db: &Db<'_>) -> Result<Leadership, Error> {
+    db.query_row("SELECT epoch, renewals FROM leader", (), leadership_row)
+}
+
+/// Reads the leadership row, which nobody else can change before the transaction ends.
+pub(super) fn locked_leadership(db: &Db<'_>) -> Result<Leadership, Error> {
+    // A transaction that writes has locked the whole of a SQLite database already.
+    let sql = db.choose(
+        "SELECT epoch, renewals FROM leader",
+        "SELECT epoch, renewals FROM leader FOR UPDATE",
+    );
+    db.query_row(sql, (), leadership_row)
+}
+
+fn leadership_row(row: &Row<'_>) -> Result<Leadership, Error> {
+    Ok(Leadership {
+        epoch: Epoch(unsigned(row, 0)?),
+        renewals: unsigned(row, 1)?,
+    })
 }
 
 /// One instance, also one of a range.
-pub(super) fn find(db: &Connection, id: InstanceId) -> Result<Option<Record>, rusqlite::Error> {
+pub(super) fn find(db: &Db<'_>, id: InstanceId) -> Result<Option<Record>, Error> {
     let mut cache = SpecCache::default();
     let found = db
         .prepare_cached(ONE)?
@@ -145,9 +141,9 @@ pub(super) fn find(db: &Connection, id: InstanceId) -> Result<Option<Record>, ru
 }
 
 /// Every condemned incarnation.
-pub(super) fn condemned(db: &Connection) -> Result<Vec<Incarnation>, rusqlite::Error> {
+pub(super) fn condemned(db: &Db<'_>) -> Result<Vec<Incarnation>, Error> {
     db.prepare_cached("SELECT lineage, life FROM condemned")?
-        .query_map([], |row| {
+        .query_map((), |row| {
             Ok(Incarnation {
                 lineage: Lineage(unsigned(row, 0)?),
                 number: IncarnationNo(unsigned(row, 1)?),
@@ -157,7 +153,7 @@ pub(super) fn condemned(db: &Connection) -> Result<Vec<Incarnation>, rusqlite::E
 }
 
 /// Reads an instance with its spec.
-fn record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite::Error> {
+fn record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, Error> {
     let spec = cache.read(row, row.get(2)?, INSTANCES.spec)?;
     let row = instance_row(row, spec)?;
     Ok(Record {
@@ -173,7 +169,7 @@ fn record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite::Erro
 }
 
 /// Reads a range with its spec.
-fn span_record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite::Error> {
+fn span_record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, Error> {
     let spec = cache.read(row, row.get(2)?, SPANS.spec)?;
     let span = span(row)?;
     Ok(Record {
@@ -192,7 +188,7 @@ fn span_record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, rusqlite:
 pub(super) fn instance_row(
     row: &Row<'_>,
     spec: Arc<InstanceSpec>,
-) -> Result<change_set::Row<SpecId>, rusqlite::Error> {
+) -> Result<change_set::Row<SpecId>, Error> {
     let id = InstanceId(unsigned(row, 0)?);
     Ok(change_set::Row {
         instance: Instance {
@@ -209,13 +205,13 @@ pub(super) fn instance_row(
         lifecycle: lifecycle(row)?,
         last: last_end(row, id)?,
         leased_at: row
-            .get::<_, Option<i64>>(21)?
+            .get::<Option<i64>>(21)?
             .map(|at| Wall(at.cast_unsigned())),
     })
 }
 
 /// Reads a range.
-pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span<SpecId>, rusqlite::Error> {
+pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span<SpecId>, Error> {
     let state = state(row, 1)?;
     if !matches!(state, UniversalState::Queued | UniversalState::Halted) {
         return Err(corrupt_column(1, format!("a range cannot be {state}")));
@@ -229,12 +225,12 @@ pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span<SpecId>, rusqlite::
 }
 
 /// The position of an instance or a range in its view.
-pub(super) fn cursor(row: &Row<'_>) -> Result<Cursor, rusqlite::Error> {
+pub(super) fn cursor(row: &Row<'_>) -> Result<Cursor, Error> {
     let (last, changed) = (InstanceId(unsigned(row, 0)?), Seq(unsigned(row, 6)?));
     Ok(Cursor::new(state(row, 1)?, changed, last))
 }
 
-fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, rusqlite::Error> {
+fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, Error> {
     Ok(Lifecycle {
         spec: row.get(2)?,
         submitted_at: Wall(unsigned(row, 3)?),
@@ -258,7 +254,7 @@ struct End(
 );
 
 /// Encodes the end of the last attempt. `runs` groups by its fourth element.
-pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
+pub(super) fn end_body(last: &LastEnd) -> Result<String, Error> {
     let LeaseId { attempt, epoch } = last.lease;
     let (number, worker, end, stats) = (attempt.number, &last.worker, last.end, last.stats);
     match &last.stderr_tail {
@@ -267,7 +263,7 @@ pub(super) fn end_body(last: &LastEnd) -> Result<String, rusqlite::Error> {
     }
 }
 
-fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, rusqlite::Error> {
+fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, Error> {
     let end = json::<End>(row, 20)?;
     Ok(
         end.map(|End(number, epoch, worker, end, stats, tail)| LastEnd {
@@ -284,22 +280,21 @@ fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, rusq
 }
 
 /// Encodes a value as JSON.
-pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, rusqlite::Error> {
-    serde_json::to_string(value)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {
+    Ok(serde_json::to_string(value)?)
 }
 
 pub(super) fn json<T: serde::de::DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
-) -> Result<Option<T>, rusqlite::Error> {
-    let text = row.get_ref(column)?.as_str_or_null()?;
+) -> Result<Option<T>, Error> {
+    let text = row.text_or_null(column)?;
     text.map(|text| serde_json::from_str(text).map_err(|error| corrupt_column(column, error)))
         .transpose()
 }
 
-fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite::Error> {
-    let Some(number) = row.get::<_, Option<u32>>(11)? else {
+fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, Error> {
+    let Some(number) = row.get::<Option<u32>>(11)? else {
         return Ok(None);
     };
     Ok(Some(Lease {
@@ -311,9 +306,9 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, rusqlite:
             epoch: Epoch(unsigned(row, 12)?),
         },
         confirmed: row.get(13)?,
-        kill: row.get::<_, Option<i64>>(22)?.map(kill_mode).transpose()?,
+        kill: row.get::<Option<i64>>(22)?.map(kill_mode).transpose()?,
         holder: Holder {
-            worker: WorkerName::new(row.get_ref(14)?.as_str()?),
+            worker: WorkerName::new(row.text(14)?),
             incarnation: Incarnation {
                 lineage: Lineage(unsigned(row, 15)?),
                 number: IncarnationNo(unsigned(row, 16)?),
@@ -332,7 +327,7 @@ pub(super) const fn kill_number(mode: KillMode) -> i64 {
     }
 }
 
-fn kill_mode(number: i64) -> Result<KillMode, rusqlite::Error> {
+fn kill_mode(number: i64) -> Result<KillMode, Error> {
     match number {
         0 => Ok(KillMode::Graceful),
         1 => Ok(KillMode::Now),
@@ -341,11 +336,10 @@ fn kill_mode(number: i64) -> Result<KillMode, rusqlite::Error> {
 }
 
 /// Reads `seq, at_ms, epoch, body` of a fact, and the body of its spec.
-pub(super) fn recorded_fact(row: &Row<'_>) -> Result<RecordedFact, rusqlite::Error> {
-    let spec = row.get_ref(4)?.as_str_or_null()?;
+pub(super) fn recorded_fact(row: &Row<'_>) -> Result<RecordedFact, Error> {
+    let spec = row.text_or_null(4)?;
     let spec = spec.map(|spec| specs::parse(spec, 4)).transpose()?;
-    let fact =
-        body::read(row.get_ref(3)?.as_str()?, spec).map_err(|error| corrupt_column(3, error))?;
+    let fact = body::read(row.text(3)?, spec).map_err(|error| corrupt_column(3, error))?;
     Ok(RecordedFact {
         seq: Seq(unsigned(row, 0)?),
         at: Wall(unsigned(row, 1)?),
@@ -355,12 +349,12 @@ pub(super) fn recorded_fact(row: &Row<'_>) -> Result<RecordedFact, rusqlite::Err
 }
 
 /// Reads a state word.
-pub(super) fn state(row: &Row<'_>, column: usize) -> Result<UniversalState, rusqlite::Error> {
-    state_of(row.get_ref(column)?.as_str()?, column)
+pub(super) fn state(row: &Row<'_>, column: usize) -> Result<UniversalState, Error> {
+    state_of(row.text(column)?, column)
 }
 
 /// Parses a state word of this column.
-pub(super) fn state_of(word: &str, column: usize) -> Result<UniversalState, rusqlite::Error> {
+pub(super) fn state_of(word: &str, column: usize) -> Result<UniversalState, Error> {
     UniversalState::ALL
         .iter()
         .copied()
@@ -369,15 +363,6 @@ pub(super) fn state_of(word: &str, column: usize) -> Result<UniversalState, rusq
 }
 
 /// Reads an unsigned 64-bit number, which is stored as the signed one with the same bits.
-pub(super) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
-    row.get::<_, i64>(column).map(i64::cast_unsigned)
-}
-
-/// An error for a column with invalid content.
-pub(super) fn corrupt_column(column: usize, error: impl Display) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(
-        column,
-        rusqlite::types::Type::Text,
-        error.to_string().into(),
-    )
+pub(crate) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64, Error> {
+    row.get::<i64>(column).map(i64::cast_unsigned)
 }

@@ -7,10 +7,10 @@ use baton_core::workflow::ItemResult;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::time::Wall;
 use baton_model::workflow::{CarriedItems, HaltCause, HaltMode, ItemEnd, Plan};
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 
-use super::rows::{self, corrupt_column, to_json, unsigned};
+use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
+use super::rows::{self, to_json, unsigned};
 use super::specs::SpecId;
 use crate::change_set::{ChangeSet, RunChange};
 use crate::limits::RUN_ERRORS_MAX;
@@ -34,7 +34,7 @@ macro_rules! run {
 macro_rules! item {
     ($from:literal, $which:literal) => {
         concat!(
-            "SELECT task, item, generation, end, instance, outputs FROM ",
+            "SELECT task, item, generation, \"end\", instance, outputs FROM ",
             $from,
             " WHERE run = ?1 AND plan = ?2 AND (task, item) > (?3, ?4) AND task <= ?5 ",
             $which,
@@ -44,10 +44,7 @@ macro_rules! item {
 }
 
 /// Writes the runs' part of a change set.
-pub(super) fn write(
-    db: &Connection,
-    change_set: &ChangeSet<SpecId>,
-) -> Result<(), rusqlite::Error> {
+pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let runs = change_set.runs();
     for change in runs.changes() {
         write_change(db, change)?;
@@ -85,7 +82,7 @@ pub(super) fn write(
     Ok(())
 }
 
-fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Error> {
+fn write_change(db: &Db<'_>, change: &RunChange) -> Result<(), Error> {
     match change {
         RunChange::PlanPart {
             run,
@@ -111,8 +108,8 @@ fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Err
             outputs,
         } => {
             db.prepare_cached(
-                "INSERT OR IGNORE INTO item (run, plan, task, item, generation, end, instance, \
-                 outputs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO item (run, plan, task, item, generation, \"end\", instance, outputs) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
             )?
             .execute(params![
                 part.run.0.cast_signed(),
@@ -127,8 +124,10 @@ fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Err
         }
         RunChange::Invalidate { run, plan, rerun } => {
             let run = run.0.cast_signed();
-            db.prepare_cached("DELETE FROM item WHERE run = ?1 AND plan = ?2 AND end <> 'done'")?
-                .execute(params![run, plan.0])?;
+            db.prepare_cached(
+                "DELETE FROM item WHERE run = ?1 AND plan = ?2 AND \"end\" <> 'done'",
+            )?
+            .execute(params![run, plan.0])?;
             let mut forget = db.prepare_cached(
                 "DELETE FROM item WHERE run = ?1 AND plan = ?2 AND task = ?3 \
                  AND item BETWEEN ?4 AND ?5",
@@ -148,16 +147,16 @@ fn write_change(db: &Connection, change: &RunChange) -> Result<(), rusqlite::Err
 }
 
 fn carry_over(
-    db: &Connection,
+    db: &Db<'_>,
     run: RunId,
     from: Generation,
     to: Generation,
     carried: &[CarriedItems],
-) -> Result<(), rusqlite::Error> {
+) -> Result<(), Error> {
     let run = run.0.cast_signed();
     let mut copy = db.prepare_cached(
-        "INSERT INTO item (run, plan, task, item, generation, end, instance, outputs) \
-         SELECT run, ?6, ?7, item - ?4 + ?8, generation, end, instance, outputs FROM item \
+        "INSERT INTO item (run, plan, task, item, generation, \"end\", instance, outputs) \
+         SELECT run, ?6, ?7, item - ?4 + ?8, generation, \"end\", instance, outputs FROM item \
          WHERE run = ?1 AND plan = ?2 AND task = ?3 AND item BETWEEN ?4 AND ?5",
     )?;
     for it in carried {
@@ -171,22 +170,19 @@ fn carry_over(
     Ok(())
 }
 
-pub(super) fn head(db: &Connection, run: RunId) -> Result<Option<RunHead>, rusqlite::Error> {
+pub(super) fn head(db: &Db<'_>, run: RunId) -> Result<Option<RunHead>, Error> {
     Ok(find(db, run)?.map(|record| record.head))
 }
 
 /// One run.
-pub(super) fn find(db: &Connection, run: RunId) -> Result<Option<RunRecord>, rusqlite::Error> {
+pub(super) fn find(db: &Db<'_>, run: RunId) -> Result<Option<RunRecord>, Error> {
     db.prepare_cached(run!("WHERE id = ?1"))?
         .query_row([run.0.cast_signed()], record)
         .optional()
 }
 
 /// Runs, the latest first.
-pub(super) fn page(
-    db: &Connection,
-    query: &RunQuery,
-) -> Result<Page<RunRecord, RunId>, rusqlite::Error> {
+pub(super) fn page(db: &Db<'_>, query: &RunQuery) -> Result<Page<RunRecord, RunId>, Error> {
     let limit = page_limit(query.limit);
     // Ids are stored signed, and none is that high.
     let before = query.before.map(|it| i64::try_from(it.0));
@@ -218,7 +214,7 @@ pub(super) fn page(
 }
 
 /// A run with its plan and its ended items.
-pub(super) fn stored(db: &Connection, run: RunId) -> Result<Option<StoredRun>, rusqlite::Error> {
+pub(super) fn stored(db: &Db<'_>, run: RunId) -> Result<Option<StoredRun>, Error> {
     let Some(head) = head(db, run)? else {
         return Ok(None);
     };
@@ -228,13 +224,13 @@ pub(super) fn stored(db: &Connection, run: RunId) -> Result<Option<StoredRun>, r
 }
 
 /// The plan in force of a run, assembled from its parts.
-pub(super) fn plan(db: &Connection, head: &RunHead) -> Result<Arc<Plan>, rusqlite::Error> {
+pub(super) fn plan(db: &Db<'_>, head: &RunHead) -> Result<Arc<Plan>, Error> {
     let mut parts = db
         .prepare_cached("SELECT body FROM plan WHERE run = ?1 AND generation = ?2 ORDER BY part")?;
     let mut rows = parts.query(params![head.id.0.cast_signed(), head.plan.0])?;
     let mut whole: Option<Plan> = None;
     while let Some(row) = rows.next()? {
-        let part: Plan = from_json(row.get_ref(0)?.as_str()?, 0)?;
+        let part: Plan = from_json(row.text(0)?, 0)?;
         match &mut whole {
             None => whole = Some(part),
             Some(whole) => {
@@ -248,17 +244,17 @@ pub(super) fn plan(db: &Connection, head: &RunHead) -> Result<Arc<Plan>, rusqlit
         .ok_or_else(|| corrupt_column(0, format!("run {} has no plan", head.id)))
 }
 
-fn ended(db: &Connection, head: &RunHead) -> Result<Vec<ItemResult>, rusqlite::Error> {
+fn ended(db: &Db<'_>, head: &RunHead) -> Result<Vec<ItemResult>, Error> {
     db.prepare_cached(
-        "SELECT task, item, end, outputs FROM item WHERE run = ?1 AND plan = ?2 \
+        "SELECT task, item, \"end\", outputs FROM item WHERE run = ?1 AND plan = ?2 \
          ORDER BY task, item",
     )?
     .query_map(params![head.id.0.cast_signed(), head.plan.0], |row| {
-        let outputs = row.get_ref(3)?.as_str_or_null()?;
+        let outputs = row.text_or_null(3)?;
         Ok(ItemResult {
             task: row.get(0)?,
             item: row.get(1)?,
-            end: end_of(row.get_ref(2)?.as_str()?, 2)?,
+            end: end_of(row.text(2)?, 2)?,
             outputs: outputs.map(Arc::from),
         })
     })?
@@ -266,12 +262,10 @@ fn ended(db: &Connection, head: &RunHead) -> Result<Vec<ItemResult>, rusqlite::E
 }
 
 /// The runs of a new leader's ledger: live ones, heads of ended ones, and the highest id.
-pub(super) fn all(
-    db: &Connection,
-) -> Result<(Vec<StoredRun>, Vec<RunHead>, RunId), rusqlite::Error> {
+pub(super) fn all(db: &Db<'_>) -> Result<(Vec<StoredRun>, Vec<RunHead>, RunId), Error> {
     let (mut live, mut ended) = (Vec::new(), Vec::new());
-    let mut statement = db.prepare(run!("ORDER BY id"))?;
-    let heads = statement.query_map([], record)?;
+    let mut statement = db.prepare_cached(run!("ORDER BY id"))?;
+    let heads = statement.query_map((), record)?;
     for found in heads {
         let head = found?.head;
         if head.state.is_terminal() {
@@ -284,16 +278,13 @@ pub(super) fn all(
 }
 
 /// The highest run id ever used.
-pub(super) fn last(db: &Connection) -> Result<RunId, rusqlite::Error> {
+pub(super) fn last(db: &Db<'_>) -> Result<RunId, Error> {
     db.prepare_cached("SELECT last_run FROM totals")?
-        .query_row([], |row| Ok(RunId(unsigned(row, 0)?)))
+        .query_row((), |row| Ok(RunId(unsigned(row, 0)?)))
 }
 
 /// Ended items of a run, by task and item.
-pub(super) fn items(
-    db: &Connection,
-    query: &ItemQuery,
-) -> Result<Page<ItemRecord, (u32, u32)>, rusqlite::Error> {
+pub(super) fn items(db: &Db<'_>, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, Error> {
     let limit = page_limit(query.limit);
     let Some(head) = head(db, query.run)? else {
         return Page::fill([], limit, item_cursor);
@@ -308,10 +299,10 @@ pub(super) fn items(
         Some(ItemEnd::Failed | ItemEnd::Halted) => {
             item!(
                 "item INDEXED BY item_not_done",
-                "AND end = ?6 AND end <> 'done'"
+                "AND \"end\" = ?6 AND \"end\" <> 'done'"
             )
         }
-        _ => item!("item", "AND end = coalesce(?6, end)"),
+        _ => item!("item", "AND \"end\" = coalesce(?6, \"end\")"),
     })?;
     let values = params![
         query.run.0.cast_signed(),
@@ -328,9 +319,9 @@ pub(super) fn items(
             task: row.get(0)?,
             item: row.get(1)?,
             generation: Generation(row.get(2)?),
-            end: end_of(row.get_ref(3)?.as_str()?, 3)?,
+            end: end_of(row.text(3)?, 3)?,
             instance,
-            outputs: row.get_ref(5)?.as_str_or_null()?.map(Arc::from),
+            outputs: row.text_or_null(5)?.map(Arc::from),
             record: rows::find(db, instance)?,
         })
     })?;
@@ -338,7 +329,7 @@ pub(super) fn items(
 }
 
 /// Failed or halted items of a run, grouped by task and kind of end, the most frequent first.
-pub(super) fn errors(db: &Connection, run: RunId) -> Result<Vec<ErrorCount>, rusqlite::Error> {
+pub(super) fn errors(db: &Db<'_>, run: RunId) -> Result<Vec<ErrorCount>, Error> {
     let Some(head) = head(db, run)? else {
         return Ok(Vec::new());
     };
@@ -355,17 +346,17 @@ pub(super) fn errors(db: &Connection, run: RunId) -> Result<Vec<ErrorCount>, rus
         RUN_ERRORS_MAX as i64
     ];
     db.prepare_cached(
-        "SELECT i.task, CASE i.end WHEN ?3 THEN json_extract(n.last_end, '$[3]') END, \
-         count(*), min(i.instance), i.end \
+        "SELECT i.task, CASE i.\"end\" WHEN ?3 THEN json_extract(n.last_end, '$[3]') END, \
+         count(*), min(i.instance), i.\"end\" \
          FROM item AS i INDEXED BY item_not_done LEFT JOIN instance AS n ON n.id = i.instance \
-         WHERE i.run = ?1 AND i.plan = ?2 AND i.end IN (?3, ?4) AND i.end <> 'done' \
+         WHERE i.run = ?1 AND i.plan = ?2 AND i.\"end\" IN (?3, ?4) AND i.\"end\" <> 'done' \
          GROUP BY 1, 2, 5 ORDER BY 3 DESC, 1, 4 LIMIT ?5",
     )?
     .query_map(values, |row| {
-        let end = row.get_ref(1)?.as_str_or_null()?;
+        let end = row.text_or_null(1)?;
         Ok(ErrorCount {
             task: row.get(0)?,
-            item: end_of(row.get_ref(4)?.as_str()?, 4)?,
+            item: end_of(row.text(4)?, 4)?,
             end: end.map(|text| from_json(text, 1)).transpose()?,
             count: unsigned(row, 2)?,
             example: InstanceId(unsigned(row, 3)?),
@@ -378,7 +369,7 @@ fn item_cursor(record: &ItemRecord) -> (u32, u32) {
     (record.task, record.item)
 }
 
-fn record(row: &Row<'_>) -> Result<RunRecord, rusqlite::Error> {
+fn record(row: &Row<'_>) -> Result<RunRecord, Error> {
     let halt: Option<HaltMode> = optional(row, 6)?;
     let cause: Option<HaltCause> = optional(row, 7)?;
     Ok(RunRecord {
@@ -398,15 +389,12 @@ fn record(row: &Row<'_>) -> Result<RunRecord, rusqlite::Error> {
     })
 }
 
-fn optional<T: DeserializeOwned>(
-    row: &Row<'_>,
-    column: usize,
-) -> Result<Option<T>, rusqlite::Error> {
-    let text = row.get_ref(column)?.as_str_or_null()?;
+fn optional<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<Option<T>, Error> {
+    let text = row.text_or_null(column)?;
     text.map(|text| from_json(text, column)).transpose()
 }
 
-fn from_json<T: DeserializeOwned>(text: &str, column: usize) -> Result<T, rusqlite::Error> {
+fn from_json<T: DeserializeOwned>(text: &str, column: usize) -> Result<T, Error> {
     serde_json::from_str(text).map_err(|error| corrupt_column(column, error))
 }
 
@@ -418,7 +406,7 @@ const fn end_word(end: ItemEnd) -> &'static str {
     }
 }
 
-fn end_of(word: &str, column: usize) -> Result<ItemEnd, rusqlite::Error> {
+fn end_of(word: &str, column: usize) -> Result<ItemEnd, Error> {
     Ok(match word {
         "done" => ItemEnd::Done,
         "failed" => ItemEnd::Failed,

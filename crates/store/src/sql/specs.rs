@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use baton_model::ids::Epoch;
 use baton_model::spec::InstanceSpec;
-use rusqlite::{Connection, Row, params};
 
-use super::rows::corrupt_column;
+use super::db::{Db, Error, Row, corrupt_column, params};
 use crate::limits::{CLAIMS_CACHED_MAX, SPEC_CACHED_BYTES_MAX, SPECS_CACHED_MAX};
 use crate::usage::Claim;
 use crate::view::Seq;
@@ -33,10 +33,12 @@ pub(super) struct SpecWriter {
 
 impl SpecWriter {
     /// Clears the cache if another connection has written: rows may be gone.
-    pub(super) fn begin(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
-        let version = db
-            .prepare_cached("PRAGMA data_version")?
-            .query_row([], |row| row.get(0))?;
+    pub(super) fn begin(&mut self, db: &Db<'_>, epoch: Epoch) -> Result<(), Error> {
+        // Other schedulers of a shared store write and prune under other epochs only.
+        let version = match db {
+            Db::Sqlite(_) => db.query_row("PRAGMA data_version", (), |row| row.get(0))?,
+            Db::Postgres(_) => epoch.0.cast_signed(),
+        };
         if version != self.seen_version {
             *self = Self {
                 seen_version: version,
@@ -88,11 +90,7 @@ impl SpecWriter {
     }
 
     /// The owner, resource claim and run item of a spec, new or stored.
-    pub(super) fn claim(
-        &mut self,
-        db: &Connection,
-        id: SpecId,
-    ) -> Result<Arc<Claim>, rusqlite::Error> {
+    pub(super) fn claim(&mut self, db: &Db<'_>, id: SpecId) -> Result<Arc<Claim>, Error> {
         if let Some(claim) = self.claims.get(&id) {
             return Ok(Arc::clone(claim));
         }
@@ -100,9 +98,7 @@ impl SpecWriter {
             Some((spec, _)) => Claim::of(spec),
             None => db
                 .prepare_cached("SELECT body FROM spec WHERE id = ?1")?
-                .query_row([id], |row| {
-                    Ok(Claim::of(&*parse(row.get_ref(0)?.as_str()?, 0)?))
-                })?,
+                .query_row([id], |row| Ok(Claim::of(&*parse(row.text(0)?, 0)?)))?,
         };
         let claim = Arc::new(claim);
         if self.claims.len() >= CLAIMS_CACHED_MAX {
@@ -113,7 +109,7 @@ impl SpecWriter {
     }
 
     /// Writes what the group has added.
-    pub(super) fn write(&mut self, db: &Connection) -> Result<(), rusqlite::Error> {
+    pub(super) fn write(&mut self, db: &Db<'_>) -> Result<(), Error> {
         let mut insert = db.prepare_cached(
             "INSERT INTO spec (id, uses, name, owner, body) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
@@ -123,9 +119,9 @@ impl SpecWriter {
             let uses = i64::try_from(uses).unwrap_or(i64::MAX);
             match new.get(&id) {
                 Some((spec, body)) => {
-                    insert.execute(params![id, uses, spec.name, spec.owner, &**body])?
+                    insert.write(params![id, uses, spec.name, spec.owner, &**body])?
                 }
-                None => update.execute([id, uses])?,
+                None => update.write([id, uses])?,
             };
         }
         Ok(())
@@ -143,20 +139,20 @@ impl SpecCache {
         row: &Row<'_>,
         id: SpecId,
         column: usize,
-    ) -> Result<Arc<InstanceSpec>, rusqlite::Error> {
+    ) -> Result<Arc<InstanceSpec>, Error> {
         if let Some(spec) = self.0.get(&id) {
             return Ok(Arc::clone(spec));
         }
-        let spec = parse(row.get_ref(column)?.as_str()?, column)?;
+        let spec = parse(row.text(column)?, column)?;
         // A spec with only one instance is not needed again.
-        if row.get::<_, i64>(column + 1)? > 1 {
+        if row.get::<i64>(column + 1)? > 1 {
             self.0.insert(id, Arc::clone(&spec));
         }
         Ok(spec)
     }
 }
 
-pub(super) fn parse(body: &str, column: usize) -> Result<Arc<InstanceSpec>, rusqlite::Error> {
+pub(super) fn parse(body: &str, column: usize) -> Result<Arc<InstanceSpec>, Error> {
     let spec = serde_json::from_str(body).map_err(|error| corrupt_column(column, error))?;
     Ok(Arc::new(spec))
 }

@@ -1,22 +1,24 @@
 //! The rows that a change set fetches, within the writer's transaction.
 
-use std::path::Path;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use baton_core::ledger::RunHead;
 use baton_model::backfill::Backfill;
+use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, Incarnation, InstanceId, RunId, TaskNo};
 use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
-use rusqlite::{Connection, OptionalExtension, params};
 
 use super::backfills;
+use super::db::{Db, Error, OptionalRow as _, Row as SqlRow, params};
 use super::library;
 use super::rows::{self, to_store_error, unsigned};
 use super::runs;
 use super::specs::{SpecId, SpecWriter};
 use crate::StoreError;
 use crate::change_set::{self, Ids, KnownRanges, StoredRows, StoredTask, split_by_sign};
+use crate::facts::FactSubject;
 use crate::usage::Claim;
 use crate::view::{Seq, sql_id};
 
@@ -47,19 +49,59 @@ type Span = change_set::Span<SpecId>;
 
 /// The tables within a transaction.
 pub(super) struct TransactionRows<'a> {
-    pub(super) db: &'a Connection,
-    pub(super) path: &'a Path,
+    db: &'a Db<'a>,
+    place: &'a str,
     pub(super) specs: &'a mut SpecWriter,
     /// Stands for every spec: no fact depends on its content.
-    pub(super) no_spec: Arc<InstanceSpec>,
+    no_spec: Arc<InstanceSpec>,
+    /// The rows of instances that were fetched in advance, or that none of them has one.
+    fetched: HashMap<InstanceId, Option<Row>>,
 }
 
-impl TransactionRows<'_> {
-    fn query<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, StoreError> {
-        work(self.db).map_err(|error| to_store_error(self.path, error))
+impl<'a> TransactionRows<'a> {
+    pub(super) fn new(db: &'a Db<'a>, place: &'a str, specs: &'a mut SpecWriter) -> Self {
+        Self {
+            db,
+            place,
+            specs,
+            no_spec: Arc::default(),
+            fetched: HashMap::new(),
+        }
+    }
+
+    /// Fetches the rows of the instances that these facts are about at once, where each statement is
+    /// a round trip.
+    pub(super) fn fetch<'f>(
+        &mut self,
+        facts: impl Iterator<Item = &'f Fact>,
+    ) -> Result<(), StoreError> {
+        let Db::Postgres(session) = self.db else {
+            return Ok(());
+        };
+        let subjects = facts.filter_map(|fact| match FactSubject::of(fact) {
+            FactSubject::Instance(id) => Some((id, None)),
+            _ => None,
+        });
+        self.fetched = subjects.collect();
+        if self.fetched.len() < 2 {
+            self.fetched.clear();
+            return Ok(());
+        }
+        let ids: Vec<i64> = self.fetched.keys().map(|id| sql_id(*id)).collect();
+        let failed = |error| to_store_error(self.place, error);
+        let mut rows = session
+            .query_array(instance!("WHERE id = ANY(?1)"), &ids)
+            .map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let row = rows::instance_row(&SqlRow::Postgres(row), Arc::clone(&self.no_spec));
+            let row = row.map_err(failed)?;
+            self.fetched.insert(row.instance.id, Some(row));
+        }
+        Ok(())
+    }
+
+    fn query<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, Error>) -> Result<T, StoreError> {
+        work(self.db).map_err(|error| to_store_error(self.place, error))
     }
 }
 
@@ -76,13 +118,16 @@ impl StoredRows for TransactionRows<'_> {
     }
 
     fn claim(&mut self, spec: &SpecId) -> Result<Arc<Claim>, StoreError> {
-        let (db, path) = (self.db, self.path);
+        let (db, place) = (self.db, self.place);
         self.specs
             .claim(db, *spec)
-            .map_err(|error| to_store_error(path, error))
+            .map_err(|error| to_store_error(place, error))
     }
 
     fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError> {
+        if let Some(row) = self.fetched.remove(&id) {
+            return Ok(row);
+        }
         self.query(|db| {
             db.prepare_cached(instance!("WHERE id = ?1"))?
                 .query_row([sql_id(id)], |row| {
@@ -112,9 +157,9 @@ impl StoredRows for TransactionRows<'_> {
             ))?;
             let mut found = Vec::new();
             for (first, last) in split_by_sign(first, last) {
-                let mut rows = statement.query([sql_id(first)])?;
+                let mut rows = statement.scan([sql_id(first)])?;
                 while let Some(row) = rows.next()? {
-                    let span = rows::span(row)?;
+                    let span = rows::span(&row)?;
                     if sql_id(span.first) > sql_id(last) {
                         break;
                     }
@@ -189,16 +234,19 @@ impl StoredRows for TransactionRows<'_> {
 }
 
 fn overlapping(
-    db: &Connection,
+    db: &Db<'_>,
     from: InstanceId,
     to: InstanceId,
     found: &mut Vec<Ids>,
-) -> Result<(), rusqlite::Error> {
+) -> Result<(), Error> {
     let mut statement =
         db.prepare_cached("SELECT first, last FROM known WHERE first <= ?1 ORDER BY first DESC")?;
-    let mut rows = statement.query([sql_id(to)])?;
+    let mut rows = statement.scan([sql_id(to)])?;
     while let Some(row) = rows.next()? {
-        let range = (InstanceId(unsigned(row, 0)?), InstanceId(unsigned(row, 1)?));
+        let range = (
+            InstanceId(unsigned(&row, 0)?),
+            InstanceId(unsigned(&row, 1)?),
+        );
         if sql_id(range.1) < sql_id(from) {
             break;
         }
@@ -208,10 +256,10 @@ fn overlapping(
 }
 
 /// The last id after `last`, in the same half, up to which no known range starts.
-fn clear(db: &Connection, last: InstanceId) -> Result<InstanceId, rusqlite::Error> {
+fn clear(db: &Db<'_>, last: InstanceId) -> Result<InstanceId, Error> {
     let next = db
         .prepare_cached("SELECT first FROM known WHERE first > ?1 ORDER BY first LIMIT 1")?
-        .query_row(params![sql_id(last)], |row| row.get::<_, i64>(0))
+        .query_row(params![sql_id(last)], |row| row.get::<i64>(0))
         .optional()?;
     let end = if sql_id(last) < 0 { -1 } else { i64::MAX };
     let clear_to = next.map_or(end, |next| (next - 1).min(end));

@@ -1,13 +1,10 @@
 //! Rows of tokens.
 
-use std::path::Path;
-
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, SecretHash, Token};
-use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
 use super::rows::{to_store_error, unsigned};
 use crate::StoreError;
 use crate::limits::TOKENS_MAX;
@@ -23,8 +20,8 @@ macro_rules! select {
 }
 
 /// Stores a token; if there are too many, the oldest invalid one is removed.
-pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<TokenId, StoreError> {
-    let failed = |error| to_store_error(path, error);
+pub(super) fn create(db: &Db<'_>, place: &str, new: &NewToken) -> Result<TokenId, StoreError> {
+    let failed = |error| to_store_error(place, error);
     if count(db).map_err(failed)? >= TOKENS_MAX {
         let gone = db.execute(
             "DELETE FROM token WHERE id = (SELECT min(id) FROM token WHERE revoked OR \
@@ -35,9 +32,9 @@ pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<Tok
             return Err(StoreError::TooManyTokens);
         }
     }
-    db.execute(
+    let id = db.query_row(
         "INSERT INTO token (name, role, hash, created_at_ms, expires_at_ms, revoked, owner) \
-         VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)",
+         VALUES (?1, ?2, ?3, ?4, ?5, FALSE, ?6) RETURNING id",
         params![
             new.name,
             new.role.into_str(),
@@ -46,36 +43,36 @@ pub(super) fn create(db: &Connection, path: &Path, new: &NewToken) -> Result<Tok
             new.expires_at.map(signed),
             new.owner,
         ],
-    )
-    .map_err(failed)?;
-    Ok(TokenId(db.last_insert_rowid().cast_unsigned()))
+        |row| unsigned(row, 0),
+    );
+    Ok(TokenId(id.map_err(failed)?))
 }
 
 /// All tokens, the oldest first.
-pub(super) fn all(db: &Connection) -> Result<Vec<Token>, rusqlite::Error> {
+pub(super) fn all(db: &Db<'_>) -> Result<Vec<Token>, Error> {
     let mut statement = db.prepare_cached(select!("ORDER BY id"))?;
-    statement.query_map([], token)?.collect()
+    statement.query_map((), token)?.collect()
 }
 
 /// Revokes a token and returns it.
-pub(super) fn revoke(db: &Connection, id: TokenId) -> Result<Option<Token>, rusqlite::Error> {
+pub(super) fn revoke(db: &Db<'_>, id: TokenId) -> Result<Option<Token>, Error> {
     let id = id.0.cast_signed();
-    db.execute("UPDATE token SET revoked = 1 WHERE id = ?1", [id])?;
+    db.execute("UPDATE token SET revoked = TRUE WHERE id = ?1", [id])?;
     db.prepare_cached(select!("WHERE id = ?1"))?
         .query_row([id], token)
         .optional()
 }
 
-fn count(db: &Connection) -> Result<usize, rusqlite::Error> {
-    let count: i64 = db.query_row("SELECT count(*) FROM token", [], |row| row.get(0))?;
+fn count(db: &Db<'_>) -> Result<usize, Error> {
+    let count: i64 = db.query_row("SELECT count(*) FROM token", (), |row| row.get(0))?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-fn token(row: &Row<'_>) -> Result<Token, rusqlite::Error> {
+fn token(row: &Row<'_>) -> Result<Token, Error> {
     let role: String = row.get(2)?;
-    let role = role.parse().map_err(|error: String| {
-        rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into())
-    })?;
+    let role = role
+        .parse()
+        .map_err(|error: String| corrupt_column(2, error))?;
     let expires_at: Option<i64> = row.get(5)?;
     Ok(Token {
         id: TokenId(unsigned(row, 0)?),
@@ -109,9 +106,9 @@ mod tests {
         let mut tx = db.transaction().expect("begun");
         too_many_tokens(
             &mut tx,
-            |tx, new| create(tx, Path::new(""), new),
-            |tx, id| revoke(tx, id).expect("written"),
-            |tx| all(tx).expect("readable"),
+            |tx, new| create(&Db::Sqlite(tx), "", new),
+            |tx, id| revoke(&Db::Sqlite(tx), id).expect("written"),
+            |tx| all(&Db::Sqlite(tx)).expect("readable"),
         );
     }
 }

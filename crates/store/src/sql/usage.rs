@@ -1,28 +1,28 @@
 //! Rows of usage.
 
 use baton_model::time::{Millis, Wall};
-use rusqlite::{Connection, Row, params};
 
+use super::db::{Db, Error, Row, params};
 use super::rows::unsigned;
 use crate::change_set::UsageDeltas;
 use crate::usage::{COUNT_MAX, Hour, Usage, UsageCursor, UsageQuery, UsageTotals};
 use crate::view::{Page, page_limit};
 
 /// Adds the usage of a change set: one row for each owner and hour.
-pub(super) fn write(db: &Connection, usage: &UsageDeltas) -> Result<(), rusqlite::Error> {
+pub(super) fn write(db: &Db<'_>, usage: &UsageDeltas) -> Result<(), Error> {
     let mut add = db.prepare_cached(
         "INSERT INTO usage (hour, owner, done, failed, halted, attempts, cpu_claimed, \
          memory_claimed, cpu_used_ms, waited_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
-         ON CONFLICT (hour, owner) DO UPDATE SET done = min(done + ?3, ?11), \
-         failed = min(failed + ?4, ?11), halted = min(halted + ?5, ?11), \
-         attempts = min(attempts + ?6, ?11), cpu_claimed = min(cpu_claimed + ?7, ?11), \
-         memory_claimed = min(memory_claimed + ?8, ?11), \
-         cpu_used_ms = min(cpu_used_ms + ?9, ?11), waited_ms = min(waited_ms + ?10, ?11)",
+         ON CONFLICT (hour, owner) DO UPDATE SET done = min(usage.done + ?3, ?11), \
+         failed = min(usage.failed + ?4, ?11), halted = min(usage.halted + ?5, ?11), \
+         attempts = min(usage.attempts + ?6, ?11), cpu_claimed = min(usage.cpu_claimed + ?7, ?11), \
+         memory_claimed = min(usage.memory_claimed + ?8, ?11), \
+         cpu_used_ms = min(usage.cpu_used_ms + ?9, ?11), waited_ms = min(usage.waited_ms + ?10, ?11)",
     )?;
     // Half of the bound, so that the sum of a row and this fits its column.
     let bounded = |number: u64| number.min(COUNT_MAX / 2).cast_signed();
     for ((hour, owner), used) in usage {
-        add.execute(params![
+        add.write(params![
             hour.0.cast_signed(),
             &**owner,
             bounded(used.done),
@@ -40,17 +40,14 @@ pub(super) fn write(db: &Connection, usage: &UsageDeltas) -> Result<(), rusqlite
 }
 
 /// Removes rows that are too old.
-pub(super) fn prune(db: &Connection, now: Wall) -> Result<(), rusqlite::Error> {
+pub(super) fn prune(db: &Db<'_>, now: Wall) -> Result<(), Error> {
     db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?
         .execute([signed(Hour::first_kept(now).0)])?;
     Ok(())
 }
 
 /// Reads one page.
-pub(super) fn page(
-    db: &Connection,
-    query: &UsageQuery,
-) -> Result<Page<Usage, UsageCursor>, rusqlite::Error> {
+pub(super) fn page(db: &Db<'_>, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, Error> {
     let limit = page_limit(query.limit);
     let (hour, owner) = match &query.after {
         Some((hour, owner)) => (hour.0, Some(owner.as_str())),
@@ -83,7 +80,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn usage(row: &Row<'_>) -> Result<Usage, rusqlite::Error> {
+fn usage(row: &Row<'_>) -> Result<Usage, Error> {
     Ok(Usage {
         hour: Hour(unsigned(row, 0)?),
         owner: row.get(1)?,

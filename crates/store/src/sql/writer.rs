@@ -9,36 +9,28 @@
 //! terms: `broken_term` holds the last such term. The connection is closed; the next operation reads the
 //! actual state of the file again.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use baton_model::ids::Epoch;
 use baton_model::limits::TERMS_MAX;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::db::{Db, Error};
 use super::queue::{ExclusiveOp, Queue, Write, WriterTask};
-use super::rows::{leadership, to_store_error};
+use super::rows::{locked_leadership, to_store_error};
 use super::specs::{SpecId, SpecWriter};
 use super::stored_rows::TransactionRows;
 use super::write::write;
-use super::{prune, schema, tokens};
+use super::{Engine, prune, tokens};
 use crate::StoreError;
 use crate::change_set::ChangeSet;
-use crate::limits::{
-    BUSY_TIMEOUT_MS, CHECKPOINT_FACTS, CHECKPOINT_GROUPS, WAL_PAGES_HARD, WAL_PAGES_SOFT,
-    WAL_WAIT_MS,
-};
 use crate::view::Seq;
 
 /// State of the writer thread.
-pub(super) struct Writer {
-    path: PathBuf,
-    db: Option<Connection>,
+pub(super) struct Writer<E: Engine> {
+    engine: Arc<E>,
+    connection: Option<E::Connection>,
     specs: SpecWriter,
     broken_term: Epoch,
-    groups: usize,
-    facts: usize,
 }
 
 /// Fails all queued operations when the writer thread ends, also by a panic.
@@ -50,16 +42,14 @@ impl Drop for FailPendingOnDrop<'_> {
     }
 }
 
-impl Writer {
-    pub(super) fn new(path: PathBuf, db: Connection) -> Self {
-        Self {
-            path,
-            db: Some(db),
+impl<E: Engine> Writer<E> {
+    pub(super) fn new(engine: Arc<E>) -> Result<Self, StoreError> {
+        Ok(Self {
+            connection: Some(engine.writer()?),
+            engine,
             specs: SpecWriter::default(),
             broken_term: Epoch(0),
-            groups: 0,
-            facts: 0,
-        }
+        })
     }
 
     /// Runs until the queue is closed and empty.
@@ -74,14 +64,13 @@ impl Writer {
     }
 
     fn commit_group(&mut self, group: Vec<Write>) {
-        self.groups += 1;
-        self.facts += group.iter().map(|write| write.facts().len()).sum::<usize>();
+        let facts = group.iter().map(|write| write.facts().len()).sum();
         let before = self.broken_term;
         let valid = group.iter().map(Write::epoch).filter(|it| *it > before);
         let result = valid.max().map(|last| {
             // Put back only if every spec in its cache was committed.
             let mut specs = std::mem::take(&mut self.specs);
-            self.transaction(|tx, path| write_group(tx, path, &group, before, &mut specs))
+            self.transaction(|tx, place| write_group(tx, place, &group, before, &mut specs))
                 .inspect(|_| self.specs = specs)
                 .inspect_err(|_| self.broken_term = last)
         });
@@ -94,7 +83,9 @@ impl Writer {
             };
             write.complete(outcome);
         }
-        self.checkpoint_if_due();
+        if let Some(connection) = &mut self.connection {
+            self.engine.committed(connection, facts);
+        }
     }
 
     fn run_exclusive(&mut self, op: ExclusiveOp) {
@@ -104,8 +95,8 @@ impl Writer {
                 next,
                 done,
             } => {
-                done(self.transaction(|tx, path| {
-                    take(tx, expected, next).map_err(|error| to_store_error(path, error))
+                done(self.transaction(|tx, place| {
+                    take(tx, expected, next).map_err(|error| to_store_error(place, error))
                 }));
             }
             ExclusiveOp::Prune {
@@ -117,23 +108,31 @@ impl Writer {
             } => {
                 // Pruning may remove specs.
                 self.specs = SpecWriter::default();
-                done(self.transaction(|tx, path| {
-                    check(tx, epoch).map_err(|error| to_store_error(path, error))??;
+                done(self.transaction(|tx, place| {
+                    check(tx, epoch).map_err(|error| to_store_error(place, error))??;
                     prune::step(tx, now, &retention, limit)
-                        .map_err(|error| to_store_error(path, error))
+                        .map_err(|error| to_store_error(place, error))
                 }));
             }
-            ExclusiveOp::Vacuum { epoch, done } => done(self.transaction(|tx, path| {
-                check(tx, epoch).map_err(|error| to_store_error(path, error))??;
-                prune::vacuum(tx).map_err(|error| to_store_error(path, error))
-            })),
-            ExclusiveOp::CreateToken { new, done } => {
-                done(self.transaction(|tx, path| tokens::create(tx, path, &new)));
+            ExclusiveOp::Vacuum { epoch, done } => {
+                let engine = Arc::clone(&self.engine);
+                done(self.transaction(|tx, place| {
+                    check(tx, epoch).map_err(|error| to_store_error(place, error))??;
+                    engine
+                        .vacuum(tx)
+                        .map_err(|error| to_store_error(place, error))
+                }));
             }
-            ExclusiveOp::RevokeToken { id, done } => done(self.transaction(|tx, path| {
-                tokens::revoke(tx, id).map_err(|error| to_store_error(path, error))
+            ExclusiveOp::CreateToken { new, done } => {
+                done(self.transaction(|tx, place| tokens::create(tx, place, &new)));
+            }
+            ExclusiveOp::RevokeToken { id, done } => done(self.transaction(|tx, place| {
+                tokens::revoke(tx, id).map_err(|error| to_store_error(place, error))
             })),
-            ExclusiveOp::Checkpoint { done } => done(self.checkpoint("TRUNCATE").map(|_| ())),
+            ExclusiveOp::Vacuumed { done } => {
+                let result = self.connected();
+                done(result.and_then(|(engine, connection)| engine.vacuumed(connection)));
+            }
         }
     }
 
@@ -141,92 +140,43 @@ impl Writer {
     /// not used again.
     fn transaction<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &Path) -> Result<T, StoreError>,
+        work: impl FnOnce(&Db<'_>, &str) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let path = self.path.clone();
-        let result = self.connection().and_then(|db| {
-            let failed = |error| to_store_error(&path, error);
-            let tx = db
-                .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(failed)?;
-            schema::check(&tx, &path)?;
-            let value = work(&tx, &path)?;
-            tx.commit().map_err(failed)?;
-            Ok(value)
+        let result = self.connected().and_then(|(engine, connection)| {
+            engine.write(connection, |db| work(db, engine.place()))
         });
         if !matches!(&result, Ok(_) | Err(StoreError::Overtaken)) {
-            self.db = None;
+            self.connection = None;
         }
         result
     }
 
-    fn connection(&mut self) -> Result<&mut Connection, StoreError> {
-        if self.db.is_none() {
-            self.db = Some(schema::writer(&self.path)?);
+    fn connected(&mut self) -> Result<(&E, &mut E::Connection), StoreError> {
+        if self.connection.is_none() {
+            self.connection = Some(self.engine.writer()?);
         }
-        self.db.as_mut().ok_or(StoreError::Closed)
-    }
-
-    /// Keeps the WAL short. A reader pins the part of the WAL that it started with, so the WAL can
-    /// restart only while no reader uses it: that usually happens by itself between two reads. If
-    /// reads overlap without a gap, the writer waits for the current ones, and new ones read from
-    /// the database file.
-    fn checkpoint_if_due(&mut self) {
-        if self.groups < CHECKPOINT_GROUPS && self.facts < CHECKPOINT_FACTS {
-            return;
-        }
-        (self.groups, self.facts) = (0, 0);
-        let result = self.checkpoint("NOOP").and_then(|pages| {
-            if pages < WAL_PAGES_SOFT {
-                Ok(pages)
-            } else if pages < WAL_PAGES_HARD {
-                self.checkpoint("PASSIVE")
-            } else {
-                self.checkpoint("RESTART")
-            }
-        });
-        // What could not be moved stays in the WAL, where it is as durable, and the next call tries
-        // again; a failing disk fails the next commit, too.
-        drop(result);
-    }
-
-    /// Runs a checkpoint in this mode; returns the pages in the WAL.
-    fn checkpoint(&mut self, mode: &str) -> Result<u64, StoreError> {
-        let path = self.path.clone();
-        let db = self.connection()?;
-        let run = || {
-            db.busy_timeout(Duration::from_millis(WAL_WAIT_MS))?;
-            let pages = db.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
-                row.get::<_, i64>(1)
-            });
-            db.busy_timeout(Duration::from_millis(BUSY_TIMEOUT_MS))?;
-            pages
-        };
-        let pages = run().map_err(|error| to_store_error(&path, error))?;
-        Ok(pages.max(0).cast_unsigned())
+        let connection = self.connection.as_mut().ok_or(StoreError::Closed)?;
+        Ok((&self.engine, connection))
     }
 }
 
 /// Writes a group, and returns the epoch in force: writes under another epoch were overtaken.
 fn write_group(
-    tx: &Transaction<'_>,
-    path: &Path,
+    tx: &Db<'_>,
+    place: &str,
     group: &[Write],
     broken: Epoch,
     specs: &mut SpecWriter,
 ) -> Result<Epoch, StoreError> {
-    let failed = |error| to_store_error(path, error);
-    let epoch = leadership(tx).map_err(failed)?.epoch;
+    let failed = |error| to_store_error(place, error);
+    let epoch = locked_leadership(tx).map_err(failed)?.epoch;
     if epoch <= broken {
         return Ok(epoch);
     }
-    specs.begin(tx).map_err(failed)?;
-    let mut stored = TransactionRows {
-        db: tx,
-        path,
-        specs,
-        no_spec: Arc::default(),
-    };
+    specs.begin(tx, epoch).map_err(failed)?;
+    let mut stored = TransactionRows::new(tx, place, specs);
+    let in_force = group.iter().filter(|write| write.epoch() == epoch);
+    stored.fetch(in_force.flat_map(Write::facts))?;
     let mut change_set: Option<ChangeSet<SpecId>> = None;
     let mut renewals = 0_i64;
     for write in group.iter().filter(|write| write.epoch() == epoch) {
@@ -254,7 +204,7 @@ fn write_group(
     Ok(epoch)
 }
 
-fn take(tx: &Transaction<'_>, expected: Epoch, next: Epoch) -> Result<bool, rusqlite::Error> {
+fn take(tx: &Db<'_>, expected: Epoch, next: Epoch) -> Result<bool, Error> {
     let changed = tx.execute(
         "UPDATE leader SET epoch = ?1, renewals = 0 WHERE epoch = ?2",
         [next.0.cast_signed(), expected.0.cast_signed()],
@@ -267,15 +217,15 @@ fn take(tx: &Transaction<'_>, expected: Epoch, next: Epoch) -> Result<bool, rusq
         [next.0.cast_signed()],
     )?;
     tx.execute(
-        "DELETE FROM term WHERE epoch IN (SELECT epoch FROM term ORDER BY epoch DESC \
-         LIMIT -1 OFFSET ?1)",
+        "DELETE FROM term WHERE epoch <= (SELECT epoch FROM term ORDER BY epoch DESC \
+         LIMIT 1 OFFSET ?1)",
         [i64::try_from(TERMS_MAX).unwrap_or(i64::MAX)],
     )?;
     Ok(true)
 }
 
-fn check(tx: &Transaction<'_>, epoch: Epoch) -> Result<Result<(), StoreError>, rusqlite::Error> {
-    let in_force = leadership(tx)?.epoch;
+fn check(tx: &Db<'_>, epoch: Epoch) -> Result<Result<(), StoreError>, Error> {
+    let in_force = locked_leadership(tx)?.epoch;
     Ok(if in_force == epoch {
         Ok(())
     } else {
@@ -283,8 +233,8 @@ fn check(tx: &Transaction<'_>, epoch: Epoch) -> Result<Result<(), StoreError>, r
     })
 }
 
-fn next_seq(tx: &Transaction<'_>) -> Result<Seq, rusqlite::Error> {
+fn next_seq(tx: &Db<'_>) -> Result<Seq, Error> {
     tx.prepare_cached("SELECT last_seq FROM totals")?
-        .query_row([], |row| row.get::<_, i64>(0))
+        .query_row((), |row| row.get::<i64>(0))
         .map(|last| Seq(last.cast_unsigned() + 1))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 
-use super::rows::to_store_error;
+use super::store_error;
 use crate::StoreError;
 use crate::limits::{BUSY_TIMEOUT_MS, WAL_BYTES_KEPT};
 
@@ -56,7 +56,7 @@ fn is_in_memory(path: &Path) -> bool {
 }
 
 /// Creates the file if it is missing, and migrates it.
-pub(super) fn prepare(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn prepare(path: &Path) -> Result<Connection, StoreError> {
     if !is_in_memory(path) {
         create(path)?;
     }
@@ -65,7 +65,7 @@ pub(super) fn prepare(path: &Path) -> Result<Connection, StoreError> {
     if found == VERSION {
         return Ok(db);
     }
-    let failed = |error| to_store_error(path, error);
+    let failed = |error| store_error(&path.display().to_string(), &error);
     if found == 0 {
         // Only an empty file accepts this setting, and only before WAL mode is on.
         db.pragma_update(None, "auto_vacuum", "INCREMENTAL")
@@ -79,9 +79,9 @@ pub(super) fn prepare(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// A connection that may write; there is one for each store.
-pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let db = plain(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&db, path).map_err(|error| to_store_error(path, error))?;
+    configure(&db, path).map_err(|error| store_error(&path.display().to_string(), &error))?;
     Ok(db)
 }
 
@@ -96,7 +96,7 @@ pub(super) fn check(db: &Connection, path: &Path) -> Result<(), StoreError> {
     let found: u32 = db
         .prepare_cached("PRAGMA user_version")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
-        .map_err(|error| to_store_error(path, error))?;
+        .map_err(|error| store_error(&path.display().to_string(), &error))?;
     if found == VERSION {
         return Ok(());
     }
@@ -156,7 +156,7 @@ fn plain(path: &Path, mode: OpenFlags) -> Result<Connection, StoreError> {
         db.pragma_update(None, "temp_store", "MEMORY")?;
         Ok(db)
     };
-    open().map_err(|error| to_store_error(path, error))
+    open().map_err(|error| store_error(&path.display().to_string(), &error))
 }
 
 fn configure(db: &Connection, path: &Path) -> Result<(), rusqlite::Error> {
@@ -172,7 +172,7 @@ fn configure(db: &Connection, path: &Path) -> Result<(), rusqlite::Error> {
 
 /// The version of the file; 0 if it is empty.
 fn version(db: &Connection, path: &Path) -> Result<u32, StoreError> {
-    let failed = |error| to_store_error(path, error);
+    let failed = |error| store_error(&path.display().to_string(), &error);
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let found = number("user_version").map_err(failed)?;
     let application = number("application_id").map_err(failed)?;
@@ -200,7 +200,7 @@ fn version(db: &Connection, path: &Path) -> Result<u32, StoreError> {
 
 /// Runs one step, unless the file already has that version, perhaps by another process just now.
 fn migrate(db: &mut Connection, path: &Path, step: &str, target: u32) -> Result<(), StoreError> {
-    let failed = |error| to_store_error(path, error);
+    let failed = |error| store_error(&path.display().to_string(), &error);
     let tx = db
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;

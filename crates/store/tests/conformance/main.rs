@@ -24,7 +24,9 @@ mod usage;
 
 use std::sync::Arc;
 
+use baton_store::postgres::PostgresStore;
 use baton_store::{SqliteStore, Store};
+use baton_testing::postgres::database;
 
 /// Opens the same store again.
 type Open<'a> = &'a dyn Fn() -> Arc<dyn Store>;
@@ -40,6 +42,12 @@ fn sqlite(check: fn(Open<'_>)) {
     let dir = tempfile::tempdir().expect("a directory can be made");
     let path = dir.path().join("baton.db");
     check(&|| Arc::new(SqliteStore::open(&path).expect("the store opens")));
+}
+
+/// An empty database of a PostgreSQL server.
+fn postgres(check: fn(Open<'_>)) {
+    let url = database();
+    check(&|| Arc::new(PostgresStore::connect(&url).expect("the store opens")));
 }
 
 /// Makes a test of each check for one backend.
@@ -187,4 +195,4 @@ macro_rules! backends {
     };
 }
 
-backends!(memory, sqlite);
+backends!(memory, sqlite, postgres);

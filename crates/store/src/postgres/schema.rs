@@ -1,0 +1,113 @@
+//! The schema in the database, and its migrations.
+//!
+//! Its versions are those of the SQLite store: a version means the same in both. Each migration runs
+//! in a transaction of its own under a lock, so schedulers that start together migrate once.
+
+use super::session::{Access, ConnectError, Connection};
+use super::store_error;
+use super::target::Target;
+use crate::StoreError;
+use crate::sql::db::{Db, Error, OptionalRow as _};
+use crate::sql::rows::{to_store_error, unsigned};
+use crate::sqlite::SCHEMA_VERSION;
+
+/// The first version that this backend has.
+const FIRST: u32 = 11;
+
+/// Step `n` migrates from version `FIRST + n` to the next.
+const MIGRATIONS: &[&str] = &[];
+
+const _: () = assert!(
+    FIRST as usize + MIGRATIONS.len() == SCHEMA_VERSION as usize,
+    "a new version of the schema needs a migration for PostgreSQL, too"
+);
+
+/// The settings of all connections. Tables are small when a connection first plans a statement, and
+/// large later, so the planner must prefer indexes from the beginning. The schema may hold tables of
+/// other programs, hence one of our own.
+pub(super) const SETTINGS: &str = "\
+    SET client_min_messages = warning; SET search_path = baton; SET enable_seqscan = off; \
+    SET jit = off; SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; \
+    SET tcp_keepalives_count = 3; SET lock_timeout = '30s'; ";
+
+/// The settings of the writer: a transaction of a frozen scheduler must not hold its locks for long.
+pub(super) const WRITER_SETTINGS: &str = "SET idle_in_transaction_session_timeout = '10s';";
+
+/// Creates the schema if it is missing, and migrates it.
+pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
+    let failed = |error: tokio_postgres::Error| store_error(&target.place, &error);
+    let mut connection =
+        Connection::open(target, SETTINGS).map_err(|it| unreachable(target, it))?;
+    // Of the database, until the connection ends.
+    connection
+        .run("SELECT pg_advisory_lock(1113683054, 0); CREATE SCHEMA IF NOT EXISTS baton")
+        .map_err(failed)?;
+    let exists =
+        "SELECT 1 FROM pg_tables WHERE schemaname = 'baton' AND tablename = 'schema_version'";
+    if connection.rows(exists, &[]).map_err(failed)?.is_empty() {
+        create(&mut connection, target)?;
+    }
+    let mut found = {
+        let session = connection.begin(Access::Snapshot).map_err(failed)?;
+        let found = version(&Db::Postgres(&session));
+        found.map_err(|error| to_store_error(&target.place, error))?
+    };
+    if found > SCHEMA_VERSION || found < FIRST {
+        return Err(newer(target, found));
+    }
+    while let Some(step) = MIGRATIONS.get((found - FIRST) as usize) {
+        found += 1;
+        let sql = format!("BEGIN; {step}; UPDATE schema_version SET version = {found}; COMMIT");
+        connection.run(&sql).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn create(connection: &mut Connection, target: &Target) -> Result<(), StoreError> {
+    let random = getrandom::u64()
+        .map_err(|error| StoreError::Failed(format!("there are no random numbers: {error}")))?;
+    let sql = format!(
+        "BEGIN; {} INSERT INTO identity (store, generation, settled) VALUES ({}, 0, TRUE); \
+         CREATE TABLE schema_version (version BIGINT NOT NULL); \
+         INSERT INTO schema_version VALUES ({FIRST}); COMMIT",
+        include_str!("schema.sql"),
+        random.cast_signed(),
+    );
+    let created = connection.run(&sql);
+    created.map_err(|error| store_error(&target.place, &error))
+}
+
+/// Refuses a database whose schema is not the one that this Baton writes. Checked in every
+/// transaction: a newer Baton may have migrated it while this one was running.
+pub(super) fn check(db: &Db<'_>, target: &Target) -> Result<(), StoreError> {
+    let found = version(db).map_err(|error| to_store_error(&target.place, error))?;
+    if found == SCHEMA_VERSION {
+        Ok(())
+    } else {
+        Err(newer(target, found))
+    }
+}
+
+fn version(db: &Db<'_>) -> Result<u32, Error> {
+    let found = db.query_row("SELECT version FROM schema_version", (), |row| {
+        unsigned(row, 0)
+    });
+    let found = found.optional()?.unwrap_or_default();
+    Ok(u32::try_from(found).unwrap_or(u32::MAX))
+}
+
+fn newer(target: &Target, found: u32) -> StoreError {
+    StoreError::NewerSchema {
+        place: target.place.clone(),
+        found,
+        known: SCHEMA_VERSION,
+    }
+}
+
+/// The error of a server that cannot be reached.
+pub(super) fn unreachable(target: &Target, error: ConnectError) -> StoreError {
+    match error {
+        ConnectError::Postgres(error) => store_error(&target.place, &error),
+        error => StoreError::Failed(format!("{}: {error}", target.place)),
+    }
+}

@@ -1,0 +1,101 @@
+//! A store in an SQL database: what both engines share.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `db` | statements, parameters and rows of either engine |
+//! | `queue` | operations queued for the writer |
+//! | `writer` | the one writer thread, with group commit |
+//! | `stored_rows` | the rows that a group's change set fetches |
+//! | `write` | writing a change set |
+//! | `specs` | deduplicated specs |
+//! | `facts` | the whole history in order |
+//! | `usage` | usage by owner and hour |
+//! | `tokens` | tokens |
+//! | `prune` | removing expired history |
+//! | `read` | all other reads, on connections of their own |
+//! | `library`, `runs` | tasks of the library, and runs of workflows |
+//! | `backfills` | backfills, and launched due times |
+//! | `rows` | conversion of columns and errors |
+//! | `store` | the implementation of [`crate::Store`] |
+
+mod backfills;
+pub(crate) mod db;
+mod facts;
+mod library;
+mod prune;
+mod queue;
+mod read;
+pub(crate) mod rows;
+mod runs;
+mod specs;
+mod store;
+mod stored_rows;
+mod tokens;
+mod usage;
+mod write;
+mod writer;
+
+use crate::StoreError;
+use crate::sharing::Sharing;
+use db::{Db, Error};
+
+pub(crate) use store::SqlStore;
+
+/// A database engine: its connections and transactions.
+pub trait Engine: Send + Sync + 'static {
+    type Connection: Send;
+
+    /// The database, for messages.
+    #[doc(hidden)]
+    fn place(&self) -> &str;
+
+    /// A connection that may write; a store has one at a time.
+    #[doc(hidden)]
+    fn writer(&self) -> Result<Self::Connection, StoreError>;
+
+    /// A connection that only reads.
+    #[doc(hidden)]
+    fn reader(&self) -> Result<Self::Connection, StoreError>;
+
+    /// The connection, if it still works after it was idle.
+    #[doc(hidden)]
+    fn revive(&self, connection: Self::Connection) -> Option<Self::Connection>;
+
+    /// Runs `work` in a transaction that may write, and commits it if it succeeds.
+    #[doc(hidden)]
+    fn write<T>(
+        &self,
+        connection: &mut Self::Connection,
+        work: impl FnOnce(&Db<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError>;
+
+    /// Runs `work` on a snapshot.
+    #[doc(hidden)]
+    fn read<T>(
+        &self,
+        connection: &mut Self::Connection,
+        work: impl FnOnce(&Db<'_>) -> Result<T, Error>,
+    ) -> Result<T, StoreError>;
+
+    /// Maintenance after a group of so many facts was committed and reported.
+    #[doc(hidden)]
+    fn committed(&self, connection: &mut Self::Connection, facts: usize);
+
+    /// Returns some of the space of removed rows; true if there is more.
+    #[doc(hidden)]
+    fn vacuum(&self, db: &Db<'_>) -> Result<bool, Error>;
+
+    /// Maintenance after rows were removed and their space was returned.
+    #[doc(hidden)]
+    fn vacuumed(&self, connection: &mut Self::Connection) -> Result<(), StoreError>;
+
+    /// The bytes that the database occupies.
+    #[doc(hidden)]
+    fn size(&self, db: &Db<'_>) -> Result<u64, Error>;
+
+    /// See [`crate::Store::sharing`].
+    #[doc(hidden)]
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
+}
