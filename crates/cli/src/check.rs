@@ -261,6 +261,7 @@ fn unstarted(name: &str) -> Run {
         ended_at: None,
         revision: None,
         nominal_at: None,
+        backfill: None,
         after: None,
         params: BTreeMap::new(),
         tasks: None,

@@ -111,9 +111,12 @@ fn headline(summary: &Summary<'_>) -> Line {
 fn origin(run: &Run) -> Option<String> {
     let revision = run.revision?;
     let entry = clean(&format!("{}/{}", run.owner, run.name));
-    let due = run
-        .nominal_at
-        .map(|at| format!(", due {}", stamp(Wall(at))));
+    let backfill = run.backfill.as_deref();
+    let backfill = backfill.map(|id| format!(", by backfill {}", clean(id)));
+    let due = run.nominal_at.map(|at| {
+        let due = stamp(Wall(at));
+        format!("{}, due {due}", backfill.unwrap_or_default())
+    });
     let after = run.after.as_deref();
     let after = after.map(|after| format!(", after {}", clean(after)));
     let cause = due.or(after).unwrap_or_default();

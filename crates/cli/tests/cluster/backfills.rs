@@ -59,6 +59,12 @@ fn each_due_time_is_executed_once_though_the_scheduler_is_killed_in_the_middle()
             (&done["state"], &done["launched"]),
             (&Value::from("DONE"), &Value::from(24))
         );
+        let (launched, origin) = match kind {
+            "task" => ("i1", "by backfill b1, revision 1 of demo/hourly, due "),
+            _ => ("r1", "revision 1 of demo/hourly, by backfill b1, due "),
+        };
+        let shown = cluster.run(&["show", launched]).good();
+        assert!(shown.contains(origin), "{shown}");
         // Again, there is nothing to do.
         let again = cluster.run(&start).json();
         assert_eq!(again["at"], Value::Array(Vec::new()), "{again}");

@@ -86,6 +86,9 @@ pub struct InstanceOrigin {
     /// The due time, if a schedule has one for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<u64>,
+    /// The backfill that has launched it for its due time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<String>,
     /// Item of its task, for an item of a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,

@@ -104,6 +104,9 @@ pub struct Run {
     /// The due time, if a schedule launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal_at: Option<u64>,
+    /// The backfill that has launched it for its due time; not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill: Option<String>,
     /// The upstream instance or run whose end launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,

@@ -9,7 +9,7 @@ use baton_model::api::{
 };
 use baton_model::backfill::BackfillState;
 use baton_model::ids::{BackfillId, Revision, TaskNo};
-use baton_model::library::TaskName;
+use baton_model::library::{Execution, TaskName};
 use baton_model::time::Wall;
 use baton_store::view::{BackfillQuery, BackfillRecord, LaunchRecord};
 
@@ -329,6 +329,41 @@ impl App {
                 reply => return reply.map_err(|error| fault(&error, name)),
             }
         }
+    }
+}
+
+impl App {
+    /// The backfill that has launched this instance or run for its due time; none if its schedule
+    /// has. Only the latest backfills of the entry are searched, as many as a page has.
+    pub(super) async fn backfill_of(
+        &self,
+        (task, name): (TaskNo, TaskName),
+        nominal: Wall,
+        execution: Execution,
+    ) -> Answer<Option<BackfillId>> {
+        self.read(move |store| {
+            let query = BackfillQuery {
+                owner: Some(name.owner),
+                name: Some(name.name),
+                before: None,
+                limit: PAGE_ITEMS_DEFAULT,
+            };
+            let before = nominal.0.checked_sub(1).map(Wall);
+            for BackfillRecord { head, .. } in store.backfills(&query)?.items {
+                let covered = head.range.from <= nominal && nominal < head.range.to;
+                if head.task != task || !covered {
+                    continue;
+                }
+                let launches = store.backfill_launches(head.id, before, 1)?.items;
+                let first = launches.first();
+                if first.is_some_and(|it| it.nominal == nominal && it.execution == Some(execution))
+                {
+                    return Ok(Some(head.id));
+                }
+            }
+            Ok(None)
+        })
+        .await
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_model::api::{Instance, InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand};
 use baton_model::fact::Fact;
-use baton_model::ids::LeaseId;
+use baton_model::ids::{BackfillId, LeaseId};
 use baton_model::paths::{self, PathValues};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::CommandLine;
@@ -34,7 +34,12 @@ pub(super) struct InstanceWithOutputs {
 }
 
 /// The details of one instance, as a caller may see them.
-pub(super) fn of(record: &Record, facts: &[RecordedFact], caller: &Caller) -> InstanceDetails {
+pub(super) fn of(
+    record: &Record,
+    facts: &[RecordedFact],
+    backfill: Option<BackfillId>,
+    caller: &Caller,
+) -> InstanceDetails {
     let spec = &*record.instance.spec;
     let (mut params, mut env) = variables(spec);
     if !caller.role.covers(Role::Operator) {
@@ -66,7 +71,7 @@ pub(super) fn of(record: &Record, facts: &[RecordedFact], caller: &Caller) -> In
         attempts_max: spec.retry.failures_max.saturating_add(1),
         losses_max: spec.retry.losses_max,
         exclusive: spec.exclusive,
-        origin: origin(spec, facts),
+        origin: origin(spec, facts, backfill),
     }
 }
 
@@ -151,12 +156,17 @@ fn processes(spec: &InstanceSpec) -> Vec<ProcessCommand> {
     }
 }
 
-fn origin(spec: &InstanceSpec, facts: &[RecordedFact]) -> InstanceOrigin {
+fn origin(
+    spec: &InstanceSpec,
+    facts: &[RecordedFact],
+    backfill: Option<BackfillId>,
+) -> InstanceOrigin {
     let plain = |kind, text: String| InstanceOrigin {
         kind,
         text,
         revision: spec.origin.map(|origin| origin.revision.0),
         due_at: None,
+        backfill: None,
         item: None,
     };
     if let Some(part) = spec.part {
@@ -172,9 +182,14 @@ fn origin(spec: &InstanceSpec, facts: &[RecordedFact]) -> InstanceOrigin {
     let revision = origin.revision.0;
     let entry = format!("revision {revision} of {}/{}", spec.owner, spec.name);
     if let Some(due) = origin.due {
+        let cause = match backfill {
+            Some(backfill) => format!("by backfill {backfill}"),
+            None => "by its schedule".to_owned(),
+        };
         return InstanceOrigin {
             due_at: Some(due.nominal.0),
-            ..plain(OriginKind::Schedule, format!("by its schedule, {entry}"))
+            backfill: backfill.map(|it| it.to_string()),
+            ..plain(OriginKind::Schedule, format!("{cause}, {entry}"))
         };
     }
     let triggered = facts.iter().find_map(|entry| match &entry.fact {

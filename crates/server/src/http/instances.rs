@@ -10,6 +10,7 @@ use baton_core::scheduler::{Command, KillError, Reason, Reply, RetryError, Submi
 use baton_files::Binding;
 use baton_model::api::{Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit};
 use baton_model::ids::{AttemptNo, InstanceId};
+use baton_model::library::{Execution, TaskName};
 use baton_model::state::UniversalState;
 use baton_store::Store;
 use baton_store::view::Record;
@@ -426,8 +427,22 @@ impl App {
         let facts = self
             .read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX))
             .await?;
+        let spec = &record.instance.spec;
+        let backfill = match spec.origin.and_then(|it| Some((it.task, it.due?))) {
+            Some((task, due)) => {
+                let name = TaskName {
+                    owner: spec.owner.clone(),
+                    name: spec.name.clone(),
+                };
+                let execution = Execution::Instance(id);
+                self.backfill_of((task, name), due.nominal, execution)
+                    .await?
+            }
+            None => None,
+        };
         let mut instance = views::instance(record, clock::now().wall);
-        instance.details = Some(Box::new(details::of(record, &facts.items, caller)));
+        let details = details::of(record, &facts.items, backfill, caller);
+        instance.details = Some(Box::new(details));
         instance.reason = self
             .reasons(std::slice::from_ref(record))
             .await?

@@ -524,6 +524,13 @@ async fn a_backfill_launches_each_due_time_once_and_can_be_halted_and_resumed() 
     assert_eq!(json!(times), json!(hours));
     let shown = server.get("/instances/i1").await.body;
     assert_eq!(shown["nominalAt"], from);
+    let origin = &shown["details"]["origin"];
+    assert_eq!(
+        (&origin["kind"], &origin["backfill"]),
+        (&json!("schedule"), &json!("b1"))
+    );
+    let text = origin["text"].as_str().unwrap_or_default();
+    assert!(text.starts_with("by backfill b1, revision 1 of "), "{text}");
     let tick = server.get(&format!("{PATH}/ticks/")).await.body["items"][0].clone();
     assert_eq!(
         (&tick["verdict"], &tick["backfill"]),

@@ -213,6 +213,11 @@ fn links(it: &Instance) -> Vec<(&'static str, String, String)> {
         let entry = format!("{}/{}", it.owner, it.name);
         links.push(("Library", entry, href.clone()));
     }
+    let origin = it.details.as_ref().map(|details| &details.origin);
+    if let Some(backfill) = origin.and_then(|origin| origin.backfill.clone()) {
+        let href = format!("/backfills/{}", encoded(&backfill));
+        links.push(("Backfill", backfill, href));
+    }
     if let Some(worker) = &it.worker {
         let href = format!("/workers/{}", encoded(worker));
         links.push(("Worker", worker.clone(), href));

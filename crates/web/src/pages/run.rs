@@ -144,6 +144,7 @@ fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
         ("Generation", run.generation.to_string()),
     ];
     facts.extend(run.revision.map(|it| ("Revision", it.to_string())));
+    facts.extend(run.backfill.clone().map(|it| ("Backfill", it)));
     facts.extend(run.after.clone().map(|it| ("After", it)));
     facts
 }

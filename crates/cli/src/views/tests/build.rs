@@ -38,6 +38,7 @@ impl Case {
             replaced: false,
             revision: None,
             nominal_at: None,
+            backfill: None,
             after: None,
             submitted_at: BEGUN,
             begun_at: BEGUN,

@@ -9,6 +9,7 @@ use baton_core::scheduler::{RunView, TaskView};
 use baton_core::workflow::Dag;
 use baton_model::api::{ErrorGroup, List, Run, RunProblem, RunTask};
 use baton_model::ids::RunId;
+use baton_model::library::{Execution, TaskName};
 use baton_model::state::UniversalState;
 use baton_model::workflow::ItemEnd;
 use baton_store::view::{RunQuery, RunRecord};
@@ -113,6 +114,17 @@ pub(in super::super) async fn show(
     let mut shown = views::run(&record, Some(&run_progress.dag));
     shown.items = Some(run_progress.items);
     shown.problems = run_progress.problems;
+    if let Some((task, due)) = record.head.origin.and_then(|it| Some((it.task, it.due?))) {
+        let name = TaskName {
+            owner: record.head.owner.clone(),
+            name: record.head.name.clone(),
+        };
+        let execution = Execution::Run(run);
+        let backfill = app
+            .backfill_of((task, name), due.nominal, execution)
+            .await?;
+        shown.backfill = backfill.map(|it| it.to_string());
+    }
     Ok(tagged(&shown))
 }
 

@@ -40,6 +40,7 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
         ended_at: over.then_some(record.changed_at.0),
         revision: head.origin.map(|origin| origin.revision.0),
         nominal_at: head.origin.and_then(|it| it.due).map(|due| due.nominal.0),
+        backfill: None,
         after: head
             .origin
             .and_then(|it| it.after)
