@@ -30,10 +30,10 @@ TEST_RUNNER = CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-'
 # Runs the tests of some packages: $(call run_tests,PACKAGES AND FEATURES[,PROFILE]). With nextest
 # where it is installed: building it takes longer than it saves.
 run_tests = if cargo nextest --version >/dev/null 2>&1; then \
-	    cargo nextest run --locked --cargo-quiet --status-level fail --no-fail-fast --test-threads $(THREADS) \
+	    scripts/with-postgres.sh cargo nextest run --locked --cargo-quiet --status-level fail --no-fail-fast --test-threads $(THREADS) \
 	        $(if $(2),--cargo-profile $(2)) $(1); \
 	else \
-	    $(TEST_RUNNER)=$(CURDIR)/scripts/test-runner.sh RUST_TEST_THREADS=$(THREADS) cargo test --quiet --locked --no-fail-fast --lib --bins --tests \
+	    $(TEST_RUNNER)=$(CURDIR)/scripts/test-runner.sh RUST_TEST_THREADS=$(THREADS) scripts/with-postgres.sh cargo test --quiet --locked --no-fail-fast --lib --bins --tests \
 	        $(if $(2),--profile $(2)) $(1); \
 	fi
 

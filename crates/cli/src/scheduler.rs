@@ -1,5 +1,6 @@
 //! `baton scheduler`: the scheduler in the foreground.
 
+use std::env;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,8 +11,9 @@ use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_server::limits::Traffic;
 use baton_server::{Backend, Config, LogReader, Ready, ServeError, serve};
+use baton_store::postgres::StoreUrl;
 use baton_tls::ServerFiles;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -67,9 +69,11 @@ pub(crate) struct ServerArgs {
     /// Maximum requests per second per token, certificate or address; 0 for unlimited
     #[arg(long, value_name = "RATE", default_value_t = 5_000)]
     max_requests: u32,
-    /// Storage backend
-    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
-    store: StoreKind,
+    /// Store: sqlite (a file in the data directory), memory (lost when the process exits), or the URL
+    /// of a PostgreSQL database, which several schedulers may share: postgres://USER@HOST/DATABASE.
+    /// BATON_STORE is an alternative that hides a password from other users [default: sqlite]
+    #[arg(long, value_name = "STORE", value_parser = backend)]
+    store: Option<Backend>,
     /// Directory of task files that define the library; reloaded when a file changes
     #[arg(long, value_name = "DIR")]
     library: Option<PathBuf>,
@@ -102,16 +106,18 @@ pub(crate) struct ServerArgs {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum StoreKind {
-    /// SQLite database in the data directory
-    Sqlite,
-    /// In memory: lost when the process exits
-    Memory,
+/// Reads the value of `--store`.
+pub(crate) fn backend(text: &str) -> Result<Backend, String> {
+    match text {
+        "sqlite" => Ok(Backend::Sqlite),
+        "memory" => Ok(Backend::Memory),
+        url if StoreUrl::is_one(url) => Ok(Backend::Postgres(StoreUrl::from(url))),
+        _ => Err("write sqlite, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned()),
+    }
 }
 
 impl ServerArgs {
-    pub(crate) fn config(&self) -> Config {
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
         let mut config = Config {
             data: self.data.clone(),
             listen: self.listen,
@@ -123,10 +129,7 @@ impl ServerArgs {
                 requests_per_second: self.max_requests,
                 ..Traffic::default()
             },
-            backend: match self.store {
-                StoreKind::Sqlite => Backend::Sqlite,
-                StoreKind::Memory => Backend::Memory,
-            },
+            backend: self.backend()?,
             library: self.library.clone(),
             limits: self.limits.clone(),
             timeouts: timeouts(self.lease),
@@ -139,7 +142,17 @@ impl ServerArgs {
         };
         config.retention.history_age = Some(self.keep);
         config.retention.terminal_instances_max = Some(self.keep_max);
-        config
+        Ok(config)
+    }
+
+    fn backend(&self) -> Result<Backend, Failure> {
+        match (&self.store, env::var("BATON_STORE")) {
+            (Some(store), _) => Ok(store.clone()),
+            (None, Ok(store)) if !store.is_empty() => {
+                backend(&store).map_err(|error| Failure::usage(format!("BATON_STORE: {error}")))
+            }
+            (None, _) => Ok(Backend::Sqlite),
+        }
     }
 
     /// Loads the time zone data of the schedules, for as long as the server runs.
@@ -190,7 +203,7 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
         let stop = async move {
             interrupts.next().await;
         };
-        serve(server.config(), ready, stop)
+        serve(server.config()?, ready, stop)
             .await
             .map_err(|error| failure(&error))
     })

@@ -14,13 +14,15 @@ use baton_model::api;
 use baton_model::ids::TokenId;
 use baton_model::time::{Millis, Wall};
 use baton_model::token::{NewToken, Role, check_name, check_owner};
-use baton_server::STORE_FILE;
-use baton_store::{SqliteStore, Store as _, token};
+use baton_server::{Backend, STORE_FILE};
+use baton_store::postgres::PostgresStore;
+use baton_store::{SqliteStore, Store, token};
 use clap::{Args, Subcommand};
 
 use crate::credentials::CredentialArgs;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::remote::{block_on, client, refused};
+use crate::scheduler::backend;
 use crate::table::{Cell, Table};
 use crate::time;
 
@@ -58,6 +60,9 @@ struct StoreArgs {
     /// Data directory of the server; its store is used directly instead of the API
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// PostgreSQL database of the servers, postgres://USER@HOST/DATABASE; likewise used directly
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    store: Option<String>,
 }
 
 /// Create a token, and print its secret, which cannot be shown again
@@ -117,23 +122,24 @@ pub(crate) fn run(
     url: Option<&str>,
     credentials: &CredentialArgs,
 ) -> CommandResult {
-    let backend = |store: &StoreArgs| match &store.data {
-        Some(data) => TokenBackend::open(data, matches!(command.command, TokenCommand::Create(_))),
-        None => Ok(TokenBackend::Server(client(url, credentials)?)),
-    };
-    block_on(async {
-        match &command.command {
-            TokenCommand::Create(command) => create(command, &backend(&command.store)?).await,
-            TokenCommand::Ls(command) => list(command, &backend(&command.store)?).await,
-            TokenCommand::Revoke(command) => revoke(command, &backend(&command.store)?).await,
+    let open = |store: &StoreArgs| match (&store.data, &store.store) {
+        (Some(data), _) => {
+            TokenBackend::open(data, matches!(command.command, TokenCommand::Create(_)))
         }
-    })
+        (None, Some(url)) => TokenBackend::connect(url),
+        (None, None) => Ok(TokenBackend::Server(client(url, credentials)?)),
+    };
+    match &command.command {
+        TokenCommand::Create(command) => create(command, &open(&command.store)?),
+        TokenCommand::Ls(command) => list(command, &open(&command.store)?),
+        TokenCommand::Revoke(command) => revoke(command, &open(&command.store)?),
+    }
 }
 
 /// Where the tokens are managed: a server's API, or a store.
 enum TokenBackend {
     Server(Client),
-    Store(SqliteStore),
+    Store(Box<dyn Store>),
 }
 
 impl TokenBackend {
@@ -150,11 +156,21 @@ impl TokenBackend {
             return Err(Failure::failed(none));
         }
         let store = SqliteStore::open(&path);
-        Ok(Self::Store(store.map_err(Failure::failed)?))
+        Ok(Self::Store(Box::new(store.map_err(Failure::failed)?)))
+    }
+
+    /// Opens the store of servers that share a database.
+    fn connect(url: &str) -> Result<Self, Failure> {
+        let Backend::Postgres(url) = backend(url).map_err(Failure::usage)? else {
+            let hint = "--store takes the URL of a PostgreSQL database; for a file use --data";
+            return Err(Failure::usage(hint));
+        };
+        let store = PostgresStore::connect(&url);
+        Ok(Self::Store(Box::new(store.map_err(Failure::failed)?)))
     }
 }
 
-async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
+fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
     let name = command.name.clone();
     let name = name.unwrap_or_else(|| command.role.to_string());
     check_name(&name).map_err(Failure::usage)?;
@@ -171,9 +187,9 @@ async fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
                 name: Some(name),
                 lifetime_seconds: command.expires.map(|span| span.0.div_ceil(1_000)),
             };
-            client.create_token(&new).await.map_err(refused)?
+            block_on(async { client.create_token(&new).await.map_err(refused) })?
         }
-        TokenBackend::Store(store) => create_in_store(store, command, name)?,
+        TokenBackend::Store(store) => create_in_store(&**store, command, name)?,
     };
     let mut out = Output::new();
     if command.json {
@@ -239,7 +255,7 @@ impl Drop for SecretFile {
 }
 
 fn create_in_store(
-    store: &SqliteStore,
+    store: &dyn Store,
     command: &Create,
     name: String,
 ) -> Result<api::CreatedToken, Failure> {
@@ -271,9 +287,9 @@ fn create_in_store(
     })
 }
 
-async fn list(command: &Ls, backend: &TokenBackend) -> CommandResult {
+fn list(command: &Ls, backend: &TokenBackend) -> CommandResult {
     let tokens: Vec<api::Token> = match backend {
-        TokenBackend::Server(client) => client.tokens().await.map_err(refused)?,
+        TokenBackend::Server(client) => block_on(async { client.tokens().await.map_err(refused) })?,
         TokenBackend::Store(store) => {
             let tokens = store.tokens().map_err(Failure::failed)?;
             tokens.into_iter().map(api::Token::from).collect()
@@ -317,12 +333,12 @@ fn row(token: &api::Token, now: Wall) -> [Cell; 7] {
     ]
 }
 
-async fn revoke(command: &Revoke, backend: &TokenBackend) -> CommandResult {
+fn revoke(command: &Revoke, backend: &TokenBackend) -> CommandResult {
     let id = command.id;
     let token = match backend {
         TokenBackend::Server(client) => {
-            let revoked = client.revoke_token(&id.to_string()).await;
-            revoked.map_err(refused)?
+            let id = id.to_string();
+            block_on(async { client.revoke_token(&id).await.map_err(refused) })?
         }
         TokenBackend::Store(store) => {
             let revoked = store.revoke_token(id);

@@ -109,7 +109,7 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     command.server.load_tzdata()?;
     // This same binary, even if its file was replaced.
     let binary = PathBuf::from("/proc/self/exe");
-    let mut config = command.server.config();
+    let mut config = command.server.config()?;
     if config.workers_need_tokens() {
         let drawn = baton_store::token::generate();
         let failed = |error| Failure::failed(format!("cannot generate a secret: {error}"));

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use baton_model::timeouts::TimeoutsError;
 use baton_store::StoreError;
@@ -51,11 +51,11 @@ pub enum ServeError {
         error: io::Error,
     },
     /// An address requires tokens, and there is no valid one.
-    #[error("{}", no_tokens(*.address, .data.as_deref()))]
+    #[error("{}", no_tokens(*.address, .store.as_deref()))]
     NoTokens {
         address: SocketAddr,
-        /// The directory whose store has none; `None` for a store in memory.
-        data: Option<PathBuf>,
+        /// The option that names the store; `None` for a store in memory.
+        store: Option<String>,
     },
     /// TLS files that cannot be used.
     #[error("{0}")]
@@ -76,13 +76,12 @@ pub enum ServeError {
     DriverDied,
 }
 
-fn no_tokens(address: SocketAddr, data: Option<&Path>) -> String {
-    match data {
-        Some(data) => format!(
+fn no_tokens(address: SocketAddr, store: Option<&str>) -> String {
+    match store {
+        Some(store) => format!(
             "{address} is reachable from other machines, and there is no valid token; create one \
-             with `baton token create --role admin --data {}`, accept certificates with \
-             --client-ca (TLS alone does not authenticate clients), or listen on a loopback address",
-            data.display()
+             with `baton token create --role admin {store}`, accept certificates with \
+             --client-ca (TLS alone does not authenticate clients), or listen on a loopback address"
         ),
         None => format!(
             "{address} requires tokens, and an in-memory store has none when it starts; use \

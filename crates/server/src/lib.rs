@@ -65,7 +65,8 @@ use baton_model::ids::Epoch;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
-use baton_store::{Retention, SqliteStore, Store};
+use baton_store::postgres::{PostgresStore, StoreUrl};
+use baton_store::{Retention, SqliteStore, Store, StoreError};
 use baton_tls::ServerFiles;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -106,12 +107,14 @@ pub fn metrics_page() -> String {
 /// File name of the store in the data directory.
 pub const STORE_FILE: &str = "baton.db";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// A file in the data directory.
     Sqlite,
     /// In memory: lost with the process.
     Memory,
+    /// A PostgreSQL database, which other schedulers may share.
+    Postgres(StoreUrl),
 }
 
 /// Configuration of a server.
@@ -218,9 +221,13 @@ pub async fn serve(
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
     let tls = load_tls(&config)?;
     let lock = DataLock::take(&config.data)?;
-    let (store, mark) = open(&config)?;
-    let access = Access::new(Arc::clone(&store), config.own_worker.as_ref());
-    let access = access.map_err(ServeError::Store)?;
+    let opened = config.clone();
+    let (store, mark, access) = blocking(move || {
+        let (store, mark) = open(&opened)?;
+        let access = Access::new(Arc::clone(&store), opened.own_worker.as_ref());
+        Ok((store, mark, access.map_err(ServeError::Store)?))
+    })
+    .await?;
     check_tokens(&config, &access)?;
     let clients = listen(config.listen).await?;
     let workers = listen(config.worker_listen).await?;
@@ -230,7 +237,13 @@ pub async fn serve(
         None => None,
     };
     let metrics = Arc::new(Metrics::default());
-    let (handle, epoch) = lead(&config, &store, Arc::clone(&mark), Arc::clone(&metrics))?;
+    let leading = (config.clone(), Arc::clone(&store), Arc::clone(&mark));
+    let counting = Arc::clone(&metrics);
+    let (handle, epoch) = blocking(move || {
+        let (config, store, mark) = leading;
+        lead(&config, &store, mark, counting)
+    })
+    .await?;
     let Handle {
         inbox,
         status,
@@ -318,6 +331,20 @@ pub async fn serve(
     failure.map_or(Ok(()), Err)
 }
 
+/// Runs what blocks, as every call of the store does, on a thread where it may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime shuts down.
+            Err(_) => Err(ServeError::Store(StoreError::Closed)),
+        },
+    }
+}
+
 fn open_archive(data: &Path, budget: u64) -> Result<LogArchive, ServeError> {
     LogArchive::open(data, budget).map_err(|error| ServeError::Data {
         path: LogArchive::place(data),
@@ -332,16 +359,26 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {
 
 /// Opens the store, and the file beside it.
 fn open(config: &Config) -> Result<(Arc<dyn Store>, Arc<MarkFile>), ServeError> {
-    let (store, mark) = match config.backend {
+    let without_file = || Arc::new(MarkFile::in_memory(&config.data));
+    Ok(match &config.backend {
         Backend::Sqlite => {
             let path = config.data.join(STORE_FILE);
             let mark = MarkFile::of(&config.data, &path);
-            (SqliteStore::open(&path), mark)
+            let store = SqliteStore::open(&path).map_err(ServeError::Store)?;
+            (Arc::new(store), Arc::new(mark))
         }
-        Backend::Memory => (SqliteStore::in_memory(), MarkFile::in_memory(&config.data)),
-    };
-    let store = store.map_err(ServeError::Store)?;
-    Ok((Arc::new(store), Arc::new(mark)))
+        Backend::Memory => {
+            let store = SqliteStore::in_memory().map_err(ServeError::Store)?;
+            (Arc::new(store), without_file())
+        }
+        Backend::Postgres(url) => {
+            let store = PostgresStore::connect(url).map_err(ServeError::Store)?;
+            for warning in store.warnings().map_err(ServeError::Store)? {
+                tracing::warn!("{}: {warning}", store.place());
+            }
+            (Arc::new(store), without_file())
+        }
+    })
 }
 
 /// Refuses to open a port to other machines while there is no valid token, and any port that no
@@ -358,12 +395,13 @@ fn check_tokens(config: &Config, access: &Access) -> Result<(), ServeError> {
         .into_iter()
         .filter(|(_, requires_credentials)| *requires_credentials)
     {
-        let data = match config.backend {
-            Backend::Sqlite => Some(config.data.clone()),
+        let store = match config.backend {
+            Backend::Sqlite => Some(format!("--data {}", config.data.display())),
             Backend::Memory => None,
+            Backend::Postgres(_) => Some("--store postgres://…".to_owned()),
         };
-        if data.is_none() || !address.ip().is_loopback() {
-            return Err(ServeError::NoTokens { address, data });
+        if store.is_none() || !address.ip().is_loopback() {
+            return Err(ServeError::NoTokens { address, store });
         }
         tracing::warn!(
             "there is no valid token for {address} yet; create one with `baton token create`"
@@ -398,7 +436,7 @@ fn lead(
         store: Arc::clone(store),
         config: CoreConfig {
             store: match config.backend {
-                Backend::Sqlite => StoreMode::Durable,
+                Backend::Sqlite | Backend::Postgres(_) => StoreMode::Durable,
                 Backend::Memory => StoreMode::Memory,
             },
             timeouts: config.timeouts,

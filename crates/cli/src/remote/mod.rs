@@ -185,7 +185,7 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
 }
 
 /// Runs an asynchronous command on the current thread.
-pub(crate) fn block_on(command: impl Future<Output = CommandResult>) -> CommandResult {
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     runtime::on_this_thread(command)
         .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?
 }

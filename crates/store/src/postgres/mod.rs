@@ -32,6 +32,8 @@ use crate::sql::rows::{to_store_error, unsigned};
 use crate::sql::{Engine, SqlStore};
 use session::{Access, Connection};
 use sharing::SharedSessions;
+pub use target::StoreUrl;
+
 use target::Target;
 
 /// A store in PostgreSQL.
@@ -50,7 +52,7 @@ impl PostgresStore {
     /// # Errors
     /// [`StoreError::NewerSchema`] if a newer Baton has written it; others if the server cannot be
     /// reached, refuses the user, or the URL is not valid.
-    pub fn connect(url: &str) -> Result<Self, StoreError> {
+    pub fn connect(url: &StoreUrl) -> Result<Self, StoreError> {
         let random = getrandom::u64()
             .map_err(|error| StoreError::Failed(format!("there are no random numbers: {error}")))?;
         // Unique, so that another scheduler can end all connections of this one.

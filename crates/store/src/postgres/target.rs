@@ -1,5 +1,6 @@
 //! The server that a URL names.
 
+use std::fmt;
 use std::str::FromStr;
 
 use tokio_postgres::config::Host;
@@ -7,6 +8,34 @@ use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 
 use crate::StoreError;
+
+/// The URL of a database, with its password; it is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl(String);
+
+impl StoreUrl {
+    /// True for a text that names a PostgreSQL database.
+    #[must_use]
+    pub fn is_one(text: &str) -> bool {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for StoreUrl {
+    fn from(url: &str) -> Self {
+        Self(url.to_owned())
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreUrl(…)")
+    }
+}
 
 /// A server and a database on it.
 #[derive(Clone, Debug)]
@@ -18,8 +47,8 @@ pub(super) struct Target {
 
 impl Target {
     /// Reads a URL. `application` is the name of the connections in the server's views.
-    pub(super) fn parse(url: &str, application: &str) -> Result<Self, StoreError> {
-        let mut config = Config::from_str(url).map_err(|error| {
+    pub(super) fn parse(url: &StoreUrl, application: &str) -> Result<Self, StoreError> {
+        let mut config = Config::from_str(url.expose()).map_err(|error| {
             StoreError::Failed(format!(
                 "the address of the store is not valid: {error}; \
                  write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE"

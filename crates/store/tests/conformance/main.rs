@@ -24,7 +24,7 @@ mod usage;
 
 use std::sync::Arc;
 
-use baton_store::postgres::PostgresStore;
+use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::{SqliteStore, Store};
 use baton_testing::postgres::database;
 
@@ -46,7 +46,7 @@ fn sqlite(check: fn(Open<'_>)) {
 
 /// An empty database of a PostgreSQL server.
 fn postgres(check: fn(Open<'_>)) {
-    let url = database();
+    let url = StoreUrl::from(&*database());
     check(&|| Arc::new(PostgresStore::connect(&url).expect("the store opens")));
 }
 
