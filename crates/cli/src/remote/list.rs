@@ -5,8 +5,10 @@ use std::io::Write;
 use baton_client::{Client, Filter, View};
 use baton_model::api::Instance;
 use baton_model::state::UniversalState;
+use baton_model::time::{Millis, Wall};
 use clap::Args;
 
+use super::selection::since;
 use super::{ids, refused, rows};
 use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
@@ -68,11 +70,14 @@ pub(crate) struct Arena {
 #[command(after_help = "\
 Examples:
   baton history -n 10
-  baton history --state FAILED --owner analytics
+  baton history --state FAILED --owner analytics --since 1d
   baton history --all --json > history.json")]
 pub(crate) struct History {
     #[command(flatten)]
     args: ListArgs,
+    /// Only instances that have ended within this time, such as 90m or 2d
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Millis>,
 }
 
 /// Parses any state; the scheduler decides which view it belongs to.
@@ -99,18 +104,22 @@ pub(super) const fn view_of(state: UniversalState) -> Option<View> {
 }
 
 pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> CommandResult {
-    list(View::Bullpen, &command.args, client).await
+    list(View::Bullpen, &command.args, None, client).await
 }
 
 pub(super) async fn arena(command: &Arena, client: &Client) -> CommandResult {
-    list(View::Arena, &command.args, client).await
+    list(View::Arena, &command.args, None, client).await
 }
 
 pub(super) async fn history(command: &History, client: &Client) -> CommandResult {
-    list(View::History, &command.args, client).await
+    let since = command.since;
+    let since = since.map(|since| Wall(now().0.saturating_sub(since.0)));
+    list(View::History, &command.args, since, client).await
 }
 
-async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
+/// Prints the rows of a view up to the first that has not changed since then: the latest end is the
+/// first row of a history.
+async fn list(view: View, args: &ListArgs, since: Option<Wall>, client: &Client) -> CommandResult {
     let most = if args.all { u64::MAX } else { args.number };
     let filter = Filter {
         state: args.state.map(|state| state.word().to_owned()),
@@ -125,13 +134,18 @@ async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
     while left > 0
         && let Some(mut page) = pages.next().await.map_err(refused)?
     {
+        let is_old = |row: &Instance| since.is_some_and(|since| Wall(row.changed_at) < since);
+        let old = page.items.iter().position(is_old);
+        page.items.truncate(old.unwrap_or(usize::MAX));
+        let last = old.is_some() || !page.links.contains_key("next");
         let room = usize::try_from(left).unwrap_or(usize::MAX);
-        more = page.items.len() > room || page.links.contains_key("next");
+        more = page.items.len() > room || !last;
         page.items.truncate(room);
-        total = page.total.or(total);
+        // It counts the whole history.
+        total = page.total.or(total).filter(|_| since.is_none());
         left -= u64::try_from(page.items.len()).unwrap_or(left);
         printer.page(&page.items)?;
-        if !page.links.contains_key("next") {
+        if last {
             break;
         }
     }
@@ -140,18 +154,18 @@ async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
         return Ok(());
     }
     match (printed, more && !args.all) {
-        (0, false) => note(&empty_notice(view, &filter)),
+        (0, false) => note(&empty_notice(view, &filter, since.is_some())),
         (printed, true) => note(&truncated_notice(printed, total)),
         _ => {}
     }
     Ok(())
 }
 
-fn empty_notice(view: View, filter: &Filter) -> String {
+fn empty_notice(view: View, filter: &Filter, limited: bool) -> String {
     let Filter {
         state, owner, name, ..
     } = filter;
-    if state.is_none() && owner.is_none() && name.is_none() {
+    if state.is_none() && owner.is_none() && name.is_none() && !limited {
         format!("the {} is empty", view.into_str())
     } else {
         format!("no instance in the {} matches", view.into_str())
@@ -245,15 +259,19 @@ mod tests {
             "50 rows of 12,345 instances; show more with -n N or --all"
         );
         assert_eq!(
-            empty_notice(View::Arena, &Filter::default()),
+            empty_notice(View::Arena, &Filter::default(), false),
             "the arena is empty"
+        );
+        assert_eq!(
+            empty_notice(View::History, &Filter::default(), true),
+            "no instance in the history matches"
         );
         let filter = Filter {
             owner: Some("x".to_owned()),
             ..Filter::default()
         };
         assert_eq!(
-            empty_notice(View::History, &filter),
+            empty_notice(View::History, &filter, false),
             "no instance in the history matches"
         );
     }

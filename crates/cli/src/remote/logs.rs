@@ -7,6 +7,7 @@ use baton_client::{Client, ClientError, LogChunk, LogQuery, Stream, View};
 use baton_model::api::Instance;
 use baton_model::ids::InstanceId;
 use clap::Args;
+use futures_util::future::join_all;
 
 use super::ids::{IdArg, Target};
 use super::runs::items::{self, ItemRef};
@@ -19,13 +20,15 @@ use crate::text::count;
 
 /// Interval between two requests while a log does not grow.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Instances that are followed at once: each is asked for twice per [`POLL_INTERVAL`].
+const FOLLOWED_MAX: usize = 50;
 /// Timeout of one long-poll request for an item that has not started.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
 /// Show the output of instances, or of an item of a run
 ///
 /// Standard output and standard error of the work are printed to those of this command, the second after
-/// the first; with -f, both as they arrive.
+/// the first; with -f, both as they arrive. With -f of several, each line begins with its instance.
 ///
 /// For a run, --task and --item select the item; its last instance is shown. They may be omitted if
 /// there is only one.
@@ -36,10 +39,12 @@ Examples:
   baton logs i12 -f                  follow it to its end, across attempts
   baton logs i12 --stderr --attempt 1 --process fetch --run 0
   baton logs i1..i9
+  baton logs i1..i4 i12 -f           follow several at once
   baton logs --name nightly-report --state FAILED --since 1d
   baton logs r3 --task extract --item 1 -f")]
 pub(crate) struct Logs {
-    /// Instances (i12, i1..i9) and runs (r3); of several, each begins with a line of its own
+    /// Instances (i12, i1..i9) and runs (r3); of several, each begins with a line of its own, or with
+    /// -f each line with its instance
     #[arg(value_name = "ID", value_parser = ids::arg)]
     ids: Vec<IdArg>,
     /// Task of the run
@@ -48,7 +53,7 @@ pub(crate) struct Logs {
     /// Item of the task, from 0
     #[arg(long, value_name = "N", requires = "task")]
     item: Option<u32>,
-    /// Follow the output until the instance has ended
+    /// Follow the output until the instances have ended: at most 50
     #[arg(short, long)]
     follow: bool,
     /// Show standard output only
@@ -91,16 +96,16 @@ struct Piece<'a> {
 }
 
 pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
-    let views = &[View::Arena, View::History];
+    // What is queued has no output yet, but will have.
+    let views = &[View::Arena, View::History, View::Bullpen];
+    let views = &views[..if command.follow { 3 } else { 2 }];
     let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
     let targets = selection::expand(&units)?;
     if let [target] = *targets {
         return one(target, false, command, client).await;
     }
     if command.follow {
-        return Err(Failure::usage(
-            "-f follows one instance, or one item of a run; name one",
-        ));
+        return follow_all(targets, command, client).await;
     }
     let mut failures = Failures::default();
     for (place, target) in targets.into_iter().enumerate() {
@@ -116,7 +121,24 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     failures.end()
 }
 
-/// Prints the output of one instance, which each JSON object names if it is one of several.
+/// Follows several at once, each to its end.
+async fn follow_all(targets: Vec<Target>, command: &Logs, client: &Client) -> CommandResult {
+    if targets.len() > FOLLOWED_MAX {
+        return Err(Failure::usage(format!(
+            "-f follows at most {FOLLOWED_MAX} instances, and these are {}; name fewer",
+            targets.len()
+        )));
+    }
+    let followed = targets.into_iter();
+    let followed = followed.map(|target| one(target, true, command, client));
+    let mut failures = Failures::default();
+    for ended in join_all(followed).await {
+        failures.record(ended)?;
+    }
+    failures.end()
+}
+
+/// Prints the output of one instance, which is named with it if it is one of several.
 async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> CommandResult {
     let id = instance(target, command, client).await?;
     let mut first = command.attempt;
@@ -127,7 +149,7 @@ async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> 
         id,
         stream,
         first,
-        printer: Printer::new(command.json, several.then_some(id), stream, stderr),
+        printer: Printer::new(command, several.then_some(id), stream, stderr),
         quiet,
     };
     let bytes = match (command.stdout, command.stderr) {
@@ -155,7 +177,13 @@ async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> 
         }
     };
     if bytes == 0 && !command.json {
-        note(&explain_silence(client, id, command).await);
+        let text = explain_silence(client, id, command).await;
+        let name = if several && command.follow {
+            format!("{id}: ")
+        } else {
+            String::new()
+        };
+        note(&format!("{name}{text}"));
     }
     Ok(())
 }
@@ -341,7 +369,7 @@ async fn next_attempt(
         }
         if !noted {
             note(&format!(
-                "attempt {attempt} has ended; waiting for the next"
+                "attempt {attempt} of {id} has ended; waiting for the next"
             ));
             noted = true;
         }
@@ -363,16 +391,20 @@ struct Printer {
 }
 
 impl Printer {
-    fn new(json: bool, instance: Option<InstanceId>, stream: Stream, stderr: bool) -> Self {
+    /// With an instance, prints for one of several.
+    fn new(command: &Logs, instance: Option<InstanceId>, stream: Stream, stderr: bool) -> Self {
         let out = Output::new();
         let terminal = if stderr {
             std::io::stderr().is_terminal()
         } else {
             out.terminal
         };
+        // Lines of several that are followed are interleaved.
+        let named = instance.filter(|_| command.follow);
+        let prefix = named.map(|id| format!("{id} | "));
         Self {
             out,
-            printer: (!json).then(|| StreamPrinter::new(None, terminal)),
+            printer: (!command.json).then(|| StreamPrinter::new(prefix, terminal)),
             instance,
             stream,
             stderr,

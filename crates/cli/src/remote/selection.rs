@@ -16,6 +16,7 @@ use clap::Args;
 use super::ids::{self, IdArg, Target};
 use super::{list, refused};
 use crate::output::{CommandResult, Failure, clean, note};
+use crate::text::shell;
 use crate::time::{between, now, span};
 
 /// Rows of one page while a filter is resolved: the maximum that a scheduler returns.
@@ -28,15 +29,23 @@ const EXPANDED_MAX: u64 = 1_000;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub(super) struct FilterArgs {
+    #[command(flatten)]
+    names: NameArgs,
+    /// Instances in this state, such as QUEUED, RUNNING or FAILED
+    #[arg(long, value_name = "STATE", value_parser = list::state)]
+    pub(super) state: Option<UniversalState>,
+}
+
+/// A filter without a state, for a command whose `--state` means more than one thing.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub(super) struct NameArgs {
     /// Instances with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Instances of this owner
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
-    /// Instances in this state, such as QUEUED, RUNNING or FAILED
-    #[arg(long, value_name = "STATE", value_parser = list::state)]
-    pub(super) state: Option<UniversalState>,
     /// Instances that were submitted, started or ended within this time, such as 2h
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<Millis>,
@@ -51,7 +60,7 @@ pub(super) struct ConfirmArgs {
     yes: bool,
 }
 
-fn since(text: &str) -> Result<Millis, String> {
+pub(super) fn since(text: &str) -> Result<Millis, String> {
     duration(text).map_err(|error| error.to_string())
 }
 
@@ -62,20 +71,46 @@ impl FilterArgs {
 
     /// True if only the rows of a list tell what matches.
     const fn needs_list(&self) -> bool {
-        self.name.is_some() || self.owner.is_some() || self.since.is_some()
+        self.names.name.is_some() || self.names.owner.is_some() || self.names.since.is_some()
+    }
+
+    /// A filter by name, owner and time, and by this state.
+    pub(super) fn new(names: &NameArgs, state: Option<UniversalState>) -> Self {
+        let names = names.clone();
+        Self { names, state }
+    }
+
+    /// The filter as options of a command line.
+    fn options(&self) -> Vec<String> {
+        let texts = [
+            ("--name", self.names.name.as_deref().map(shell)),
+            ("--owner", self.names.owner.as_deref().map(shell)),
+            ("--state", self.state.map(|state| state.word().to_owned())),
+            ("--since", self.names.since.map(span)),
+        ];
+        let texts = texts.into_iter();
+        let texts = texts.filter_map(|(name, text)| Some(format!("{name} {}", text?)));
+        texts.collect()
     }
 
     fn describe(&self) -> String {
         let texts = [
-            ("name", self.name.as_deref().map(clean)),
-            ("owner", self.owner.as_deref().map(clean)),
+            ("name", self.names.name.as_deref().map(clean)),
+            ("owner", self.names.owner.as_deref().map(clean)),
             ("state", self.state.map(|state| state.word().to_owned())),
-            ("since", self.since.map(span)),
+            ("since", self.names.since.map(span)),
         ];
         let texts = texts.into_iter();
         let texts = texts.filter_map(|(name, text)| Some(format!("{name} {}", text?)));
         texts.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Ids and a filter as they are written on a command line.
+pub(super) fn command_line(ids: &[IdArg], filter: &FilterArgs) -> String {
+    let ids = ids.iter().map(|id| id.target.to_string());
+    let words: Vec<String> = ids.chain(filter.options()).collect();
+    clean(&words.join(" "))
 }
 
 /// One thing that a command is about.
@@ -352,6 +387,7 @@ async fn matching(
     client: &Client,
 ) -> Result<Vec<Span>, Failure> {
     let since = filter
+        .names
         .since
         .map(|since| Wall(now().0.saturating_sub(since.0)));
     let mut found = Vec::new();
@@ -364,8 +400,8 @@ async fn matching(
         }
         let query = Filter {
             state: filter.state.map(|state| state.word().to_owned()),
-            owner: filter.owner.clone(),
-            name: filter.name.clone(),
+            owner: filter.names.owner.clone(),
+            name: filter.names.name.clone(),
             limit: Some(PAGE),
             reasons: false,
         };

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use baton_client::{Client, Span};
+use baton_client::{Client, Span, View};
 use baton_model::api::{AttemptProcesses, Event, Instance, RangeSummary};
 use baton_model::fact::Fact;
 use baton_model::ids::ExecutorId;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::ids::{IdArg, Target};
 use super::runs::show::RunViewArgs;
-use super::selection::{self, Sequence};
+use super::selection::{self, FilterArgs, NameArgs, Sequence};
 use super::{DataArgs, details, ids, processes, refused, rows, runs};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
@@ -37,6 +37,7 @@ Examples:
   baton show i12
   baton show i12 i15 'i1523[3]'      several, also as lists print them
   baton show i1..i1000               counts by state
+  baton show --name nightly-report --state FAILED --since 1d
   baton show i12 --json | jq .instance.state
   baton show r3                      a run
   baton show r3 --graph
@@ -46,13 +47,15 @@ Examples:
   baton show r3 --items --json | jq -r '.[].instance'")]
 pub(crate) struct Show {
     /// Instances (i12), ranges (i1..i9) and runs (r3)
-    #[arg(value_name = "ID", value_parser = ids::arg, required = true)]
+    #[arg(value_name = "ID", value_parser = ids::arg)]
     ids: Vec<IdArg>,
     #[command(flatten)]
     view: RunViewArgs,
-    /// Print JSON; an array for several
+    /// Print JSON; an array for several, and with a filter
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: NameArgs,
     #[command(flatten)]
     pub(super) data: DataArgs,
 }
@@ -76,8 +79,18 @@ struct InstanceWithOutputs<'a> {
 }
 
 pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
-    let targets = selection::check_indices(&command.ids, client).await?;
-    let several = targets.len() > 1;
+    let items = &command.view.items_args;
+    let state = items.state.filter(|_| !items.items);
+    let filter = FilterArgs::new(&command.filter, state);
+    let (targets, several) = if filter.is_empty() && !command.ids.is_empty() {
+        let targets = selection::check_indices(&command.ids, client).await?;
+        let several = targets.len() > 1;
+        (targets, several)
+    } else {
+        let views = &[View::Bullpen, View::Arena, View::History];
+        let units = selection::resolve(&command.ids, &filter, views, client).await?;
+        (selection::expand(&units)?, true)
+    };
     let mut results = Sequence::new(command.json && several);
     for (place, target) in targets.into_iter().enumerate() {
         results.begin()?;

@@ -28,7 +28,7 @@ const LONG_POLL: Duration = Duration::from_secs(1);
 
 /// Wait until instances and runs have ended, and exit with their status
 ///
-/// ^C stops waiting; the work continues. With --json, one object per line for each instance, range or
+/// ^C stops waiting; the work continues, and a line says how to go on. With --json, one object per line for each instance, range or
 /// run that was named, when it has ended.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -84,6 +84,7 @@ pub(super) async fn run(command: &Wait, client: &Client) -> CommandResult {
         }
     }
     let waited = wait_for_all(&units, command.json, client);
+    let waited = waiting::unless_interrupted(interrupted(command, &units), waited);
     let Some(limit) = command.timeout else {
         return waited.await;
     };
@@ -98,6 +99,24 @@ pub(super) async fn run(command: &Wait, client: &Client) -> CommandResult {
             ),
         )),
     }
+}
+
+/// What ^C prints: the work continues.
+fn interrupted(command: &Wait, units: &[Unit]) -> String {
+    let words = selection::command_line(&command.ids, &command.filter);
+    let what = match units {
+        [Unit::Matches(matches)] => matches.describe(),
+        _ => words.clone(),
+    };
+    let is_one = matches!(units, [Unit::Instances(_) | Unit::Run(_)]);
+    let (verb, it) = if is_one {
+        ("continues", "it")
+    } else {
+        ("continue", "them")
+    };
+    format!(
+        "{what} {verb}; `baton wait {words}` waits for {it} again, `baton cancel {words}` cancels {it}"
+    )
 }
 
 /// Waits for one after the other: together they take as long as the last.

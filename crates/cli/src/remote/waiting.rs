@@ -146,16 +146,21 @@ pub(crate) async fn interruptible<T>(
     what: &str,
     waiting: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
+    let text = format!(
+        "{what} continues; `baton wait {what}` waits for it again, `baton cancel {what}` cancels it"
+    );
+    unless_interrupted(text, waiting).await
+}
+
+/// Waits, unless ^C comes first: then it fails with this text.
+pub(crate) async fn unless_interrupted<T>(
+    text: String,
+    waiting: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     tokio::select! {
         waited = waiting => waited,
-        Ok(()) = tokio::signal::ctrl_c() => {
-            let text = format!(
-                "{what} continues; `baton wait {what}` waits for it again, `baton cancel {what}` \
-                 cancels it"
-            );
-            // The prompt is on the line of the progress.
-            Err(Failure::Message(CANCELLED, text))
-        }
+        // The prompt is on the line of the progress.
+        Ok(()) = tokio::signal::ctrl_c() => Err(Failure::Message(CANCELLED, text)),
     }
 }
 

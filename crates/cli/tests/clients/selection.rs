@@ -1,6 +1,12 @@
 //! Several ids, ranges, elements of arrays and filters on one command line; waiting for them.
 
+use std::io::{BufRead as _, BufReader, Read as _};
+
 use baton_testing::cluster::Cluster;
+use baton_testing::command::Ended;
+use baton_testing::processes::send;
+use baton_testing::until;
+use rustix::process::Signal;
 use serde_json::json;
 
 #[test]
@@ -134,4 +140,126 @@ fn filters_count_and_ask_before_they_change_anything() {
     );
     let nothing = cluster.run(&["cancel"]);
     assert_eq!(nothing.code, Some(2), "{nothing:?}");
+}
+
+#[test]
+fn several_are_followed_at_once_and_each_line_has_its_instance() {
+    let cluster = Cluster::with_worker();
+    let gates = cluster.path("gates").display().to_string();
+    let script = format!(
+        "echo one $BATON_ARRAY_INDEX; until test -e {gates}; do sleep 0.02; done; echo two >&2"
+    );
+    let array = [
+        "submit", "--array", "1-2", "--name", "sim", "--cpu", "0.1", "--", &script,
+    ];
+    cluster.run(&array).good();
+    let following = cluster.begin(&["logs", "--name", "sim", "-f"]);
+    until("both have printed", || {
+        let logs = cluster.run(&["logs", "i1..i2"]).out;
+        logs.contains("one 1") && logs.contains("one 2")
+    });
+    std::fs::write(&gates, "").expect("writable");
+    let ended: Ended = following.wait_with_output().expect("it ends").into();
+    let mut out: Vec<&str> = ended.out.lines().collect();
+    out.sort_unstable();
+    assert_eq!(out, ["i1 | one 1", "i2 | one 2"], "{ended:?}");
+    let mut err: Vec<&str> = ended.err.lines().collect();
+    err.sort_unstable();
+    assert_eq!(err, ["i1 | two", "i2 | two"], "{ended:?}");
+    assert_eq!(ended.code, Some(0));
+    let json = cluster.run(&["logs", "i1", "i2", "-f", "--stdout", "--json"]);
+    let lines = json.out.lines().map(|line| {
+        let piece: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        piece["instance"].clone()
+    });
+    let instances: std::collections::BTreeSet<String> = lines
+        .map(|it| it.as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(instances.into_iter().collect::<Vec<_>>(), ["i1", "i2"]);
+    let array = ["submit", "--array", "1-51", "--cpu", "900", "--", "true"];
+    cluster.run(&array).good();
+    let many = cluster.run(&["logs", "i3..i53", "-f"]);
+    assert_eq!(many.code, Some(2), "{many:?}");
+}
+
+#[test]
+fn an_interrupted_wait_says_how_to_go_on() {
+    let cluster = Cluster::with_worker();
+    let never = [
+        "submit", "--array", "1-3", "--name", "big", "--cpu", "900", "--", "true",
+    ];
+    cluster.run(&never).good();
+    for (args, expected) in [
+        (
+            &["wait", "i1"][..],
+            "i1 continues; `baton wait i1` waits for it again, `baton cancel i1` cancels it",
+        ),
+        (
+            &["wait", "i1", "i2..i3"],
+            "i1 i2..i3 continue; `baton wait i1 i2..i3` waits for them again, `baton cancel i1 i2..i3` cancels them",
+        ),
+        (
+            &["wait", "--name", "big", "--since", "90m"],
+            "3 instances (name big, since 1h30m) continue; `baton wait --name big --since 1h30m` waits for them again, \
+             `baton cancel --name big --since 1h30m` cancels them",
+        ),
+    ] {
+        let mut waiting = cluster.begin(args);
+        let mut err = BufReader::new(waiting.stderr.take().expect("it is piped"));
+        let mut progress = String::new();
+        err.read_line(&mut progress).expect("readable");
+        assert!(progress.contains("QUEUED"), "{progress}");
+        assert!(send(waiting.id(), Signal::INT));
+        let mut rest = String::new();
+        err.read_to_string(&mut rest).expect("readable");
+        assert!(rest.contains(expected), "{rest}");
+        assert_eq!(waiting.wait().expect("it ends").code(), Some(130));
+    }
+}
+
+#[test]
+fn show_and_history_take_filters() {
+    let cluster = Cluster::with_worker();
+    let submit = |name: &str, command: &str| {
+        let args = ["submit", "--name", name, "--wait", "--", command];
+        cluster.run(&args)
+    };
+    submit("good", "true").good();
+    submit("bad", "exit 4");
+    submit("bad", "true").good();
+    let shown = |args: &[&str]| {
+        let mut words = vec!["show", "--json"];
+        words.extend(args);
+        let shown = cluster.run(&words).json();
+        let shown = shown.as_array().expect("an array").iter();
+        let ids = shown.map(|it| it["instance"]["id"].as_str().unwrap_or_default().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&["--name", "bad"]), ["i2", "i3"]);
+    assert_eq!(shown(&["--name", "bad", "--state", "failed"]), ["i2"]);
+    assert_eq!(shown(&["i1..i2", "--since", "1h"]), ["i1", "i2"]);
+    let text = cluster.run(&["show", "--state", "FAILED"]).good();
+    assert!(text.contains("bad") && !text.contains("good"), "{text}");
+    let none = cluster.run(&["show", "--name", "other"]);
+    assert_eq!(none.code, Some(1), "{none:?}");
+    assert_eq!(cluster.run(&["show"]).code, Some(2));
+    let run = cluster.run(&["show", "r1", "--state", "FAILED"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+
+    let ids = |args: &[&str]| {
+        let mut words = vec!["history", "--json"];
+        words.extend(args);
+        let rows = cluster.run(&words).json();
+        let rows = rows.as_array().expect("an array").iter();
+        let ids = rows.map(|it| it["id"].as_str().unwrap_or_default().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--since", "1h"]), ["i3", "i2", "i1"]);
+    assert_eq!(ids(&["--since", "1h", "-n", "1", "--name", "bad"]), ["i3"]);
+    assert_eq!(ids(&["--since", "0"]), Vec::<String>::new());
+    let text = cluster.run(&["history", "--since", "0"]);
+    assert!(
+        text.err.contains("no instance in the history matches"),
+        "{text:?}"
+    );
 }

@@ -7,11 +7,12 @@ use baton_client::{Client, ItemFilter, RunItem};
 use baton_model::api::{Run, RunTask};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::limits::PLAN_TASKS_MAX;
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::Args;
 use serde_json::Value;
 
-use super::super::{REFUSED, ids, refused, rows};
+use super::super::{REFUSED, ids, list, refused, rows};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::text::fit;
@@ -30,16 +31,16 @@ const NAMES_MAX: usize = 10;
 pub(in super::super) struct ItemListArgs {
     /// Of a run: list its started items with their instances
     #[arg(long, conflicts_with_all = ["graph", "dot", "svg", "timeline"])]
-    pub(super) items: bool,
+    pub(in super::super) items: bool,
     /// With --items: only items of this task
     #[arg(long, value_name = "TASK", requires = "items")]
     task: Option<String>,
     /// With --task: only this item, from 0
     #[arg(long, value_name = "N", requires = "task")]
     item: Option<u32>,
-    /// With --items: only items in this state, such as RUNNING or FAILED
-    #[arg(long, value_name = "STATE", requires = "items")]
-    state: Option<String>,
+    /// Only instances, or with --items only items, in this state, such as RUNNING or FAILED
+    #[arg(long, value_name = "STATE", value_parser = list::state)]
+    pub(in super::super) state: Option<UniversalState>,
     /// With --items: maximum number of rows [default: 1000; with --json, all]
     #[arg(short = 'n', long, value_name = "N", requires = "items")]
     number: Option<usize>,
@@ -53,7 +54,7 @@ pub(super) async fn list(
     client: &Client,
 ) -> CommandResult {
     let filter = ItemFilter {
-        state: args.state.as_ref().map(|it| it.to_ascii_uppercase()),
+        state: args.state.map(|state| state.word().to_owned()),
         task: args.task.clone(),
         item: args.item,
     };

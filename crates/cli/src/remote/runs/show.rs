@@ -40,7 +40,7 @@ pub(in super::super) struct RunViewArgs {
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
-    items_args: ItemListArgs,
+    pub(in super::super) items_args: ItemListArgs,
 }
 
 impl RunViewArgs {
