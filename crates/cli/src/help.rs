@@ -1,5 +1,5 @@
 //! The command line as users meet it: commands in groups, aliases, suggestions, and the options of a
-//! connection under a heading of their own.
+//! connection, and of all output, under headings of their own.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -11,6 +11,9 @@ use crate::Cli;
 
 /// Heading of the options of a connection.
 pub(crate) const CONNECTION: &str = "Connection";
+
+/// Heading of the options that change the output of every command.
+pub(crate) const OUTPUT: &str = "Output";
 
 /// Position of those options among all: the last.
 pub(crate) const LAST: usize = 900;
@@ -202,10 +205,20 @@ fn template(cli: &Command) -> String {
             let _ = writeln!(text, "  {name:width$}  {about}");
         }
     }
-    text.push_str(
-        "\n`baton COMMAND --help` tells more about a command.\n\nOptions:\n{options}{after-help}",
-    );
+    text.push_str("\n`baton COMMAND --help` tells more about a command.\n\n");
+    text.push_str(&options(cli));
+    text.push_str("{after-help}");
     text
+}
+
+/// The options of the root under their headings: a template has one list of all options, and the
+/// lists under headings only together with the commands.
+fn options(cli: &Command) -> String {
+    let mut options = Command::new("options")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(cli.get_arguments())
+        .help_template("{all-args}\n");
+    options.render_help().ansi().to_string()
 }
 
 #[cfg(test)]
@@ -259,7 +272,13 @@ mod tests {
         let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
         assert!(at("Run work:") < at("  submit "), "{help}");
         assert!(at("Servers:") < at("  up "), "{help}");
-        assert!(at("Tools:") < at("--url"), "{help}");
+        assert!(at("Tools:") < at("\nOptions:\n"), "{help}");
+        assert!(at("\nOptions:\n") < at("--version"), "{help}");
+        assert!(at("--version") < at("\nConnection:\n"), "{help}");
+        assert!(at("\nConnection:\n") < at("--url <URL>"), "{help}");
+        assert!(at("--url <URL>") < at("\nOutput:\n"), "{help}");
+        assert!(at("\nOutput:\n") < at("--utc"), "{help}");
+        assert!(at("--utc") < at("\nExamples:\n"), "{help}");
         let of = |names: &[&str]| {
             let mut cli = command();
             cli.build();

@@ -84,7 +84,7 @@ struct Cli {
     #[arg(long, global = true, value_name = "URL", help_heading = help::CONNECTION, display_order = help::LAST)]
     url: Option<String>,
     /// Show times in UTC [default: in the time zone of $TZ, or of this host]
-    #[arg(long, global = true, display_order = help::LAST)]
+    #[arg(long, global = true, help_heading = help::OUTPUT, display_order = help::LAST)]
     utc: bool,
     #[command(flatten)]
     credentials: credentials::CredentialArgs,

@@ -34,9 +34,9 @@ pub(crate) struct Explain {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    filter: FilterArgs,
-    #[command(flatten)]
     pub(super) data: DataArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {

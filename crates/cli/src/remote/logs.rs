@@ -76,9 +76,9 @@ pub(crate) struct Logs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    filter: FilterArgs,
-    #[command(flatten)]
     pub(super) data: DataArgs,
+    #[command(flatten)]
+    filter: FilterArgs,
 }
 
 /// JSON object for a chunk.

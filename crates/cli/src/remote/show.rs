@@ -55,9 +55,9 @@ pub(crate) struct Show {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    filter: NameArgs,
-    #[command(flatten)]
     pub(super) data: DataArgs,
+    #[command(flatten)]
+    filter: NameArgs,
 }
 
 #[derive(Serialize)]
