@@ -14,21 +14,18 @@ use std::thread;
 
 use baton_core::supervision::attempts::{Attempt, Phase};
 use baton_model::ids::{LeaseId, RequestId};
-use baton_model::limits::{PROCESSES_SHOWN_MAX, SAMPLES_PER_PROCESS_MAX, SAMPLES_SHOWN_MAX};
 use baton_model::message::{
     AttemptProcesses, ProcessAnswer, ProcessQuery, ProcessStatus, UsageSample,
 };
 use baton_model::outcome::Outcome;
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::task::{ProcessNo, ProcessProgress};
 use baton_runner::logs::open_dir;
 use baton_runner::root::{GuardedView, TaskId};
-use baton_runner::samples::Sample;
+use baton_runner::samples::samples_limit;
 use rustix::fs::CWD;
 
 use crate::attempt_dir::{RUNNER_DIR, dir_name};
 use crate::state::WORK;
-use crate::usage::usage_sample;
 
 /// Readings in flight at most.
 const READINGS_MAX: usize = 4;
@@ -76,16 +73,12 @@ pub(crate) fn of_command(
     })
 }
 
-/// Samples of each of so many processes.
-fn samples_limit(processes: usize, asked: u32) -> usize {
-    let asked = asked.min(SAMPLES_PER_PROCESS_MAX) as usize;
-    asked.min(SAMPLES_SHOWN_MAX / processes.max(1))
-}
-
 /// Reads the log of a task's runner.
 fn of_task(state: &Path, query: &ProcessQuery) -> ProcessAnswer {
     match load(state, query.lease) {
-        Ok(Some(view)) => ProcessAnswer::Processes(describe(&view, query.samples_max)),
+        Ok(Some(view)) => {
+            ProcessAnswer::Processes(view.history.statuses(&view.samples, query.samples_max))
+        }
         Ok(None) => ProcessAnswer::NotFound,
         Err(why) => ProcessAnswer::Unavailable(format!(
             "the worker cannot read the log of the task's runner: {why}"
@@ -105,56 +98,6 @@ fn load(state: &Path, lease: LeaseId) -> Result<Option<GuardedView>, String> {
     match open().map_err(|error| error.to_string())? {
         Some(root) => GuardedView::load(root, &id).map_err(|error| error.to_string()),
         None => Ok(None),
-    }
-}
-
-fn describe(view: &GuardedView, samples_max: u32) -> AttemptProcesses {
-    let spec = &view.history.header.spec;
-    let snapshot = view.history.plan.snapshot();
-    let count = snapshot.processes.len();
-    let shown = count.min(PROCESSES_SHOWN_MAX);
-    let limit = samples_limit(shown, samples_max);
-    let processes = spec.processes.iter().zip(&snapshot.processes).zip(0..);
-    AttemptProcesses {
-        state: snapshot.state,
-        processes: processes
-            .take(shown)
-            .map(|((spec, progress), number)| {
-                let usage = samples_of(&view.samples, ProcessNo(number), progress);
-                status(&spec.name.0, progress, UsageSample::spread(&usage, limit))
-            })
-            .collect(),
-        omitted: u32::try_from(count - shown).unwrap_or(u32::MAX),
-    }
-}
-
-/// The samples of the current run of a process, or of the last one if there is no other.
-fn samples_of(
-    samples: &[Sample],
-    process: ProcessNo,
-    progress: &ProcessProgress,
-) -> Vec<UsageSample> {
-    let live = progress.live.map(|live| live.run);
-    let run = live.or_else(|| progress.last.map(|last| last.run));
-    let samples = samples.iter();
-    let of_run = samples.filter(|it| it.run.process == process && Some(it.run.run) == run);
-    of_run.map(usage_sample).collect()
-}
-
-fn status(name: &str, progress: &ProcessProgress, usage: Vec<UsageSample>) -> ProcessStatus {
-    let live = progress.live.as_ref();
-    ProcessStatus {
-        name: name.to_owned(),
-        state: progress.state,
-        runs: progress.runs,
-        successes: progress.successes,
-        failures: progress.failures,
-        kills: progress.kills,
-        losses: progress.losses,
-        pid: live.and_then(|live| Some(live.identity?.pid)),
-        started: live.and_then(|live| Some(live.started?.wall)),
-        last_end: progress.last.map(|last| last.end.to_string()),
-        usage,
     }
 }
 

@@ -93,7 +93,7 @@ impl UsageWatch {
         for sample in &samples {
             if let Some(lease) = commands.get(&sample.run) {
                 let history = self.histories.entry(*lease).or_default();
-                history.push(usage_sample(sample));
+                history.push(sample.usage());
             }
         }
         let samples = samples.into_iter();
@@ -127,19 +127,6 @@ impl UsageWatch {
             .map(|path| path.join("cgroup.subtree_control"));
         let control = control.and_then(|path| std::fs::read_to_string(path).ok());
         control.is_some_and(|text| text.split_whitespace().any(|word| word == "memory"))
-    }
-}
-
-/// A sample as clients get it.
-pub(crate) const fn usage_sample(sample: &Sample) -> UsageSample {
-    UsageSample {
-        at: sample.wall,
-        cpu_ms: sample.cpu_ms,
-        memory: sample.rss,
-        threads: sample.threads,
-        processes: sample.processes,
-        read: sample.read,
-        written: sample.written,
     }
 }
 

@@ -74,6 +74,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use error::ServeError;
+pub use http::is_our_host;
 pub use http::routes::{ROUTES, Route};
 pub use log_reader::LogReader;
 pub use metrics::LOG_LINES_DROPPED;

@@ -88,9 +88,11 @@ async function reload() {
       morphChildren(document.getElementById("main"), main);
       prepare();
     }
+    if (body.dataset.refresh === "timer") live.textContent = "live";
     loadedAt = Date.now();
   } catch {
-    // The server is away; the stream reconnects and loads the page then.
+    // The server is away; the stream, or the timer, loads the page when it is back.
+    if (body.dataset.refresh === "timer") live.textContent = "reconnecting…";
   } finally {
     loading = false;
   }
@@ -98,15 +100,20 @@ async function reload() {
 
 function follow() {
   if (body.dataset.refresh === "never") return;
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) reload(); });
+  if (body.dataset.refresh === "timer") { setInterval(reload, 2000); return; }
+  connect();
+  setInterval(() => { if (body.dataset.refresh === "often" && Date.now() - loadedAt > 1900) reload(); }, 2000);
+}
+
+function connect() {
   const stream = new EventSource("/-/changes");
   stream.addEventListener("open", () => { live.textContent = "live"; reload(); });
   stream.addEventListener("error", () => {
     live.textContent = "reconnecting…";
-    if (stream.readyState === EventSource.CLOSED) { stream.close(); setTimeout(follow, 3000); }
+    if (stream.readyState === EventSource.CLOSED) { stream.close(); setTimeout(connect, 3000); }
   });
   stream.addEventListener("message", reload);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) reload(); });
-  setInterval(() => { if (body.dataset.refresh === "often" && Date.now() - loadedAt > 1900) reload(); }, 2000);
 }
 
 // Endless lists: the next page is appended when its link is seen.
@@ -228,7 +235,7 @@ function step(by) {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
   const row = () => document.querySelector("#list tr.at");
-  if (going) { going = false; if (PLACES[event.key]) location.assign(PLACES[event.key]); return; }
+  if (going) { going = false; document.querySelector(`nav a[href="${PLACES[event.key]}"]`)?.click(); return; }
   switch (event.key) {
     case "/": event.preventDefault(); document.getElementById("q").focus(); break;
     case "j": step(1); break;

@@ -10,21 +10,23 @@ use crate::time::Stamp;
 const LARGE: Size = Size {
     width: 640.0,
     height: 120.0,
+    left: 48.0,
 };
 /// A picture in a row of a table.
 const SMALL: Size = Size {
     width: 230.0,
     height: 48.0,
+    left: 70.0,
 };
 /// Space for labels below.
 const FOOT: f64 = 18.0;
-/// Space for labels at the left.
-const LEFT: f64 = 48.0;
 
 #[derive(Clone, Copy)]
 struct Size {
     width: f64,
     height: f64,
+    /// Space for labels at the left.
+    left: f64,
 }
 
 /// One bar: an hour, and the parts of the bar from below with the class of each.
@@ -44,9 +46,9 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
     }
     let mut svg = open(LARGE, title, &format!("highest {highest}"));
     axis(LARGE, &mut svg, &highest.to_string());
-    let step = (LARGE.width - LEFT) / bars.len() as f64;
+    let step = (LARGE.width - LARGE.left) / bars.len() as f64;
     for (at, bar) in bars.iter().enumerate() {
-        let x = LEFT + step * at as f64;
+        let x = LARGE.left + step * at as f64;
         let mut y = LARGE.height;
         let sizes = bar
             .parts
@@ -100,7 +102,8 @@ pub fn curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
     let span = (last.0 - first.0) as f64;
     let mut path = String::new();
     for (time, value) in points {
-        let x = LEFT + (SMALL.width - LEFT) * time.saturating_sub(first.0) as f64 / span;
+        let x =
+            SMALL.left + (SMALL.width - SMALL.left) * time.saturating_sub(first.0) as f64 / span;
         let y = SMALL.height * (1.0 - value / highest);
         let _ = write!(path, "{x:.1},{y:.1} ");
     }
@@ -123,10 +126,14 @@ fn open(size: Size, title: &str, detail: &str) -> String {
 }
 
 fn axis(size: Size, svg: &mut String, highest: &str) {
-    let Size { width, height } = size;
+    let Size {
+        width,
+        height,
+        left,
+    } = size;
     let _ = write!(
         svg,
-        "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{height}\" x2=\"{width}\" y2=\"{height}\"/>\
+        "<line class=\"axis\" x1=\"{left}\" y1=\"{height}\" x2=\"{width}\" y2=\"{height}\"/>\
          <text x=\"0\" y=\"8\">{}</text>",
         escape(highest)
     );

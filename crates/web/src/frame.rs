@@ -1,10 +1,13 @@
 //! What all pages share: title, navigation, viewer, and the forms that change something.
+//!
+//! Two servers have pages: the scheduler, and the observer of a host (`baton local observe`).
 
 use crate::assets;
 
 /// The surroundings of a page.
 #[derive(Clone, Debug)]
 pub struct Frame {
+    pub site: Site,
     pub title: String,
     /// The entry of the navigation that is current: its path.
     pub section: &'static str,
@@ -15,6 +18,14 @@ pub struct Frame {
     pub refresh: Refresh,
     /// When the page was rendered, in milliseconds since 1970.
     pub now: u64,
+}
+
+/// The server of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    Scheduler,
+    /// The observer of the tasks of one host.
+    Host,
 }
 
 /// The reader of a page.
@@ -44,6 +55,8 @@ pub enum Refresh {
     Changes,
     /// The same, and every two seconds: output of tasks grows without an entry in the history.
     Often,
+    /// Every two seconds, from a server without a stream of changes.
+    Timer,
 }
 
 /// An entry of the navigation.
@@ -67,10 +80,20 @@ const SECTIONS: [(&str, &str); 10] = [
     ("Events", "/events"),
 ];
 
+const HOST_SECTIONS: [(&str, &str); 1] = [("Tasks", "/")];
+
 impl Frame {
     #[must_use]
+    pub fn is_host(&self) -> bool {
+        self.site == Site::Host
+    }
+
+    #[must_use]
     pub fn sections(&self) -> Vec<Section> {
-        let sections = SECTIONS.iter();
+        let sections = match self.site {
+            Site::Scheduler => SECTIONS.iter(),
+            Site::Host => HOST_SECTIONS.iter(),
+        };
         let sections = sections.map(|(label, path)| Section {
             label,
             path,
@@ -85,6 +108,7 @@ impl Frame {
             Refresh::Never => "never",
             Refresh::Changes => "changes",
             Refresh::Often => "often",
+            Refresh::Timer => "timer",
         }
     }
 

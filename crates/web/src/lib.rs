@@ -15,6 +15,7 @@
 //! | `diff` | changes from one definition to the next |
 //! | [`time`], [`text`] | times, durations, sizes |
 //! | [`assets`] | style sheet, scripts and icons, part of the binary |
+//! | [`headers`] | headers of pages and assets |
 //!
 //! Everything from elsewhere is text: askama escapes what a template prints. The modules that build
 //! markup themselves mark it with [`markup::Markup`], and escape with [`markup::escape`].
@@ -26,6 +27,7 @@ mod diff;
 pub mod frame;
 pub mod gantt;
 pub mod graph;
+pub mod headers;
 pub mod json;
 pub mod markup;
 pub mod pages;

@@ -9,6 +9,7 @@
 //! | `read` | print the log of a task |
 //! | `tail` | show the output of processes |
 //! | `gc` | remove finished tasks |
+//! | `observe` | web pages of the tasks |
 //!
 //! Shared by them: `binding`, options that bind a task file; `messages`, descriptions of a task's
 //! events.
@@ -18,6 +19,7 @@ mod gc;
 mod inspect;
 mod kill;
 mod messages;
+mod observe;
 mod read;
 mod run;
 mod status;
@@ -43,8 +45,8 @@ Examples:
   baton local status")]
 pub(crate) struct Local {
     /// Root directory of the tasks [default: $BATON_ROOT, or baton in the user's state directory]
-    #[arg(long, global = true, value_name = "DIR")]
-    root: Option<PathBuf>,
+    #[arg(long = "root", global = true, value_name = "DIR")]
+    roots: Vec<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -60,6 +62,7 @@ enum Command {
     Read(read::Read),
     Tail(tail::Tail),
     Gc(gc::Gc),
+    Observe(observe::Observe),
 }
 
 /// Runs one of the commands.
@@ -73,13 +76,19 @@ pub(crate) fn run(local: &Local) -> CommandResult {
         Command::Read(command) => read::run(command, || root(local)),
         Command::Tail(command) => tail::run(command, &root(local)?),
         Command::Gc(command) => gc::run(command, &root(local)?),
+        Command::Observe(command) => observe::run(command, &local.roots, root(local).ok()),
     }
 }
 
 fn root(local: &Local) -> Result<Root, Failure> {
-    let dir = match &local.root {
-        Some(dir) => dir.clone(),
-        None => default_root(|name| std::env::var_os(name))?,
+    let dir = match &*local.roots {
+        [] => default_root(|name| std::env::var_os(name))?,
+        [dir] => dir.clone(),
+        [..] => {
+            return Err(Failure::usage(
+                "--root is repeated; only `baton local observe` reads several roots",
+            ));
+        }
     };
     Ok(Root::new(dir)?)
 }

@@ -11,6 +11,7 @@ mod kill_loop;
 /// Fourteen bugs of an older task runner, each as a real task that
 /// Baton runs correctly; and processes that try to escape.
 mod legacy_bugs;
+mod observe;
 /// The documented behaviour, each case as one real task.
 mod scenarios;
 

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use baton_model::message::LogStream;
 use baton_model::task::RunNo;
-use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::fs::{CWD, Dir, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -47,6 +47,8 @@ pub const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
 pub struct ProcessLogs {
     sandbox: PathBuf,
     process: String,
+    /// The owner of the directory of all logs, if it is restricted.
+    owner: Option<u32>,
 }
 
 impl ProcessLogs {
@@ -57,7 +59,16 @@ impl ProcessLogs {
         plain.then(|| Self {
             sandbox: sandbox.to_owned(),
             process: process.to_owned(),
+            owner: None,
         })
+    }
+
+    /// The same, if the directory of all logs belongs to this user. A path that another user has
+    /// recorded may name the sandbox of a third one.
+    #[must_use]
+    pub const fn owned_by(mut self, uid: u32) -> Self {
+        self.owner = Some(uid);
+        self
     }
 
     /// All processes in a sandbox that have logs, in order of their names.
@@ -92,8 +103,15 @@ impl ProcessLogs {
 
     fn dir(&self) -> io::Result<Option<OwnedFd>> {
         match logs_dir(&self.sandbox)? {
-            Some(dir) => open_dir(dir, &self.process),
-            None => Ok(None),
+            Some(dir) if self.is_owned(&dir)? => open_dir(dir, &self.process),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    fn is_owned(&self, dir: &OwnedFd) -> io::Result<bool> {
+        match self.owner {
+            Some(owner) => Ok(fstat(dir)?.st_uid == owner),
+            None => Ok(true),
         }
     }
 }
@@ -183,6 +201,17 @@ mod tests {
         assert_eq!(runs, [RunNo(0), RunNo(9), RunNo(10)]);
         let all = ProcessLogs::all(sandbox.path()).expect("read");
         assert_eq!(all, ["a", "p"]);
+    }
+
+    #[test]
+    fn logs_of_another_user_count_as_missing() {
+        let sandbox = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir_all(sandbox.path().join(LOGS_DIR).join("p/0")).expect("made");
+        let logs = ProcessLogs::new(sandbox.path(), "p").expect("a good name");
+        let own = crate::sys::users::effective_uid();
+        let runs = |uid| logs.clone().owned_by(uid).runs().expect("read");
+        assert_eq!(runs(own), [RunNo(0)]);
+        assert_eq!(runs(own + 1), []);
     }
 
     #[test]

@@ -9,10 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Dir};
+use rustix::fs::{CWD, Dir, fstat};
 
 use super::{CHECKPOINTS, Entry, Phase, Root, TASKS, TaskId};
 use crate::logs::open_dir;
@@ -82,9 +84,14 @@ fn roots_of(line: &[u8]) -> Vec<PathBuf> {
 
 /// The names in a directory that is not a link.
 fn names(path: &Path) -> Vec<String> {
-    let Ok(Some(dir)) = open_dir(CWD, path) else {
-        return Vec::new();
-    };
+    match open_dir(CWD, path) {
+        Ok(Some(dir)) => names_in(dir),
+        Ok(None) | Err(_) => Vec::new(),
+    }
+}
+
+/// The names in an open directory.
+fn names_in(dir: OwnedFd) -> Vec<String> {
     let Ok(entries) = Dir::read_from(dir) else {
         return Vec::new();
     };
@@ -103,12 +110,31 @@ impl Root {
         let mut found = BTreeMap::new();
         // In this order: a task with both entries has ended.
         for phase in [Phase::Active, Phase::Finished] {
-            let names = names(&self.path().join(TASKS).join(phase.into_str()));
+            let names = self.entry_names(phase).unwrap_or_default();
             let ids = names.iter().filter_map(|name| TaskId::new(name).ok());
             found.extend(ids.map(|id| (id, phase)));
         }
         let entries = found.into_iter();
         entries.map(|(id, phase)| Entry { id, phase }).collect()
+    }
+
+    /// The user that its directory belongs to.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is a link.
+    pub fn owner(&self) -> io::Result<u32> {
+        match open_dir(CWD, self.path())? {
+            Some(dir) => Ok(fstat(dir)?.st_uid),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The names of its entries, without following a link below it.
+    fn entry_names(&self, phase: Phase) -> Option<Vec<String>> {
+        let root = open_dir(CWD, self.path()).ok()??;
+        let tasks = open_dir(root, TASKS).ok()??;
+        let entries = open_dir(tasks, phase.into_str()).ok()??;
+        Some(names_in(entries))
     }
 }
 
@@ -165,5 +191,9 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(root.path().join("tasks/active"), &link).expect("linked");
         assert_eq!(names(&link), Vec::<String>::new());
+        let tasks = root.path().join(TASKS);
+        fs::rename(&tasks, dir.path().join("elsewhere")).expect("moved");
+        std::os::unix::fs::symlink(dir.path().join("elsewhere"), &tasks).expect("linked");
+        assert_eq!(root.list_guarded(), []);
     }
 }

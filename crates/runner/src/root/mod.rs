@@ -25,6 +25,7 @@
 //! | `view` | the state of one task, replayed from its log |
 //! | `guarded` | the same, from a directory of another user |
 //! | `host` | all roots of this host |
+//! | `statuses` | the processes of a task as clients see them |
 //! | `logs` | removing the output of its processes |
 //! | `gc` | garbage collection of finished tasks |
 //! | `tree` | measuring and removing directory trees safely |
@@ -41,6 +42,7 @@ mod host;
 mod id;
 mod lock;
 mod logs;
+mod statuses;
 mod tree;
 mod view;
 

@@ -14,6 +14,8 @@ mod ring;
 mod tree;
 mod usage;
 
+use baton_model::limits::{SAMPLES_PER_PROCESS_MAX, SAMPLES_SHOWN_MAX};
+use baton_model::message::UsageSample;
 use baton_model::time::Wall;
 
 pub use ring::{Ring, SLOTS_MAX, read, read_open};
@@ -37,4 +39,27 @@ pub struct Sample {
     pub read: u64,
     /// Bytes written to storage, likewise.
     pub written: u64,
+}
+
+impl Sample {
+    /// The sample as clients get it.
+    #[must_use]
+    pub const fn usage(&self) -> UsageSample {
+        UsageSample {
+            at: self.wall,
+            cpu_ms: self.cpu_ms,
+            memory: self.rss,
+            threads: self.threads,
+            processes: self.processes,
+            read: self.read,
+            written: self.written,
+        }
+    }
+}
+
+/// Samples that clients get of each of so many processes.
+#[must_use]
+pub fn samples_limit(processes: usize, asked: u32) -> usize {
+    let asked = asked.min(SAMPLES_PER_PROCESS_MAX) as usize;
+    asked.min(SAMPLES_SHOWN_MAX / processes.max(1))
 }

@@ -150,7 +150,9 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-fn is_our_host(headers: &HeaderMap, target: Option<&Authority>, address: SocketAddr) -> bool {
+/// True if a request names the server at this address as its host: the header, and the target if it is absolute.
+#[must_use]
+pub fn is_our_host(headers: &HeaderMap, target: Option<&Authority>, address: SocketAddr) -> bool {
     // `evil.example@127.0.0.1` names a user, and a careless reader takes it for the host.
     let plain = |named: &Authority| !named.as_str().contains('@') && is_ours(named.host(), address);
     let named = text(headers, header::HOST).and_then(|host| host.parse::<Authority>().ok());

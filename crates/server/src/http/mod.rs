@@ -87,6 +87,8 @@ mod views;
 
 pub(crate) use logs::collect::run as collect_logs;
 
+pub use guard::is_our_host;
+
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;

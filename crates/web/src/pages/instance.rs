@@ -1,7 +1,7 @@
 //! One instance: where it is, why, what it did and what it printed.
 
 use askama::Template;
-use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, List};
+use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, List, Process};
 use baton_model::state::UniversalState;
 use serde_json::Value;
 
@@ -43,6 +43,10 @@ pub struct InstancePage {
 #[derive(Debug)]
 pub struct ProcessRow {
     pub name: String,
+    /// Its page, if it has one.
+    pub href: Option<String>,
+    /// What it does or waits for, beside its state.
+    pub note: String,
     pub state: &'static str,
     pub pid: String,
     pub runs: u64,
@@ -59,6 +63,9 @@ pub struct LogView {
     pub stream: &'static str,
     pub html: Markup,
     pub size: String,
+    /// Address of the whole, and the name of the file that it is saved as.
+    pub href: String,
+    pub file: String,
     /// Whether the beginning is left out.
     pub is_cut: bool,
     /// Why it is not shown.
@@ -66,10 +73,12 @@ pub struct LogView {
 }
 
 impl LogView {
-    /// The last part of an output.
+    /// The last part of an output of this size, which is whole at `href`.
     #[must_use]
-    pub fn new(stream: &'static str, output: &[u8], size: u64) -> Self {
+    pub fn new(stream: &'static str, output: &[u8], size: u64, of: &str, href: String) -> Self {
         Self {
+            href,
+            file: format!("{of}.{stream}.txt"),
             stream,
             html: ansi::render(output),
             size: bytes(size),
@@ -85,6 +94,8 @@ impl LogView {
             stream,
             html: Markup::default(),
             size: String::new(),
+            href: String::new(),
+            file: String::new(),
             is_cut: false,
             missing: Some(why),
         }
@@ -254,7 +265,8 @@ fn find<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
 }
 
 impl ProcessRow {
-    fn new(process: &baton_model::api::Process) -> Self {
+    #[must_use]
+    pub fn new(process: &Process) -> Self {
         let samples = &process.usage;
         let cpu: Vec<(u64, f64)> = samples
             .windows(2)
@@ -276,6 +288,8 @@ impl ProcessRow {
         );
         Self {
             name: process.name.clone(),
+            href: None,
+            note: String::new(),
             state: process.state.word(),
             pid: process.pid.map(|pid| pid.to_string()).unwrap_or_default(),
             runs: process.runs,

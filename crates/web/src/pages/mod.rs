@@ -1,7 +1,9 @@
-//! The pages. Each is a struct with what its template prints, made from representations of the API.
+//! The pages. Each is a struct with what its template prints, made from representations of the API;
+//! those of [`host`] are made from the files of a host.
 
 pub mod entry;
 pub mod fleet;
+pub mod host;
 pub mod instance;
 pub mod instances;
 pub mod library;

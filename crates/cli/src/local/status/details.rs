@@ -55,7 +55,12 @@ fn runs_of(progress: &ProcessProgress) -> String {
     }
 }
 
-fn current_activity(history: &History, process: &ProcessView<'_>, now: Now) -> String {
+/// What a process does, or waits for.
+pub(in super::super) fn current_activity(
+    history: &History,
+    process: &ProcessView<'_>,
+    now: Now,
+) -> String {
     if let Some(wait) = &process.wait {
         return messages::wait(&history.plan, wait, now);
     }

@@ -4,6 +4,8 @@ mod details;
 mod json;
 mod usage;
 
+pub(super) use details::current_activity;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -223,7 +225,7 @@ fn line(task: &TaskStatus, now: Wall) -> Vec<Cell> {
 }
 
 /// The NOTE column: a required action, or the outcome being approached.
-fn note_for(view: &TaskView) -> String {
+pub(super) fn note_for(view: &TaskView) -> String {
     if view.is_orphaned() {
         format!("orphaned: resume with {}", resume_command(&view.entry.id))
     } else if let Some(ending) = view.history.plan.ending()
@@ -236,7 +238,7 @@ fn note_for(view: &TaskView) -> String {
 }
 
 /// `3/5 done, 1 running, 1 failed`.
-fn counts(plan: &Plan) -> String {
+pub(super) fn counts(plan: &Plan) -> String {
     let progress = plan.snapshot().processes;
     let over = plan.outcome().is_some();
     let (mut done, mut running, mut failed, mut never, mut waiting) = (0, 0, 0, 0, 0);

@@ -37,14 +37,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use baton_model::api::Problem;
-use baton_web::assets;
-use baton_web::frame::{Frame, Mood, Refresh};
+use baton_web::frame::{Frame, Mood, Refresh, Site};
 use baton_web::pages::Template;
 use baton_web::pages::plain::{ErrorPage, SignInPage};
+use baton_web::{assets, headers};
 use tower::ServiceExt as _;
 
 use super::app::App;
@@ -52,11 +52,6 @@ use super::negotiation;
 use crate::clock;
 use ask::Asker;
 use session::Session;
-
-/// Nothing is loaded from elsewhere, nothing in a page is a script or a style of its own, and no
-/// other page may contain it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What the handlers of pages share.
 #[derive(Clone)]
@@ -113,13 +108,8 @@ async fn asset(Path(name): Path<String>) -> Response {
     let Some(asset) = assets::find(&name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let headers = [
-        (header::CONTENT_TYPE, asset.media_type),
-        // Its name contains its digest.
-        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, asset.content).into_response()
+    let media_type = [(header::CONTENT_TYPE, asset.media_type)];
+    (media_type, headers::ASSET, asset.content).into_response()
 }
 
 impl Pages {
@@ -135,6 +125,7 @@ impl Pages {
     /// The frame of a page.
     fn frame(&self, ask: &Asker, title: impl Into<String>, section: &'static str) -> Frame {
         Frame {
+            site: Site::Scheduler,
             title: title.into(),
             section,
             mood: Mood::Idle,
@@ -175,17 +166,5 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     let Ok(text) = page.render() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    let mut response = (status, Body::from(text)).into_response();
-    let headers = response.headers_mut();
-    for (name, value) in [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::VARY, "accept, cookie"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    (status, headers::PAGE, Body::from(text)).into_response()
 }

@@ -210,7 +210,7 @@ async fn log(ask: &Asker, id: &str, stream: &'static str, has_attempt: bool) -> 
     }
     let path = format!("/instances/{id}/logs/{stream}");
     match ask.tail(&path, LOG_BYTES).await {
-        Ok((output, size)) => LogView::new(stream, &output, size),
+        Ok((output, size)) => LogView::new(stream, &output, size, id, path),
         Err(problem) => LogView::missing(stream, problem.detail),
     }
 }
