@@ -217,7 +217,7 @@ fn options(cli: &Command) -> String {
     let mut options = Command::new("options")
         .version(env!("CARGO_PKG_VERSION"))
         .args(cli.get_arguments())
-        .help_template("{all-args}\n");
+        .help_template("{all-args}");
     options.render_help().ansi().to_string()
 }
 

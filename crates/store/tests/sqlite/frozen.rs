@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use baton_core::workflow::ItemState;
 use baton_model::backfill::{BackfillHalt, BackfillState};
+use baton_model::conditions::{Dependency, DependencyRule, Upstream};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, Epoch, InstanceId, RunId, StoreId};
 use baton_model::library::{Created, TaskName};
@@ -211,6 +212,50 @@ fn the_library_of_schema_version_9_can_still_be_read_and_backfilled() {
     });
     let runs = runs.expect("readable").items;
     assert!(runs.len() == 3 && runs.iter().all(|run| run.head.state == S::Failed));
+    assert_eq!(store.check(), Ok(()));
+    drop(store);
+    assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
+}
+
+#[test]
+fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v11.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let failed = store.instance(InstanceId(1)).expect("readable");
+    let failed = failed.expect("kept");
+    assert_eq!(failed.instance.state, S::Failed);
+    let tail = failed.last.and_then(|end| end.stderr_tail);
+    assert_eq!(tail.as_deref(), Some("first\nno such table"));
+    let counts = store.tally(InstanceId(2), InstanceId(21));
+    let counts: Vec<_> = counts.expect("readable").into_iter().collect();
+    assert_eq!(counts, [(S::Failed, 2), (S::Halted, 18)]);
+    let mut leader = Leader::elect(&store);
+    let limits: Vec<_> = leader.ledger.limits().iter().collect();
+    assert_eq!(limits, [(&"db/orders".to_owned(), &3)]);
+    let waiting = leader.ledger.find(InstanceId(23)).expect("it waits");
+    let after = Dependency {
+        upstream: Upstream::Instances {
+            first: InstanceId(22),
+            last: InstanceId(22),
+        },
+        rule: DependencyRule::Any,
+    };
+    assert_eq!(waiting.spec.conditions.after, [after]);
+    let element = store.instance(InstanceId(2)).expect("readable");
+    let conditions = &element.expect("kept").instance.spec.conditions;
+    assert_eq!(
+        (conditions.concurrent_max, conditions.failed_max),
+        (Some(2), Some(2))
+    );
+    let plan = store.plan(RunId(1)).expect("readable").expect("kept");
+    assert_eq!(plan.params["days"], r#"["mon","tue"]"#);
+    let set = Fact::LimitSet {
+        name: "db/orders".to_owned(),
+        total: None,
+    };
+    leader.commit(&store, vec![set]);
     assert_eq!(store.check(), Ok(()));
     drop(store);
     assert_eq!(Leader::elect(&open(&path)).ledger, leader.left());
