@@ -3,6 +3,8 @@
 //! [`database`] makes an empty database: on the server that `BATON_TEST_POSTGRES` names, so that many
 //! tests share one (`scripts/with-postgres.sh`), otherwise on one of this process.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -22,6 +24,7 @@ pub const VARIABLE: &str = "BATON_TEST_POSTGRES";
 pub struct Server {
     dir: TempDir,
     process: Option<Child>,
+    settings: Vec<String>,
 }
 
 impl Server {
@@ -48,9 +51,34 @@ impl Server {
             .expect("initdb runs");
         let errors = String::from_utf8_lossy(&made.stderr);
         assert!(made.status.success(), "initdb failed: {errors}");
-        let mut server = Self { dir, process: None };
+        let mut server = Self {
+            dir,
+            process: None,
+            settings: Vec::new(),
+        };
         server.run();
         server
+    }
+
+    /// Starts it again with these settings, such as `synchronous_commit=off`.
+    pub fn set(&mut self, settings: &[&str]) {
+        self.stop();
+        self.settings = settings.iter().map(|&it| it.to_owned()).collect();
+        self.run();
+    }
+
+    /// Writes a file that only the server can read, as it wants its key; returns its path.
+    ///
+    /// # Panics
+    /// If it cannot be written.
+    #[must_use]
+    pub fn secret_file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, content).expect("a file can be written");
+        let private = Permissions::from_mode(0o600);
+        fs::set_permissions(&path, private).expect("its mode can be set");
+        own(&path);
+        path
     }
 
     /// The directory of the socket.
@@ -72,6 +100,9 @@ impl Server {
         server.arg("-D").arg(self.dir.path().join("data"));
         server.arg("-k").arg(self.dir.path());
         server.args(["-c", "listen_addresses=", "-c", "max_connections=200"]);
+        for setting in &self.settings {
+            server.args(["-c", setting]);
+        }
         let server = server
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -80,6 +111,8 @@ impl Server {
         self.process = Some(server.expect("postgres runs"));
         let mut ready = program("pg_isready");
         ready.arg("-q").arg("-h").arg(self.dir.path());
+        let port = self.settings.iter().find_map(|it| it.strip_prefix("port="));
+        ready.arg("-p").arg(port.unwrap_or("5432"));
         until("the server answers", || {
             ready.status().is_ok_and(|status| status.success())
         });

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `target` | the server that a URL names |
+//! | `tls` | encrypted connections |
 //! | `session` | connections and transactions |
 //! | `dialect` | PostgreSQL's spelling of the shared statements |
 //! | `value` | values of parameters and columns |
@@ -19,6 +20,7 @@ mod schema;
 pub(crate) mod session;
 mod sharing;
 mod target;
+mod tls;
 pub(crate) mod value;
 
 use std::error::Error as _;
@@ -87,6 +89,13 @@ impl PostgresStore {
             })
         })?;
         let mut warnings = Vec::new();
+        if self.engine().target.is_exposed() {
+            warnings.push(
+                "traffic to the server is not encrypted, the password included; add \
+                 sslmode=verify-full to its URL, or use a trusted network"
+                    .to_owned(),
+            );
+        }
         if commit == "off" {
             warnings.push(
                 "the server has synchronous_commit off: the last commits are lost if it crashes"
