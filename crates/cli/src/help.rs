@@ -42,6 +42,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "up",
             "scheduler",
             "worker",
+            "schedulers",
             "workers",
             "drain",
             "forget",

@@ -9,10 +9,11 @@ use baton_files::units;
 use baton_model::message::LogQuery;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
+use baton_runner::sys::users;
 use baton_server::limits::Traffic;
 use baton_server::{Backend, Config, LogReader, Ready, ServeError, serve};
 use baton_store::postgres::StoreUrl;
-use baton_tls::ServerFiles;
+use baton_tls::{ClientFiles, ServerFiles, Trust};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,6 +52,21 @@ pub(crate) struct ServerArgs {
     /// Address for workers; port 0 lets the kernel choose one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8081")]
     pub(crate) worker_listen: SocketAddr,
+    /// Name of this scheduler among those that share a store [default: the host name]
+    #[arg(long)]
+    name: Option<String>,
+    /// URL of the HTTP API for clients and other schedulers, such as https://scheduler-a:8080
+    /// [default: from --listen]
+    #[arg(long, value_name = "URL")]
+    advertise: Option<String>,
+    /// Address for workers as they reach it, such as scheduler-a:8081 [default: from
+    /// --worker-listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise_workers: Option<String>,
+    /// CA certificate (PEM) of other schedulers that share the store [default: the system's trust
+    /// store]
+    #[arg(long, value_name = "FILE")]
+    peer_ca: Option<PathBuf>,
     /// Require tokens on loopback addresses, too; on other addresses they are always required
     #[arg(long)]
     require_tokens: bool,
@@ -135,6 +151,10 @@ impl ServerArgs {
             timeouts: timeouts(self.lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
             collect_logs: self.collect_logs,
+            name: self.name.clone().unwrap_or_else(users::hostname),
+            advertise: self.advertise.clone(),
+            advertise_workers: self.advertise_workers.clone(),
+            peer_files: self.peer_files(),
             log_reader: self.worker_state.clone().map(|state| {
                 LogReader::new(move |query: &LogQuery| baton_agent::read_log(&state, query))
             }),
@@ -162,6 +182,20 @@ impl ServerArgs {
         Ok(())
     }
 
+    /// TLS files for requests to other schedulers.
+    fn peer_files(&self) -> ClientFiles {
+        let trust = match &self.peer_ca {
+            Some(file) => Trust::Ca(file.clone()),
+            // The system's certificates are many; read them only where there is TLS.
+            None if self.tls_cert.is_some() => Trust::System,
+            None => Trust::None,
+        };
+        ClientFiles {
+            trust,
+            identity: None,
+        }
+    }
+
     fn tls(&self) -> Option<ServerFiles> {
         Some(ServerFiles {
             cert: self.tls_cert.clone()?,
@@ -180,7 +214,8 @@ impl ServerArgs {
         let url = format!("{scheme}://{}", ready.clients);
         let line = if self.json {
             let workers = ready.workers.to_string();
-            json!({"url": url, "workers": workers, "epoch": ready.epoch.number()}).to_string()
+            json!({"url": url, "workers": workers, "epoch": ready.epoch.map(|it| it.number())})
+                .to_string()
         } else {
             format!("baton scheduler ready: {url}, workers at {}", ready.workers)
         };
@@ -253,9 +288,11 @@ impl Interrupts {
 
 pub(crate) fn failure(error: &ServeError) -> Failure {
     match error {
-        ServeError::NoTokens { .. } | ServeError::Tls(_) | ServeError::Timeouts(_) => {
-            Failure::usage(error)
-        }
+        ServeError::NoTokens { .. }
+        | ServeError::Tls(_)
+        | ServeError::Timeouts(_)
+        | ServeError::NotAdvertised { .. }
+        | ServeError::BadAdvertise { .. } => Failure::usage(error),
         ServeError::Taken { .. } => Failure::Message(STORE_IN_USE, error.to_string()),
         _ => Failure::failed(error),
     }

@@ -1,6 +1,8 @@
-//! Views, page by page, workers, and cluster-wide limits.
+//! Views, page by page, workers, schedulers, and cluster-wide limits.
 
-use baton_model::api::{DrainRequest, Instance, Limit, LimitRemoval, List, SetLimit, Worker};
+use baton_model::api::{
+    DrainRequest, Instance, Limit, LimitRemoval, List, Scheduler, SetLimit, Worker,
+};
 use reqwest::{Method, Url};
 
 use crate::Client;
@@ -89,6 +91,13 @@ impl Client {
             workers.append(&mut page.items);
         }
         Ok(workers)
+    }
+
+    /// All schedulers of the store.
+    pub async fn schedulers(&self) -> Result<Vec<Scheduler>, ClientError> {
+        let url = self.transport.at(&["schedulers", ""]);
+        let page: List<Scheduler> = self.transport.get(url).await?;
+        Ok(page.items)
     }
 
     /// One worker.

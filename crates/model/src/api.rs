@@ -455,6 +455,54 @@ pub struct Worker {
     pub links: Links,
 }
 
+/// The part of a scheduler among those that share a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum SchedulerRole {
+    /// It makes all decisions.
+    Leader,
+    /// It answers reads, forwards the rest to the leader, and can take over.
+    Follower,
+    /// It was not heard for some time: it has died, or cannot reach the store.
+    Silent,
+}
+
+impl SchedulerRole {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Follower => "follower",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// A scheduler of the store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Scheduler {
+    /// Its name, another one after each start.
+    pub name: String,
+    /// URL of its client port.
+    pub url: String,
+    /// Address of its worker port.
+    pub workers: String,
+    pub role: SchedulerRole,
+    /// Whether it is the one that answers.
+    pub answers: bool,
+    /// The last term that it has led; of the leader, the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Seconds since it was last heard, by the clock of the store.
+    pub heard_seconds: f64,
+    /// Seconds since it has started, likewise.
+    pub started_seconds: f64,
+}
+
 /// A cluster-wide limit of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -599,8 +647,11 @@ pub struct CreatedToken {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Readiness {
-    /// Whether the server leads and its store accepts writes.
+    /// Whether the server leads and its store accepts writes, or follows a leader.
     pub ready: bool,
+    /// Whether it leads or follows; absent while its store fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<SchedulerRole>,
     /// Epoch of the leader, if it leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,

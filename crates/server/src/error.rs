@@ -60,6 +60,21 @@ pub enum ServeError {
     /// TLS files that cannot be used.
     #[error("{0}")]
     Tls(TlsError),
+    /// A shared store, and an address that other schedulers cannot use.
+    #[error(
+        "other schedulers and clients cannot reach {address}; tell them how with {flag} (the store \
+         is shared)"
+    )]
+    NotAdvertised {
+        flag: &'static str,
+        address: SocketAddr,
+    },
+    /// `--advertise` is not the URL of a client port.
+    #[error("--advertise {url}: {why}; expected a URL such as https://scheduler-a:8080")]
+    BadAdvertise { url: String, why: String },
+    /// The HTTP client for other schedulers cannot be made.
+    #[error("cannot prepare requests to other schedulers: {0}")]
+    PeerClient(String),
     /// A time budget that would break a guarantee of the protocol.
     #[error("{0}")]
     Timeouts(TimeoutsError),

@@ -4,6 +4,9 @@
 //! leader row of the store at once, without waiting for a lease on it to expire. The kernel
 //! releases the lock with the process, however that ends.
 //!
+//! Schedulers that share a store have a lock each. There the election decides which of them takes the
+//! row ([`take_shared`]).
+//!
 //! Every term gets an epoch of its own, with random bits, above that of the store, of its mark
 //! ([`crate::mark`]), and of every worker that was heard.
 
@@ -12,7 +15,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use baton_core::leader::{copy_evidence, next_epoch};
+use baton_core::leader::{copy_evidence, epoch_above, next_epoch};
 use baton_core::ledger::Ledger;
 use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
@@ -123,6 +126,33 @@ pub(crate) fn take(
             })
         }
         TakeOutcome::Overtaken => Err(ServeError::Store(StoreError::Overtaken)),
+    }
+}
+
+/// Takes over the leader row of a shared store if its epoch still is `expected`; `None` if another
+/// scheduler was faster.
+///
+/// A shared store has no mark: it lies beside no file that could be copied. Workers that have obeyed
+/// a term which the store has lost give the evidence (`copied`).
+pub(crate) fn take_shared(
+    store: &dyn Store,
+    expected: Epoch,
+    above: Epoch,
+    copied: Option<CopyEvidence>,
+) -> Result<Option<Taken>, ServeError> {
+    let random = getrandom::u32().map_err(ServeError::Random)?;
+    let next = epoch_above(expected.max(above), copied.is_some(), random);
+    let next = next.ok_or_else(|| {
+        let reason = "there is no epoch left for this store".to_owned();
+        ServeError::Store(StoreError::Failed(reason))
+    })?;
+    match store.take(expected, next).map_err(ServeError::Store)? {
+        TakeOutcome::Won(epoch, ledger) => Ok(Some(Taken {
+            epoch,
+            ledger,
+            copied,
+        })),
+        TakeOutcome::Overtaken => Ok(None),
     }
 }
 

@@ -19,6 +19,7 @@
 //! | `metrics` | counters |
 //! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
+//! | `peers` | the other schedulers of a shared store |
 //! | `mark` | the file beside the store that recognises copies of it |
 //! | `prune` | pruning of the history |
 //! | [`service`] | notifications to the service manager (systemd) |
@@ -27,7 +28,8 @@
 //! | [`limits`] | every bound, with its reason |
 //!
 //! Writes go through the driver. Reads go to the store, on threads of their own, and continue
-//! while nothing can be written. All decisions about instances and workers are made in
+//! while nothing can be written. Of several schedulers that share a store one leads; the others serve
+//! reads, and forward the rest to it. All decisions about instances and workers are made in
 //! `baton_core`. The types of the HTTP API are `baton_model::api`.
 
 mod accept;
@@ -46,6 +48,7 @@ mod log_reader;
 mod log_throttle;
 mod mark;
 mod metrics;
+mod peers;
 mod prune;
 mod rate_limit;
 pub mod service;
@@ -59,6 +62,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use baton_core::leader::ElectionTimeouts;
 use baton_core::scheduler::{Config as CoreConfig, StoreMode};
 use baton_model::api::LocalWorker;
 use baton_model::ids::Epoch;
@@ -67,7 +71,7 @@ use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::{Retention, SqliteStore, Store, StoreError};
-use baton_tls::ServerFiles;
+use baton_tls::{ClientFiles, ServerFiles};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -89,6 +93,7 @@ use limits::{SHUTDOWN_WAIT, Traffic};
 use log_archive::LogArchive;
 use mark::MarkFile;
 use metrics::{Metrics, Port};
+use peers::Contact;
 use rate_limit::RateLimiter;
 use tls::Tls;
 
@@ -151,6 +156,16 @@ pub struct Config {
     pub log_reader: Option<LogReader>,
     /// Bytes of the data directory for logs of ended attempts, which are then collected.
     pub collect_logs: Option<u64>,
+    /// Name of this scheduler, for people.
+    pub name: String,
+    /// URL of the client port for other schedulers and clients, if not that of its address.
+    pub advertise: Option<String>,
+    /// Address of the worker port for workers, likewise.
+    pub advertise_workers: Option<String>,
+    /// TLS files for requests to other schedulers.
+    pub peer_files: ClientFiles,
+    /// Intervals of the election among the schedulers of a shared store.
+    pub election: ElectionTimeouts,
 }
 
 impl Default for Config {
@@ -177,6 +192,15 @@ impl Default for Config {
             },
             log_reader: None,
             collect_logs: None,
+            name: "scheduler".to_owned(),
+            advertise: None,
+            advertise_workers: None,
+            peer_files: ClientFiles::none(),
+            election: ElectionTimeouts {
+                // A frozen leader is replaced at most this much later than its lease.
+                renew: Millis::from_secs(1),
+                ..ElectionTimeouts::default()
+            },
         }
     }
 }
@@ -200,17 +224,17 @@ impl Config {
     }
 }
 
-/// A server that listens and leads.
+/// A server that listens: it leads, or follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     pub clients: SocketAddr,
     pub workers: SocketAddr,
-    /// Epoch that it started with.
-    pub epoch: Epoch,
+    /// Epoch that it started with; none with a shared store, whose election comes later.
+    pub epoch: Option<Epoch>,
 }
 
 /// Serves until `stop` resolves. Calls `ready` once both ports are open and the store is taken
-/// over.
+/// over; one that is shared is taken over later, when the election is won.
 ///
 /// # Errors
 /// [`ServeError`] if it cannot start, or ended because of a bug.
@@ -220,15 +244,44 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
-    let tls = load_tls(&config)?;
     let lock = DataLock::take(&config.data)?;
     let opened = config.clone();
-    let (store, mark, access) = blocking(move || {
-        let (store, mark) = open(&opened)?;
-        let access = Access::new(Arc::clone(&store), opened.own_worker.as_ref());
-        Ok((store, mark, access.map_err(ServeError::Store)?))
-    })
-    .await?;
+    let (store, mark) = blocking(move || open(&opened)).await?;
+    let served = run(config, store, mark, ready, stop).await;
+    drop(lock);
+    served
+}
+
+/// Serves a store that is already open, such as one that several schedulers share.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_store(
+    config: Config,
+    store: Arc<dyn Store>,
+    ready: impl FnOnce(Ready),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    config.timeouts.validate().map_err(ServeError::Timeouts)?;
+    let lock = DataLock::take(&config.data)?;
+    let mark = Arc::new(MarkFile::in_memory(&config.data));
+    let served = run(config, store, mark, ready, stop).await;
+    drop(lock);
+    served
+}
+
+async fn run(
+    config: Config,
+    store: Arc<dyn Store>,
+    mark: Arc<MarkFile>,
+    ready: impl FnOnce(Ready),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let tls = load_tls(&config)?;
+    let (tokens, own_worker) = (Arc::clone(&store), config.own_worker.clone());
+    let access =
+        blocking(move || Access::new(tokens, own_worker.as_ref()).map_err(ServeError::Store))
+            .await?;
     check_tokens(&config, &access)?;
     let clients = listen(config.listen).await?;
     let workers = listen(config.worker_listen).await?;
@@ -238,11 +291,19 @@ pub async fn serve(
         None => None,
     };
     let metrics = Arc::new(Metrics::default());
-    let leading = (config.clone(), Arc::clone(&store), Arc::clone(&mark));
+    let addresses = [
+        address(&clients, config.listen)?,
+        address(&workers, config.worker_listen)?,
+    ];
+    let entry = match store.sharing() {
+        Some(_) => Some(peers::prepare(&config, addresses[0], addresses[1])?),
+        None => None,
+    };
+    let starting = (config.clone(), Arc::clone(&store), Arc::clone(&mark));
     let counting = Arc::clone(&metrics);
     let (handle, epoch) = blocking(move || {
-        let (config, store, mark) = leading;
-        lead(&config, &store, mark, counting)
+        let (config, store, mark) = starting;
+        start(&config, &store, mark, counting)
     })
     .await?;
     let Handle {
@@ -251,9 +312,11 @@ pub async fn serve(
         committed,
         mut ended,
     } = handle;
+    let joined = entry.map(|entry| entry.join(Arc::clone(&store), status.clone()));
+    let (peers, keeper) = joined.unzip();
     let started = Ready {
-        clients: address(&clients, config.listen)?,
-        workers: address(&workers, config.worker_listen)?,
+        clients: addresses[0],
+        workers: addresses[1],
         epoch,
     };
     let (shutdown_sender, shutdown) = watch::channel(false);
@@ -275,6 +338,8 @@ pub async fn serve(
         committed: committed.clone(),
         metrics,
         problems: problems.clone(),
+        contact: Contact::new(&config, started.clients, started.workers),
+        peers: peers.clone(),
         local_worker: config.local_worker,
         log_reader: config.log_reader,
         log_archive: log_archive.clone(),
@@ -285,6 +350,7 @@ pub async fn serve(
         directory,
         store: Arc::clone(&store),
         inbox: inbox.clone(),
+        status: status.clone(),
         problems,
     });
     let syncing = sync.map(|sync| tokio::spawn(sync.run(shutdown.clone())));
@@ -293,11 +359,13 @@ pub async fn serve(
         for_workers,
         inbox.clone(),
         worker_access,
+        peers.clone().map(|peers| (peers, status.clone())),
         shutdown.clone(),
     ));
     let http = tokio::spawn(http::listen(clients, for_clients, app, shutdown));
     let marking = tokio::spawn(mark::keep(mark, Arc::clone(&store), committed));
-    let pruning = tokio::spawn(prune::run(store, config.retention, status, history));
+    let pruning = prune::run(Arc::clone(&store), config.retention, status, history);
+    let pruning = tokio::spawn(pruning);
     let mut background = vec![
         marking,
         pruning,
@@ -306,6 +374,7 @@ pub async fn serve(
     background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
     background.extend(syncing);
     background.extend(collecting);
+    background.extend(keeper.map(|keeper| tokio::spawn(keeper.run())));
     ready(started);
     service::ready();
     let failure = tokio::select! {
@@ -328,7 +397,12 @@ pub async fn serve(
     if failure.is_none() && timeout(2 * SHUTDOWN_WAIT, ended).await.is_err() {
         tracing::warn!("the store did not finish its commits in time");
     }
-    drop(lock);
+    if let Some(peers) = peers {
+        let withdrawn = timeout(SHUTDOWN_WAIT, peers::withdraw(store, peers)).await;
+        if withdrawn.is_err() {
+            tracing::warn!("the announcement of this scheduler was not withdrawn in time");
+        }
+    }
     failure.map_or(Ok(()), Err)
 }
 
@@ -424,15 +498,13 @@ fn warn_of_listeners(config: &Config) {
     }
 }
 
-/// Takes over the store, and starts the driver.
-fn lead(
+/// Starts the driver: it takes over the store, unless that is shared.
+fn start(
     config: &Config,
     store: &Arc<dyn Store>,
     mark: Arc<MarkFile>,
     metrics: Arc<Metrics>,
-) -> Result<(Handle, Epoch), ServeError> {
-    let taken = leadership::take(&**store, &mark, Epoch(0), None)?;
-    let epoch = taken.epoch;
+) -> Result<(Handle, Option<Epoch>), ServeError> {
     let setup = Setup {
         store: Arc::clone(store),
         config: CoreConfig {
@@ -447,9 +519,16 @@ fn lead(
         limits: config.limits.clone(),
         mark,
         metrics,
+        election: config.election,
     };
+    if setup.store.sharing().is_some() {
+        let handle = driver::start_following(setup).map_err(ServeError::Thread)?;
+        return Ok((handle, None));
+    }
+    let taken = leadership::take(&*setup.store, &setup.mark, Epoch(0), None)?;
+    let epoch = taken.epoch;
     let handle = driver::start(setup, taken).map_err(ServeError::Thread)?;
-    Ok((handle, epoch))
+    Ok((handle, Some(epoch)))
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {

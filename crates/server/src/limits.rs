@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use baton_model::time::Millis;
+
 /// Limits for untrusted peers that operators or tests may want to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
@@ -108,6 +110,43 @@ pub const INVARIANTS_CHECK_MS: u64 = 10_000;
 
 /// Interval of attempts to take over the store after it has failed.
 pub const RETAKE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum time of one wait for news of a shared store: its end, and a shutdown, are noticed in
+/// between.
+pub const SHARED_WAIT: Duration = Duration::from_secs(1);
+
+/// The first pause of an election whose store has failed, or that was lost.
+pub const ELECTION_PAUSE_MIN: Millis = Millis(100);
+
+/// Its longest pause: an operator who has repaired the store does not want to wait for more.
+pub const ELECTION_PAUSE_MAX: Millis = Millis::from_secs(5);
+
+/// Interval at which a scheduler of a shared store announces itself, and looks for the leader.
+pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Age of an announcement from which its scheduler counts as silent.
+pub const SILENT_AFTER: Millis = Millis::from_secs(15);
+
+/// Minimum interval of reads of the announcements, however many requests look for a leader.
+pub const PEERS_READ_PAUSE: Duration = Duration::from_millis(50);
+
+/// Time that a request to a follower waits for a leader: an election takes less.
+pub const LEADER_WAIT: Duration = Duration::from_secs(2);
+
+/// Time to connect to the leader.
+pub const FORWARD_CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// Time for the leader to begin its answer: more than the longest poll and the longest body take.
+pub const FORWARD_WAIT: Duration = Duration::from_secs(180);
+
+/// Schedulers to which one request is forwarded in turn, each because the one before did not lead.
+pub const FORWARDS_MAX: usize = 3;
+
+/// Bytes of a body that a follower holds in memory, to send it again if the leader changes.
+pub const FORWARD_BUFFER_BYTES: usize = 256 << 10;
+
+/// Interval of TCP keepalives on connections to the leader.
+pub const FORWARD_KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// Epochs that may be skipped to exceed one that a worker has obeyed. A store restored from a
 /// backup is some restarts behind; a larger gap is an error.

@@ -3,7 +3,7 @@
 //! Peers are not trusted: the cost of a peer is bounded by what it has actually sent, its frames
 //! stay small until it has identified itself, and a peer that violates the protocol is
 //! disconnected. Where credentials are required (`handshake`), a worker without valid ones is
-//! refused with the reason, and a worker whose credentials are revoked or expire is disconnected.
+//! refused with the reason, as is every worker while this scheduler follows; a worker whose credentials are revoked or expire is disconnected.
 
 mod handshake;
 
@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::Acceptor;
 use crate::access::{Access, Certificate};
+use crate::driver::Status;
 use crate::driver::event::{Event, Inbox};
 use crate::driver::links::{Link, LinkId};
 use crate::limits::{
@@ -31,6 +32,7 @@ use crate::limits::{
     REFUSAL_WAIT, UNREAD_INPUT_BYTES_MAX,
 };
 use crate::log_throttle::LogThrottle;
+use crate::peers::Peers;
 use crate::shutdown::until_shutdown;
 use crate::tls::{Channel, HandshakeError, Tls};
 use handshake::{Authenticator, authenticate, until_invalid};
@@ -45,6 +47,7 @@ pub(crate) async fn listen(
     acceptor: Acceptor,
     inbox: Inbox,
     access: Option<Access>,
+    shared: Option<(Arc<Peers>, watch::Receiver<Status>)>,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let tls = acceptor.tls.as_deref();
@@ -56,6 +59,7 @@ pub(crate) async fn listen(
             requires_certificate,
         }),
         refusals: LogThrottle::new(REFUSAL_LOG_INTERVAL),
+        shared,
     });
     let mut last = 0;
     loop {
@@ -81,6 +85,25 @@ struct Port {
     /// Authenticates workers; `None` if no credentials are required.
     authenticator: Option<Authenticator>,
     refusals: LogThrottle,
+    /// The other schedulers, and whether this one leads, if the store is shared.
+    shared: Option<(Arc<Peers>, watch::Receiver<Status>)>,
+}
+
+impl Port {
+    /// Where a worker finds the leader, if this scheduler follows.
+    fn elsewhere(&self) -> Option<String> {
+        let (peers, status) = self.shared.as_ref()?;
+        if !status.borrow().follows() {
+            return None;
+        }
+        Some(match peers.last_leader() {
+            Some(leader) => format!(
+                "this scheduler follows; the leader {} has its workers at {}",
+                leader.name, leader.workers
+            ),
+            None => "this scheduler follows, and knows no leader yet".to_owned(),
+        })
+    }
 }
 
 /// Establishes a connection, with TLS if it is on, and serves it.
@@ -153,6 +176,11 @@ async fn serve(
         }
         None => None,
     };
+    if let Some(why) = port.elsewhere() {
+        tracing::debug!("worker at {peer}: {why}");
+        refuse(reader, writer, &why).await;
+        return Ok(());
+    }
     let (out, frames) = mpsc::unbounded_channel();
     let unread = Arc::new(AtomicUsize::new(0));
     let link = Link {

@@ -16,6 +16,7 @@
 //! | `library`, `trigger`, `ticks` | stored tasks, triggering them, outcomes of due times |
 //! | `backfill` | launches for past due times |
 //! | `runs` | workflow runs |
+//! | `schedulers` | list the schedulers of the store |
 //! | `workers` | list, drain and forget workers |
 //! | `limits` | cluster-wide limits |
 //!
@@ -39,6 +40,7 @@ mod logs;
 mod processes;
 pub(crate) mod rows;
 pub(crate) mod runs;
+mod schedulers;
 mod selection;
 mod show;
 mod status;
@@ -95,6 +97,7 @@ pub(crate) enum Remote {
     Kill(cancel::Kill),
     Retry(cancel::Retry),
     Wait(wait::Wait),
+    Schedulers(schedulers::Schedulers),
     Workers(workers::Workers),
     Drain(workers::Drain),
     Forget(workers::Forget),
@@ -160,6 +163,7 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Kill(command) => cancel::kill(command, client).await,
         Remote::Retry(command) => cancel::retry(command, client).await,
         Remote::Wait(command) => wait::run(command, client).await,
+        Remote::Schedulers(command) => schedulers::schedulers(command, client).await,
         Remote::Workers(command) => workers::workers(command, client).await,
         Remote::Drain(command) => workers::drain(command, client).await,
         Remote::Forget(command) => workers::forget(command, client).await,

@@ -266,7 +266,7 @@ fn summary(overview: &Overview) -> Vec<(&'static str, Cell)> {
             Style::Good,
         ),
         (Readiness { ready: true, .. }, None) => {
-            Cell::new(format!("ready at {}", clean(&overview.url)), Style::Good)
+            Cell::new(format!("follows at {}", clean(&overview.url)), Style::Good)
         }
         (Readiness { reason, .. }, _) => {
             let reason = reason.as_deref().unwrap_or("no reason is given");

@@ -49,7 +49,12 @@ pub fn next_epoch(
     random: u32,
 ) -> Option<Epoch> {
     let marked = mark.map_or(Epoch(0), |mark| mark.next);
-    let last = found.epoch.max(marked).max(above);
+    epoch_above(found.epoch.max(marked).max(above), is_copy, random)
+}
+
+/// The first epoch above `last`, likewise: for a store without a mark.
+#[must_use]
+pub fn epoch_above(last: Epoch, is_copy: bool, random: u32) -> Option<Epoch> {
     let skipped = if is_copy { COPY_EPOCHS_SKIPPED } else { 0 };
     Epoch::new(last.number().checked_add(skipped)?, 0).successor(random)
 }

@@ -29,7 +29,7 @@ use baton_model::time::{Millis, Mono};
 use crate::counts::Counts;
 use crate::fsm::{Leader, LeaderEvent, Transition, transition};
 
-pub use copies::{copy_evidence, next_epoch};
+pub use copies::{copy_evidence, epoch_above, next_epoch};
 
 /// The leadership row, as read from the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,6 +105,12 @@ impl Election {
     #[must_use]
     pub const fn state(&self) -> LeaderState {
         self.state
+    }
+
+    /// The term that it leads, if it leads.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Epoch> {
+        (self.state == LeaderState::Leader).then_some(self.epoch)
     }
 
     /// The next time for [`Self::tick`].

@@ -2,7 +2,7 @@
 //!
 //! The inbox itself is unbounded; each sender is bounded: a worker connection by its unread bytes
 //! ([`crate::limits::UNREAD_INPUT_BYTES_MAX`]), a client by one request, the store by the batches
-//! it has accepted.
+//! it has accepted, the election by one event at a time.
 
 use std::sync::mpsc;
 
@@ -28,6 +28,8 @@ pub(crate) enum Event {
     CommitResult(Epoch, Result<Receipt, StoreError>),
     /// Result of an attempt to take over the store.
     TakeoverResult(Result<Taken, TakeoverFailed>),
+    /// The election of a shared store.
+    Election(ElectionEvent),
     /// A command of a client.
     Command(Command, ReplyTo),
     /// A client reads the memory of the leader.
@@ -52,16 +54,34 @@ pub(crate) struct TakeoverFailed {
     pub(crate) permanent: bool,
 }
 
-/// The store cannot be written, for this reason; so the request has no answer.
+/// What the election of a shared store means for this scheduler.
+#[derive(Debug)]
+pub(crate) enum ElectionEvent {
+    /// It leads the term that it has taken.
+    Won(Taken),
+    /// It does not lead in this epoch any more, for this reason.
+    Lost(Epoch, String),
+    /// The store cannot be reached, for this reason; or it can be reached again.
+    Trouble(Option<String>),
+    /// The scheduler can never lead or follow any more, for this reason.
+    Died(String),
+}
+
+/// Why a request to the leader has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoreFailed(pub(crate) String);
+pub(crate) enum Unanswered {
+    /// The store cannot be written, for this reason.
+    StoreFailed(String),
+    /// This scheduler follows another one.
+    Follows,
+}
 
 /// Where the reply to a command goes. The client may be gone, which is no error: its command takes
 /// effect all the same.
-pub(crate) type ReplyTo = oneshot::Sender<Result<Reply, StoreFailed>>;
+pub(crate) type ReplyTo = oneshot::Sender<Result<Reply, Unanswered>>;
 
 /// Reads the memory of the leader. It runs on the driver's thread, so it must be quick.
-pub(crate) type Query = Box<dyn FnOnce(Result<&Scheduler, StoreFailed>) + Send>;
+pub(crate) type Query = Box<dyn FnOnce(Result<&Scheduler, Unanswered>) + Send>;
 
 /// Sender side of the inbox.
 #[derive(Clone, Debug)]
@@ -74,10 +94,7 @@ impl Inbox {
     }
 
     /// Sends a command to the leader; the reply comes when it is durable.
-    pub(crate) fn command(
-        &self,
-        command: Command,
-    ) -> oneshot::Receiver<Result<Reply, StoreFailed>> {
+    pub(crate) fn command(&self, command: Command) -> oneshot::Receiver<Result<Reply, Unanswered>> {
         let (reply, answer) = oneshot::channel();
         self.send(Event::Command(command, reply));
         answer

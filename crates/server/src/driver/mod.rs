@@ -26,22 +26,28 @@
 //! | [`links`] | the connections of workers |
 //! | `watch` | clients that wait for instances to end |
 //! | [`recovery`] | operation without a store |
+//! | [`following`] | operation as a follower, of a shared store |
+//! | `election` | the election of a shared store, on a thread of its own |
+//! | `report` | reports of what was committed |
+//! | [`start`] | the start of the thread |
 
+mod election;
 pub(crate) mod event;
+mod following;
 pub(crate) mod links;
 mod recovery;
+mod report;
+mod start;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use baton_core::ledger::Ledger;
+use baton_core::leader::ElectionTimeouts;
 use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Receipt, Step};
 use baton_model::fact::{CopyEvidence, Fact};
@@ -52,18 +58,21 @@ use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch as latest};
 
 use crate::clock;
-use crate::leadership::Taken;
 use crate::limits::{
     COMMIT_INTERVAL_MS, EPOCHS_SKIPPED_MAX, INBOX_FIRST_MS, INVARIANTS_CHECK_MS, SHUTDOWN_WAIT,
     SLEEP_MAX, STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
 use crate::mark::MarkFile;
-use crate::metrics::{Kinds, Metrics};
+use crate::metrics::Metrics;
 use crate::service::Watchdog;
-use event::{Event, Inbox, ReplyTo, StoreFailed};
+use election::Elector;
+use event::{Event, Inbox, ReplyTo, Unanswered};
 use links::Links;
 use recovery::Failed;
+use report::{CommitGuard, log_facts};
 use watch::Watch;
+
+pub(crate) use start::{start, start_following};
 
 /// Whether the server leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +81,16 @@ pub(crate) enum Status {
     Leading(Epoch),
     /// It does not lead, for this reason.
     Failed(String),
+    /// It follows another scheduler of a shared store, or waits for one to be elected; with the
+    /// reason if the store cannot be reached.
+    Following(Option<String>),
+}
+
+impl Status {
+    /// True if the scheduler follows.
+    pub(crate) const fn follows(&self) -> bool {
+        matches!(self, Self::Following(_))
+    }
 }
 
 /// What all leaders of this process share.
@@ -81,6 +100,8 @@ pub(crate) struct Setup {
     pub(crate) limits: Vec<(String, u64)>,
     pub(crate) mark: Arc<MarkFile>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Intervals of the election, for a shared store.
+    pub(crate) election: ElectionTimeouts,
 }
 
 /// Handle of the driver for the rest of the server.
@@ -125,6 +146,8 @@ impl Leading {
 enum State {
     Leading(Box<Leading>),
     Failed(Failed),
+    /// Only with a shared store.
+    Following,
 }
 
 struct Driver {
@@ -134,6 +157,8 @@ struct Driver {
     status: latest::Sender<Status>,
     committed: latest::Sender<()>,
     state: State,
+    /// The election, for a shared store.
+    election: Option<Elector>,
     links: Links,
     /// Clients that wait for the reply to a command.
     pending: HashMap<RequestId, ReplyTo>,
@@ -155,68 +180,6 @@ struct Driver {
     fatal: Option<String>,
 }
 
-/// Starts the driver thread, as leader in an epoch that was just taken.
-pub(crate) fn start(setup: Setup, taken: Taken) -> io::Result<Handle> {
-    let Taken {
-        epoch,
-        ledger,
-        copied,
-    } = taken;
-    let (sender, event) = mpsc::channel();
-    let inbox = Inbox(sender);
-    let (status, seen) = latest::channel(Status::Leading(epoch));
-    let (committed, committed_receiver) = latest::channel(());
-    let (report, ended) = oneshot::channel();
-    let leading = lead(&setup, epoch, *ledger);
-    let mut driver = Driver {
-        setup: Arc::new(setup),
-        inbox: inbox.clone(),
-        event,
-        status,
-        committed,
-        state: State::Leading(Box::new(leading)),
-        links: Links::default(),
-        pending: HashMap::new(),
-        watch: Watch::default(),
-        last_request: RequestId(0),
-        due: false,
-        clock_read: clock::now().mono,
-        inbox_first_until: Mono(0),
-        overtaken: None,
-        invariants_due: Mono(0),
-        watchdog: Watchdog::from_env(),
-        stop_by: None,
-        fatal: None,
-    };
-    driver.open_copy(copied);
-    thread::Builder::new()
-        .name("driver".to_owned())
-        .spawn(move || {
-            let fatal = driver.run();
-            // The receiver may be gone.
-            let _ = report.send(fatal);
-        })?;
-    Ok(Handle {
-        inbox,
-        status: seen,
-        committed: committed_receiver,
-        ended,
-    })
-}
-
-fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
-    let leases = ledger.open_leases().count();
-    tracing::info!("leading in epoch {epoch}; {leases} open leases");
-    let now = clock::now();
-    Leading {
-        core: Scheduler::with_limits(setup.config, &setup.limits, epoch, ledger, now),
-        outbox: Outbox::new(epoch),
-        decided: Step::default(),
-        committed: Mono(0),
-        client_waits: false,
-    }
-}
-
 impl Driver {
     fn run(mut self) -> Option<String> {
         self.commit();
@@ -236,6 +199,7 @@ impl Driver {
             self.finish_turn();
             self.watchdog.turn(self.clock_read);
         }
+        self.end_election();
         self.fatal
     }
 
@@ -288,6 +252,7 @@ impl Driver {
         match &self.state {
             State::Leading(leading) => leading.next_due(),
             State::Failed(recovery) => recovery.next_due(),
+            State::Following => None,
         }
     }
 
@@ -295,6 +260,8 @@ impl Driver {
         // The process may be suspended within a turn, too.
         let now = self.read_clock();
         match event {
+            // Dropping the connection sends the worker to the leader.
+            Event::Opened(_, link) if matches!(self.state, State::Following) => drop(link),
             Event::Opened(id, link) => self.links.opened(id, link),
             Event::Message(id, message, _permit) => {
                 if let Some(left) = self.links.identify(id, &message) {
@@ -323,10 +290,12 @@ impl Driver {
             }
             Event::CommitResult(epoch, result) => self.commit_done(epoch, result),
             Event::TakeoverResult(takeover_done) => self.takeover_done(takeover_done),
+            Event::Election(event) => self.election_event(event),
             Event::Command(command, reply) => self.command(command, reply),
             Event::Query(query) => match &self.state {
                 State::Leading(leading) => query(Ok(&leading.core)),
                 State::Failed(failed) => query(failed.leader()),
+                State::Following => query(Err(Unanswered::Follows)),
             },
             Event::Watch {
                 first,
@@ -337,6 +306,8 @@ impl Driver {
                 let ledger = match &self.state {
                     State::Leading(leading) => Some(leading.core.ledger()),
                     State::Failed(_) => None,
+                    // Dropping `notify` sends the client to the leader.
+                    State::Following => return,
                 };
                 self.watch.add(ledger, (first, last), notify);
             }
@@ -374,6 +345,7 @@ impl Driver {
         match self.state {
             State::Leading(_) => self.input(Input::Tick),
             State::Failed(_) => self.retry_takeover(),
+            State::Following => {}
         }
     }
 
@@ -382,10 +354,13 @@ impl Driver {
             command,
             Command::ReadLogs { .. } | Command::ReadProcesses { .. }
         );
-        if let State::Failed(failed) = &self.state
-            && !only_reads
-        {
-            let _ = client.send(Err(failed.reason()));
+        let refused = match &self.state {
+            State::Failed(failed) if !only_reads => Some(failed.reason()),
+            State::Following => Some(Unanswered::Follows),
+            State::Leading(_) | State::Failed(_) => None,
+        };
+        if let Some(refused) = refused {
+            let _ = client.send(Err(refused));
             return;
         }
         self.last_request = self.last_request.next();
@@ -402,6 +377,7 @@ impl Driver {
                     }
                 }
             },
+            State::Following => {}
         }
     }
 
@@ -414,7 +390,7 @@ impl Driver {
     /// Tells all clients that their commands have no reply.
     fn fail_pending(&mut self, reason: &str) {
         for (_, client) in self.pending.drain() {
-            let _ = client.send(Err(StoreFailed(reason.to_owned())));
+            let _ = client.send(Err(Unanswered::StoreFailed(reason.to_owned())));
         }
     }
 
@@ -453,14 +429,8 @@ impl Driver {
         let decided = std::mem::take(&mut leading.decided);
         if let Some(batch) = leading.outbox.accept(decided) {
             self.watch.submitted();
-            let guard = CommitGuard {
-                inbox: self.inbox.clone(),
-                epoch: batch.epoch(),
-                metrics: Arc::clone(&self.setup.metrics),
-                kinds: Kinds::of(batch.facts()),
-                begun: Instant::now(),
-                reported: false,
-            };
+            let metrics = Arc::clone(&self.setup.metrics);
+            let guard = CommitGuard::new(&batch, self.inbox.clone(), metrics);
             let done = Box::new(move |result| guard.report(result));
             self.setup.store.submit(batch, now.wall, done);
         }
@@ -480,7 +450,9 @@ impl Driver {
                 self.watch.confirmed(leading.core.ledger());
             }
             Err(error) => {
-                tracing::error!("the store cannot be written: {error}; retrying every second");
+                if self.election.is_none() {
+                    tracing::error!("the store cannot be written: {error}; retrying every second");
+                }
                 self.fail(error.to_string(), epoch, None);
             }
         }
@@ -524,7 +496,7 @@ impl Driver {
 
     /// Handles a worker that has obeyed an epoch that this store never had: of another store, or, by
     /// the evidence, of another copy of this one. The lock of the data directory guarantees that no
-    /// other scheduler leads.
+    /// other scheduler leads; of a shared store, the election decides again.
     fn take_higher_epoch(&mut self, seen: Epoch, copied: Option<CopyEvidence>) {
         let State::Leading(leading) = &self.state else {
             return;
@@ -555,63 +527,8 @@ impl Driver {
         };
         let idle = match &self.state {
             State::Leading(leading) => leading.decided.is_empty() && leading.outbox.is_idle(),
-            State::Failed(_) => true,
+            State::Failed(_) | State::Following => true,
         };
         idle || clock::now().mono >= stop_by
-    }
-}
-
-/// Reports the result of a commit to the driver, even if the store dies.
-struct CommitGuard {
-    inbox: Inbox,
-    epoch: Epoch,
-    metrics: Arc<Metrics>,
-    kinds: Kinds,
-    begun: Instant,
-    reported: bool,
-}
-
-impl CommitGuard {
-    fn report(mut self, result: Result<Receipt, StoreError>) {
-        self.reported = true;
-        match &result {
-            Ok(_) => self.metrics.committed(&self.kinds, self.begun.elapsed()),
-            Err(_) => self.metrics.store_failed(),
-        }
-        self.inbox.send(Event::CommitResult(self.epoch, result));
-    }
-}
-
-impl Drop for CommitGuard {
-    fn drop(&mut self) {
-        if !self.reported {
-            self.metrics.store_failed();
-            let result = Err(StoreError::Closed);
-            self.inbox.send(Event::CommitResult(self.epoch, result));
-        }
-    }
-}
-
-/// Logs facts that concern operators; none about single instances.
-fn log_facts(facts: &[Fact]) {
-    for fact in facts {
-        match fact {
-            Fact::WorkerCondemned {
-                worker,
-                incarnation,
-                reason,
-            } => tracing::warn!("worker {worker} ({incarnation}) is condemned: {reason:?}"),
-            Fact::WorkerDrained { worker, drained } => {
-                let change = if *drained { "drained" } else { "undrained" };
-                tracing::info!("worker {worker} is {change}");
-            }
-            Fact::CopyOpened { .. } | Fact::AttemptsDisowned { .. } => {
-                tracing::warn!("{}", fact.sentence());
-            }
-            Fact::CopySettled { .. } | Fact::LimitSet { .. } => {
-                tracing::info!("{}", fact.sentence())
-            }
-            _ => {}
-        }
     }
 }

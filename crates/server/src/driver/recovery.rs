@@ -1,4 +1,4 @@
-//! Operation without a store.
+//! Operation without a store, where no other scheduler can use it; `following` is about shared stores.
 //!
 //! When a commit has failed, the leader is deposed and all its unsent effects are dropped: its memory is ahead
 //! of the store. Pending requests fail. Then:
@@ -26,8 +26,9 @@ use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 use baton_model::time::{Millis, Mono};
 use baton_store::StoreError;
 
-use super::event::{Event, Inbox, StoreFailed, TakeoverFailed};
-use super::{Driver, Setup, State, Status, lead};
+use super::event::{Event, Inbox, TakeoverFailed, Unanswered};
+use super::start::lead;
+use super::{Driver, Setup, State, Status};
 use crate::clock;
 use crate::error::ServeError;
 use crate::leadership::{self, Taken};
@@ -52,12 +53,12 @@ impl Failed {
         self.next_attempt
     }
 
-    pub(super) fn reason(&self) -> StoreFailed {
-        StoreFailed(self.reason.clone())
+    pub(super) fn reason(&self) -> Unanswered {
+        Unanswered::StoreFailed(self.reason.clone())
     }
 
     /// The memory of the deposed leader.
-    pub(super) fn leader(&self) -> Result<&Scheduler, StoreFailed> {
+    pub(super) fn leader(&self) -> Result<&Scheduler, Unanswered> {
         self.leader.as_deref().ok_or_else(|| self.reason())
     }
 
@@ -65,7 +66,7 @@ impl Failed {
     ///
     /// # Errors
     /// If it has decided something with it, which cannot be recorded.
-    pub(super) fn read(&mut self, input: Input) -> Result<Vec<Effect>, StoreFailed> {
+    pub(super) fn read(&mut self, input: Input) -> Result<Vec<Effect>, Unanswered> {
         let reason = self.reason();
         let Some(leader) = &mut self.leader else {
             return Err(reason);
@@ -83,11 +84,14 @@ impl Failed {
 }
 
 impl Driver {
-    /// Drops the leader.
+    /// Drops the leader. One of a shared store follows.
     pub(super) fn fail(&mut self, reason: String, above: Epoch, copied: Option<CopyEvidence>) {
         let State::Leading(leading) = &self.state else {
             return;
         };
+        if self.election.is_some() {
+            return self.follow(reason, above, copied);
+        }
         let config = &self.setup.config;
         let epoch = leading.core.epoch();
         let lease_keeper = (config.store == StoreMode::Durable)

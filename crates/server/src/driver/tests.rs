@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::thread;
 
-use baton_core::ledger::{LedgerParts, RunHead, StoredRun};
+use baton_core::ledger::{Ledger, LedgerParts, RunHead, StoredRun};
 use baton_model::ids::{RunId, WorkerName};
 use baton_model::time::Wall;
 use baton_testing::until;
@@ -20,6 +21,7 @@ fn setup(store: Arc<Faulty>) -> Setup {
         limits: Vec::new(),
         mark: Arc::new(MarkFile::temporary()),
         metrics: Arc::default(),
+        election: ElectionTimeouts::default(),
     }
 }
 

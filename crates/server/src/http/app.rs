@@ -17,12 +17,13 @@ use super::problem::{Answer, Fault};
 use super::runs::ended::EndedRuns;
 use crate::access::Access;
 use crate::driver::Status;
-use crate::driver::event::{Event, Inbox, StoreFailed};
+use crate::driver::event::{Event, Inbox, Unanswered};
 use crate::library::Problems;
 use crate::limits::{ANSWER_WAIT, STREAMS_MAX};
 use crate::log_archive::LogArchive;
 use crate::log_reader::LogReader;
 use crate::metrics::Metrics;
+use crate::peers::{Contact, Peers};
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
 
@@ -63,6 +64,9 @@ pub(crate) struct Parts {
     /// Errors of library files.
     pub(crate) problems: Problems,
     pub(crate) local_worker: Option<LocalWorker>,
+    pub(crate) contact: Contact,
+    /// The other schedulers, if the store is shared.
+    pub(crate) peers: Option<Arc<Peers>>,
     /// Reads logs of a worker that is not connected.
     pub(crate) log_reader: Option<LogReader>,
     /// Collected logs, if they are collected.
@@ -104,7 +108,7 @@ impl App {
         query: impl FnOnce(&Scheduler) -> T + Send + 'static,
     ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        let query = Box::new(move |leader: Result<&Scheduler, StoreFailed>| {
+        let query = Box::new(move |leader: Result<&Scheduler, Unanswered>| {
             // The client may be gone.
             let _ = reply.send(leader.map(query));
         });
@@ -163,7 +167,7 @@ impl App {
 }
 
 /// Waits for an answer of the leader.
-async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreFailed>>) -> Answer<T> {
+async fn answered<T>(answer: oneshot::Receiver<Result<T, Unanswered>>) -> Answer<T> {
     match timeout(ANSWER_WAIT, answer).await {
         Ok(Ok(answer)) => Ok(answer?),
         Ok(Err(_)) | Err(_) => Err(Fault::no_answer()),

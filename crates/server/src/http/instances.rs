@@ -33,7 +33,7 @@ use super::response::respond;
 use super::{arrays, bulk, conditions, idempotency, messages, owners, views};
 use crate::access::Caller;
 use crate::clock;
-use crate::driver::event::Event;
+use crate::driver::event::{Event, Unanswered};
 use crate::limits::TIMELINE_EVENTS_MAX;
 use crate::shutdown::until_shutdown;
 
@@ -167,7 +167,7 @@ pub(super) async fn show(
             if let Some(wait) = wait
                 && !record.instance.state.is_terminal()
             {
-                app.wait(id, id, wait).await;
+                app.wait(id, id, wait).await?;
                 record = app.record(id).await?;
             }
             let shown = app.shown(&record, &caller).await?;
@@ -176,7 +176,7 @@ pub(super) async fn show(
         }
         Target::Many(ranges) => {
             if let Some(wait) = wait {
-                app.wait_all(&ranges, wait).await;
+                app.wait_all(&ranges, wait).await?;
             }
             let summary = app.summary(ranges).await?;
             Ok(tagged(&InstanceOrRange::Range(summary)))
@@ -475,7 +475,7 @@ impl App {
     }
 
     /// Waits until all have ended, at most for `wait`, and not past a shutdown.
-    async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) {
+    async fn wait(&self, first: InstanceId, last: InstanceId, wait: Duration) -> Answer<()> {
         let (notify, notified) = oneshot::channel();
         self.0.inbox.send(Event::Watch {
             first,
@@ -484,22 +484,24 @@ impl App {
         });
         let mut shutdown = self.0.shutdown.clone();
         tokio::select! {
-            _ = notified => {}
-            () = tokio::time::sleep(wait) => {}
-            () = until_shutdown(&mut shutdown) => {}
+            // Only a driver that does not lead drops the sender.
+            notified = notified => notified.map_err(|_| Unanswered::Follows.into()),
+            () = tokio::time::sleep(wait) => Ok(()),
+            () = until_shutdown(&mut shutdown) => Ok(()),
         }
     }
 
     /// The same for several ranges.
-    async fn wait_all(&self, ranges: &[Ids], wait: Duration) {
+    async fn wait_all(&self, ranges: &[Ids], wait: Duration) -> Answer<()> {
         let until = Instant::now() + wait;
         for (first, last) in ranges {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
-            self.wait(*first, *last, left).await;
+            self.wait(*first, *last, left).await?;
         }
+        Ok(())
     }
 
     async fn summary(&self, ranges: Vec<Ids>) -> Answer<RangeSummary> {

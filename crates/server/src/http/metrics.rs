@@ -27,8 +27,8 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     let mut text = Text::default();
     text.family(&table::BUILD_INFO, [([env!("CARGO_PKG_VERSION")], 1)]);
     let status = app.0.status.borrow().clone();
-    let leads = matches!(status, Status::Leading(_));
-    text.one(&table::READY, u64::from(leads));
+    let ready = matches!(status, Status::Leading(_) | Status::Following(None));
+    text.one(&table::READY, u64::from(ready));
     if let Status::Leading(epoch) = status {
         text.one(&table::LEADER_EPOCH, epoch.number().into());
     }

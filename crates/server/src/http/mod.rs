@@ -29,6 +29,8 @@
 //! | `events` | the stream of facts |
 //! | `usage` | resource usage by owner and hour |
 //! | `fleet` | workers |
+//! | `schedulers` | the schedulers of the store |
+//! | `forward` | requests to a follower that only the leader can answer |
 //! | `cluster_limits` | cluster-wide limits of resources |
 //! | `tokens` | tokens |
 //! | `views` | conversion of stored records to `baton_model::api` |
@@ -56,6 +58,7 @@ mod details;
 mod events;
 mod extract;
 mod fleet;
+mod forward;
 mod guard;
 mod idempotency;
 mod instances;
@@ -76,6 +79,7 @@ mod response;
 mod roles;
 pub(crate) mod routes;
 mod runs;
+mod schedulers;
 mod schemas;
 mod server;
 mod streams;
@@ -134,6 +138,10 @@ fn service(app: App) -> routes::Service {
         .method_not_allowed_fallback(async || Fault::other_method())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(negotiation::negotiate))
+        .layer(middleware::from_fn_with_state(
+            app.clone(),
+            forward::to_leader,
+        ))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn(conditional::check))
         .layer(middleware::from_fn_with_state(app.clone(), counters::count))

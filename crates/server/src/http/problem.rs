@@ -1,6 +1,6 @@
 //! Errors of the API.
 
-use crate::driver::event::StoreFailed;
+use crate::driver::event::Unanswered;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,6 +11,9 @@ use baton_store::StoreError;
 
 /// The media type of every error.
 pub(in crate::http) const PROBLEM: &str = "application/problem+json";
+
+/// The type of the problem that no leader could be asked. Clients may ask another scheduler.
+pub(super) const NO_LEADER: &str = "no-leader";
 
 /// An error response.
 #[derive(Debug)]
@@ -105,6 +108,11 @@ impl Fault {
         Self::unusable(message, vec![at])
     }
 
+    /// No leader could be asked, for this reason; the request has had no effect.
+    pub(crate) fn no_leader(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, NO_LEADER, detail)
+    }
+
     /// The scheduler is overloaded or shutting down.
     pub(crate) fn no_answer() -> Self {
         Self::new(
@@ -120,8 +128,14 @@ fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("error")
 }
 
-impl From<StoreFailed> for Fault {
-    fn from(StoreFailed(reason): StoreFailed) -> Self {
+impl From<Unanswered> for Fault {
+    fn from(unanswered: Unanswered) -> Self {
+        let reason = match unanswered {
+            Unanswered::StoreFailed(reason) => reason,
+            Unanswered::Follows => {
+                return Self::no_leader("this scheduler follows, and only the leader can answer");
+            }
+        };
         let detail = format!(
             "the store cannot be written: {reason}; the scheduler retries every second and \
              recovers by itself. The request may or may not have taken effect: check before you \

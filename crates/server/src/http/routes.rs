@@ -16,7 +16,7 @@ use super::app::App;
 use super::owners::Scope;
 use super::{
     backfills, cluster_limits, events, fleet, instances, library, lists, logs, metrics, openapi,
-    processes, runs, schemas, server, tokens, usage,
+    processes, runs, schedulers, schemas, server, tokens, usage,
 };
 
 /// A route.
@@ -128,6 +128,7 @@ routes! {
     GET    "/workers/{name}"                  VIEWER   Unowned     fleet::show;
     PUT    "/workers/{name}/drained"          OPERATOR Server      fleet::drain;
     POST   "/workers/{name}/forget"           ADMIN    Server      fleet::forget;
+    GET    "/schedulers/"                     VIEWER   Unowned     schedulers::list;
     GET    "/limits/"                         VIEWER   Unowned     cluster_limits::list;
     GET    "/limits/{name}"                   VIEWER   Unowned     cluster_limits::show;
     PUT    "/limits/{name}"                   OPERATOR Server      cluster_limits::set;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{Links, Readiness, Root, Tzdata};
+use baton_model::api::{Links, Readiness, Root, SchedulerRole, Tzdata};
 
 use super::app::App;
 use super::conditional;
@@ -32,6 +32,7 @@ pub(super) async fn root(State(app): State<App>) -> Response {
         ("ticks", "/history/ticks/"),
         ("library", "/library/"),
         ("workers", "/workers/"),
+        ("schedulers", "/schedulers/"),
         ("limits", "/limits/"),
         ("usage", "/usage/"),
         ("events", "/events"),
@@ -74,7 +75,7 @@ pub(super) async fn health() -> &'static str {
     "ok"
 }
 
-/// Readiness: whether the server leads and its store accepts writes
+/// Readiness: whether the server leads and its store accepts writes, or follows a leader
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/readyz",
@@ -91,14 +92,29 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
         Status::Leading(epoch) => {
             let ready = Readiness {
                 ready: true,
+                role: Some(SchedulerRole::Leader),
                 epoch: Some(epoch.number().into()),
                 reason: None,
             };
             respond(StatusCode::OK, &ready)
         }
+        Status::Following(reason) => {
+            let status = match reason {
+                None => StatusCode::OK,
+                Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            let ready = Readiness {
+                ready: reason.is_none(),
+                role: Some(SchedulerRole::Follower),
+                epoch: None,
+                reason,
+            };
+            respond(status, &ready)
+        }
         Status::Failed(reason) => {
             let ready = Readiness {
                 ready: false,
+                role: None,
                 epoch: None,
                 reason: Some(reason),
             };

@@ -36,10 +36,17 @@ impl<S: Sync> FromRequestParts<S> for StreamRequest {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self {
+        Ok(Self::of(parts))
+    }
+}
+
+impl StreamRequest {
+    /// The request with this head.
+    pub(super) fn of(parts: &Parts) -> Self {
+        Self {
             headers: parts.headers.clone(),
             peer: Peer::of(&parts.extensions),
-        })
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
+use baton_core::leader::ElectionTimeouts;
 use baton_core::scheduler::Config;
 use baton_model::ids::Epoch;
 use tokio::sync::watch;
@@ -14,6 +16,7 @@ use crate::faulty::Faulty;
 use crate::leadership;
 use crate::mark::MarkFile;
 use crate::metrics::Metrics;
+use crate::peers::Contact;
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
 
@@ -34,6 +37,7 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         limits: Vec::new(),
         mark,
         metrics: Arc::clone(&metrics),
+        election: ElectionTimeouts::default(),
     };
     let driver = driver::start(setup, taken).expect("a thread");
     let (end, shutdown) = watch::channel(false);
@@ -53,6 +57,13 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         metrics,
         problems: crate::library::Problems::default(),
         local_worker: None,
+        contact: Contact {
+            name: "test".to_owned(),
+            url: "http://127.0.0.1:1".to_owned(),
+            workers: "127.0.0.1:2".to_owned(),
+            started: Instant::now(),
+        },
+        peers: None,
         log_reader: None,
         log_archive: None,
     })

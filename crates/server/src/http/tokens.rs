@@ -20,7 +20,7 @@ use super::response::respond;
 use super::{extract, views};
 use crate::access::Caller;
 use crate::clock;
-use crate::driver::event::StoreFailed;
+use crate::driver::event::Unanswered;
 
 /// Tokens, without their secrets
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -160,7 +160,7 @@ impl App {
                 "too-many-tokens",
                 StoreError::TooManyTokens.to_string(),
             ),
-            error => StoreFailed(error.to_string()).into(),
+            error => Unanswered::StoreFailed(error.to_string()).into(),
         })?;
         if let Err(error) = self.0.access.refresh().await {
             // It is durable, and takes effect as soon as the store can be read.

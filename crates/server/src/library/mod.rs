@@ -5,6 +5,9 @@
 //! with the library and logged once. A task whose file is gone is removed. Tasks that were defined
 //! over the API are left alone, unless a file takes one over.
 //!
+//! Of several schedulers that share a store, the leader reads its directory; so all of them need the
+//! same files.
+//!
 //! Scans compare modification times and sizes every second: that works on every file system, and a
 //! thousand files cost some milliseconds.
 
@@ -22,7 +25,8 @@ use baton_store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::driver::event::Inbox;
+use crate::driver::Status;
+use crate::driver::event::{Inbox, Unanswered};
 use crate::limits::LIBRARY_SCAN_PAUSE;
 use crate::shutdown::until_shutdown;
 
@@ -61,6 +65,7 @@ pub(crate) struct LibrarySync {
     pub(crate) directory: PathBuf,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) inbox: Inbox,
+    pub(crate) status: watch::Receiver<Status>,
     pub(crate) problems: Problems,
 }
 
@@ -82,7 +87,13 @@ impl LibrarySync {
         let mut known = ParsedFiles::new();
         let mut applied = AppliedFiles::default();
         loop {
-            known = self.sync_once(known, &mut applied).await;
+            if self.status.borrow().follows() {
+                // The leader reads its own directory. What it has changed meanwhile is not known here.
+                applied = AppliedFiles::default();
+                self.problems.replace(BTreeMap::new());
+            } else {
+                known = self.sync_once(known, &mut applied).await;
+            }
             tokio::select! {
                 () = until_shutdown(&mut shutdown) => return,
                 () = sleep(LIBRARY_SCAN_PAUSE) => {}
@@ -217,7 +228,10 @@ impl LibrarySync {
 
     async fn command(&self, command: Command) -> Result<Reply, String> {
         match self.inbox.command(command).await {
-            Ok(answer) => answer.map_err(|failed| failed.0),
+            Ok(answer) => answer.map_err(|unanswered| match unanswered {
+                Unanswered::StoreFailed(reason) => reason,
+                Unanswered::Follows => "another scheduler leads".to_owned(),
+            }),
             Err(_) => Err("the scheduler does not answer".to_owned()),
         }
     }

@@ -48,7 +48,7 @@ families! {
     BUILD_INFO = "baton_build_info", Gauge, ["version"],
         "Always 1; the label carries the version of the server.";
     READY = "baton_ready", Gauge, [],
-        "1 while the server leads and its store accepts writes, 0 otherwise.";
+        "1 while the server leads and its store accepts writes, or follows; 0 otherwise.";
     LEADER_EPOCH = "baton_leader_epoch", Gauge, [],
         "Epoch of the leader; absent while the server does not lead.";
     INSTANCES = "baton_instances", Gauge, ["state"],

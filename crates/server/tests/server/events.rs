@@ -313,7 +313,7 @@ async fn pruned_facts_are_reported_with_where_the_stream_continues() {
     server.delete(&first).await;
     let before = all(&server, "").await;
     let pruned_to = before.last().expect("some").id;
-    assert_eq!(prune(dir.path(), server.ready.epoch), 1);
+    assert_eq!(prune(dir.path(), server.ready.epoch.expect("it leads")), 1);
     let mut live = Stream::open(&server, "/events?after=2").await;
     let lost = live.next().await.expect("an event");
     assert_eq!((lost.id, &*lost.name), (2, "lost"));

@@ -488,7 +488,7 @@ async fn of_retries_that_come_together_each_makes_one_attempt_or_is_refused() {
     let ready = server.get("/readyz").await.body;
     assert_eq!(
         ready["epoch"],
-        server.ready.epoch.number(),
+        server.ready.epoch.expect("it leads").number(),
         "the store never failed"
     );
     server.stop().await;

@@ -15,6 +15,8 @@ mod reading;
 mod refusals;
 mod rig;
 mod runs;
+mod schedulers;
+mod shared_store;
 mod tags;
 mod tls;
 mod tokens;

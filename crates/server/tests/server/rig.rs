@@ -1,11 +1,14 @@
 //! A server for tests, and a client for it.
 
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baton_model::api::MEDIA_TYPE;
 use baton_model::token::Secret;
-use baton_server::{Backend, Config, Ready, ServeError, serve};
+use baton_server::{Backend, Config, Ready, ServeError, serve, serve_store};
+use baton_store::Store;
 use baton_tls::ClientFiles;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -25,6 +28,12 @@ pub(crate) struct Server {
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<Result<(), ServeError>>,
 }
+
+/// Called when a server is ready.
+type Started = Box<dyn FnOnce(Ready) + Send>;
+
+/// Resolves when a server is to stop.
+type Stopped = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Debug)]
 pub(crate) struct Got {
@@ -46,18 +55,29 @@ pub(crate) fn config(data: &Path) -> Config {
 
 impl Server {
     pub(crate) async fn start(config: Config) -> Self {
+        Self::start_with(|started, stop| serve(config, started, stop)).await
+    }
+
+    /// As [`Self::start`], with a store that is already open.
+    pub(crate) async fn start_store(config: Config, store: Arc<dyn Store>) -> Self {
+        let serving = |started, stop| serve_store(config, store, started, stop);
+        Self::start_with(serving).await
+    }
+
+    async fn start_with<F>(serving: impl FnOnce(Started, Stopped) -> F) -> Self
+    where
+        F: Future<Output = Result<(), ServeError>> + Send + 'static,
+    {
         let (stop, stopped) = oneshot::channel::<()>();
         let (started, startup) = oneshot::channel();
-        let ended = tokio::spawn(serve(
-            config,
-            |ready| {
-                let _ = started.send(ready);
-            },
-            async move {
-                // Also when the rig is dropped.
-                let _ = stopped.await;
-            },
-        ));
+        let started: Started = Box::new(|ready| {
+            let _ = started.send(ready);
+        });
+        let stopped: Stopped = Box::pin(async move {
+            // Also when the rig is dropped.
+            let _ = stopped.await;
+        });
+        let ended = tokio::spawn(serving(started, stopped));
         let Ok(ready) = startup.await else {
             panic!("the server did not start: {:?}", ended.await);
         };

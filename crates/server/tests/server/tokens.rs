@@ -75,6 +75,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/workers/{name}", "viewer"),
     ("PUT", "/workers/{name}/drained", "operator"),
     ("POST", "/workers/{name}/forget", "admin"),
+    ("GET", "/schedulers/", "viewer"),
     ("GET", "/limits/", "viewer"),
     ("GET", "/limits/{name}", "viewer"),
     ("PUT", "/limits/{name}", "operator"),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use baton_model::api::{Instance, LibraryPage as Entries, List, Readiness, Run, Usage, Worker};
+use baton_model::api::{
+    Instance, LibraryPage as Entries, List, Readiness, Run, SchedulerRole, Usage, Worker,
+};
 use baton_model::state::WorkerState;
 use serde_json::Value;
 
@@ -137,6 +139,10 @@ fn leader(ready: Option<Readiness>) -> String {
             reason: Some(reason),
             ..
         }) => format!("This scheduler does not lead: {reason}."),
+        Some(Readiness {
+            role: Some(SchedulerRole::Follower),
+            ..
+        }) => "This scheduler follows the leader.".to_owned(),
         _ => String::new(),
     }
 }

@@ -55,7 +55,10 @@ pub(crate) async fn run(app: App, archive: Arc<LogArchive>, mut committed: watch
             } => Some(*lease),
             _ => None,
         });
-        collect_all(&app, &archive, ended.collect()).await;
+        // The leader collects; logs of attempts that end meanwhile are in its archive.
+        if !app.0.status.borrow().follows() {
+            collect_all(&app, &archive, ended.collect()).await;
+        }
         // Another history, whose end comes before: a restored backup.
         let reached = match position {
             Some(position) if position <= page.last => page.scanned_to,

@@ -1,0 +1,383 @@
+//! The election of a shared store, on a thread of its own, because every step of it may block.
+//!
+//! `baton_core::leader` decides; this carries out its actions. While the scheduler follows, the thread
+//! waits for the session of the leader to end, and reads the row now and then: one that is not renewed
+//! belongs to a leader that is frozen or cut off, whose session is ended. While it leads, the thread
+//! renews the row.
+//!
+//! ```text
+//!   driver ── StepDown, Stop ──▶ election ── Won, Lost, Trouble ──▶ inbox of the driver
+//! ```
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
+use std::thread;
+use std::time::Duration;
+
+use baton_core::leader::{Action, Election};
+use baton_model::fact::CopyEvidence;
+use baton_model::ids::Epoch;
+use baton_model::state::LeaderState;
+use baton_model::time::{Millis, Mono};
+use baton_store::StoreError;
+use baton_store::sharing::Sharing;
+
+use super::Setup;
+use super::event::{ElectionEvent, Event, Inbox};
+use crate::clock;
+use crate::error::ServeError;
+use crate::leadership::take_shared;
+use crate::limits::{ELECTION_PAUSE_MAX, ELECTION_PAUSE_MIN, SHARED_WAIT};
+
+/// An order of the driver.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Lead no more in this epoch; the next one must be above `above`.
+    StepDown {
+        epoch: Epoch,
+        above: Epoch,
+        copied: Option<CopyEvidence>,
+    },
+    /// End, and give the leadership back.
+    Stop,
+}
+
+/// Handle of the thread.
+#[derive(Debug)]
+pub(super) struct Elector {
+    orders: mpsc::Sender<Order>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl Elector {
+    /// Starts the election of a shared store.
+    pub(super) fn start(setup: Arc<Setup>, inbox: Inbox) -> io::Result<Self> {
+        let (orders, orders_receiver) = mpsc::channel();
+        let (ended_sender, ended) = mpsc::channel();
+        let guard = DeathGuard::new(inbox.clone(), "the thread of the election died");
+        let election = Election::new(setup.election, clock::now().mono);
+        thread::Builder::new()
+            .name("election".to_owned())
+            .spawn(move || {
+                let candidate = Candidate {
+                    setup: &setup,
+                    inbox,
+                    orders: orders_receiver,
+                    election,
+                    holds_session: false,
+                    above: Epoch(0),
+                    copied: None,
+                    backoff: Backoff::default(),
+                    trouble: None,
+                };
+                if let Some(sharing) = setup.store.sharing() {
+                    candidate.run(sharing);
+                }
+                guard.disarm();
+                // The driver may not wait.
+                let _ = ended_sender.send(());
+            })?;
+        Ok(Self { orders, ended })
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        // Fails only if the thread has died, which the driver learns from its guard.
+        let _ = self.orders.send(order);
+    }
+
+    /// Ends the election; waits at most `wait` until the leadership is given back.
+    pub(super) fn stop(self, wait: Option<Duration>) {
+        self.order(Order::Stop);
+        if let Some(wait) = wait
+            && self.ended.recv_timeout(wait).is_err()
+        {
+            tracing::warn!("the leadership was not given back in time; it ends with its lease");
+        }
+    }
+}
+
+/// Reports to the driver that a thread has died, unless it ended in order.
+pub(super) struct DeathGuard {
+    inbox: Inbox,
+    reason: &'static str,
+    armed: bool,
+}
+
+impl DeathGuard {
+    pub(super) const fn new(inbox: Inbox, reason: &'static str) -> Self {
+        Self {
+            inbox,
+            reason,
+            armed: true,
+        }
+    }
+
+    pub(super) fn disarm(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for DeathGuard {
+    fn drop(&mut self) {
+        if self.armed {
+            let died = ElectionEvent::Died(self.reason.to_owned());
+            self.inbox.send(Event::Election(died));
+        }
+    }
+}
+
+/// Pauses after failures: they double, with jitter, so that schedulers that lose the store together do
+/// not return together.
+#[derive(Debug, Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    fn next(&mut self) -> Millis {
+        let doubled = ELECTION_PAUSE_MIN.0 << self.failures.min(16);
+        let pause = doubled.min(ELECTION_PAUSE_MAX.0);
+        self.failures = self.failures.saturating_add(1);
+        // Without random numbers there is no jitter, and no harm.
+        let random = getrandom::u32().unwrap_or(u32::MAX);
+        Millis(pause / 2 + u64::from(random) % (pause / 2 + 1))
+    }
+}
+
+/// The end of the thread.
+struct Stopped;
+
+struct Candidate<'a> {
+    setup: &'a Setup,
+    inbox: Inbox,
+    orders: mpsc::Receiver<Order>,
+    election: Election,
+    /// The session of this scheduler is the one that leads.
+    holds_session: bool,
+    /// The next epoch must be above this one.
+    above: Epoch,
+    /// The evidence of a worker that the store is a copy.
+    copied: Option<CopyEvidence>,
+    backoff: Backoff,
+    /// Why the store cannot be reached, as last reported.
+    trouble: Option<String>,
+}
+
+impl Candidate<'_> {
+    fn run(mut self, sharing: &dyn Sharing) {
+        loop {
+            let step = match self.election.state() {
+                LeaderState::Leader => self.lead(sharing),
+                LeaderState::Follower | LeaderState::Candidate | LeaderState::Deposed => {
+                    self.follow(sharing)
+                }
+            };
+            if let Err(Stopped) = step {
+                break;
+            }
+        }
+        self.give_back(sharing);
+    }
+
+    /// Waits for a vacancy until it is time to read the row.
+    fn follow(&mut self, sharing: &dyn Sharing) -> Result<(), Stopped> {
+        match self.orders.try_recv() {
+            Ok(order) => self.obey(sharing, order)?,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(Stopped),
+        }
+        let wait = until(self.election.next_due()).min(SHARED_WAIT);
+        match sharing.await_vacancy(wait) {
+            Ok(vacant) => {
+                let now = clock::now().mono;
+                let action = if vacant {
+                    self.holds_session = true;
+                    self.election.vacant(now)
+                } else {
+                    self.election.tick(now)
+                };
+                self.act(sharing, action)
+            }
+            Err(error) => self.failed(sharing, &error),
+        }
+    }
+
+    /// Waits until it is time to renew the row.
+    fn lead(&mut self, sharing: &dyn Sharing) -> Result<(), Stopped> {
+        match self.orders.recv_timeout(until(self.election.next_due())) {
+            Ok(order) => self.obey(sharing, order),
+            Err(RecvTimeoutError::Timeout) => {
+                let action = self.election.tick(clock::now().mono);
+                self.act(sharing, action)
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(Stopped),
+        }
+    }
+
+    fn obey(&mut self, sharing: &dyn Sharing, order: Order) -> Result<(), Stopped> {
+        match order {
+            Order::Stop => Err(Stopped),
+            Order::StepDown {
+                epoch,
+                above,
+                copied,
+            } => {
+                self.above = self.above.max(above);
+                self.copied = copied.or(self.copied.take());
+                // An order about an earlier term is already carried out.
+                if self.election.epoch() == Some(epoch) {
+                    self.step_down(sharing)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn act(&mut self, sharing: &dyn Sharing, action: Option<Action>) -> Result<(), Stopped> {
+        let mut action = action;
+        while let Some(next) = action.take() {
+            let store = &*self.setup.store;
+            match next {
+                Action::Read => match store.read_row() {
+                    Ok(row) => {
+                        self.recovered();
+                        action = self.election.observed(clock::now().mono, row);
+                    }
+                    Err(error) => return self.failed(sharing, &error),
+                },
+                Action::Take(expected) => return self.take(sharing, expected),
+                Action::Renew(epoch) => match store.renew(epoch) {
+                    Ok(()) => self.backoff = Backoff::default(),
+                    Err(error) => {
+                        let lost = ElectionEvent::Lost(epoch, error.to_string());
+                        self.inbox.send(Event::Election(lost));
+                        return self.step_down(sharing);
+                    }
+                },
+                Action::StepDown => return self.step_down(sharing),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, sharing: &dyn Sharing, expected: Epoch) -> Result<(), Stopped> {
+        if !self.holds_session {
+            tracing::warn!(
+                "the leader of epoch {expected} has not renewed its lease in time; replacing it"
+            );
+            match sharing.depose() {
+                Ok(()) => self.holds_session = true,
+                // Another follower has done so.
+                Err(StoreError::Overtaken) => {
+                    let action = self.election.lost(clock::now().mono);
+                    return self.act(sharing, action);
+                }
+                // The epoch fences the other one all the same.
+                Err(error) => tracing::warn!("cannot end the session of the leader: {error}"),
+            }
+        }
+        let taken = take_shared(
+            &*self.setup.store,
+            expected,
+            self.above,
+            self.copied.clone(),
+        );
+        let now = clock::now().mono;
+        match taken {
+            Ok(Some(taken)) => {
+                self.election.won(now, taken.epoch);
+                (self.above, self.copied) = (taken.epoch, None);
+                self.recovered();
+                self.inbox.send(Event::Election(ElectionEvent::Won(taken)));
+                Ok(())
+            }
+            Ok(None) => {
+                self.give_back(sharing);
+                let action = self.election.lost(now);
+                self.act(sharing, action)
+            }
+            Err(ServeError::Store(error)) => self.failed(sharing, &error),
+            Err(error) => self.failed(sharing, &StoreError::Failed(error.to_string())),
+        }
+    }
+
+    /// Handles a failure of the store while it follows: another scheduler may have more luck.
+    fn failed(&mut self, sharing: &dyn Sharing, error: &StoreError) -> Result<(), Stopped> {
+        if *error == StoreError::Closed {
+            // Its thread has died: this process can never lead.
+            let died = ElectionEvent::Died(error.to_string());
+            self.inbox.send(Event::Election(died));
+            return Err(Stopped);
+        }
+        self.give_back(sharing);
+        let reason = error.to_string();
+        if self.trouble.as_ref() != Some(&reason) {
+            tracing::error!("the shared store cannot be used: {reason}; retrying");
+            self.trouble = Some(reason.clone());
+            let trouble = ElectionEvent::Trouble(Some(reason));
+            self.inbox.send(Event::Election(trouble));
+        }
+        let pause = self.backoff.next();
+        // It does not lead, so there is nothing to step down from.
+        let _ = self.election.store_failed(clock::now().mono, pause);
+        self.pause(sharing, pause)
+    }
+
+    fn recovered(&mut self) {
+        if self.trouble.take().is_some() {
+            tracing::info!("the shared store can be used again");
+            self.inbox
+                .send(Event::Election(ElectionEvent::Trouble(None)));
+        }
+    }
+
+    /// Follows again, after a pause in which others may take over.
+    fn step_down(&mut self, sharing: &dyn Sharing) -> Result<(), Stopped> {
+        self.give_back(sharing);
+        let pause = self.backoff.next();
+        self.election = Election::new(self.setup.election, clock::now().mono + pause);
+        self.pause(sharing, pause)
+    }
+
+    /// Waits, or obeys an order meanwhile.
+    fn pause(&mut self, sharing: &dyn Sharing, pause: Millis) -> Result<(), Stopped> {
+        match self.orders.recv_timeout(Duration::from_millis(pause.0)) {
+            Ok(order) => self.obey(sharing, order),
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(Stopped),
+        }
+    }
+
+    fn give_back(&mut self, sharing: &dyn Sharing) {
+        if !self.holds_session {
+            return;
+        }
+        self.holds_session = false;
+        if let Err(error) = sharing.release() {
+            // A broken session leads no more either.
+            tracing::debug!("cannot give the leadership back: {error}");
+        }
+    }
+}
+
+fn until(due: Mono) -> Duration {
+    Duration::from_millis(due.since(clock::now().mono).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_differ() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<u64> = (0..40).map(|_| backoff.next().0).collect();
+        assert!(pauses[0] <= ELECTION_PAUSE_MIN.0, "{pauses:?}");
+        for pause in &pauses[20..] {
+            assert!(*pause >= ELECTION_PAUSE_MAX.0 / 2, "{pauses:?}");
+            assert!(*pause <= ELECTION_PAUSE_MAX.0, "{pauses:?}");
+        }
+        assert!(pauses[20..].iter().any(|pause| *pause != pauses[20]));
+    }
+}
