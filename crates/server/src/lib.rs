@@ -93,7 +93,7 @@ use limits::{SHUTDOWN_WAIT, Traffic};
 use log_archive::LogArchive;
 use mark::MarkFile;
 use metrics::{Metrics, Port};
-use peers::Contact;
+use peers::{Advertised, Contact};
 use rate_limit::RateLimiter;
 use tls::Tls;
 
@@ -218,6 +218,15 @@ impl Config {
         self.require_tokens || !self.worker_listen.ip().is_loopback() || self.takes_certificates()
     }
 
+    fn advertised(&self) -> Advertised {
+        Advertised {
+            name: self.name.clone(),
+            clients: self.advertise.clone(),
+            workers: self.advertise_workers.clone(),
+            secure: self.tls.is_some(),
+        }
+    }
+
     fn takes_certificates(&self) -> bool {
         let files = self.tls.as_ref();
         files.is_some_and(|files| files.client_ca.is_some())
@@ -296,7 +305,11 @@ async fn run(
         address(&workers, config.worker_listen)?,
     ];
     let entry = match store.sharing() {
-        Some(_) => Some(peers::prepare(&config, addresses[0], addresses[1])?),
+        Some(_) => {
+            let (advertised, files) = (config.advertised(), &config.peer_files);
+            let [clients, workers] = addresses;
+            Some(peers::prepare(advertised, files, clients, workers)?)
+        }
         None => None,
     };
     let starting = (config.clone(), Arc::clone(&store), Arc::clone(&mark));
@@ -338,7 +351,7 @@ async fn run(
         committed: committed.clone(),
         metrics,
         problems: problems.clone(),
-        contact: Contact::new(&config, started.clients, started.workers),
+        contact: Contact::new(config.advertised(), started.clients, started.workers),
         peers: peers.clone(),
         local_worker: config.local_worker,
         log_reader: config.log_reader,

@@ -119,7 +119,7 @@ pub const SHARED_WAIT: Duration = Duration::from_secs(1);
 pub const ELECTION_PAUSE_MIN: Millis = Millis(100);
 
 /// Its longest pause: an operator who has repaired the store does not want to wait for more.
-pub const ELECTION_PAUSE_MAX: Millis = Millis::from_secs(5);
+pub const ELECTION_PAUSE_MAX: Millis = Millis::from_secs(2);
 
 /// Interval at which a scheduler of a shared store announces itself, and looks for the leader.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);

@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use baton_store::sharing::{Announcement, Sharing};
 use baton_store::{Store, StoreError};
+use baton_tls::ClientFiles;
 use reqwest::Url;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::Config;
 use crate::driver::Status;
 use crate::error::ServeError;
 use crate::limits::{
@@ -59,6 +59,19 @@ impl Peers {
     }
 }
 
+/// What an operator has configured about this scheduler among others.
+#[derive(Clone, Debug)]
+pub(crate) struct Advertised {
+    /// For people.
+    pub(crate) name: String,
+    /// URL of the client port, if not that of its address.
+    pub(crate) clients: Option<String>,
+    /// Address of the worker port, likewise.
+    pub(crate) workers: Option<String>,
+    /// Whether the client port has TLS.
+    pub(crate) secure: bool,
+}
+
 /// How others reach this scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Contact {
@@ -72,18 +85,13 @@ pub(crate) struct Contact {
 
 impl Contact {
     /// The contact of a scheduler that listens on these addresses.
-    pub(crate) fn new(config: &Config, clients: SocketAddr, workers: SocketAddr) -> Self {
-        let scheme = if config.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let url = config.advertise.clone();
-        let advertised = config.advertise_workers.clone();
+    pub(crate) fn new(advertised: Advertised, clients: SocketAddr, workers: SocketAddr) -> Self {
+        let scheme = if advertised.secure { "https" } else { "http" };
+        let (url, address) = (advertised.clients, advertised.workers);
         Self {
-            name: config.name.clone(),
+            name: advertised.name,
             url: url.unwrap_or_else(|| format!("{scheme}://{clients}")),
-            workers: advertised.unwrap_or_else(|| workers.to_string()),
+            workers: address.unwrap_or_else(|| workers.to_string()),
             started: Instant::now(),
         }
     }
@@ -106,12 +114,12 @@ pub(crate) struct Entry {
 
 /// Prepares a scheduler that listens on these addresses.
 pub(crate) fn prepare(
-    config: &Config,
+    advertised: Advertised,
+    files: &ClientFiles,
     clients: SocketAddr,
     workers: SocketAddr,
 ) -> Result<Entry, ServeError> {
-    let announcement = announcement(config, clients, workers)?;
-    let files = &config.peer_files;
+    let announcement = announcement(advertised, clients, workers)?;
     let tls = files.load().map_err(ServeError::Tls)?;
     let client = reqwest::Client::builder()
         .connect_timeout(FORWARD_CONNECT_WAIT)
@@ -156,30 +164,30 @@ impl Entry {
 }
 
 fn announcement(
-    config: &Config,
+    advertised: Advertised,
     clients: SocketAddr,
     workers: SocketAddr,
 ) -> Result<Announcement, ServeError> {
     let unreachable = |flag, address: SocketAddr| ServeError::NotAdvertised { flag, address };
-    if config.advertise.is_none() && clients.ip().is_unspecified() {
+    if advertised.clients.is_none() && clients.ip().is_unspecified() {
         return Err(unreachable("--advertise", clients));
     }
-    if config.advertise_workers.is_none() && workers.ip().is_unspecified() {
+    if advertised.workers.is_none() && workers.ip().is_unspecified() {
         return Err(unreachable("--advertise-workers", workers));
     }
-    let contact = Contact::new(config, clients, workers);
+    let contact = Contact::new(advertised, clients, workers);
     // Two schedulers of one name, or one after a restart, must not be taken for each other.
     let random = getrandom::u32().map_err(ServeError::Random)?;
     Ok(Announcement {
         name: format!("{}-{random:08x}", contact.name),
-        clients: advertised(&contact.url)?,
+        clients: client_url(&contact.url)?,
         workers: contact.workers,
         epoch: baton_model::ids::Epoch(0),
     })
 }
 
 /// A URL of the client port, without a trailing slash.
-fn advertised(url: &str) -> Result<String, ServeError> {
+fn client_url(url: &str) -> Result<String, ServeError> {
     let bad = |why: String| ServeError::BadAdvertise {
         url: url.to_owned(),
         why,
@@ -286,37 +294,36 @@ pub(crate) async fn withdraw(store: Arc<dyn Store>, peers: Arc<Peers>) {
 mod tests {
     use super::*;
 
-    fn announced(config: &Config, clients: &str) -> Result<Announcement, ServeError> {
+    fn announced(url: Option<&str>, clients: &str) -> Result<Announcement, ServeError> {
+        let advertised = Advertised {
+            name: "a".to_owned(),
+            clients: url.map(str::to_owned),
+            workers: None,
+            secure: false,
+        };
         let clients = clients.parse().expect("an address");
         let workers = SocketAddr::from(([127, 0, 0, 1], 8081));
-        announcement(config, clients, workers)
+        announcement(advertised, clients, workers)
     }
 
     #[test]
     fn a_scheduler_announces_where_others_reach_it() {
-        let plain = announced(&Config::default(), "10.0.0.7:8080").expect("reachable");
+        let plain = announced(None, "10.0.0.7:8080").expect("reachable");
         assert_eq!(plain.clients, "http://10.0.0.7:8080");
         assert_eq!(plain.workers, "127.0.0.1:8081");
-        let again = announced(&Config::default(), "10.0.0.7:8080").expect("reachable");
+        let again = announced(None, "10.0.0.7:8080").expect("reachable");
         assert_ne!(plain.name, again.name, "a restart has another name");
-        let config = Config {
-            advertise: Some("https://a.example:8080/".to_owned()),
-            ..Config::default()
-        };
-        let named = announced(&config, "0.0.0.0:8080").expect("reachable");
+        let named = announced(Some("https://a.example:8080/"), "0.0.0.0:8080");
+        let named = named.expect("reachable");
         assert_eq!(named.clients, "https://a.example:8080");
     }
 
     #[test]
     fn an_address_that_others_cannot_reach_is_an_error() {
-        let error = announced(&Config::default(), "0.0.0.0:80").expect_err("unreachable");
+        let error = announced(None, "0.0.0.0:80").expect_err("unreachable");
         assert!(error.to_string().contains("--advertise"), "{error}");
         for bad in ["a:8080", "ftp://a", "http://a/path", "http://a/?x=1", ""] {
-            let config = Config {
-                advertise: Some(bad.to_owned()),
-                ..Config::default()
-            };
-            let error = announced(&config, "127.0.0.1:80").expect_err("no URL of a scheduler");
+            let error = announced(Some(bad), "127.0.0.1:80").expect_err("no URL of a scheduler");
             assert!(matches!(error, ServeError::BadAdvertise { .. }), "{bad}");
         }
     }
