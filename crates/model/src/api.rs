@@ -446,6 +446,9 @@ pub struct Worker {
     pub slots: u32,
     /// Total resources.
     pub capacity: Capacity,
+    /// Resources that its attempts have claimed, in sum; not what they use as measured.
+    #[serde(default)]
+    pub used: Capacity,
     /// Labels for placement constraints.
     pub labels: BTreeMap<String, String>,
     /// Seconds since its last message.

@@ -123,8 +123,8 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         Cell::new(clean(&worker.name), Style::Strong),
         Cell::new(format!("{}{drained}", worker.state), style),
         format!("{}/{}", worker.attempts, worker.slots).into(),
-        cores(worker.capacity.cpu_milli).into(),
-        size(worker.capacity.memory).into(),
+        share(worker.used.cpu_milli, worker.capacity.cpu_milli, cores).into(),
+        share(worker.used.memory, worker.capacity.memory, size).into(),
         others(worker).into(),
         format!("{} ago", span(millis(worker.heard_seconds))).into(),
         clean(worker.executor.as_deref().unwrap_or("-")).into(),
@@ -132,12 +132,20 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
     ]
 }
 
-/// GPUs and custom resources of a worker: `gpu=2 licence=4`.
+/// What is claimed of a resource, and all of it: `1.5/4`.
+fn share(used: u64, capacity: u64, text: fn(u64) -> String) -> String {
+    format!("{}/{}", text(used), text(capacity))
+}
+
+/// GPUs and custom resources of a worker, claimed and in all: `gpu=1/2 licence=0/4`.
 fn others(worker: &Worker) -> String {
-    let capacity = &worker.capacity;
-    let gpu = (capacity.gpu > 0).then(|| format!("gpu={}", capacity.gpu));
+    let Worker { capacity, used, .. } = worker;
+    let gpu = (capacity.gpu > 0).then(|| format!("gpu={}/{}", used.gpu, capacity.gpu));
     let named = capacity.named.iter();
-    let named = named.map(|(name, amount)| format!("{}={amount}", clean(name)));
+    let named = named.map(|(name, amount)| {
+        let used = used.named.get(name).copied().unwrap_or(0);
+        format!("{}={used}/{amount}", clean(name))
+    });
     let all: Vec<String> = gpu.into_iter().chain(named).collect();
     if all.is_empty() {
         "-".to_owned()
@@ -253,6 +261,11 @@ pub(crate) mod tests {
                 named: BTreeMap::from([("licence".to_owned(), 2)]),
                 ..Capacity::default()
             },
+            used: Capacity {
+                cpu_milli: 1_500,
+                memory: 1 << 30,
+                ..Capacity::default()
+            },
             labels: BTreeMap::from([("zone".to_owned(), "eu".to_owned())]),
             heard_seconds: 0.4,
             links: BTreeMap::new(),
@@ -260,8 +273,8 @@ pub(crate) mod tests {
         assert_eq!(
             table.lines(&Output::new()),
             [
-                "NAME  STATE              ATTEMPTS  CPU  MEMORY  OTHER      HEARD      EXECUTOR             LABELS",
-                "w1    HEALTHY (drained)  3/100     3.5  8GiB    licence=2  400ms ago  node7:4211:1f3a9c02  zone=eu",
+                "NAME  STATE              ATTEMPTS  CPU      MEMORY     OTHER        HEARD      EXECUTOR             LABELS",
+                "w1    HEALTHY (drained)  3/100     1.5/3.5  1GiB/8GiB  licence=0/2  400ms ago  node7:4211:1f3a9c02  zone=eu",
             ]
         );
     }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::placement::Offer;
+use baton_model::placement::{Capacity, Offer};
 use slab::Slab;
 
 use super::class::Class;
@@ -83,6 +83,23 @@ impl Worker {
     /// How much of a named resource it has.
     pub(super) fn has_named(&self, name: &str) -> u64 {
         self.named.get(name).copied().unwrap_or(0)
+    }
+
+    /// What is placed, in sum; of named resources those that it has.
+    pub(super) fn used(&self) -> Capacity {
+        let amount = |used: u128| u64::try_from(used).unwrap_or(u64::MAX);
+        let [cpu_milli, memory, disk, gpu] = self.used.map(amount);
+        let named = self.named.keys().map(|name| {
+            let used = self.used_named.get(name).copied().unwrap_or(0);
+            (name.clone(), amount(used))
+        });
+        Capacity {
+            cpu_milli,
+            memory,
+            disk,
+            gpu: u32::try_from(gpu).unwrap_or(u32::MAX),
+            named: named.collect(),
+        }
     }
 
     /// True if it takes new instances, now or as soon as it has a place.

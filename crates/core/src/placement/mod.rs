@@ -92,7 +92,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::placement::{Offer, ResourceRequest};
+use baton_model::placement::{Capacity, Offer, ResourceRequest};
 use baton_model::time::Millis;
 
 use class::Classes;
@@ -380,6 +380,13 @@ impl Placement {
             used: pool.used,
             waiting: self.waiting_for(name),
         })
+    }
+
+    /// What is placed on a worker, in sum; none if the worker is unknown.
+    #[must_use]
+    pub fn used(&self, worker: &WorkerName) -> Option<Capacity> {
+        let at = self.fleet.find(worker)?;
+        Some(self.fleet.workers[at].used())
     }
 
     /// Instances that wait and request a limit.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, TaskNo, WorkerName};
 use baton_model::library::Execution;
-use baton_model::placement::{Offer, ResourceRequest};
+use baton_model::placement::{Capacity, Offer, ResourceRequest};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
@@ -148,6 +148,11 @@ impl Bullpen {
     pub(crate) fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
         let limits = self.placement.limits();
         limits.filter(|limit| !limit.name.starts_with(ARRAY_LIMIT))
+    }
+
+    /// What is placed on a worker, in sum.
+    pub(crate) fn used(&self, worker: &WorkerName) -> Option<Capacity> {
+        self.placement.used(worker)
     }
 
     /// Adds an instance of a library entry that waits for its turn.

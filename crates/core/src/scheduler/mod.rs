@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, Term, WorkerName};
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
+use baton_model::placement::Capacity;
 use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
@@ -115,6 +116,12 @@ impl Scheduler {
     /// All cluster-wide limits, by name.
     pub fn limits(&self) -> impl Iterator<Item = LimitView> + '_ {
         limits::list(&self.bullpen, &self.ledger)
+    }
+
+    /// What the attempts of a worker claim of its resources, in sum.
+    #[must_use]
+    pub fn used_by(&self, worker: &WorkerName) -> Option<Capacity> {
+        self.bullpen.used(worker)
     }
 
     /// A leader under `epoch`, with the ledger that the store holds.

@@ -176,6 +176,15 @@ async fn what_waits_and_what_runs_can_be_cancelled_and_tried_again() {
     assert_eq!(retried.status, StatusCode::ACCEPTED, "{retried:?}");
     let it = server.until_state(&path, "RUNNING").await;
     assert_eq!(it["attempts"], 2);
+    let worker = server.get("/workers/w1").await.body;
+    assert_eq!(
+        (
+            &worker["used"]["cpu_milli"],
+            &worker["capacity"]["cpu_milli"]
+        ),
+        (&it["details"]["resources"]["cpu_milli"], &json!(4_000)),
+        "{worker}"
+    );
     server
         .post(&format!("{path}/retry"))
         .await

@@ -42,7 +42,10 @@ impl WorkerRow {
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
         let named = worker.capacity.named.iter();
-        let named = named.map(|(name, number)| format!("{name}={number}"));
+        let named = named.map(|(name, number)| {
+            let used = worker.used.named.get(name).copied().unwrap_or(0);
+            format!("{name}={used}/{number}")
+        });
         Self {
             name: worker.name.clone(),
             href: format!("/workers/{}", encoded(&worker.name)),
@@ -51,8 +54,16 @@ impl WorkerRow {
             executor: worker.executor.clone().unwrap_or_default(),
             attempts: worker.attempts,
             slots: worker.slots,
-            cores: cores(worker.capacity.cpu_milli),
-            memory: bytes(worker.capacity.memory),
+            cores: format!(
+                "{}/{}",
+                cores(worker.used.cpu_milli),
+                cores(worker.capacity.cpu_milli)
+            ),
+            memory: format!(
+                "{}/{}",
+                bytes(worker.used.memory),
+                bytes(worker.capacity.memory)
+            ),
             named: pairs(named.collect()),
             labels: pairs(labels.collect()),
             heard: duration(worker.heard_seconds),

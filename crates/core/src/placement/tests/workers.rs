@@ -12,8 +12,14 @@ fn a_drained_worker_gets_nothing_and_keeps_what_runs() {
     join(&mut p, "w", offer(2, 2, 0));
     wait_range(&mut p, (1, 9), &request(1, 1), "me", 0, 1);
     assert_eq!(placed(&mut p), [1, 2]);
+    let used = p.used(&name("w")).map(|used| (used.cpu_milli, used.memory));
+    let all = offer(2, 2, 0).capacity;
+    assert_eq!(used, Some((all.cpu_milli, all.memory)));
     p.drain(&name("w"));
     release(&mut p, "w", 1);
+    let used = p.used(&name("w")).map(|used| used.cpu_milli);
+    assert_eq!(used, Some(all.cpu_milli / 2));
+    assert_eq!(p.used(&name("other")), None);
     assert_eq!(p.next(), None);
     join(&mut p, "w", offer(2, 2, 0));
     assert_eq!(placed(&mut p), [3], "2 still runs there");
