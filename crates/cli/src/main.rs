@@ -80,7 +80,8 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "baton", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Cli {
-    /// URL of the scheduler's API [default: $BATON_URL, or http://127.0.0.1:8080]
+    /// URL of the scheduler's API; of several schedulers, URLs separated by commas [default:
+    /// $BATON_URL, or http://127.0.0.1:8080]
     #[arg(long, global = true, value_name = "URL", help_heading = help::CONNECTION, display_order = help::LAST)]
     url: Option<String>,
     /// Show times in UTC [default: in the time zone of $TZ, or of this host]

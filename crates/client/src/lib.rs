@@ -1,13 +1,15 @@
 //! A typed client of Baton's HTTP API.
 //!
 //! One method for each route; the types of bodies are those of [`baton_model::api`]. Every failure
-//! is a [`ClientError`] with a hint. Nothing is retried here: the caller knows better how long that
-//! makes sense.
+//! is a [`ClientError`] with a hint. A request to one scheduler is not retried here: the caller knows
+//! better how long that makes sense. With several URLs, separated by commas, a request goes to the next
+//! scheduler if one cannot be reached or knows no leader.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `error` | errors |
 //! | `transport` | HTTP requests and responses |
+//! | `servers` | the schedulers that may be asked, one or several |
 //! | `instances` | submit, read, wait, cancel; logs |
 //! | `runs` | runs of workflows |
 //! | `backfills` | launches for past due times |
@@ -26,6 +28,7 @@ mod library;
 mod lists;
 mod pages;
 mod runs;
+mod servers;
 mod tokens;
 mod transport;
 mod usage;
@@ -52,7 +55,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the scheduler at this URL, which trusts the system's certificates. Sends nothing
+    /// A client of the scheduler at this URL, or at several, separated by commas, which trusts the system's certificates. Sends nothing
     /// yet.
     ///
     /// # Errors

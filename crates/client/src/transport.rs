@@ -13,6 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ClientError;
+use crate::servers::Servers;
+
+/// The header of an answer that no leader could be asked.
+const NO_LEADER_HEADER: &str = "baton-no-leader";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -24,7 +28,9 @@ const QUOTED_CHARS_MAX: usize = 200;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
+    /// The URL from which those of all resources are made: that of the first scheduler.
     base: Url,
+    servers: Servers,
     /// The URL as the user wrote it.
     shown: String,
     http: reqwest::Client,
@@ -37,15 +43,12 @@ impl Transport {
             url: url.to_owned(),
             why,
         };
-        let base = Url::parse(url).map_err(|error| bad(error.to_string()))?;
-        let tls = match base.scheme() {
-            // The system's certificates are many; read them only for https.
-            "http" => ClientFiles::none().load(),
-            "https" => files.load(),
-            other => {
-                let why = format!("the scheme `{other}` is not supported, only http and https");
-                return Err(bad(why));
-            }
+        let servers = Servers::parse(url).map_err(bad)?;
+        // The system's certificates are many; read them only for https.
+        let tls = if servers.any_secure() {
+            files.load()
+        } else {
+            ClientFiles::none().load()
         };
         let tls = tls.map_err(|error| ClientError::Tls(error.to_string()))?;
         let http = reqwest::Client::builder()
@@ -59,7 +62,8 @@ impl Transport {
             .map_err(|error| bad(reason(&error)))?;
         Ok(Self {
             shown: url.trim_end_matches('/').to_owned(),
-            base,
+            base: servers.first().clone(),
+            servers,
             http,
             bearer: None,
         })
@@ -75,8 +79,9 @@ impl Transport {
         });
     }
 
+    /// The URL of the scheduler, or of the first of several.
     pub(crate) fn url(&self) -> &str {
-        &self.shown
+        self.shown.split(',').next().unwrap_or(&self.shown)
     }
 
     /// The URL of a path; its segments may be any text.
@@ -144,8 +149,8 @@ impl Transport {
         (name, value): (HeaderName, &str),
     ) -> Result<Response, ClientError> {
         let request = self.http.get(url).timeout(RESPONSE_TIMEOUT);
-        let sent = self.with_token(request.header(name, value)).send().await;
-        sent.map_err(|error| self.unreachable(&error))
+        self.execute(self.with_token(request.header(name, value)))
+            .await
     }
 
     /// Gets a response with its headers.
@@ -232,12 +237,38 @@ impl Transport {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
-        let sent = self.with_token(request).send().await;
-        let response = sent.map_err(|error| self.unreachable(&error))?;
+        let response = self.execute(self.with_token(request)).await?;
         if response.status().is_success() {
             return Ok(response);
         }
         Err(self.problem(response).await)
+    }
+
+    /// Sends a request to the scheduler that answered last. Of several, the next one is tried if a
+    /// scheduler cannot be reached, or knows no leader: both mean that nothing was done.
+    async fn execute(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
+        let request = request.build().map_err(|error| self.unreachable(&error))?;
+        let mut retries = self.servers.retries();
+        loop {
+            let server = self.servers.current();
+            // All bodies are in memory, so they can be copied.
+            let Some(mut copy) = request.try_clone() else {
+                let sent = self.http.execute(request).await;
+                return sent.map_err(|error| self.unreachable(&error));
+            };
+            self.servers.direct(server, copy.url_mut());
+            let failed = match self.http.execute(copy).await {
+                Ok(response) if !has_no_leader(&response) => return Ok(response),
+                Ok(response) => Ok(response),
+                Err(error) if error.is_connect() => Err(self.unreachable(&error)),
+                Err(error) => return Err(self.unreachable(&error)),
+            };
+            let Some(pause) = retries.next() else {
+                return failed;
+            };
+            self.servers.advance(server);
+            tokio::time::sleep(pause).await;
+        }
     }
 
     fn with_token(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
@@ -284,6 +315,12 @@ impl Transport {
     }
 }
 
+/// True if the scheduler follows, and no leader could be asked: nothing was done.
+fn has_no_leader(response: &Response) -> bool {
+    response.status() == StatusCode::SERVICE_UNAVAILABLE
+        && response.headers().contains_key(NO_LEADER_HEADER)
+}
+
 /// Converts an error response.
 fn problem(status: StatusCode, url: String, text: &str) -> ClientError {
     match serde_json::from_str::<Problem>(text) {
@@ -323,6 +360,8 @@ fn unexpected(status: StatusCode, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use baton_tls::Trust;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -361,6 +400,46 @@ mod tests {
         assert_eq!(sent, &format!("Bearer {}", token.expose()));
     }
 
+    /// Answers each request with these bytes; returns the address.
+    async fn answering(answer: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0; 4_096];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn of_several_schedulers_the_first_that_knows_a_leader_answers() {
+        let closed = {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            format!("http://{}", listener.local_addr().expect("bound"))
+        };
+        let follower = answering(
+            "HTTP/1.1 503 Service Unavailable\r\nBaton-No-Leader: 1\r\nContent-Length: 2\r\n\
+             Connection: close\r\n\r\n{}",
+        );
+        let leader =
+            answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]");
+        let urls = format!("{closed},{},{}", follower.await, leader.await);
+        let transport = Transport::new(&urls, &ClientFiles::default()).expect("URLs");
+        let found: Vec<u8> = transport.get(transport.at(&["x"])).await.expect("a list");
+        assert!(found.is_empty());
+        assert_eq!(
+            transport.servers.current(),
+            2,
+            "it is asked first from now on"
+        );
+        let alone = Transport::new(&closed, &ClientFiles::default()).expect("a URL");
+        let failed = alone.get::<Vec<u8>>(alone.at(&["x"])).await;
+        assert!(matches!(failed, Err(ClientError::Unreachable { .. })));
+    }
+
     #[test]
     fn only_http_is_spoken_with_tls_or_without() {
         for bad in ["127.0.0.1:8080", "ftp://host", "", "http://"] {
@@ -369,6 +448,8 @@ mod tests {
             assert!(matches!(error, ClientError::BadUrl { .. }), "{bad}");
         }
         assert_eq!(transport().url(), "http://127.0.0.1:8080");
+        let mixed = Transport::new("http://a:1,ftp://b", &ClientFiles::default());
+        assert!(matches!(mixed, Err(ClientError::BadUrl { .. })));
         let missing = ClientFiles {
             trust: Trust::Ca("no/such/file".into()),
             identity: None,

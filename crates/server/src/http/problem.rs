@@ -2,7 +2,7 @@
 
 use crate::driver::event::Unanswered;
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use baton_files::Errors;
 use baton_model::api::{FieldProblem, Problem};
@@ -14,6 +14,9 @@ pub(in crate::http) const PROBLEM: &str = "application/problem+json";
 
 /// The type of the problem that no leader could be asked. Clients may ask another scheduler.
 pub(super) const NO_LEADER: &str = "no-leader";
+
+/// The header of such a response, for clients that do not read its body.
+const NO_LEADER_HEADER: HeaderName = HeaderName::from_static("baton-no-leader");
 
 /// An error response.
 #[derive(Debug)]
@@ -177,10 +180,15 @@ impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = self.status();
         let kind = Kind(self.0.kind.clone());
+        let is_without_leader = self.0.kind == NO_LEADER;
         let mut response = (status, Json(self.0)).into_response();
         response.extensions_mut().insert(kind);
         let media = HeaderValue::from_static(PROBLEM);
         response.headers_mut().insert(header::CONTENT_TYPE, media);
+        if is_without_leader {
+            let yes = HeaderValue::from_static("1");
+            response.headers_mut().insert(NO_LEADER_HEADER, yes);
+        }
         let later = [
             StatusCode::SERVICE_UNAVAILABLE,
             StatusCode::TOO_MANY_REQUESTS,

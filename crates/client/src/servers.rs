@@ -1,0 +1,142 @@
+//! The schedulers that a client may ask: one, or several that share a store.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use reqwest::Url;
+
+/// Rounds over all schedulers: with the pauses between them, longer than an election takes.
+const ROUNDS: usize = 6;
+
+/// The pause after the first round; it doubles with each.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// URLs of schedulers, and which of them has answered last.
+#[derive(Clone, Debug)]
+pub(crate) struct Servers {
+    /// At least one.
+    urls: Vec<Url>,
+    /// Shared by the copies of a client.
+    current: Arc<AtomicUsize>,
+}
+
+impl Servers {
+    /// Parses a URL, or several separated by commas.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let urls = text.split(',').map(|url| parse(url.trim()));
+        Ok(Self {
+            urls: urls.collect::<Result<_, _>>()?,
+            current: Arc::default(),
+        })
+    }
+
+    pub(crate) fn first(&self) -> &Url {
+        &self.urls[0]
+    }
+
+    pub(crate) fn any_secure(&self) -> bool {
+        self.urls.iter().any(|url| url.scheme() == "https")
+    }
+
+    /// The scheduler that answered last.
+    pub(crate) fn current(&self) -> usize {
+        self.current.load(Ordering::Relaxed) % self.urls.len()
+    }
+
+    /// Tries the scheduler after `failed` from now on.
+    pub(crate) fn advance(&self, failed: usize) {
+        let next = (failed + 1) % self.urls.len();
+        // Another request may have advanced already.
+        let _ = self
+            .current
+            .compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Directs the URL of a resource of the first scheduler to another one.
+    pub(crate) fn direct(&self, server: usize, url: &mut Url) {
+        let target = &self.urls[server];
+        if server == 0 || url.origin() != self.first().origin() {
+            return;
+        }
+        let mut directed = target.clone();
+        directed.set_path(url.path());
+        directed.set_query(url.query());
+        *url = directed;
+    }
+
+    /// The pauses before each further try; none if there is only one scheduler.
+    pub(crate) fn retries(&self) -> impl Iterator<Item = Duration> + use<> {
+        let count = self.urls.len();
+        let tries = if count == 1 { 0 } else { count * ROUNDS - 1 };
+        (0..tries).map(move |tried| {
+            if (tried + 1) % count != 0 {
+                return Duration::ZERO;
+            }
+            let round = tried / count;
+            jittered(PAUSE_MIN * (1 << round))
+        })
+    }
+}
+
+/// Many clients lose one scheduler at once; this spreads their return.
+fn jittered(pause: Duration) -> Duration {
+    // The standard library seeds each hasher at random.
+    let random = RandomState::new().build_hasher().finish();
+    pause / 2 + pause.mul_f64(random as f64 / u64::MAX as f64 / 2.0)
+}
+
+fn parse(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(format!(
+            "the scheme `{other}` is not supported, only http and https"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_scheduler_is_asked_once_and_several_in_turn_with_growing_pauses() {
+        let one = Servers::parse("http://a:1").expect("a URL");
+        assert_eq!(one.retries().count(), 0);
+        let three = Servers::parse("http://a:1, https://b:2,http://c:3").expect("URLs");
+        assert!(three.any_secure());
+        let pauses: Vec<_> = three.retries().collect();
+        assert_eq!(pauses.len(), 3 * ROUNDS - 1);
+        for round in 0..ROUNDS - 1 {
+            let of_round = &pauses[3 * round..3 * round + 3];
+            assert_eq!(of_round[..2], [Duration::ZERO; 2]);
+            let most = PAUSE_MIN * (1 << round);
+            assert!((most / 2..=most).contains(&of_round[2]), "{pauses:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_directed_to_the_scheduler_whose_turn_it_is() {
+        let servers = Servers::parse("http://a:1,https://b:2").expect("URLs");
+        let resource = Url::parse("http://a:1/runs/?limit=3").expect("a URL");
+        let directed = |server| {
+            let mut url = resource.clone();
+            servers.direct(server, &mut url);
+            url.to_string()
+        };
+        assert_eq!(directed(0), "http://a:1/runs/?limit=3");
+        assert_eq!(directed(1), "https://b:2/runs/?limit=3");
+        servers.advance(0);
+        servers.advance(0);
+        assert_eq!(
+            servers.current(),
+            1,
+            "two requests have met the same failure"
+        );
+        servers.advance(1);
+        assert_eq!(servers.current(), 0);
+    }
+}
