@@ -48,6 +48,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "forget",
             "limits",
             "token",
+            "store",
         ],
     ),
     (

@@ -52,6 +52,7 @@ mod runtime;
 mod schedule;
 mod scheduler;
 mod schema;
+mod store;
 mod table;
 mod text;
 mod time;
@@ -102,6 +103,7 @@ enum Command {
     #[command(flatten)]
     Remote(remote::Remote),
     Token(token::Token),
+    Store(store::Store),
     Local(local::Local),
     Check(check::Check),
     Schedule(schedule::Schedule),
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Worker(command) => worker::run(&command, credentials),
         Command::Remote(command) => remote::run(&command, url, credentials),
         Command::Token(command) => token::run(&command, url, credentials),
+        Command::Store(command) => store::run(&command),
         Command::Local(command) => local::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Schedule(command) => schedule::run(&command),

@@ -28,13 +28,16 @@ use crate::mark::MarkFile;
 /// Exclusive lock of a data directory, released on drop.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
-pub(crate) struct DataLock {
+pub struct DataLock {
     _file: File,
 }
 
 impl DataLock {
     /// Locks the directory, and creates it if it is missing.
-    pub(crate) fn take(data: &Path) -> Result<Self, ServeError> {
+    ///
+    /// # Errors
+    /// [`ServeError::Taken`] if another process holds it; others if the directory cannot be used.
+    pub fn take(data: &Path) -> Result<Self, ServeError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error| ServeError::Data { path, error }

@@ -80,6 +80,7 @@ use tokio::time::timeout;
 pub use error::ServeError;
 pub use http::is_our_host;
 pub use http::routes::{ROUTES, Route};
+pub use leadership::DataLock;
 pub use log_reader::LogReader;
 pub use metrics::LOG_LINES_DROPPED;
 
@@ -88,7 +89,6 @@ use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
 use http::app::{App, Parts};
-use leadership::DataLock;
 use limits::{SHUTDOWN_WAIT, Traffic};
 use log_archive::LogArchive;
 use mark::MarkFile;

@@ -35,6 +35,9 @@ pub enum StoreError {
     },
     #[error("{0} is a database of another program; choose another data directory")]
     Foreign(String),
+    /// The destination of a copy.
+    #[error("{0} is not empty; choose a new data directory, or an empty database")]
+    NotEmpty(String),
     #[error("the limit of {TOKENS_MAX} valid tokens is reached; revoke unused ones")]
     TooManyTokens,
     /// Any other failure, usually of the disk.

@@ -20,6 +20,8 @@
 //! | [`facts`] | pages of the whole history, in commit order |
 //! | `retention` | which history expires, and when |
 //! | [`sharing`] | what schedulers that share a store learn from each other |
+//! | [`transfer`], [`check`] | copies of a whole store, and checks of it |
+//! | `tables` | the tables, as they are copied |
 //! | [`token`] | secrets of tokens: generation and hashing |
 //! | [`usage`] | resource usage by owner and hour |
 //! | [`view`] | queries, records and cursors of readers |
@@ -31,6 +33,7 @@
 
 mod body;
 mod change_set;
+pub mod check;
 pub mod data_dir;
 mod error;
 pub mod facts;
@@ -40,7 +43,9 @@ mod retention;
 pub mod sharing;
 mod sql;
 pub mod sqlite;
+mod tables;
 pub mod token;
+pub mod transfer;
 pub mod usage;
 pub mod view;
 

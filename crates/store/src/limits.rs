@@ -93,3 +93,6 @@ pub const POSTGRES_FETCH_ROWS: i32 = 1_000;
 
 /// How long a scheduler waits for the session of a leader that it has ended, in milliseconds.
 pub const POSTGRES_DEPOSE_MS: u64 = 2_000;
+
+/// Rows of a copy that are written at once.
+pub const TRANSFER_ROWS: u64 = 1_000;

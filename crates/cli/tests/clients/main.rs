@@ -12,6 +12,7 @@ mod remote;
 mod run;
 mod schedule;
 mod selection;
+mod stores;
 mod tls;
 mod tokens;
 mod ui;

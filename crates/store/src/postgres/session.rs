@@ -232,7 +232,7 @@ impl Session<'_> {
     }
 
     /// Runs what was deferred.
-    fn flush(&self) -> Result<(), Error> {
+    pub(crate) fn flush(&self) -> Result<(), Error> {
         let deferred = mem::take(&mut *self.deferred.borrow_mut());
         for Deferred { sql, rows } in deferred {
             let kinds: Vec<Kind> = rows[0].iter().map(|it| it.value().kind()).collect();

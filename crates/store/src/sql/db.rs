@@ -162,6 +162,12 @@ impl<T: ToValue, const N: usize> Params for [T; N] {
     }
 }
 
+impl Params for &[Value<'_>] {
+    fn values(&self) -> Vec<Value<'_>> {
+        self.to_vec()
+    }
+}
+
 impl Params for &[&dyn ToValue] {
     fn values(&self) -> Vec<Value<'_>> {
         self.iter().map(|value| value.value()).collect()
@@ -201,6 +207,14 @@ impl<'c> Db<'c> {
     /// Runs a statement; returns how many rows it has changed.
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Result<usize> {
         self.prepare_cached(sql)?.execute(params)
+    }
+
+    /// Runs what was deferred by [`Statement::write`].
+    pub(crate) fn flush(&self) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(session) => session.flush(),
+        }
     }
 
     /// The statement in the dialect of this engine, where the dialects differ in more than form.
@@ -349,7 +363,7 @@ impl Row<'_> {
         }
     }
 
-    fn value(&self, column: usize) -> Result<Value<'_>> {
+    pub(crate) fn value(&self, column: usize) -> Result<Value<'_>> {
         match self {
             Self::Sqlite(row) => sqlite_value(row, column),
             Self::Postgres(row) => crate::postgres::value::read(row, column),

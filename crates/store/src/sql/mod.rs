@@ -39,6 +39,7 @@ use crate::StoreError;
 use crate::sharing::Sharing;
 use db::{Db, Error};
 
+pub(crate) use read::ledger as restore;
 pub(crate) use store::SqlStore;
 
 /// A database engine: its connections and transactions.

@@ -60,7 +60,7 @@ impl<E: Engine> Readers<E> {
 }
 
 /// Restores the ledger of a new leader, if `epoch` is still in force.
-pub(super) fn ledger(
+pub(crate) fn ledger(
     db: &Db<'_>,
     epoch: Epoch,
 ) -> Result<Option<Result<Ledger, StoreError>>, Error> {
