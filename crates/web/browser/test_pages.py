@@ -25,6 +25,7 @@ PAGES = {
     "usage": "/usage/",
     "events": "/events",
     "keys": "/-/keys",
+    "components": "/-/components",
     "instance": "/instances/i1",
     "hostile": "/instances/i2",
     "ticks": "/history/ticks/",
@@ -163,6 +164,13 @@ def test_an_entry_shows_changes_a_grid_and_begins_a_backfill(page, server):
     page.get_by_role("button", name="Launch what is missing").click()
     expect(page.locator("h1")).to_contain_text("ann/nights")
     expect(page.locator("dl")).to_contain_text("2, ")
+    again = server.baton("trigger", "ann/nights")
+    server.until(f"/runs/{again}", "state", "DONE")
+    open_page(page, server, f"/runs/{again}")
+    expect(page.locator("#h-compare")).to_contain_text("Compared with r")
+    expect(page.get_by_role("group", name="Comparison").locator("tbody tr")).to_have_count(2)
+    assert Axe().run(page).violations_count == 0
+    picture(page, "compared")
     assert page.problems == []
 
 

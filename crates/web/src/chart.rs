@@ -87,9 +87,19 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
     Markup(svg)
 }
 
-/// A curve through points of time and value; `label` formats the highest value.
+/// A curve through points of time and value, in a row of a table; `label` formats the highest value.
 #[must_use]
 pub fn curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
+    draw(SMALL, title, points, label)
+}
+
+/// The same as a picture of its own, with the times of its ends in UTC.
+#[must_use]
+pub fn large_curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
+    draw(LARGE, title, points, label)
+}
+
+fn draw(size: Size, title: &str, points: &[(u64, f64)], label: &str) -> Markup {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Markup::default();
     };
@@ -97,15 +107,24 @@ pub fn curve(title: &str, points: &[(u64, f64)], label: &str) -> Markup {
     if last.0 <= first.0 || highest <= 0.0 {
         return Markup::default();
     }
-    let mut svg = open(SMALL, title, &format!("highest {label}"));
-    axis(SMALL, &mut svg, label);
+    let mut svg = open(size, title, &format!("highest {label}"));
+    axis(size, &mut svg, label);
     let span = (last.0 - first.0) as f64;
     let mut path = String::new();
     for (time, value) in points {
-        let x =
-            SMALL.left + (SMALL.width - SMALL.left) * time.saturating_sub(first.0) as f64 / span;
-        let y = SMALL.height * (1.0 - value / highest);
+        let x = size.left + (size.width - size.left) * time.saturating_sub(first.0) as f64 / span;
+        let y = size.height * (1.0 - value / highest);
         let _ = write!(path, "{x:.1},{y:.1} ");
+    }
+    if size.width == LARGE.width {
+        let y = size.height + FOOT - 4.0;
+        for (x, anchor, at) in [(size.left, "start", first.0), (size.width, "end", last.0)] {
+            let time = Stamp(at).minute();
+            let _ = write!(
+                svg,
+                "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{time}</text>"
+            );
+        }
     }
     let _ = write!(
         svg,
@@ -148,6 +167,8 @@ mod tests {
         assert!(bars("x", &[]).is_empty());
         assert!(curve("x", &[(1, 1.0)], "1").is_empty());
         assert!(curve("x", &[(1, 0.0), (2, 0.0)], "0").is_empty());
+        let svg = large_curve("Queue", &[(0, 1.0), (3_660_000, 2.0)], "2").0;
+        assert!(svg.contains(">00:00<") && svg.contains(">01:01<"), "{svg}");
     }
 
     #[test]

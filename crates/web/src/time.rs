@@ -49,6 +49,15 @@ impl Stamp {
     }
 }
 
+impl Stamp {
+    /// The time of the day in UTC, as `14:05`.
+    #[must_use]
+    pub fn minute(self) -> String {
+        let minutes = self.0 / 60_000;
+        format!("{:02}:{:02}", minutes / 60 % 24, minutes % 60)
+    }
+}
+
 /// The first moment of a day in UTC, from `2026-01-31`.
 #[must_use]
 pub fn day(text: &str) -> Option<u64> {

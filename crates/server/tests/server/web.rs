@@ -110,6 +110,7 @@ async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
         "/usage/",
         "/events",
         "/-/keys",
+        "/-/components",
         "/history/ticks/",
         "/readyz",
         "/tokens/",
@@ -159,6 +160,59 @@ async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
     let end = page[start..].find('"').expect("closed");
     let asset = browser.get(&page[start..start + end]).await;
     assert!(text(&asset, "cache-control").contains("immutable"));
+    drop(worker);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_compared_with_the_one_before_it() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let submit = async |name: &str, tasks: serde_json::Value| {
+        let body = json!({"file": {"workflow": name, "tasks": tasks}});
+        let sent = server.send(Method::POST, "/runs/", &body).await;
+        assert!(sent.status.is_success(), "{sent:?}");
+    };
+    let run = json!({"run": "true"});
+    submit("w", json!({"both": run, "old": run})).await;
+    submit("other", json!({"a": run})).await;
+    submit("w", json!({"both": run, "fresh": run})).await;
+    let browser = Browser::new(&server);
+    for first in ["/runs/r1", "/runs/r2"] {
+        let page = browser.page(first).await;
+        assert!(!page.contains("Compared with"), "{first}: {page}");
+    }
+    let page = browser.page("/runs/r3").await;
+    assert!(
+        page.contains("Compared with <a href=\"/runs/r1\">"),
+        "{page}"
+    );
+    for row in [
+        "<td class=\"name\">both</td>",
+        "fresh <span class=\"faint\">new</span>",
+        "old <span class=\"faint\">removed</span>",
+    ] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_shows_how_it_was_since_the_server_started() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let worker = server.worker("w1").await;
+    let browser = Browser::new(&server);
+    let shows = async |text: &str| {
+        let page = browser.get("/workers/w1").await.text().await;
+        page.expect("a page").contains(text)
+    };
+    assert!(until(async || shows("HEALTHY</span></li>").await).await);
+    let drained = json!({"drained": true});
+    let drain = "/workers/w1/drained";
+    let sent = server.send(Method::PUT, drain, &drained).await;
+    assert!(sent.status.is_success(), "{sent:?}");
+    assert!(until(async || shows("<span>drained</span>").await).await);
     drop(worker);
     server.stop().await;
 }

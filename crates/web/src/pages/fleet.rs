@@ -7,6 +7,7 @@ use super::instances::InstanceRow;
 use super::{Offer, actions};
 use crate::frame::{Action, Frame};
 use crate::text::{bytes, cores, duration, encoded};
+use crate::time::Stamp;
 
 /// The list of workers.
 #[derive(Template)]
@@ -89,12 +90,27 @@ pub struct WorkerPage {
     pub worker: WorkerRow,
     pub rows: Vec<InstanceRow>,
     pub actions: Vec<Action>,
+    /// Its changes since the server has started, the latest first.
+    pub history: Vec<(Stamp, String)>,
+}
+
+/// A change of a worker: it joined, its state changed, it was drained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// In milliseconds since 1970.
+    pub at: u64,
+    pub text: String,
 }
 
 impl WorkerPage {
-    /// The page of a worker, with the part of the running instances that it holds.
+    /// The page of a worker, with the part of the running instances that it holds, and its changes.
     #[must_use]
-    pub fn new(frame: Frame, worker: &Worker, running: &List<Instance>) -> Self {
+    pub fn new(
+        frame: Frame,
+        worker: &Worker,
+        running: &List<Instance>,
+        changes: Vec<Change>,
+    ) -> Self {
         let held = running.items.iter();
         let held = held.filter(|it| it.worker.as_ref() == Some(&worker.name));
         let mut actions = actions(&worker.links, OFFERED);
@@ -106,6 +122,10 @@ impl WorkerPage {
             worker: WorkerRow::new(worker),
             rows: held.map(InstanceRow::new).collect(),
             actions,
+            history: changes
+                .into_iter()
+                .map(|change| (Stamp(change.at), change.text))
+                .collect(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The pages. Each is a struct with what its template prints, made from representations of the API;
 //! those of [`host`] are made from the files of a host.
 
+pub mod compare;
+pub mod components;
 pub mod entry;
 pub mod fleet;
 pub mod host;

@@ -35,6 +35,8 @@ pub struct OverviewPage {
     pub numbers: Vec<(&'static str, String, &'static str, &'static str)>,
     pub leader: String,
     pub chart: Markup,
+    /// The length of the queue since the server has started.
+    pub queue: Markup,
     pub running: Vec<InstanceRow>,
     pub failed: Vec<InstanceRow>,
     pub runs: Vec<RunRow>,
@@ -53,6 +55,16 @@ pub struct Answers {
     pub library: Option<Entries<Value>>,
     pub workers: Option<List<Worker>>,
     pub usage: Option<List<Usage>>,
+    /// Minute by minute, oldest first.
+    pub queue: Vec<QueuePoint>,
+}
+
+/// The highest number of waiting instances in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePoint {
+    /// The beginning of the minute, in milliseconds since 1970.
+    pub at: u64,
+    pub waiting: u64,
 }
 
 impl OverviewPage {
@@ -67,6 +79,7 @@ impl OverviewPage {
             library,
             workers,
             usage,
+            queue,
         } = answers;
         let now = frame.now;
         let workers = workers.map(|list| list.items).unwrap_or_default();
@@ -114,6 +127,7 @@ impl OverviewPage {
             numbers,
             leader: leader(ready),
             chart: chart::bars("Instances that ended, by hour", &bars(&usage, now)),
+            queue: queue_chart(&queue),
             is_empty: arena.items.is_empty()
                 && bullpen.items.is_empty()
                 && failed.items.is_empty()
@@ -145,6 +159,19 @@ fn leader(ready: Option<Readiness>) -> String {
         }) => "This scheduler follows the leader.".to_owned(),
         _ => String::new(),
     }
+}
+
+/// The length of the queue as a curve of at most so many points.
+fn queue_chart(queue: &[QueuePoint]) -> Markup {
+    const POINTS: usize = 240;
+    let step = queue.len().div_ceil(POINTS).max(1);
+    let points = queue.chunks(step).map(|part| {
+        let waiting = part.iter().map(|it| it.waiting).max().unwrap_or(0);
+        (part[0].at, waiting as f64)
+    });
+    let points: Vec<(u64, f64)> = points.collect();
+    let highest = queue.iter().map(|it| it.waiting).max().unwrap_or(0);
+    chart::large_curve("Waiting instances", &points, &highest.to_string())
 }
 
 /// One bar for each hour, also of those in which nothing ended.

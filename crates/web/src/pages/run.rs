@@ -4,6 +4,7 @@ use askama::Template;
 use baton_model::api::{ErrorGroup, ItemCounts, List, ResumePreview, Run, RunItem, RunTask};
 use serde_json::Value;
 
+use super::compare::Comparison;
 use super::{Offer, actions, next};
 use crate::frame::{Action, Frame, Refresh};
 use crate::gantt;
@@ -41,6 +42,8 @@ pub struct RunPage {
     pub actions: Vec<Action>,
     /// Whether its tasks may be run again.
     pub may_retry: bool,
+    /// The previous run of the same workflow, if there is one.
+    pub comparison: Option<Comparison>,
 }
 
 /// A task of the run.
@@ -75,6 +78,8 @@ pub struct Answers {
     pub tasks: List<RunTask>,
     pub items: List<RunItem<Value>>,
     pub errors: List<ErrorGroup>,
+    /// The previous run of the same workflow, and its tasks.
+    pub before: Option<(Run, List<RunTask>)>,
 }
 
 impl RunPage {
@@ -85,6 +90,7 @@ impl RunPage {
             tasks,
             items,
             errors,
+            before,
         } = answers;
         frame.mood = super::instance::mood(run.state);
         frame.refresh = Refresh::Changes;
@@ -121,6 +127,9 @@ impl RunPage {
             more_items: next(&items.links),
             actions: actions(&run.links, OFFERED),
             may_retry: run.state.is_terminal(),
+            comparison: before.map(|(before, tasks_before)| {
+                Comparison::new(&run, &tasks, &before, &tasks_before, now)
+            }),
             frame,
         }
     }

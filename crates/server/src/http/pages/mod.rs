@@ -11,6 +11,7 @@
 //! | `show` | the page of each address |
 //! | `act` | forms that change something |
 //! | `live` | the stream that tells open pages to load again |
+//! | `recent` | the length of the queue and the changes of workers, sampled |
 //!
 //! Addresses below `/-/` belong to pages alone. They serve assets, forms and that stream, and are
 //! no part of the API:
@@ -19,6 +20,7 @@
 //! |---|---|
 //! | `GET /-/assets/{name}` | style sheet, script, icons; public |
 //! | `GET /-/keys`, `GET /-/go`, `GET /-/retry` | help; search; preview of a retry |
+//! | `GET /-/components` | every token and component of the design |
 //! | `GET /-/changes` | the stream |
 //! | `POST /-/sign-in`, `/-/sign-out` | the session |
 //! | `POST /-/act` | an operation of the API |
@@ -29,6 +31,7 @@
 mod act;
 mod ask;
 mod live;
+mod recent;
 mod session;
 mod show;
 
@@ -51,6 +54,7 @@ use super::app::App;
 use super::negotiation;
 use crate::clock;
 use ask::Asker;
+use recent::Recent;
 use session::Session;
 
 /// What the handlers of pages share.
@@ -60,6 +64,7 @@ pub(super) struct Pages(Arc<Inner>);
 struct Inner {
     api: Router,
     app: App,
+    recent: Arc<Recent>,
     /// Keys the tokens of forms; without random numbers there is none, and no form acts.
     key: Option<[u8; 32]>,
 }
@@ -76,10 +81,17 @@ pub(super) fn router(api: Router, app: App) -> Router {
             None
         }
     };
-    let pages = Pages(Arc::new(Inner { api, app, key }));
+    let recent = Recent::start(&app);
+    let pages = Pages(Arc::new(Inner {
+        api,
+        app,
+        recent,
+        key,
+    }));
     Router::new()
         .route("/-/assets/{name}", get(asset))
         .route("/-/keys", get(show::keys))
+        .route("/-/components", get(show::components))
         .route("/-/go", get(show::go))
         .route("/-/retry", get(show::preview_retry))
         .route("/-/changes", get(live::changes))

@@ -11,6 +11,7 @@ use baton_model::api::{
 use baton_model::fact::FactKind;
 use baton_model::library::EntryKind;
 use baton_web::frame::{Action, Refresh};
+use baton_web::pages::components::ComponentsPage;
 use baton_web::pages::entry::{self, EntryPage};
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
@@ -119,6 +120,11 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         ask.get("/workers"),
         ask.get("/usage?limit=1000"),
     );
+    // As the numbers of workers, it is not for a token of one owner.
+    let queue = match &workers {
+        Ok(_) => pages.0.recent.queue(),
+        Err(_) => Vec::new(),
+    };
     let answers = overview::Answers {
         ready: ready.ok(),
         arena,
@@ -128,6 +134,7 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         library: library.ok(),
         workers: workers.ok(),
         usage: usage.ok(),
+        queue,
     };
     let frame = pages.frame(ask, "Overview", "/");
     Ok(html(StatusCode::OK, &OverviewPage::new(frame, answers)))
@@ -230,10 +237,11 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
         format!("/runs/{id}/items?limit={ITEMS}"),
     );
     let errors = format!("/runs/{id}/errors");
-    let (tasks, items, errors) = tokio::join!(
+    let (tasks, items, errors, before) = tokio::join!(
         ask.get::<List<RunTask>>(&tasks),
         ask.get::<List<RunItem<Value>>>(&items),
         ask.get::<List<ErrorGroup>>(&errors),
+        run_before(ask, &run),
     );
     let title = format!("{id} {} {}", run.name, run.state);
     let answers = run::Answers {
@@ -241,9 +249,21 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
         tasks: tasks?,
         items: items?,
         errors: errors?,
+        before,
     };
     let frame = pages.frame(ask, title, "/runs/");
     Ok(html(StatusCode::OK, &RunPage::new(frame, answers)))
+}
+
+/// The previous run of the same workflow with its tasks, if it is still there.
+async fn run_before(ask: &Asker, run: &Run) -> Option<(Run, List<RunTask>)> {
+    let (owner, name) = (encoded(&run.owner), encoded(&run.name));
+    let number = run.id.trim_start_matches('r');
+    let path = format!("/runs?owner={owner}&name={name}&cursor={number}&limit=1");
+    let found: List<Run> = ask.get(&path).await.ok()?;
+    let before = found.items.into_iter().next()?;
+    let tasks = format!("/runs/{}/tasks?limit={TASKS}", before.id);
+    Some((before, ask.get(&tasks).await.ok()?))
 }
 
 async fn library(
@@ -350,7 +370,8 @@ async fn worker(pages: &Pages, ask: &Asker, name: &str) -> Result<Response, Prob
     let worker: Worker = ask.get(&format!("/workers/{name}")).await?;
     let running: List<Instance> = ask.get("/arena?limit=1000").await?;
     let frame = pages.frame(ask, worker.name.clone(), "/workers/");
-    let page = WorkerPage::new(frame, &worker, &running);
+    let changes = pages.0.recent.worker(&worker.name);
+    let page = WorkerPage::new(frame, &worker, &running, changes);
     Ok(html(StatusCode::OK, &page))
 }
 
@@ -405,6 +426,13 @@ pub(super) async fn keys(State(pages): State<Pages>, request: Request) -> Respon
     let mut frame = pages.frame(&ask, "Keys", "");
     frame.refresh = Refresh::Never;
     html(StatusCode::OK, &KeysPage { frame })
+}
+
+pub(super) async fn components(State(pages): State<Pages>, request: Request) -> Response {
+    let ask = Asker::new(&pages, &request);
+    let mut frame = pages.frame(&ask, "Components", "");
+    frame.refresh = Refresh::Never;
+    html(StatusCode::OK, &ComponentsPage::new(frame))
 }
 
 /// Goes to the page of what was typed: an id, an entry, a worker, or a name.

@@ -1,0 +1,236 @@
+//! A run beside the one before it: what each task did then and now.
+
+use std::collections::BTreeMap;
+
+use baton_model::api::{List, Run, RunTask};
+
+use super::next;
+use crate::graph;
+use crate::text::duration;
+
+/// Rows of a comparison: of a run with more tasks, those that differ.
+const ROWS_MAX: usize = 100;
+
+/// A change of the mean duration that counts as a difference.
+const NOTABLE: f64 = 0.1;
+
+/// The comparison of a run with the previous run of the same workflow.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// The previous run: its id, its state, and how long both took.
+    pub before: String,
+    pub before_state: &'static str,
+    pub took_before: String,
+    pub took: String,
+    pub difference: String,
+    pub rows: Vec<CompareRow>,
+    /// Tasks that are not shown, because they do not differ or are too many.
+    pub omitted: usize,
+}
+
+/// A task in both runs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CompareRow {
+    pub name: String,
+    /// `None` if only the previous run has the task.
+    pub state: Option<&'static str>,
+    /// `None` if only this run has it.
+    pub state_before: Option<&'static str>,
+    pub mean: String,
+    pub mean_before: String,
+    /// The change of the mean duration: `+2.00 s (20 %)`.
+    pub difference: String,
+    differs: bool,
+}
+
+impl Comparison {
+    #[must_use]
+    pub fn new(
+        run: &Run,
+        tasks: &List<RunTask>,
+        before: &Run,
+        tasks_before: &List<RunTask>,
+        now: u64,
+    ) -> Self {
+        let seconds = |run: &Run| {
+            let ended = run.ended_at.unwrap_or(now);
+            ended.saturating_sub(run.begun_at) as f64 / 1e3
+        };
+        let (took, took_before) = (seconds(run), seconds(before));
+        // Of lists with more pages it is not known what is new or gone.
+        let is_whole = next(&tasks.links).is_none() && next(&tasks_before.links).is_none();
+        let mut rows = rows(&tasks.items, &tasks_before.items, is_whole);
+        let count = rows.len();
+        if count > ROWS_MAX {
+            rows.retain(|row| row.differs);
+            rows.truncate(ROWS_MAX);
+        }
+        Self {
+            before: before.id.clone(),
+            before_state: before.state.word(),
+            took: duration(took),
+            took_before: duration(took_before),
+            difference: difference(Some(took), Some(took_before)).0,
+            omitted: count - rows.len(),
+            rows,
+        }
+    }
+}
+
+/// The tasks of this run in their order, then those that only the previous one has.
+fn rows(tasks: &[RunTask], before: &[RunTask], is_whole: bool) -> Vec<CompareRow> {
+    let mut known: BTreeMap<&str, &RunTask> = before
+        .iter()
+        .map(|task| (task.name.as_str(), task))
+        .collect();
+    let mut rows = Vec::new();
+    for task in tasks {
+        match known.remove(task.name.as_str()) {
+            None if !is_whole => {}
+            then => rows.push(CompareRow::new(Some(task), then)),
+        }
+    }
+    if is_whole {
+        let gone = before.iter().filter(|task| known.contains_key(&*task.name));
+        rows.extend(gone.map(|task| CompareRow::new(None, Some(task))));
+    }
+    rows
+}
+
+impl CompareRow {
+    fn new(task: Option<&RunTask>, before: Option<&RunTask>) -> Self {
+        let state = |task: &RunTask| graph::state(&task.items, task.unmapped);
+        let mean = |task: Option<&RunTask>| task.and_then(|task| task.mean_seconds);
+        let text = |seconds: Option<f64>| seconds.map(duration).unwrap_or_default();
+        let (now, then) = (mean(task), mean(before));
+        let (difference, is_notable) = difference(now, then);
+        let (state, state_before) = (task.map(state), before.map(state));
+        let name = task.or(before).map(|task| task.name.clone());
+        Self {
+            name: name.unwrap_or_default(),
+            differs: is_notable || state != state_before,
+            state,
+            state_before,
+            mean: text(now),
+            mean_before: text(then),
+            difference,
+        }
+    }
+
+    /// What became of the task since the previous run.
+    #[must_use]
+    pub fn note(&self) -> &'static str {
+        match (self.state, self.state_before) {
+            (Some(_), None) => "new",
+            (None, Some(_)) => "removed",
+            _ => "",
+        }
+    }
+}
+
+/// The difference of two durations in words, and whether it is notable.
+fn difference(now: Option<f64>, before: Option<f64>) -> (String, bool) {
+    let (Some(now), Some(before)) = (now, before) else {
+        return (String::new(), false);
+    };
+    let change = now - before;
+    let sign = if change < 0.0 { "−" } else { "+" };
+    let size = duration(change.abs());
+    let share = change / before;
+    let is_notable = share.is_finite() && share.abs() >= NOTABLE;
+    let share = if share.is_finite() {
+        format!(" ({sign}{:.0} %)", share.abs() * 100.0)
+    } else {
+        String::new()
+    };
+    (format!("{sign}{size}{share}"), is_notable)
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::api::ItemCounts;
+
+    use super::*;
+
+    fn task(name: &str, items: ItemCounts, mean_seconds: Option<f64>) -> RunTask {
+        RunTask {
+            name: name.to_owned(),
+            index: 0,
+            items,
+            unmapped: false,
+            after: Vec::new(),
+            when: None,
+            reason: None,
+            mean_seconds,
+        }
+    }
+
+    fn done() -> ItemCounts {
+        ItemCounts {
+            done: 1,
+            ..ItemCounts::default()
+        }
+    }
+
+    fn failed() -> ItemCounts {
+        ItemCounts {
+            failed: 1,
+            ..ItemCounts::default()
+        }
+    }
+
+    #[test]
+    fn tasks_are_compared_by_name_and_new_and_removed_ones_are_named() {
+        let now = [
+            task("load", done(), Some(12.0)),
+            task("check", failed(), None),
+            task("mail", done(), Some(1.0)),
+        ];
+        let before = [
+            task("load", done(), Some(10.0)),
+            task("old", done(), Some(3.0)),
+            task("check", done(), Some(2.0)),
+        ];
+        let rows = rows(&now, &before, true);
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (
+                    &*row.name,
+                    row.state,
+                    row.state_before,
+                    &*row.difference,
+                    row.note(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("load", Some("DONE"), Some("DONE"), "+2.00 s (+20 %)", ""),
+                ("check", Some("FAILED"), Some("DONE"), "", ""),
+                ("mail", Some("DONE"), None, "", "new"),
+                ("old", None, Some("DONE"), "", "removed"),
+            ]
+        );
+        assert!(rows.iter().all(|row| row.differs), "{rows:?}");
+        assert_eq!(super::rows(&now, &before, false).len(), 2);
+    }
+
+    #[test]
+    fn small_changes_are_no_difference() {
+        assert_eq!(
+            difference(Some(10.5), Some(10.0)),
+            ("+0.50 s (+5 %)".to_owned(), false)
+        );
+        assert_eq!(
+            difference(Some(8.0), Some(10.0)),
+            ("−2.00 s (−20 %)".to_owned(), true)
+        );
+        assert_eq!(
+            difference(Some(8.0), Some(0.0)),
+            ("+8.00 s".to_owned(), false)
+        );
+        assert_eq!(difference(Some(8.0), None), (String::new(), false));
+    }
+}

@@ -1,0 +1,193 @@
+//! Every token and component of the design, for those who change it.
+//!
+//! The page uses the functions and the templates of the other pages, so it shows what they show. A
+//! test compares its colours with the tokens of the style sheet.
+
+use askama::Template;
+use baton_model::api::{ItemCounts, RunEdge, RunItem, RunTask};
+use baton_model::state::{AttemptState, ProcessState, UniversalState, WorkerState};
+use baton_model::workflow::Condition;
+use serde_json::json;
+
+use super::instance::LogView;
+use crate::chart::{self, Bar};
+use crate::diff;
+use crate::frame::{Action, Frame};
+use crate::gantt;
+use crate::graph;
+use crate::json;
+use crate::markup::Markup;
+use crate::time::Stamp;
+
+/// The colours of the style sheet.
+const COLOURS: [&str; 18] = [
+    "text", "faint", "line", "paper", "raised", "link", "focus", "danger", "done", "done-bg",
+    "run", "run-bg", "wait", "wait-bg", "fail", "fail-bg", "halt", "halt-bg",
+];
+
+/// The time of all examples.
+const AT: u64 = 1_763_331_003_250;
+
+/// The page of components.
+#[derive(Template)]
+#[template(path = "components.html")]
+pub struct ComponentsPage {
+    pub frame: Frame,
+    pub colours: [&'static str; 18],
+    pub states: Vec<&'static str>,
+    pub steps: Vec<(&'static str, bool)>,
+    pub at: Stamp,
+    pub actions: Vec<Action>,
+    pub logs: Vec<LogView>,
+    pub json: Markup,
+    pub diff: Markup,
+    pub bars: Markup,
+    pub curve: Markup,
+    pub large_curve: Markup,
+    pub graph: Markup,
+    pub gantt: Markup,
+    pub outcomes: [&'static str; 4],
+}
+
+impl ComponentsPage {
+    #[must_use]
+    pub fn new(frame: Frame) -> Self {
+        let points: Vec<(u64, f64)> = (0..40)
+            .map(|at: u32| (AT + u64::from(at) * 60_000, f64::from(at * 7 % 17)))
+            .collect();
+        let bars: Vec<Bar> = (0..24)
+            .map(|hour: u64| Bar {
+                hour: Stamp(AT + hour * 3_600_000),
+                parts: vec![
+                    ("done", hour * 5 % 11),
+                    ("failed", hour % 3),
+                    ("halted", hour % 2),
+                ],
+            })
+            .collect();
+        let output = b"plain \x1b[1mbold\x1b[0m \x1b[31mred \x1b[32mgreen \x1b[33myellow \x1b[34mblue \x1b[35mmagenta\x1b[0m\n";
+        let href = "/-/components".to_owned();
+        Self {
+            frame,
+            colours: COLOURS,
+            states: states(),
+            steps: vec![("QUEUED", false), ("RUNNING", true), ("DONE", false)],
+            at: Stamp(AT),
+            actions: vec![
+                Action::new("Retry", "POST /-/components"),
+                Action::new("Cancel", "POST /-/components").ask("Cancel the example?".to_owned()),
+            ],
+            logs: vec![
+                LogView::new("stdout", output, 1 << 20, "example", href),
+                LogView::missing("stderr", "No attempt has begun.".to_owned()),
+            ],
+            json: json::render(&json!({"text": "a", "number": 1, "list": [true, null]})),
+            diff: diff::render(
+                &json!({"run": "old", "user": "ann"}),
+                &json!({"run": "new", "user": "ann"}),
+            ),
+            bars: chart::bars("Instances that ended, by hour", &bars),
+            curve: chart::curve("CPU", &points, "16.00 cores"),
+            large_curve: chart::large_curve("Waiting instances", &points, "16"),
+            graph: graph::render("r1", &tasks()),
+            gantt: gantt::render(&items(), AT),
+            outcomes: ["launched", "late", "skipped", "backfilled"],
+        }
+    }
+}
+
+/// Every state that a page may show, once.
+fn states() -> Vec<&'static str> {
+    let mut states: Vec<&'static str> = Vec::new();
+    let all = UniversalState::ALL.iter().map(|state| state.word());
+    let all = all.chain(AttemptState::ALL.iter().map(|state| state.word()));
+    let all = all.chain(ProcessState::ALL.iter().map(|state| state.word()));
+    for state in all.chain(WorkerState::ALL.iter().map(|state| state.word())) {
+        if !states.contains(&state) {
+            states.push(state);
+        }
+    }
+    states
+}
+
+fn tasks() -> Vec<RunTask> {
+    let of = |done, running, failed, waiting| ItemCounts {
+        done,
+        running,
+        failed,
+        waiting,
+        ..ItemCounts::default()
+    };
+    let task = |name: &str, index, items, after: &[&str]| RunTask {
+        name: name.to_owned(),
+        index,
+        items,
+        unmapped: false,
+        after: after
+            .iter()
+            .map(|upstream| RunEdge {
+                task: (*upstream).to_owned(),
+                condition: Condition::Success,
+                by_item: false,
+            })
+            .collect(),
+        when: None,
+        reason: None,
+        mean_seconds: None,
+    };
+    vec![
+        task("fetch", 0, of(3, 0, 0, 0), &[]),
+        task("check", 1, of(0, 0, 1, 0), &["fetch"]),
+        task("load", 2, of(0, 1, 0, 0), &["fetch"]),
+        task("report", 3, of(0, 0, 0, 1), &["check", "load"]),
+    ]
+}
+
+fn items() -> Vec<RunItem<serde_json::Value>> {
+    let item = |task: &str, item, state, from: u64, to: u64| RunItem {
+        task: task.to_owned(),
+        item,
+        value: None,
+        instance: format!("i{}", item + 1),
+        state,
+        generation: 1,
+        attempts: 1,
+        started_at: Some(AT - from),
+        ended_at: Some(AT - to),
+        worker: None,
+        end_text: None,
+        outputs: None,
+        links: std::collections::BTreeMap::new(),
+    };
+    vec![
+        item("fetch", 0, UniversalState::Done, 60_000, 40_000),
+        item("fetch", 1, UniversalState::Done, 58_000, 30_000),
+        item("check", 2, UniversalState::Failed, 30_000, 5_000),
+        item("load", 3, UniversalState::Running, 30_000, 0),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_colour_of_the_style_sheet_has_a_swatch() {
+        let sheet = include_str!("../../assets/app.css");
+        let root = sheet.split_once(":root {").expect("tokens").1;
+        let root = root.split_once('}').expect("closed").0;
+        let mut colours: Vec<&str> = root
+            .split(';')
+            .filter_map(|token| token.trim().strip_prefix("--")?.split_once(": #"))
+            .map(|(name, _)| name)
+            .collect();
+        let mut shown = COLOURS.to_vec();
+        colours.sort_unstable();
+        shown.sort_unstable();
+        assert_eq!(shown, colours);
+        for colour in COLOURS {
+            let rule = format!(".swatch.c-{colour} {{ background: var(--{colour}); }}");
+            assert!(sheet.contains(&rule), "{rule}");
+        }
+    }
+}
