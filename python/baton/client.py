@@ -41,7 +41,9 @@ Target = Union[Instance, str]
 
 
 class Client(Submitter, Several):
-    """A client of one scheduler. Nothing is sent before the first request.
+    """A client of one scheduler, or of several that share a store: their URLs, separated by commas.
+
+    Nothing is sent before the first request.
 
     Missing arguments come from the environment, as in the command line: `BATON_URL` (or
     http://127.0.0.1:8080), `BATON_TOKEN`, and for https `BATON_CA`, `BATON_CERT` and `BATON_KEY`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass
-from typing import Optional, Tuple, Union
+from typing import List, Optional, Tuple, Union
 from urllib.parse import SplitResult, urlsplit
 
 from .errors import BatonError, Problem
@@ -30,12 +30,20 @@ class TlsFiles:
     key: Optional[str]
 
 
-def url(value: Optional[str]) -> Tuple[str, SplitResult]:
-    """The URL of the scheduler, and its parts."""
+def urls(value: Optional[str]) -> Tuple[str, List[SplitResult]]:
+    """The URL of the scheduler, or several separated by commas, and the parts of each."""
     text = value or os.environ.get("BATON_URL") or DEFAULT_URL
     if not isinstance(text, str):
         raise _no_url(repr(text), f"write one such as {DEFAULT_URL}")
-    text = text.rstrip("/")
+    all_parts = [_parts(one) for one in text.split(",")]
+    if any(parts.path != all_parts[0].path for parts in all_parts):
+        raise _no_url("the list of URLs", "all must have the same path")
+    return text.rstrip("/"), all_parts
+
+
+def _parts(text: str) -> SplitResult:
+    """The parts of one URL."""
+    text = text.strip(" ").rstrip("/")
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""
@@ -49,7 +57,7 @@ def url(value: Optional[str]) -> Tuple[str, SplitResult]:
     fake = not parts.path.isascii() or any(letter <= " " or letter == "\x7f" for letter in text)
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or fake:
         raise _no_url(f"`{text}`", f"write one such as {DEFAULT_URL}")
-    return text, parts
+    return parts
 
 
 def token(value: Optional[str]) -> Optional[str]:

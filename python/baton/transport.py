@@ -36,7 +36,7 @@ from typing import (
     TypeVar,
     Union,
 )
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from . import settings
 from .errors import BatonError, ConnectionFailed, Problem
@@ -78,7 +78,11 @@ class Response:
 
 
 class Transport:
-    """HTTP to one scheduler. Threads may share it."""
+    """HTTP to one scheduler, or to one of several that share a store. Threads may share it.
+
+    Of several, the one that answered last is asked; the next one if that cannot be reached, or knows
+    no leader: both mean that nothing was done.
+    """
 
     def __init__(
         self,
@@ -90,11 +94,13 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url, parts = settings.url(url)
-        self._host, self._port = parts.hostname or "", parts.port
-        self._origin = (parts.scheme, parts.netloc)
-        self._base = parts.path
-        self._files = settings.tls_files(ca, cert) if parts.scheme == "https" else None
+        self.url, self._servers = settings.urls(url)
+        self._current = 0
+        first = self._servers[0]
+        self._origin = (first.scheme, first.netloc)
+        self._base = first.path
+        secure = any(server.scheme == "https" for server in self._servers)
+        self._files = settings.tls_files(ca, cert) if secure else None
         self._tls = settings.tls(self._files) if self._files is not None else None
         self._token = settings.token(token)
         #: The clock of deadlines.
@@ -288,7 +294,7 @@ class Transport:
             sent["Authorization"] = f"Bearer {self._token}"
         began = self.now()
         left = max(left, _LAST_LOOK_SECONDS)
-        connection = self._connect(min(_CONNECT_SECONDS, left))
+        server, connection = self._connect(min(_CONNECT_SECONDS, left))
         with self._exchange(method, connection):
             left = max(left - (self.now() - began), _LAST_LOOK_SECONDS)
             # The connection forgets its socket when the response is the last one.
@@ -298,6 +304,8 @@ class Transport:
             connection.request(method, target, body=body, headers=sent)
             response = connection.getresponse()
         self._answered = True
+        if response.status == 503 and response.getheader("Baton-No-Leader") is not None:
+            self._advance(server)
         return connection, sock, response
 
     @contextmanager
@@ -313,15 +321,34 @@ class Transport:
             connection.close()
             raise
 
-    def _connect(self, seconds: float) -> http.client.HTTPConnection:
-        """Connects. No request is sent before that."""
-        if self._files is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
+    def _advance(self, failed: int) -> None:
+        """Asks the scheduler after `failed` from now on, unless another thread has advanced already."""
+        if self._current == failed:
+            self._current = (failed + 1) % len(self._servers)
+
+    def _connect(self, seconds: float) -> Tuple[int, http.client.HTTPConnection]:
+        """Connects to the first scheduler that can be reached. No request is sent before that."""
+        for _ in self._servers[1:]:
+            server = self._current
+            try:
+                return server, self._connect_to(self._servers[server], seconds)
+            except ConnectionFailed as error:
+                if not error.may_pass:
+                    raise
+            self._advance(server)
+        server = self._current
+        return server, self._connect_to(self._servers[server], seconds)
+
+    def _connect_to(self, server: SplitResult, seconds: float) -> http.client.HTTPConnection:
+        host, port = server.hostname or "", server.port
+        connection: http.client.HTTPConnection
+        if server.scheme == "http" or self._files is None:
+            connection = http.client.HTTPConnection(host, port, timeout=seconds)
         else:
             if self._tls is None:
                 self._tls = settings.tls(self._files)
             connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=seconds, context=self._tls
+                host, port, timeout=seconds, context=self._tls
             )
         try:
             connection.connect()

@@ -21,6 +21,8 @@ class FakeServer:
         self.replies: List[Reply] = []
         self.seen: List[Tuple[str, str, Any]] = []
         self.headers: List[Any] = []
+        #: The server follows, and no leader could be asked.
+        self.without_leader = False
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,6 +35,8 @@ class FakeServer:
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
                 self.send_response(reply[0])
+                if fake.without_leader:
+                    self.send_header("Baton-No-Leader", "1")
                 self.end_headers()
                 self.wfile.write(reply[1])
 

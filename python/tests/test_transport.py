@@ -19,6 +19,28 @@ def test_reading_is_tried_again_until_it_is_answered(fake: FakeServer) -> None:
     assert len(fake.seen) == 4 and 0 < clock.at < 3
 
 
+def test_of_several_schedulers_the_first_that_knows_a_leader_answers(fake: FakeServer) -> None:
+    held, closed = silent_port()
+    follower = FakeServer()
+    follower.without_leader = True
+    follower.replies = [(503, b"{}")]
+    fake.replies = [(200, b'{"a": 1}'), (200, b'{"a": 2}')]
+    with held:
+        way, clock = transport(f"{closed}, {follower.url},{fake.url}/")
+        assert way.get_json("/x") == {"a": 1}
+        assert way.get_json("/x") == {"a": 2}
+    follower.server.shutdown()
+    assert (len(follower.seen), len(fake.seen)) == (1, 2), "who has answered is asked first"
+    assert clock.at < 1
+
+
+def test_a_list_of_urls_has_one_path() -> None:
+    with pytest.raises(BatonError, match="same path"):
+        transport("http://a:1/x,http://b:1/y")
+    with pytest.raises(BatonError):
+        transport("http://a:1,")
+
+
 def test_a_refusal_that_will_not_pass_is_told_at_once(fake: FakeServer) -> None:
     fake.replies = [
         (
