@@ -13,11 +13,11 @@ impl Agent {
             Reply::Started { run, at, identity } => Event::Started { run, at, identity },
             Reply::Ended(end) => {
                 let attempt = self.supervisor.attempts().get(end.run);
-                let lease = attempt.map(|attempt| attempt.assignment.lease);
-                if let Some(lease) = lease {
-                    self.log_limit.cut(lease);
+                let assignment = attempt.map(|attempt| &attempt.assignment);
+                if let Some(assignment) = assignment {
+                    self.log_limit.cut(assignment.lease);
                 }
-                Event::Ended(end.run, self.launcher.ending(&end, lease))
+                Event::Ended(end.run, self.launcher.ending(&end, assignment))
             }
             Reply::Unknown { run } => match self.unknown(run) {
                 Some(event) => event,
@@ -44,8 +44,8 @@ impl Agent {
     /// An adopted run is gone, and the coordinator cannot know how it ended.
     fn unknown(&mut self, run: RunKey) -> Option<Event> {
         let attempt = self.supervisor.attempts().get(run)?;
-        let (lease, started) = (attempt.assignment.lease, attempt.started);
-        let sighting = sight(&mut self.coordinator, &self.launcher, lease, started);
+        let (assignment, started) = (&attempt.assignment, attempt.started);
+        let sighting = sight(&mut self.coordinator, &self.launcher, assignment, started);
         Some(Event::Unknown(run, sighting))
     }
 }

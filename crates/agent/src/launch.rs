@@ -14,7 +14,7 @@ use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{AttemptStats, Report};
-use baton_model::paths::{self, PathValues};
+use baton_model::paths;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::users::{self, User};
@@ -28,7 +28,7 @@ use crate::attempt_dir::{
 use crate::log_limit::clamp_rotation;
 use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
-use crate::{outputs, stderr_tail};
+use crate::{output_files, outputs, stderr_tail};
 
 /// The hidden command that runs the task of an attempt. Its argument is the directory with the
 /// [`TaskFile`], below which the runner keeps its own files.
@@ -148,7 +148,7 @@ impl Launcher {
             ));
         }
         self.check_directories(spec)?;
-        let [stdout_path, stderr_path] = output_paths(spec, assignment.lease)?;
+        let [stdout_path, stderr_path] = output_files::paths(spec, assignment.lease)?;
         let dir = dir_name(assignment.lease);
         let env = self.env(spec, assignment.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
@@ -242,7 +242,7 @@ impl Launcher {
     }
 
     /// The end of a run as the coordinator reports it, with the outputs of its attempt.
-    pub(crate) fn ending(&self, end: &RunEnd, lease: Option<LeaseId>) -> Ending {
+    pub(crate) fn ending(&self, end: &RunEnd, assignment: Option<&Assignment>) -> Ending {
         let stats = end.started.map(|started| AttemptStats {
             started: started.wall,
             ended: end.at.wall,
@@ -260,8 +260,8 @@ impl Launcher {
             },
             has_bad_outputs: false,
         };
-        match lease {
-            Some(lease) => self.with_texts(lease, ending),
+        match assignment {
+            Some(assignment) => self.with_texts(assignment, ending),
             None => ending,
         }
     }
@@ -269,9 +269,11 @@ impl Launcher {
     /// Adds the outputs of an attempt to its end, or the last lines of its standard error. A
     /// restarted agent reads them again: the files of an attempt are not removed before the
     /// scheduler knows its end.
-    pub(crate) fn with_texts(&self, lease: LeaseId, mut ending: Ending) -> Ending {
+    pub(crate) fn with_texts(&self, assignment: &Assignment, mut ending: Ending) -> Ending {
+        let lease = assignment.lease;
+        let last_lines = || stderr_tail::read(&self.state, lease, &assignment.spec);
         if !ending.report.outcome.is_success() {
-            ending.report.stderr_tail = stderr_tail::read(&self.state, lease);
+            ending.report.stderr_tail = last_lines();
             return ending;
         }
         match outputs::read(Path::new(&self.output(&dir_name(lease)))) {
@@ -281,7 +283,7 @@ impl Launcher {
                 tracing::info!("{lease}: {reason}");
                 self.append_reason(lease, &reason);
                 ending.has_bad_outputs = true;
-                ending.report.stderr_tail = stderr_tail::read(&self.state, lease);
+                ending.report.stderr_tail = last_lines();
             }
         }
         ending
@@ -457,30 +459,6 @@ impl Launcher {
         };
         Ok((list, ca))
     }
-}
-
-/// The files of standard output and standard error of one attempt.
-fn output_paths(spec: &InstanceSpec, lease: LeaseId) -> Result<[Option<String>; 2], String> {
-    let attempt = lease.attempt;
-    let values = PathValues {
-        attempt,
-        index: spec.array.map_or(0, |array| array.index(attempt.instance)),
-        name: &spec.name,
-    };
-    let expand = |path: &Option<String>| {
-        let path = path.as_deref().map(|path| {
-            let path = paths::expand(path, &values)?;
-            let cwd = spec.paths.cwd.as_ref();
-            Ok(match cwd.filter(|_| !path.starts_with('/')) {
-                Some(cwd) => format!("{cwd}/{path}"),
-                None => path,
-            })
-        });
-        path.transpose().map_err(|unknown: String| {
-            format!("a path of its output has an unknown placeholder {unknown}")
-        })
-    };
-    Ok([expand(&spec.paths.stdout)?, expand(&spec.paths.stderr)?])
 }
 
 /// A backstop for allocations between two samples of the memory in use.

@@ -1,7 +1,7 @@
 //! The last lines of an attempt's standard error, which a failure is reported with.
 //!
-//! Of a task with several processes: of the one that has written last. Control characters are
-//! escaped, since the text is shown on terminals.
+//! Of a task with several processes: of the one that has written last. The file that a task names
+//! for its standard error is read, too. Control characters are escaped, since the text is shown on terminals.
 
 use std::io;
 use std::path::Path;
@@ -10,16 +10,18 @@ use std::sync::Arc;
 use baton_model::ids::LeaseId;
 use baton_model::limits::{PROCESSES_SHOWN_MAX, STDERR_TAIL_BYTES_MAX, STDERR_TAIL_LINES_MAX};
 use baton_model::message::LogStream;
+use baton_model::spec::InstanceSpec;
 use baton_model::task::RunNo;
 use baton_runner::logs::{LogSource, ProcessLogs, Tail};
 
 use crate::attempt_dir::dir_name;
 use crate::logs::own_log;
+use crate::output_files;
 use crate::state::WORK;
 
 /// The last lines; `None` if there are none, or they cannot be read.
-pub(crate) fn read(state: &Path, lease: LeaseId) -> Option<Arc<str>> {
-    let tail = newest(state, lease).unwrap_or_else(|error| {
+pub(crate) fn read(state: &Path, lease: LeaseId, spec: &InstanceSpec) -> Option<Arc<str>> {
+    let tail = newest(state, lease, spec).unwrap_or_else(|error| {
         tracing::info!("{lease}: its standard error cannot be read: {error}");
         None
     });
@@ -27,7 +29,7 @@ pub(crate) fn read(state: &Path, lease: LeaseId) -> Option<Arc<str>> {
 }
 
 /// The end of the log that was written last.
-fn newest(state: &Path, lease: LeaseId) -> io::Result<Option<Tail>> {
+fn newest(state: &Path, lease: LeaseId, spec: &InstanceSpec) -> io::Result<Option<Tail>> {
     let sandbox = state.join(WORK).join(dir_name(lease));
     let own = LogSource::File(own_log(state, lease, LogStream::Stderr));
     let mut found = vec![own.tail(RunNo(0), STDERR_TAIL_BYTES_MAX)?];
@@ -41,6 +43,13 @@ fn newest(state: &Path, lease: LeaseId) -> io::Result<Option<Tail>> {
         if let Some(run) = logs.runs()?.last() {
             let source = LogSource::Process(logs, LogStream::Stderr);
             found.push(source.tail(*run, STDERR_TAIL_BYTES_MAX)?);
+        }
+    }
+    match output_files::stderr_tail(spec, lease, &sandbox, STDERR_TAIL_BYTES_MAX) {
+        Ok(tail) => found.push(tail),
+        // The log may still tell more.
+        Err(error) => {
+            tracing::info!("{lease}: the file of its standard error cannot be read: {error}")
         }
     }
     let found = found.into_iter().flatten();
@@ -123,10 +132,13 @@ mod tests {
             },
             epoch: Epoch(1),
         };
-        assert_eq!(read(state, lease), None);
+        assert_eq!(read(state, lease, &InstanceSpec::default()), None);
         fs::create_dir(state.join(LOGS)).expect("made");
         fs::write(own_log(state, lease, LogStream::Stderr), "runner\n").expect("written");
-        assert_eq!(read(state, lease).as_deref(), Some("runner"));
+        assert_eq!(
+            read(state, lease, &InstanceSpec::default()).as_deref(),
+            Some("runner")
+        );
         for (process, run, text, at) in [
             ("a", 0, "old", 9),
             ("b", 0, "first", 8),
@@ -141,6 +153,43 @@ mod tests {
             let later = std::time::SystemTime::now() + std::time::Duration::from_secs(at);
             file.set_modified(later).expect("a time");
         }
-        assert_eq!(read(state, lease).as_deref(), Some("last"));
+        assert_eq!(
+            read(state, lease, &InstanceSpec::default()).as_deref(),
+            Some("last")
+        );
+    }
+
+    #[test]
+    fn the_file_that_a_task_names_for_its_standard_error_is_read_if_it_is_safe() {
+        let place = tempfile::tempdir().expect("a directory");
+        let lease = LeaseId {
+            attempt: AttemptId {
+                instance: InstanceId(7),
+                number: AttemptNo(1),
+            },
+            epoch: Epoch(1),
+        };
+        let sandbox = place.path().join(WORK).join(dir_name(lease));
+        fs::create_dir_all(&sandbox).expect("made");
+        let spec = |stderr: &str, user: Option<&str>| InstanceSpec {
+            user: user.map(str::to_owned),
+            paths: baton_model::paths::Paths {
+                cwd: None,
+                stdout: None,
+                stderr: Some(stderr.to_owned()),
+            },
+            ..InstanceSpec::default()
+        };
+        let read = |spec| read(place.path(), lease, &spec);
+        assert_eq!(read(spec("%i.err", None)), None, "there is none");
+        let long = format!("{}\nlast\n", "x".repeat(STDERR_TAIL_BYTES_MAX));
+        fs::write(sandbox.join("i7.err"), long).expect("written");
+        assert_eq!(read(spec("%i.err", None)).as_deref(), Some("last"));
+        assert_eq!(read(spec("%i.err", Some("other"))), None);
+        assert_eq!(read(spec(".", None)), None, "a directory");
+        let fifo = sandbox.join("pipe");
+        let made = rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU);
+        made.expect("a pipe");
+        assert_eq!(read(spec("pipe", None)), None, "it does not block");
     }
 }

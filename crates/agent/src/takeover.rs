@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::Supervisor;
+use baton_core::supervision::attempts::Assignment;
 use baton_core::supervision::io::{Event, Sighting};
 use baton_core::supervision::takeover::{
     CoordinatorState, Inventory, KnownAttempt, Remnant, ReportedRun,
 };
-use baton_model::ids::LeaseId;
 use baton_model::outcome::KillCause;
 use baton_model::task::{Identity, Moment};
 use baton_runner::coordinator::{is_gone, outlive_deaths};
@@ -76,14 +76,7 @@ impl Agent {
             inventory,
             &owned,
             dying,
-            |attempt| {
-                sight(
-                    coordinator,
-                    launcher,
-                    attempt.assignment.lease,
-                    attempt.started,
-                )
-            },
+            |attempt| sight(coordinator, launcher, &attempt.assignment, attempt.started),
             clock::now().mono,
         );
         self.supervisor = supervisor;
@@ -163,12 +156,7 @@ impl Agent {
         let actions = self
             .supervisor
             .take_over(clock::now().mono, inventory, &owned, |attempt| {
-                sight(
-                    coordinator,
-                    launcher,
-                    attempt.assignment.lease,
-                    attempt.started,
-                )
+                sight(coordinator, launcher, &attempt.assignment, attempt.started)
             });
         self.carry_out(actions);
         Ok(())
@@ -179,14 +167,17 @@ impl Agent {
         let runs = runs.into_iter().map(|known_run| {
             let assignment = self.launcher.read_tag(&known_run.tag);
             let handed_over = || known.iter().find(|known| known.run == known_run.run);
-            let lease = assignment.as_ref().map(|it| it.lease);
-            let lease = lease.or_else(|| handed_over().map(|it| it.assignment.lease));
+            let known_assignment = assignment.as_ref();
+            let known_assignment =
+                known_assignment.or_else(|| handed_over().map(|it| &it.assignment));
+            let ended = known_run.ended;
+            let ended = ended.map(|end| self.launcher.ending(&end, known_assignment));
             ReportedRun {
                 run: known_run.run,
                 assignment,
                 started: known_run.started,
                 waiting: known_run.waiting,
-                ended: known_run.ended.map(|end| self.launcher.ending(&end, lease)),
+                ended,
             }
         });
         runs.collect()
@@ -223,12 +214,13 @@ impl Agent {
 pub(crate) fn sight(
     coordinator: &mut Coordinator,
     launcher: &Launcher,
-    lease: LeaseId,
+    assignment: &Assignment,
     started: Option<(Moment, Identity)>,
 ) -> Sighting {
     match coordinator.sight(started) {
-        Sighting::Ended(ending) => Sighting::Ended(launcher.with_texts(lease, ending)),
+        Sighting::Ended(ending) => Sighting::Ended(launcher.with_texts(assignment, ending)),
         Sighting::Unknown => {
+            let lease = assignment.lease;
             tracing::warn!("nothing tells how {lease} has ended, or whether it had started");
             Sighting::Unknown
         }

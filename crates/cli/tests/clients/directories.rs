@@ -63,6 +63,16 @@ fn work_runs_in_a_directory_that_its_worker_allows_and_its_output_goes_to_files(
         stderr.contains("does not allow work in the directory `/`"),
         "{stderr}"
     );
+
+    // The summary of a failure has the last lines of that file.
+    let script = "echo no such table >&2; exit 3";
+    let failing = [
+        "submit", "--wait", "--cwd", cwd, "--error", "bad-%i", "--", script,
+    ];
+    let failed = cluster.run(&failing);
+    assert_eq!(failed.code, Some(3), "{failed:?}");
+    assert!(failed.err.contains("| no such table"), "{failed:?}");
+    assert_eq!(read("bad-i5"), "no such table\n");
 }
 
 #[test]
