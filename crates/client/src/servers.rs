@@ -72,7 +72,7 @@ impl Servers {
         let count = self.urls.len();
         let tries = if count == 1 { 0 } else { count * ROUNDS - 1 };
         (0..tries).map(move |tried| {
-            if (tried + 1) % count != 0 {
+            if !(tried + 1).is_multiple_of(count) {
                 return Duration::ZERO;
             }
             let round = tried / count;

@@ -46,11 +46,18 @@ impl Peers {
             leader.is_some() && leader.as_ref().map(|it| it.epoch) != failed.map(|it| it.epoch)
         };
         let mut leader = self.leader.clone();
-        if !found(&leader.borrow()) {
+        let until = Instant::now() + LEADER_WAIT;
+        while !found(&leader.borrow()) && Instant::now() < until {
+            // The next leader may not have announced itself yet when the announcements are read.
             self.look_again();
+            let waited = timeout(2 * PEERS_READ_PAUSE, leader.wait_for(found)).await;
+            if matches!(waited, Ok(Err(_))) {
+                // The server ends.
+                return None;
+            }
         }
-        let waited = timeout(LEADER_WAIT, leader.wait_for(found)).await;
-        waited.ok()?.ok()?.clone()
+        let leader = leader.borrow().clone();
+        leader.filter(|leader| found(&Some(leader.clone())))
     }
 
     /// Reads the announcements soon: what is known may be out of date.
