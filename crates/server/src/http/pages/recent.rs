@@ -193,6 +193,7 @@ mod tests {
             attempts: 0,
             slots: 1,
             capacity: baton_model::placement::Capacity::default(),
+            used: baton_model::placement::Capacity::default(),
             labels: BTreeMap::new(),
             heard_seconds: 0.0,
             links: BTreeMap::new(),
