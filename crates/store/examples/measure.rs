@@ -1,4 +1,6 @@
-//! Benchmark of the store on this machine: `cargo run --release --example measure -- DIR`.
+//! Benchmark of the store on this machine: `cargo run --release --example measure -- DIR [URL…]`.
+//!
+//! Each URL names an empty PostgreSQL database; the rates and the cost of attempts are measured in it, too.
 //!
 //! Prints facts per second with one submitter and with many, how much readers and the writer slow
 //! each other down, the CPU cost of the attempts of an array, and how long a new leader needs to
@@ -21,6 +23,7 @@ use baton_model::ids::{
 use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Wall};
+use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::view::{Query, View};
 use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
 use rustix::time::{ClockId, clock_gettime};
@@ -31,12 +34,31 @@ const SPAN: Duration = Duration::from_secs(3);
 type BenchResult<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> BenchResult<()> {
-    let dir = std::env::args_os().nth(1).ok_or("usage: measure DIR")?;
+    let mut args = std::env::args();
+    let dir = args.nth(1).ok_or("usage: measure DIR [URL…]")?;
     let dir = PathBuf::from(dir).join("baton-store-measure");
     fs::create_dir(&dir)?;
+    for url in args {
+        postgres(&StoreUrl::from(&*url))?;
+    }
     let measured = measure(&dir);
     fs::remove_dir_all(&dir)?;
     measured
+}
+
+/// The rates in an empty PostgreSQL database.
+fn postgres(url: &StoreUrl) -> BenchResult<()> {
+    let store = PostgresStore::connect(url)?;
+    println!("{}:", store.place());
+    attempts(&store)?;
+    drop(store);
+    let store = PostgresStore::connect(url)?;
+    for (submitters, facts) in [(1, 1), (64, 1), (64, 1_000)] {
+        let rate = commits(&store, submitters, facts, 0)?.0;
+        println!("{submitters:>3} submitters, batches of {facts:>5}: {rate:>9.0} facts/s");
+    }
+    println!("sqlite:");
+    Ok(())
 }
 
 fn measure(dir: &Path) -> BenchResult<()> {
@@ -50,18 +72,17 @@ fn measure(dir: &Path) -> BenchResult<()> {
         let (facts, reads) = commits(&store, 64, 10, readers)?;
         println!("{readers:>3} readers: {facts:>9.0} facts/s, {reads:>7.0} pages of 100 /s");
     }
-    attempts(&dir.join("attempts.db"))?;
+    attempts(&SqliteStore::open(&dir.join("attempts.db"))?)?;
     array(&dir.join("array.db"))?;
     restore(&dir.join("million.db"))
 }
 
 /// The cost of the three facts of each attempt of an array: granted in one group, confirmed and
 /// ended in a later one, some hundred facts in a group.
-fn attempts(path: &Path) -> BenchResult<()> {
+fn attempts(store: &dyn Store) -> BenchResult<()> {
     const ATTEMPTS: u64 = 50_000;
     const GROUP: u64 = 34;
-    let store = SqliteStore::open(path)?;
-    let epoch = elect(&store)?;
+    let epoch = elect(store)?;
     let mut outbox: Outbox<()> = Outbox::new(epoch);
     let mut commit = |facts| -> BenchResult<()> {
         if let Some(batch) = outbox.accept(Step::keeping(facts)) {
@@ -184,14 +205,16 @@ struct Maker {
 
 /// Facts and pages read per second.
 fn commits(
-    store: &SqliteStore,
+    store: &dyn Store,
     submitters: u64,
     facts: u64,
     readers: u64,
 ) -> BenchResult<(f64, f64)> {
+    // No term uses the ids of another one.
+    let epoch = elect(store)?;
     let maker = Mutex::new(Maker {
-        outbox: Outbox::new(elect(store)?),
-        next: 0,
+        outbox: Outbox::new(epoch),
+        next: u64::from(epoch.number()) << 32,
     });
     let stop = AtomicBool::new(false);
     let (written, read) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -225,7 +248,7 @@ fn commits(
     Ok((rate(written), rate(read)))
 }
 
-fn submit(store: &SqliteStore, maker: &Mutex<Maker>, count: u64) -> Result<(), StoreError> {
+fn submit(store: &dyn Store, maker: &Mutex<Maker>, count: u64) -> Result<(), StoreError> {
     let (sender, receiver) = mpsc::channel();
     let Ok(mut making) = maker.lock() else {
         return Err(StoreError::Closed);
@@ -286,7 +309,7 @@ fn restore(path: &Path) -> BenchResult<()> {
 }
 
 /// Halts everything, and prunes half of it.
-fn prune(store: &SqliteStore, epoch: Epoch) -> BenchResult<()> {
+fn prune(store: &dyn Store, epoch: Epoch) -> BenchResult<()> {
     let mut outbox: Outbox<()> = Outbox::new(epoch);
     for some in (0..1_000_000).step_by(5_000) {
         let halted = |id| Fact::InstancesHalted {
@@ -314,7 +337,7 @@ fn prune(store: &SqliteStore, epoch: Epoch) -> BenchResult<()> {
     Ok(())
 }
 
-fn elect(store: &SqliteStore) -> BenchResult<Epoch> {
+fn elect(store: &dyn Store) -> BenchResult<Epoch> {
     let row = store.read_row()?;
     match store.take(row.epoch, Epoch(row.epoch.0 + 1))? {
         TakeOutcome::Won(epoch, _) => Ok(epoch),

@@ -274,7 +274,7 @@ impl Drop for Cluster {
 }
 
 /// A command that becomes a server: quiet unless something is wrong.
-fn server(mut command: Command) -> Command {
+pub fn server(mut command: Command) -> Command {
     command
         .env("BATON_LOG", "warn")
         .stdin(Stdio::null())

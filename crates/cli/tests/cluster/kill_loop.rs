@@ -57,7 +57,7 @@ fn nothing_is_lost_or_doubled_when_everything_is_killed_at_once() {
 }
 
 /// One instance: a lock that its children inherit, a line at its start and at its end.
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 exec 9>"$DIR/$BATON_ARRAY_INDEX.lock"
 flock -n 9 || echo "$BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX.overlap"
 echo "start $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
@@ -185,7 +185,7 @@ fn kill_victim(cluster: &mut Cluster, victim: Victim, agent_first: bool) {
 
 /// Compares the files of each instance with its records; returns how many
 /// finished more than once.
-fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
+pub(crate) fn check(cluster: &impl Api, span: Span, dir: &std::path::Path) -> u64 {
     let mut doubled = 0;
     for index in 1..=span.count() {
         let overlaps = lines(&dir.join(format!("{index}.overlap")));
@@ -228,7 +228,7 @@ fn check(cluster: &Cluster, span: Span, dir: &std::path::Path) -> u64 {
 }
 
 /// Of all that finished only the last may be recorded as having exited.
-fn observed_ends_are_final(cluster: &Cluster, id: InstanceId, finished: &[u32]) {
+fn observed_ends_are_final(cluster: &impl Api, id: InstanceId, finished: &[u32]) {
     let mut exits = Vec::new();
     for event in cluster.timeline(id) {
         if let Fact::AttemptEnded { lease, end, .. } = event.fact

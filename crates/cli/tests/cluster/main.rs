@@ -16,6 +16,7 @@ mod leftovers;
 mod logging;
 mod partition;
 mod permissions;
+mod quorum;
 mod restart;
 mod schedules;
 mod service;

@@ -25,6 +25,7 @@ use super::peer::Peer;
 use super::problem::{Answer, Fault, Kind, NO_LEADER};
 use super::streams::StreamRequest;
 use crate::access::{Caller, Identity};
+use crate::driver::Status;
 use crate::limits::{FORWARD_BUFFER_BYTES, FORWARD_WAIT, FORWARDS_MAX};
 use crate::peers::Peers;
 
@@ -59,13 +60,16 @@ pub(super) async fn to_leader(State(app): State<App>, request: Request, next: Ne
     }
     if is_read {
         let head = request_head(&request);
-        let response = next.run(request).await;
+        let response = next.clone().run(request).await;
         let kind = response.extensions().get::<Kind>();
         if kind.is_none_or(|Kind(kind)| kind != NO_LEADER) {
             return response;
         }
         let nothing = Payload::Whole(Bytes::new());
-        return forward(&app, &peers, head, nothing).await.into_response();
+        return match forward(&app, &peers, head, nothing).await {
+            Ok(forwarded) => forwarded.finish(next).await,
+            Err(fault) => fault.into_response(),
+        };
     }
     if !app.0.status.borrow().follows() {
         return next.run(request).await;
@@ -75,7 +79,33 @@ pub(super) async fn to_leader(State(app): State<App>, request: Request, next: Ne
         let body = Payload::read(&head, body).await?;
         forward(&app, &peers, head, body).await
     };
-    forwarded.await.into_response()
+    match forwarded.await {
+        Ok(forwarded) => forwarded.finish(next).await,
+        Err(fault) => fault.into_response(),
+    }
+}
+
+/// What became of a request that was to be forwarded.
+enum Forwarded {
+    Answered(Response),
+    /// This scheduler leads by now.
+    Own(Box<Parts>, Payload),
+}
+
+impl Forwarded {
+    /// The response, if need be of this scheduler.
+    async fn finish(self, next: Next) -> Response {
+        match self {
+            Self::Answered(response) => response,
+            Self::Own(head, payload) => {
+                let body = match payload {
+                    Payload::Whole(bytes) => Body::from(bytes),
+                    Payload::Stream(body) => body,
+                };
+                next.run(Request::from_parts(*head, body)).await
+            }
+        }
+    }
 }
 
 /// The body of a forwarded request.
@@ -117,7 +147,7 @@ fn request_head(request: &Request) -> Parts {
     copy.into_parts().0
 }
 
-async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer<Response> {
+async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer<Forwarded> {
     if let Some(by) = head.headers.get(&FORWARDED_BY) {
         // Its sender took this scheduler for the leader.
         let by = by.to_str().unwrap_or("another scheduler");
@@ -130,8 +160,14 @@ async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer
     );
     let (mut payload, mut failed) = (Some(body), None);
     for _ in 0..FORWARDS_MAX {
-        let (Some(body), Some(leader)) = (payload.take(), peers.leader_but(failed.as_ref()).await)
-        else {
+        let Some(body) = payload.take() else {
+            break;
+        };
+        let leader = tokio::select! {
+            leader = peers.leader_but(failed.as_ref()) => leader,
+            () = leads(app) => return Ok(Forwarded::Own(Box::new(head), body)),
+        };
+        let Some(leader) = leader else {
             break;
         };
         check_credentials(&head, &leader)?;
@@ -144,7 +180,7 @@ async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer
         };
         match timeout(FORWARD_WAIT, send(peers, &leader, &head, body)).await {
             Ok(Ok(response)) => match answer(app, &head, response).await? {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok(Forwarded::Answered(response)),
                 // It does not lead any more, and has done nothing.
                 Err(refused) => fault = refused,
             },
@@ -165,6 +201,16 @@ async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer
         failed = Some(leader);
     }
     Err(fault)
+}
+
+/// Resolves when this scheduler leads.
+async fn leads(app: &App) {
+    let mut status = app.0.status.clone();
+    let leading = status.wait_for(|status| matches!(status, Status::Leading(_)));
+    if leading.await.is_err() {
+        // The server shuts down.
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Refuses to forward where the leader could not, or must not, get the client's credentials.
