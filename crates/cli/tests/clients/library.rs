@@ -165,7 +165,7 @@ fn a_pause_survives_the_scheduler_and_a_revision_and_makes_up_for_nothing() {
         "{shown}"
     );
     let listed = cluster.run(&["library", "ls"]).good();
-    assert!(listed.contains("paused"), "{listed}");
+    assert!(listed.contains("paused: repairs"), "{listed}");
     let ticks = || cluster.run(&["ticks", "demo/tick", "--json"]).json();
     until("a due time of the new revision is skipped", || {
         ticks()[0]["revision"] == 2 && ticks()[0]["reason"] == "paused"

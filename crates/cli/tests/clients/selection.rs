@@ -16,7 +16,12 @@ fn several_ids_ranges_and_elements_are_one_command() {
     let array = [
         "submit", "--array", "1-5", "--name", "sim", "--wait", "--", script,
     ];
-    assert_eq!(cluster.run(&array).code, Some(1));
+    let failed = cluster.run(&array);
+    assert_eq!(failed.code, Some(1));
+    let more = "i1..i5 2 DONE, 3 FAILED; more: baton logs i1..i5 --state FAILED; again: baton retry i1..i5";
+    assert!(failed.err.contains(more), "{failed:?}");
+    let logs = cluster.run(&["logs", "i1..i5", "--state", "FAILED"]);
+    assert_eq!(logs.out, "==> i1 <==\n\n==> i2 <==\n\n==> i3 <==\n");
     let done = ["submit", "--name", "other", "--wait", "--", "echo other"];
     assert_eq!(cluster.run(&done).good(), "i6\n");
 

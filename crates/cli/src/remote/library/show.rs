@@ -83,7 +83,11 @@ pub(super) async fn list(command: &Ls, client: &Client) -> CommandResult {
 
 fn row(task: &Task<Value>, now: Wall) -> [Cell; 6] {
     let due = match task.paused_at {
-        Some(_) => Some("paused".to_owned()),
+        Some(_) => {
+            let reason = task.pause_reason.as_deref();
+            let reason = reason.map(|reason| format!(": {}", clean(reason)));
+            Some(format!("paused{}", reason.unwrap_or_default()))
+        }
         None => task.next_at.map(|at| {
             let at = Wall(at);
             format!("{} (in {})", stamp(at), span(between(now, at)))
@@ -103,8 +107,18 @@ fn row(task: &Task<Value>, now: Wall) -> [Cell; 6] {
 /// Describes briefly what starts a task or workflow.
 fn describe_triggers(task: &Task<Value>) -> String {
     let mut triggers = Vec::new();
-    triggers.extend(task.schedule_text.clone());
-    let Trigger { after, remote, .. } = &task.trigger;
+    let Trigger {
+        schedule,
+        after,
+        remote,
+        ..
+    } = &task.trigger;
+    // Due times are shown in the zone of the viewer.
+    let zone = schedule.as_ref().map(|schedule| schedule.zone.as_str());
+    let zone = zone.filter(|zone| *zone != "UTC");
+    let zone = zone.map(|zone| format!(", {zone}")).unwrap_or_default();
+    let text = task.schedule_text.as_deref();
+    triggers.extend(text.map(|text| format!("{text}{zone}")));
     if !after.is_empty() {
         let names: Vec<String> = after.iter().map(ToString::to_string).collect();
         triggers.push(format!("after {}", names.join(", ")));

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 
 use baton_client::{Client, Span};
 use baton_files::{AnyFile, WorkflowFile};
-use baton_model::api::{self, SubmitReply};
+use baton_model::api::{self, RangeSummary, SubmitReply};
 use baton_model::conditions::Dependency;
+use baton_model::state::UniversalState;
 use clap::{Args, ValueEnum};
 
 use self::array::ArrayArgs;
@@ -284,7 +285,7 @@ pub(super) async fn wait(
         if json {
             line(&mut out, &summary)?
         } else {
-            note(&format!("{span} {}", waiting::counts(&summary)))
+            note(&describe_ends(span, &summary))
         }
         waiting::range_exit_code(&summary)
     };
@@ -293,6 +294,17 @@ pub(super) async fn wait(
         0 => Ok(()),
         code => Err(Failure::Silent(code)),
     }
+}
+
+/// Describes how a range has ended, and how to see and repeat what has failed.
+fn describe_ends(span: Span, summary: &RangeSummary) -> String {
+    let failed = summary.counts.contains_key(&UniversalState::Failed);
+    let more = if failed {
+        format!("; more: baton logs {span} --state FAILED; again: baton retry {span}")
+    } else {
+        String::new()
+    };
+    format!("{span} {}{more}", waiting::counts(summary))
 }
 
 async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> CommandResult {
