@@ -169,6 +169,7 @@ def test_an_entry_shows_changes_a_grid_and_begins_a_backfill(page, server):
     open_page(page, server, f"/runs/{again}")
     expect(page.locator("#h-compare")).to_contain_text("Compared with r")
     expect(page.get_by_role("group", name="Comparison").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_role("group", name="Comparison")).to_contain_text(" %)")
     assert Axe().run(page).violations_count == 0
     picture(page, "compared")
     assert page.problems == []

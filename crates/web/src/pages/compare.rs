@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::api::{List, Run, RunTask};
+use baton_model::api::{List, Run, RunItem, RunTask};
+
+use baton_model::state::UniversalState;
 
 use super::next;
 use crate::graph;
@@ -13,6 +15,14 @@ const ROWS_MAX: usize = 100;
 
 /// A change of the mean duration that counts as a difference.
 const NOTABLE: f64 = 0.1;
+
+/// A run as far as it is compared.
+pub struct Side<'a, V> {
+    pub run: &'a Run,
+    pub tasks: &'a List<RunTask>,
+    /// The first items of the run: an ended run has no means of its tasks.
+    pub items: &'a List<RunItem<V>>,
+}
 
 /// The comparison of a run with the previous run of the same workflow.
 #[derive(Debug, Default)]
@@ -45,35 +55,50 @@ pub struct CompareRow {
 
 impl Comparison {
     #[must_use]
-    pub fn new(
-        run: &Run,
-        tasks: &List<RunTask>,
-        before: &Run,
-        tasks_before: &List<RunTask>,
-        now: u64,
-    ) -> Self {
+    pub fn new<V>(after: &Side<'_, V>, before: &Side<'_, V>, now: u64) -> Self {
         let seconds = |run: &Run| {
             let ended = run.ended_at.unwrap_or(now);
             ended.saturating_sub(run.begun_at) as f64 / 1e3
         };
-        let (took, took_before) = (seconds(run), seconds(before));
+        let (took, took_before) = (seconds(after.run), seconds(before.run));
         // Of lists with more pages it is not known what is new or gone.
-        let is_whole = next(&tasks.links).is_none() && next(&tasks_before.links).is_none();
-        let mut rows = rows(&tasks.items, &tasks_before.items, is_whole);
+        let is_whole = next(&after.tasks.links).is_none() && next(&before.tasks.links).is_none();
+        let mut rows = rows(&after.timed(), &before.timed(), is_whole);
         let count = rows.len();
         if count > ROWS_MAX {
             rows.retain(|row| row.differs);
             rows.truncate(ROWS_MAX);
         }
         Self {
-            before: before.id.clone(),
-            before_state: before.state.word(),
+            before: before.run.id.clone(),
+            before_state: before.run.state.word(),
             took: duration(took),
             took_before: duration(took_before),
             difference: difference(Some(took), Some(took_before)).0,
             omitted: count - rows.len(),
             rows,
         }
+    }
+}
+
+impl<V> Side<'_, V> {
+    /// The tasks, each with the mean duration of its DONE items, as far as it is known.
+    fn timed(&self) -> Vec<RunTask> {
+        let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        let done = self.items.items.iter();
+        for item in done.filter(|item| item.state == UniversalState::Done) {
+            if let (Some(started), Some(ended)) = (item.started_at, item.ended_at) {
+                let (sum, count) = sums.entry(&item.task).or_default();
+                *sum += ended.saturating_sub(started) as f64 / 1e3;
+                *count += 1.0;
+            }
+        }
+        let timed = self.tasks.items.iter().cloned().map(|mut task| {
+            let known = sums.get(&*task.name).map(|(sum, count)| sum / count);
+            task.mean_seconds = task.mean_seconds.or(known);
+            task
+        });
+        timed.collect()
     }
 }
 
@@ -215,6 +240,35 @@ mod tests {
         );
         assert!(rows.iter().all(|row| row.differs), "{rows:?}");
         assert_eq!(super::rows(&now, &before, false).len(), 2);
+    }
+
+    #[test]
+    fn the_mean_of_an_ended_task_is_that_of_its_done_items() {
+        let json = |state: &str, from: u64, to: u64| {
+            serde_json::json!({"task": "load", "item": 0, "instance": "i1", "state": state,
+                "generation": 1, "startedAt": from, "endedAt": to, "links": {}})
+        };
+        let items = serde_json::json!({"items": [json("DONE", 0, 1_000), json("DONE", 0, 3_000),
+            json("FAILED", 0, 9_000)], "links": {}});
+        let items: List<RunItem<serde_json::Value>> =
+            serde_json::from_value(items).expect("a list");
+        let run = serde_json::json!({"id": "r1", "name": "w", "owner": "o", "state": "DONE",
+            "generation": 1, "submittedAt": 0, "begunAt": 0, "endedAt": 4_000, "links": {}});
+        let run: Run = serde_json::from_value(run).expect("a run");
+        let tasks = List {
+            items: vec![task("load", done(), None), task("idle", done(), None)],
+            total: None,
+            links: BTreeMap::new(),
+        };
+        let side = Side {
+            run: &run,
+            tasks: &tasks,
+            items: &items,
+        };
+        let means: Vec<_> = side.timed().iter().map(|it| it.mean_seconds).collect();
+        assert_eq!(means, [Some(2.0), None]);
+        let same = Comparison::new(&side, &side, 9_000);
+        assert_eq!((&*same.took, same.rows.len()), ("4.00 s", 2));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use askama::Template;
 use baton_model::api::{ErrorGroup, ItemCounts, List, ResumePreview, Run, RunItem, RunTask};
 use serde_json::Value;
 
-use super::compare::Comparison;
+use super::compare::{Comparison, Side};
 use super::{Offer, actions, next};
 use crate::frame::{Action, Frame, Refresh};
 use crate::gantt;
@@ -78,8 +78,8 @@ pub struct Answers {
     pub tasks: List<RunTask>,
     pub items: List<RunItem<Value>>,
     pub errors: List<ErrorGroup>,
-    /// The previous run of the same workflow, and its tasks.
-    pub before: Option<(Run, List<RunTask>)>,
+    /// The previous run of the same workflow, its tasks, and its first items.
+    pub before: Option<(Run, List<RunTask>, List<RunItem<Value>>)>,
 }
 
 impl RunPage {
@@ -127,8 +127,18 @@ impl RunPage {
             more_items: next(&items.links),
             actions: actions(&run.links, OFFERED),
             may_retry: run.state.is_terminal(),
-            comparison: before.map(|(before, tasks_before)| {
-                Comparison::new(&run, &tasks, &before, &tasks_before, now)
+            comparison: before.map(|(before, tasks_before, items_before)| {
+                let after = Side {
+                    run: &run,
+                    tasks: &tasks,
+                    items: &items,
+                };
+                let before = Side {
+                    run: &before,
+                    tasks: &tasks_before,
+                    items: &items_before,
+                };
+                Comparison::new(&after, &before, now)
             }),
             frame,
         }

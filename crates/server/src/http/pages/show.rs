@@ -255,15 +255,17 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
     Ok(html(StatusCode::OK, &RunPage::new(frame, answers)))
 }
 
-/// The previous run of the same workflow with its tasks, if it is still there.
-async fn run_before(ask: &Asker, run: &Run) -> Option<(Run, List<RunTask>)> {
+/// The previous run of the same workflow with its tasks and first items, if it is still there.
+async fn run_before(ask: &Asker, run: &Run) -> Option<(Run, List<RunTask>, List<RunItem<Value>>)> {
     let (owner, name) = (encoded(&run.owner), encoded(&run.name));
     let number = run.id.trim_start_matches('r');
     let path = format!("/runs?owner={owner}&name={name}&cursor={number}&limit=1");
     let found: List<Run> = ask.get(&path).await.ok()?;
     let before = found.items.into_iter().next()?;
     let tasks = format!("/runs/{}/tasks?limit={TASKS}", before.id);
-    Some((before, ask.get(&tasks).await.ok()?))
+    let items = format!("/runs/{}/items?limit={ITEMS}", before.id);
+    let (tasks, items) = tokio::join!(ask.get(&tasks), ask.get(&items));
+    Some((before, tasks.ok()?, items.ok()?))
 }
 
 async fn library(

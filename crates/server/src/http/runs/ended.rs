@@ -1,10 +1,14 @@
 //! The cache of ended runs.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use baton_core::workflow::{Dag, Progress};
 use baton_store::view::RunRecord;
 use tokio::sync::OnceCell;
+
+/// Runs in the cache. A run of 200,000 items needs some megabytes.
+const RUNS_MAX: usize = 4;
 
 /// An ended run with its computed progress.
 pub(super) type EndedRun = Arc<(Arc<Dag>, Progress)>;
@@ -13,14 +17,15 @@ pub(super) type EndedRun = Arc<(Arc<Dag>, Progress)>;
 /// computes it.
 pub(super) type RunCell = OnceCell<EndedRun>;
 
-/// Cache of the last ended run that was read: clients page through one run. Of concurrent readers
-/// of the same run, one computes it.
+/// Cache of the ended runs that were read last: clients page through one run, and pages compare two.
+/// Of concurrent readers of the same run, one computes it.
 #[derive(Default)]
 pub(in super::super) struct EndedRuns(Mutex<CachedRuns>);
 
 #[derive(Default)]
 struct CachedRuns {
-    last: Option<(RunRecord, Arc<RunCell>)>,
+    /// The latest last, at most [`RUNS_MAX`].
+    last: VecDeque<(RunRecord, Arc<RunCell>)>,
     /// Runs that clients wait for.
     computing: Vec<(RunRecord, Weak<RunCell>)>,
 }
@@ -29,9 +34,7 @@ impl EndedRuns {
     /// The cell of this run.
     pub(super) fn of(&self, record: &RunRecord) -> Arc<RunCell> {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, cell)) = &cached.last
-            && of == record
-        {
+        if let Some((_, cell)) = cached.last.iter().find(|(of, _)| of == record) {
             return Arc::clone(cell);
         }
         cached.computing.retain(|(_, cell)| cell.strong_count() > 0);
@@ -51,6 +54,10 @@ impl EndedRuns {
 
     pub(super) fn put(&self, record: RunRecord, cell: Arc<RunCell>) {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.last = Some((record, cell));
+        cached.last.retain(|(of, _)| of.head.id != record.head.id);
+        cached.last.push_back((record, cell));
+        if cached.last.len() > RUNS_MAX {
+            cached.last.pop_front();
+        }
     }
 }
