@@ -1,0 +1,160 @@
+"""Time to the first byte and size of every page, over a store with a million instances and a run of
+100,000 items; and the CPU time of the server while ten pages are open and events arrive.
+
+    cargo run -p baton-store --example fill -- target/tmp/large/data 1000000
+    BATON_BIN=target/debug/baton python3 crates/web/browser/measure.py target/tmp/large
+
+It needs about 3 GB on disk. A page is loaded five times, and the slowest of the last four counts: the
+first one fills caches.
+"""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+BATON = os.environ.get("BATON_BIN", "target/debug/baton")
+INSTANCES = int(os.environ.get("INSTANCES", 1_000_000))
+ITEMS = int(os.environ.get("ITEMS", 100_000))
+PAGES = [
+    "/",
+    "/arena/",
+    "/bullpen/",
+    "/history/",
+    "/history/?state=FAILED",
+    "/history/?name=shard-7",
+    "/instances/i1",
+    f"/instances/i1..i{INSTANCES}",
+    "/runs/",
+    "/runs/r1",
+    "/runs/r2",
+    "/runs/r1/items/",
+    "/library/",
+    "/backfills/",
+    "/workers/",
+    "/usage/",
+    "/events",
+    "/-/components",
+]
+
+
+class Server:
+    """A scheduler without workers, in a directory."""
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.log = directory / "log"
+        command = [BATON, "scheduler", "--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
+        command += ["--worker-listen", "127.0.0.1:0", "--keep-max", str(10 * INSTANCES)]
+        self.process = subprocess.Popen(command, stdout=self.log.open("ab"), stderr=subprocess.STDOUT)
+        while not (ready := re.search(r"ready: (http:[^,]*),", self.log.read_text())):
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+        self.url = ready[1]
+        self.host = urlsplit(self.url).netloc
+
+    def baton(self, *arguments: str) -> str:
+        command = [BATON, "--url", self.url, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.directory)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def load(self, path: str) -> tuple[float, int]:
+        """Seconds to the first byte, and bytes."""
+        connection = http.client.HTTPConnection(self.host)
+        began = time.monotonic()
+        connection.request("GET", path, headers={"accept": "text/html"})
+        answer = connection.getresponse()
+        answer.read(1)
+        first = time.monotonic() - began
+        size = 1 + len(answer.read())
+        assert answer.status == 200, (path, answer.status)
+        connection.close()
+        return first, size
+
+    def cpu(self) -> float:
+        """CPU seconds so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def fill(server: Server) -> None:
+    began = time.monotonic()
+    items = json.dumps(list(range(ITEMS)))
+    tasks = f"tasks:\n  each: {{ for_each: {items}, run: 'true' }}\n  last: {{ run: 'true', after: [each] }}\n"
+    (server.directory / "w.yaml").write_text("workflow: large\n" + tasks)
+    for _ in range(2):
+        server.baton("submit", "w.yaml")
+    print(f"filled in {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+def pages(server: Server) -> None:
+    print("| page | first byte | size |\n|---|---|---|")
+    for path in PAGES:
+        loads = [server.load(path) for _ in range(5)]
+        slowest = max(first for first, _ in loads[1:])
+        print(f"| `{path}` | {slowest * 1e3:.0f} ms | {loads[-1][1] / 1e3:.0f} kB |", flush=True)
+
+
+def live(server: Server, seconds: int = 15) -> None:
+    """CPU time of the server at 1,000 events/s, without and with open pages."""
+    for readers in (0, 10):
+        stop = threading.Event()
+        counts = [0] * 4
+        threads = [threading.Thread(target=read, args=(server, stop)) for _ in range(readers)]
+        threads += [threading.Thread(target=submit, args=(server, stop, counts, at)) for at in range(len(counts))]
+        for thread in threads:
+            thread.start()
+        cpu, began, before = server.cpu(), time.monotonic(), sum(counts)
+        time.sleep(seconds)
+        took, used, events = time.monotonic() - began, server.cpu() - cpu, sum(counts) - before
+        stop.set()
+        for thread in threads:
+            thread.join()
+        print(f"{readers} open pages: {events / took:.0f} events/s, {used / took * 100:.0f} % of a core")
+
+
+def submit(server: Server, stop: threading.Event, counts: list[int], at: int) -> None:
+    """Submits 250 instances a second; each is an event."""
+    connection = http.client.HTTPConnection(server.host)
+    body = json.dumps({"file": {"task": "live", "run": "true", "resources": {"cpu": 1000}}})
+    began = time.monotonic()
+    while not stop.is_set():
+        connection.request("POST", "/instances/", body, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status < 300, answer.status
+        counts[at] += 1
+        time.sleep(max(0.0, began + counts[at] / 250 - time.monotonic()))
+    connection.close()
+
+
+def read(server: Server, stop: threading.Event) -> None:
+    """An open page: loads again when the stream tells of a change."""
+    connection = http.client.HTTPConnection(server.host, timeout=5)
+    connection.request("GET", "/-/changes", headers={"accept": "text/event-stream"})
+    stream = connection.getresponse()
+    while not stop.is_set():
+        try:
+            if stream.readline().startswith(b"data"):
+                server.load("/")
+        except TimeoutError:
+            return
+    connection.close()
+
+
+if __name__ == "__main__":
+    server = Server(Path(sys.argv[1]))
+    try:
+        fill(server)
+        pages(server)
+        live(server)
+    finally:
+        server.process.terminate()
+        server.process.wait()
