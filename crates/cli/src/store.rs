@@ -9,7 +9,7 @@ use std::time::Duration;
 use baton_server::{Backend, DataLock, STORE_FILE};
 use baton_store::check::check;
 use baton_store::postgres::{PostgresStore, StoreUrl};
-use baton_store::transfer::{TableDigest, Whole, copy, digests};
+use baton_store::transfer::{TableDigest, Transferable, copy, digests};
 use baton_store::{SqliteStore, Store as _, data_dir};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -134,7 +134,7 @@ pub(crate) fn run(command: &Store) -> CommandResult {
     }
 }
 
-/// Where a store is.
+/// A place for a store.
 #[derive(Debug)]
 enum Place {
     Directory(PathBuf),
@@ -153,7 +153,7 @@ impl Place {
     }
 
     /// Opens a store that exists.
-    fn open(&self) -> Result<Opened, Failure> {
+    fn open(&self) -> Result<OpenStore, Failure> {
         match self {
             Self::Directory(data) => {
                 let path = data.join(STORE_FILE);
@@ -161,20 +161,20 @@ impl Place {
                     let none = format!("{} has no store; check the directory", data.display());
                     return Err(Failure::failed(none));
                 }
-                Opened::file(&path)
+                OpenStore::file(&path)
             }
-            Self::Database(url) => Opened::database(url),
+            Self::Database(url) => OpenStore::database(url),
         }
     }
 }
 
 /// An open store.
-enum Opened {
+enum OpenStore {
     Sqlite(SqliteStore),
     Postgres(PostgresStore),
 }
 
-impl Opened {
+impl OpenStore {
     fn file(path: &Path) -> Result<Self, Failure> {
         let store = SqliteStore::open(path).map_err(Failure::failed)?;
         Ok(Self::Sqlite(store))
@@ -185,7 +185,7 @@ impl Opened {
         Ok(Self::Postgres(store))
     }
 
-    fn whole(&self) -> &dyn Whole {
+    fn transferable(&self) -> &dyn Transferable {
         match self {
             Self::Sqlite(store) => store,
             Self::Postgres(store) => store,
@@ -201,7 +201,7 @@ enum Exclusive {
 }
 
 /// Opens a store that no scheduler uses.
-fn open_exclusively(place: &Place) -> Result<(Opened, Exclusive), Failure> {
+fn open_exclusively(place: &Place) -> Result<(OpenStore, Exclusive), Failure> {
     match place {
         Place::Directory(data) => {
             if !data.join(STORE_FILE).exists() {
@@ -219,8 +219,8 @@ fn open_exclusively(place: &Place) -> Result<(Opened, Exclusive), Failure> {
     }
 }
 
-fn hold_session(opened: &Opened) -> Result<(), Failure> {
-    let Opened::Postgres(store) = opened else {
+fn hold_session(opened: &OpenStore) -> Result<(), Failure> {
+    let OpenStore::Postgres(store) = opened else {
         return Ok(());
     };
     let sharing = store.sharing();
@@ -236,12 +236,12 @@ fn hold_session(opened: &Opened) -> Result<(), Failure> {
 
 fn check_store(command: &Check) -> CommandResult {
     let (opened, _exclusive) = open_exclusively(&command.store.place()?)?;
-    if let Opened::Sqlite(store) = &opened {
+    if let OpenStore::Sqlite(store) = &opened {
         store.check().map_err(Failure::failed)?;
     }
     let report = match &opened {
-        Opened::Sqlite(store) => check(store),
-        Opened::Postgres(store) => check(store),
+        OpenStore::Sqlite(store) => check(store),
+        OpenStore::Postgres(store) => check(store),
     };
     let report = report.map_err(Failure::failed)?;
     let mut out = Output::new();
@@ -268,7 +268,7 @@ fn check_store(command: &Check) -> CommandResult {
     if report.contradictions.is_empty() {
         return Ok(());
     }
-    let place = opened.whole().place();
+    let place = opened.transferable().place();
     let hint = format!("{place} contradicts itself; keep it, and restore a backup");
     Err(Failure::Message(FAILED, hint))
 }
@@ -281,8 +281,8 @@ fn backup(command: &Backup) -> CommandResult {
     let mut options = OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(file);
     drop(made.map_err(failed)?);
-    let copied = Opened::file(file).and_then(|target| {
-        let copied = copy_all(opened.whole(), target.whole())?;
+    let copied = OpenStore::file(file).and_then(|target| {
+        let copied = copy_all(opened.transferable(), target.transferable())?;
         drop(target);
         let synced = File::open(file).and_then(|file| file.sync_all());
         synced.map_err(failed)?;
@@ -309,11 +309,11 @@ fn restore(command: &Restore) -> CommandResult {
     }
     match command.store.place()? {
         Place::Database(url) => {
-            let source = Opened::file(&command.file)?;
-            let target = Opened::database(&url)?;
+            let source = OpenStore::file(&command.file)?;
+            let target = OpenStore::database(&url)?;
             hold_session(&target)?;
-            let copied = copy_all(source.whole(), target.whole())?;
-            report(&copied, target.whole().place(), command.json)
+            let copied = copy_all(source.transferable(), target.transferable())?;
+            report(&copied, target.transferable().place(), command.json)
         }
         Place::Directory(data) => {
             let _lock = DataLock::take(&data).map_err(Failure::failed)?;
@@ -354,7 +354,7 @@ fn set_aside(path: &Path, replace: bool) -> CommandResult {
         return Err(Failure::failed(exists));
     }
     // Closing it moves everything from the WAL into the file.
-    drop(Opened::file(path)?);
+    drop(OpenStore::file(path)?);
     let free = (1..).find_map(|number| {
         let aside = path.with_extension(format!("db.replaced-{number}"));
         (!aside.exists()).then_some(aside)
@@ -375,20 +375,20 @@ fn copy_store(command: &Copy) -> CommandResult {
             let failed = |error| format!("cannot use {}: {error}", data.display());
             made.map_err(|error| Failure::failed(failed(error)))?;
             let lock = DataLock::take(data).map_err(Failure::failed)?;
-            let target = Opened::file(&data.join(STORE_FILE))?;
+            let target = OpenStore::file(&data.join(STORE_FILE))?;
             (target, Exclusive::Directory(lock))
         }
         Place::Database(url) => {
-            let target = Opened::database(url)?;
+            let target = OpenStore::database(url)?;
             hold_session(&target)?;
             (target, Exclusive::Session)
         }
     };
-    let copied = copy_all(source.whole(), target.whole())?;
-    report(&copied, target.whole().place(), command.json)
+    let copied = copy_all(source.transferable(), target.transferable())?;
+    report(&copied, target.transferable().place(), command.json)
 }
 
-fn copy_all(from: &dyn Whole, to: &dyn Whole) -> Result<Vec<TableDigest>, Failure> {
+fn copy_all(from: &dyn Transferable, to: &dyn Transferable) -> Result<Vec<TableDigest>, Failure> {
     copy(from, to, &mut |_, _| {}).map_err(Failure::failed)
 }
 

@@ -8,11 +8,11 @@ use baton_model::ids::Epoch;
 use crate::facts::FactQuery;
 use crate::sql::db::{Db, Error};
 use crate::sql::rows::unsigned;
-use crate::transfer::Whole;
+use crate::transfer::Transferable;
 use crate::view::Seq;
 use crate::{Store, StoreError};
 
-/// What was checked.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     pub instances: u64,
@@ -96,7 +96,7 @@ const RULES: &[Rule] = &[
 ///
 /// # Errors
 /// If it cannot be read; contradictions are reported, not returned as errors.
-pub fn check<S: Store + Whole>(store: &S) -> Result<CheckReport, StoreError> {
+pub fn check<S: Store + Transferable>(store: &S) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
     let mut pruned = Seq(0);
     store.snapshot(&mut |db| {
@@ -157,7 +157,7 @@ fn tally(db: &Db<'_>, report: &mut CheckReport) -> Result<(), Error> {
 }
 
 /// The ledger that a leader would start with; the sentence that says why it cannot.
-fn restore<S: Store + Whole>(
+fn restore<S: Store + Transferable>(
     store: &S,
     epoch: Epoch,
 ) -> Result<Result<Option<Ledger>, String>, StoreError> {

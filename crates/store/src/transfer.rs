@@ -22,7 +22,7 @@ pub struct TableDigest {
 }
 
 /// A store that can be copied as a whole, or checked.
-pub trait Whole {
+pub trait Transferable {
     /// The store, for messages.
     fn place(&self) -> &str;
 
@@ -41,7 +41,7 @@ pub trait Whole {
     ) -> Result<(), StoreError>;
 }
 
-impl<E: Engine> Whole for SqlStore<E> {
+impl<E: Engine> Transferable for SqlStore<E> {
     fn place(&self) -> &str {
         self.engine().place()
     }
@@ -69,8 +69,8 @@ impl<E: Engine> Whole for SqlStore<E> {
 /// [`StoreError::NotEmpty`] if the destination holds anything, which then stays as it is; others if a
 /// side fails, or if the copy differs.
 pub fn copy(
-    from: &dyn Whole,
-    to: &dyn Whole,
+    from: &dyn Transferable,
+    to: &dyn Transferable,
     progress: &mut dyn FnMut(&'static str, u64),
 ) -> Result<Vec<TableDigest>, StoreError> {
     let mut copied = Vec::new();
@@ -108,7 +108,7 @@ pub fn copy(
 ///
 /// # Errors
 /// If they cannot be read.
-pub fn digests(of: &dyn Whole) -> Result<Vec<TableDigest>, StoreError> {
+pub fn digests(of: &dyn Transferable) -> Result<Vec<TableDigest>, StoreError> {
     let mut digests = Vec::new();
     of.snapshot(&mut |db| {
         digests.clear();
@@ -147,7 +147,7 @@ fn copy_table(
     each_row(source, table, |values| {
         hasher.add(values);
         insert.write(values)?;
-        if hasher.rows % TRANSFER_ROWS == 0 {
+        if hasher.rows.is_multiple_of(TRANSFER_ROWS) {
             target.flush()?;
             progress(table.name, hasher.rows);
         }

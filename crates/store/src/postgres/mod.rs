@@ -6,6 +6,7 @@
 //! | `tls` | encrypted connections |
 //! | `session` | connections and transactions |
 //! | `dialect` | PostgreSQL's spelling of the shared statements |
+//! | `error` | conversion of errors |
 //! | `value` | values of parameters and columns |
 //! | `schema` | the schema and its migrations |
 //! | `sharing` | sessions, notifications and announcements of schedulers |
@@ -15,6 +16,7 @@
 //! written with one statement for each table, whatever their number.
 
 mod dialect;
+pub(crate) mod error;
 pub(crate) mod listener;
 mod schema;
 pub(crate) mod session;
@@ -23,15 +25,12 @@ mod target;
 mod tls;
 pub(crate) mod value;
 
-use std::error::Error as _;
-
-use tokio_postgres::error::{Error as PostgresError, SqlState};
-
 use crate::StoreError;
 use crate::sharing::Sharing;
 use crate::sql::db::{Db, Error};
 use crate::sql::rows::{to_store_error, unsigned};
 use crate::sql::{Engine, SqlStore};
+use error::store_error;
 use session::{Access, Connection};
 use sharing::SharedSessions;
 pub use target::StoreUrl;
@@ -189,26 +188,5 @@ impl Engine for Postgres {
 
     fn sharing(&self) -> Option<&dyn Sharing> {
         Some(&self.sessions)
-    }
-}
-
-/// Converts an error of PostgreSQL.
-pub(crate) fn store_error(place: &str, error: &PostgresError) -> StoreError {
-    let mut what = format!("{place}: {error}");
-    // The server's own words, or those of the socket.
-    if let Some(source) = error.source() {
-        what = format!("{what}: {source}");
-    }
-    let Some(code) = error.code() else {
-        return StoreError::Failed(what);
-    };
-    match *code {
-        SqlState::DISK_FULL => StoreError::DiskFull(what),
-        SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => {
-            StoreError::ReadOnly(what)
-        }
-        SqlState::LOCK_NOT_AVAILABLE | SqlState::TOO_MANY_CONNECTIONS => StoreError::Busy(what),
-        SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => StoreError::Corrupt(what),
-        _ => StoreError::Failed(what),
     }
 }

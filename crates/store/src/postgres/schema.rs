@@ -3,8 +3,8 @@
 //! Its versions are those of the SQLite store: a version means the same in both. Each migration runs
 //! in a transaction of its own under a lock, so schedulers that start together migrate once.
 
+use super::error::store_error;
 use super::session::{Access, ConnectError, Connection};
-use super::store_error;
 use super::target::Target;
 use crate::StoreError;
 use crate::sql::db::{Db, Error, OptionalRow as _};

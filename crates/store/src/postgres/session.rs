@@ -17,7 +17,7 @@ use super::dialect;
 use super::target::Target;
 use super::value::{Owned, column};
 use crate::limits::{POSTGRES_CONNECT_MS, POSTGRES_FETCH_ROWS};
-use crate::sql::db::{Error, Kind, Value};
+use crate::sql::value::{Error, Kind, Value};
 
 type Parameter<'a> = &'a (dyn ToSql + Sync);
 
@@ -290,7 +290,7 @@ fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<Parameter<'a>> {
 pub(crate) struct FetchedRows<'s> {
     fetched: std::vec::IntoIter<Row>,
     current: Option<Row>,
-    /// Where more come from.
+    /// The source of more rows.
     portal: Option<(&'s Session<'s>, Portal)>,
 }
 

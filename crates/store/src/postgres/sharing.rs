@@ -13,10 +13,10 @@ use baton_model::ids::Epoch;
 use baton_model::time::Millis;
 use tokio_postgres::error::SqlState;
 
+use super::error::store_error;
 use super::listener::Listener;
 use super::schema::{self, SETTINGS};
 use super::session::Connection;
-use super::store_error;
 use super::target::Target;
 use crate::StoreError;
 use crate::limits::POSTGRES_DEPOSE_MS;

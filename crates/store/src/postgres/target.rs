@@ -116,7 +116,7 @@ struct TlsOptions {
 
 impl TlsOptions {
     /// Takes these options out of a URL. TLS is off unless `sslmode` asks for it; then the server's
-    /// certificate is always verified: TLS that anybody can pretend to offer protects nothing.
+    /// certificate is always verified: TLS without that protects from nothing but listeners.
     fn split(url: &str) -> Result<(String, Self), StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut options = Self::default();
@@ -132,7 +132,7 @@ impl TlsOptions {
                         "require" | "verify-ca" | "verify-full" => true,
                         _ => {
                             return Err(invalid(&format!(
-                                "sslmode={value} can be turned off by anybody in between; \
+                                "sslmode={value} can be turned off on the way; \
                                  write sslmode=verify-full or sslmode=disable"
                             )));
                         }

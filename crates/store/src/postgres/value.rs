@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use tokio_postgres::Row;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use crate::sql::db::{Error, Kind, Value, corrupt_column};
+use crate::sql::value::{Error, Kind, Value, corrupt_column};
 
 impl Kind {
     pub(super) const fn postgres(self) -> Type {

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `db` | statements, parameters and rows of either engine |
+//! | `value` | values, and errors of statements |
 //! | `queue` | operations queued for the writer |
 //! | `writer` | the one writer thread, with group commit |
 //! | `stored_rows` | the rows that a group's change set fetches |
@@ -32,6 +33,7 @@ mod store;
 mod stored_rows;
 mod tokens;
 mod usage;
+pub(crate) mod value;
 mod write;
 mod writer;
 

@@ -17,8 +17,10 @@ use baton_model::time::Wall;
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column};
 use super::specs::{self, SpecCache, SpecId};
 use crate::change_set::{self, Lifecycle, unleased_instance};
+use crate::postgres::error as postgres;
+use crate::sqlite::error as sqlite;
 use crate::view::{Cursor, LastEnd, Record, RecordedFact, Seq, sql_id};
-use crate::{StoreError, body, postgres, sqlite};
+use crate::{StoreError, body};
 
 /// The columns of an instance, in the order in which [`instance_row`] reads them, then those of its
 /// spec, for [`record`].
@@ -99,7 +101,7 @@ pub(super) fn leadership(db: &Db<'_>) -> Result<Leadership, Error> {
     db.query_row("SELECT epoch, renewals FROM leader", (), leadership_row)
 }
 
-/// Reads the leadership row, which nobody else can change before the transaction ends.
+/// Reads the leadership row, which no other transaction can change before the transaction ends.
 pub(super) fn locked_leadership(db: &Db<'_>) -> Result<Leadership, Error> {
     // A transaction that writes has locked the whole of a SQLite database already.
     let sql = db.choose(

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `error` | conversion of errors |
 //! | `schema` | settings and migrations |
 //! | `wal` | checkpoints of the write-ahead log, and free pages |
 //!
@@ -9,6 +10,7 @@
 //! checked inside every write. The file must be on a local file system, because the WAL's index is
 //! shared memory.
 
+pub(crate) mod error;
 pub(crate) mod schema;
 mod wal;
 
@@ -16,12 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rusqlite::{Connection, ErrorCode, TransactionBehavior, ffi};
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::StoreError;
 use crate::sql::db::{Db, Error};
 use crate::sql::rows::{to_store_error, unsigned};
 use crate::sql::{Engine, SqlStore};
+use error::store_error;
 use wal::Wal;
 
 /// The schema version that this Baton writes.
@@ -154,22 +157,5 @@ impl Engine for Sqlite {
     fn size(&self, db: &Db<'_>) -> Result<u64, Error> {
         let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
         db.query_row(sql, (), |row| unsigned(row, 0))
-    }
-}
-
-/// Converts an error of SQLite.
-pub(crate) fn store_error(place: &str, error: &rusqlite::Error) -> StoreError {
-    let what = format!("{place}: {error}");
-    match error {
-        rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
-            ErrorCode::DiskFull => StoreError::DiskFull(what),
-            // The WAL index could not grow: the disk is full.
-            _ if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE => StoreError::DiskFull(what),
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => StoreError::Busy(what),
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreError::Corrupt(what),
-            ErrorCode::ReadOnly | ErrorCode::PermissionDenied => StoreError::ReadOnly(what),
-            _ => StoreError::Failed(what),
-        },
-        _ => StoreError::Failed(what),
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use rustix::fs::Access;
 
-use super::store_error;
+use super::error::store_error;
 use crate::StoreError;
 use crate::limits::{BUSY_TIMEOUT_MS, WAL_BYTES_KEPT};
 
