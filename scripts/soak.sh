@@ -68,6 +68,9 @@ BATON_ALL=1 cargo test --quiet --package baton-cli --test local torn
 cluster_kills=${CLUSTER_KILLS:-100}
 echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, of the last two, and of all at once"
 BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 BATON_WORKERS=10 BATON_ROUNDS=30 cargo test --quiet --package baton-cli --test cluster kill_loop
+quorum_kills=${QUORUM_KILLS:-300}
+echo "== $quorum_kills kills and freezes among three schedulers on one PostgreSQL database"
+BATON_KILLS=$quorum_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster quorum
 workflow_kills=${WORKFLOW_KILLS:-50}
 for seed in 1 2; do
     echo "== $workflow_kills kills while a workflow runs, is halted and resumed, seed $seed"

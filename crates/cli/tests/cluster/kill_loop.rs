@@ -15,6 +15,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_testing::cluster::{Cluster, lines};
+use baton_testing::postgres::database;
 use baton_testing::processes::send;
 use baton_testing::{Rng, setting, until, until_some};
 use rustix::process::Signal;
@@ -33,27 +34,37 @@ enum Victim {
 
 #[test]
 fn nothing_is_lost_or_doubled_when_the_scheduler_is_killed() {
-    run(Victim::Scheduler);
+    run(Victim::Scheduler, &[]);
 }
 
 #[test]
 fn nothing_is_lost_or_doubled_when_the_agent_is_killed() {
-    run(Victim::Agent);
+    run(Victim::Agent, &[]);
 }
 
 #[test]
 fn nothing_is_lost_or_doubled_when_the_coordinator_is_killed() {
-    run(Victim::Coordinator);
+    run(Victim::Coordinator, &[]);
 }
 
 #[test]
 fn nothing_is_lost_or_doubled_when_agent_and_coordinator_are_killed_at_once() {
-    run(Victim::AgentAndCoordinator);
+    run(Victim::AgentAndCoordinator, &[]);
 }
 
 #[test]
 fn nothing_is_lost_or_doubled_when_everything_is_killed_at_once() {
-    run(Victim::Everything);
+    run(Victim::Everything, &[]);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_on_postgresql_when_the_scheduler_is_killed() {
+    run(Victim::Scheduler, &["--store", &database()]);
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_on_postgresql_when_everything_is_killed_at_once() {
+    run(Victim::Everything, &["--store", &database()]);
 }
 
 /// One instance: a lock that its children inherit, a line at its start and at its end.
@@ -117,11 +128,11 @@ fn work_whose_guards_stay_dead_never_meets_its_next_attempt() {
     }
 }
 
-fn run(victim: Victim) {
+fn run(victim: Victim, options: &[&str]) {
     let kills = setting("BATON_KILLS").unwrap_or(8);
     let count = setting("BATON_INSTANCES").unwrap_or(400);
     let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1) ^ ((victim as u64) << 32));
-    let mut cluster = Cluster::new(&[]);
+    let mut cluster = Cluster::new(options);
     let dir = cluster.path("effects");
     std::fs::create_dir(&dir).expect("made");
     cluster.start_worker("w", &["--resources", "cpu=4"]);

@@ -22,9 +22,11 @@ use baton_model::schedule::{CatchUp, Dst, TickVerdict};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono, Now, Wall};
 use baton_sim::chronos::check::{ClockCheck, Entry, History, check};
+use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::view::{self, Seq, TickQuery};
 use baton_store::{SqliteStore, Store, TakeOutcome};
 use baton_testing::cluster::{Cluster, lines};
+use baton_testing::postgres::database;
 use baton_testing::{Rng, setting, until_some};
 
 /// A task of this test.
@@ -120,9 +122,11 @@ fn definition(given: &TestTask, dir: &Path) -> Definition {
     }
 }
 
+/// Opens the store of the cluster.
+type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
+
 /// Puts the tasks into a new store, as a leader of its own; returns the facts.
-fn fill(path: &Path, effects: &Path) -> Vec<Entry> {
-    let store = SqliteStore::open(path).expect("a new store");
+fn fill(store: &dyn Store, effects: &Path) -> Vec<Entry> {
     let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(Epoch(0), Epoch::new(1, 1)) else {
         panic!("another leader");
     };
@@ -266,14 +270,31 @@ fn ran(store: &dyn Store, effects: &Path) {
 
 #[test]
 fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again() {
-    let seconds = setting("BATON_CHRONOS_SECONDS").unwrap_or(20);
-    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
-    let mut cluster = Cluster::idle(&[]);
-    let (data, effects) = (cluster.path("data"), cluster.path("effects"));
+    let cluster = Cluster::idle(&[]);
+    let data = cluster.path("data");
     std::fs::create_dir(&data).expect("made");
-    std::fs::create_dir(&effects).expect("made");
     let path = data.join("baton.db");
-    let entries = fill(&path, &effects);
+    killed_again_and_again(cluster, 20, &|| {
+        Box::new(SqliteStore::open(&path).expect("the store opens"))
+    });
+}
+
+#[test]
+fn every_due_time_is_accounted_for_on_postgresql() {
+    let url = database();
+    let cluster = Cluster::idle(&["--store", &url]);
+    killed_again_and_again(cluster, 12, &|| {
+        Box::new(PostgresStore::connect(&StoreUrl::from(&*url)).expect("the store opens"))
+    });
+}
+
+/// Kills the scheduler for so many seconds while tasks are due.
+fn killed_again_and_again(mut cluster: Cluster, seconds: u64, open: Open<'_>) {
+    let seconds = setting("BATON_CHRONOS_SECONDS").unwrap_or(seconds);
+    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
+    let effects = cluster.path("effects");
+    std::fs::create_dir(&effects).expect("made");
+    let entries = fill(&*open(), &effects);
     cluster.start_scheduler();
     cluster.start_worker("w", &["--resources", "cpu=4"]);
     cluster.healthy("w");
@@ -288,10 +309,10 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
         cluster.start_scheduler();
     }
     let until = now().wall;
-    let store = SqliteStore::open(&path).expect("the store opens");
+    let store = open();
     until_some("everything that was due is recorded", || {
         let mut accounted: BTreeMap<u64, Wall> = BTreeMap::new();
-        for tick in ticks(&store) {
+        for tick in ticks(&*store) {
             if let Fact::TickRecorded { task, last, .. } = tick.fact {
                 accounted.insert(task.0, last);
             }
@@ -300,30 +321,28 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
         (ahead == GIVEN.len()).then_some(())
     });
     cluster.kill_scheduler();
-    let (late, missed) = check_records(&store, entries, until);
+    let (late, missed) = check_records(&*store, entries, until);
     assert!(late > 0 && missed > 0, "{late} {missed}");
     // The last launches may still wait for their worker.
     drop(store);
-    finish(&mut cluster, &path, &effects);
+    finish(&mut cluster, open, &effects);
 }
 
 /// Waits for the launched instances, without new launches, and checks their output.
-fn finish(cluster: &mut Cluster, path: &Path, effects: &Path) {
-    let store = SqliteStore::open(path).expect("the store opens");
-    remove_all(&store);
-    drop(store);
+fn finish(cluster: &mut Cluster, open: Open<'_>, effects: &Path) {
+    remove_all(&*open());
     cluster.start_scheduler();
-    let store = SqliteStore::open(path).expect("the store opens");
+    let store = open();
     until_some("what was launched is done", || {
         let counts = store.counts().expect("readable");
         let all: u64 = counts.states.values().sum();
         (counts.terminal() == all).then_some(())
     });
-    ran(&store, effects);
+    ran(&*store, effects);
 }
 
 /// Takes the tasks out of the library, as a leader of its own.
-fn remove_all(store: &SqliteStore) {
+fn remove_all(store: &dyn Store) {
     let row = store.read_row().expect("readable");
     let next = row.epoch.successor(1).expect("not the last");
     let Ok(TakeOutcome::Won(epoch, ledger)) = store.take(row.epoch, next) else {

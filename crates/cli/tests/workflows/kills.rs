@@ -13,6 +13,7 @@ use baton_model::fact::Fact;
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_testing::cluster::{Cluster, lines};
 use baton_testing::command::{Ended, baton};
+use baton_testing::postgres::database;
 use baton_testing::processes::{kill_all, send};
 use baton_testing::{PATIENCE, Rng, setting, until_some};
 use rustix::process::Signal;
@@ -145,12 +146,19 @@ fn a_workflow_is_done_exactly_once_when_anything_is_killed_at_any_moment() {
     // If both the agent and the coordinator die, or work is killed as it ends, no process gets
     // the exit code of an attempt from the kernel: it is retried, and only its last
     // end is recorded.
-    cluster(ANYTHING, setting("BATON_KILLS").unwrap_or(12));
+    cluster(ANYTHING, setting("BATON_KILLS").unwrap_or(12), &[]);
 }
 
 #[test]
 fn no_item_finishes_twice_while_a_parent_observes_its_end() {
-    let doubled = cluster(SEEN, setting("BATON_KILLS").unwrap_or(8));
+    let doubled = cluster(SEEN, setting("BATON_KILLS").unwrap_or(8), &[]);
+    assert_eq!(doubled, 0);
+}
+
+#[test]
+fn a_workflow_on_postgresql_is_done_exactly_once_when_its_parts_are_killed() {
+    let store = ["--store", &database()];
+    let doubled = cluster(SEEN, setting("BATON_KILLS").unwrap_or(8), &store);
     assert_eq!(doubled, 0);
 }
 
@@ -211,9 +219,9 @@ fn what_a_failure_made_room_for_is_neither_lost_nor_doubled_by_another_leader() 
 
 /// A run in a cluster with so many kills; returns how many of its items finished more
 /// than once.
-fn cluster(victims: &'static [&'static str], kills: u64) -> usize {
+fn cluster(victims: &'static [&'static str], kills: u64, options: &[&str]) -> usize {
     let seed = setting("BATON_SEED").unwrap_or(1);
-    let mut cluster = Cluster::new(&[]);
+    let mut cluster = Cluster::new(options);
     cluster.start_worker("w", WORKER);
     cluster.healthy("w");
     let mut it = FaultyCluster {
