@@ -6,7 +6,8 @@
 //! `BATON_SEED` choose a longer or another run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,6 +19,7 @@ use baton_core::step::Outbox;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, RequestId};
 use baton_model::library::{Definition, Schedule, TaskName, Trigger};
+use baton_model::mark::{FileId, Mark, StoreState};
 use baton_model::schedule::{CatchUp, Dst, TickVerdict};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono, Now, Wall};
@@ -122,8 +124,48 @@ fn definition(given: &TestTask, dir: &Path) -> Definition {
     }
 }
 
-/// Opens the store of the cluster.
-type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
+/// The store of the cluster.
+enum TestStore {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+impl TestStore {
+    fn open(&self) -> Box<dyn Store> {
+        match self {
+            Self::Sqlite(path) => Box::new(SqliteStore::open(path).expect("the store opens")),
+            Self::Postgres(url) => {
+                let store = PostgresStore::connect(&StoreUrl::from(&**url));
+                Box::new(store.expect("the store opens"))
+            }
+        }
+    }
+
+    /// Updates the mark of the store after a term of this test. Without it the scheduler
+    /// takes the store for a copy, and waits for the leases of the original.
+    fn write_mark(&self, store: &dyn Store) {
+        let Self::Sqlite(path) = self else { return };
+        let found = store.fingerprint().expect("readable");
+        let file = std::fs::metadata(path).expect("there");
+        let created = file.created().ok();
+        let created = created.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let mark = Mark {
+            seen: StoreState {
+                store: found.store,
+                file: FileId {
+                    inode: file.ino(),
+                    created_ns: created.map_or(0, |at| at.as_nanos() as u64),
+                },
+                epoch: found.epoch,
+                last_fact: found.last_fact.0,
+            },
+            next: found.epoch,
+            copied: None,
+        };
+        let text = serde_json::to_vec(&mark).expect("plain data");
+        std::fs::write(path.with_extension("mark"), text).expect("written");
+    }
+}
 
 /// Puts the tasks into a new store, as a leader of its own; returns the facts.
 fn fill(store: &dyn Store, effects: &Path) -> Vec<Entry> {
@@ -274,27 +316,26 @@ fn every_due_time_is_accounted_for_by_a_scheduler_that_is_killed_again_and_again
     let data = cluster.path("data");
     std::fs::create_dir(&data).expect("made");
     let path = data.join("baton.db");
-    killed_again_and_again(cluster, 20, &|| {
-        Box::new(SqliteStore::open(&path).expect("the store opens"))
-    });
+    killed_again_and_again(cluster, 20, &TestStore::Sqlite(path));
 }
 
 #[test]
 fn every_due_time_is_accounted_for_on_postgresql() {
     let url = database();
     let cluster = Cluster::idle(&["--store", &url]);
-    killed_again_and_again(cluster, 12, &|| {
-        Box::new(PostgresStore::connect(&StoreUrl::from(&*url)).expect("the store opens"))
-    });
+    killed_again_and_again(cluster, 12, &TestStore::Postgres(url));
 }
 
 /// Kills the scheduler for so many seconds while tasks are due.
-fn killed_again_and_again(mut cluster: Cluster, seconds: u64, open: Open<'_>) {
+fn killed_again_and_again(mut cluster: Cluster, seconds: u64, place: &TestStore) {
     let seconds = setting("BATON_CHRONOS_SECONDS").unwrap_or(seconds);
     let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
     let effects = cluster.path("effects");
     std::fs::create_dir(&effects).expect("made");
-    let entries = fill(&*open(), &effects);
+    let store = place.open();
+    let entries = fill(&*store, &effects);
+    place.write_mark(&*store);
+    drop(store);
     cluster.start_scheduler();
     cluster.start_worker("w", &["--resources", "cpu=4"]);
     cluster.healthy("w");
@@ -309,7 +350,7 @@ fn killed_again_and_again(mut cluster: Cluster, seconds: u64, open: Open<'_>) {
         cluster.start_scheduler();
     }
     let until = now().wall;
-    let store = open();
+    let store = place.open();
     until_some("everything that was due is recorded", || {
         let mut accounted: BTreeMap<u64, Wall> = BTreeMap::new();
         for tick in ticks(&*store) {
@@ -325,14 +366,17 @@ fn killed_again_and_again(mut cluster: Cluster, seconds: u64, open: Open<'_>) {
     assert!(late > 0 && missed > 0, "{late} {missed}");
     // The last launches may still wait for their worker.
     drop(store);
-    finish(&mut cluster, open, &effects);
+    finish(&mut cluster, place, &effects);
 }
 
 /// Waits for the launched instances, without new launches, and checks their output.
-fn finish(cluster: &mut Cluster, open: Open<'_>, effects: &Path) {
-    remove_all(&*open());
+fn finish(cluster: &mut Cluster, place: &TestStore, effects: &Path) {
+    let store = place.open();
+    remove_all(&*store);
+    place.write_mark(&*store);
+    drop(store);
     cluster.start_scheduler();
-    let store = open();
+    let store = place.open();
     until_some("what was launched is done", || {
         let counts = store.counts().expect("readable");
         let all: u64 = counts.states.values().sum();
