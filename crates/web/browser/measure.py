@@ -38,6 +38,7 @@ PAGES = [
     "/library/",
     "/backfills/",
     "/workers/",
+    "/schedulers/",
     "/usage/",
     "/events",
     "/-/components",

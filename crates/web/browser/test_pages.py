@@ -22,6 +22,7 @@ PAGES = {
     "backfills": "/backfills/",
     "workers": "/workers/",
     "worker": "/workers/local",
+    "schedulers": "/schedulers/",
     "usage": "/usage/",
     "events": "/events",
     "keys": "/-/keys",

@@ -55,6 +55,8 @@ pub enum Refresh {
     Changes,
     /// The same, and every two seconds: output of tasks grows without an entry in the history.
     Often,
+    /// When the history has changed, every 15 seconds at most: the page is costly.
+    Seldom,
     /// Every two seconds, from a server without a stream of changes.
     Timer,
 }
@@ -67,7 +69,7 @@ pub struct Section {
     pub current: bool,
 }
 
-const SECTIONS: [(&str, &str); 10] = [
+const SECTIONS: [(&str, &str); 11] = [
     ("Overview", "/"),
     ("Running", "/arena/"),
     ("Waiting", "/bullpen/"),
@@ -76,6 +78,7 @@ const SECTIONS: [(&str, &str); 10] = [
     ("Library", "/library/"),
     ("Backfills", "/backfills/"),
     ("Workers", "/workers/"),
+    ("Schedulers", "/schedulers/"),
     ("Usage", "/usage/"),
     ("Events", "/events"),
 ];
@@ -108,6 +111,7 @@ impl Frame {
             Refresh::Never => "never",
             Refresh::Changes => "changes",
             Refresh::Often => "often",
+            Refresh::Seldom => "seldom",
             Refresh::Timer => "timer",
         }
     }

@@ -29,14 +29,7 @@ use crate::limits::SILENT_AFTER;
     )
 ))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
-    let schedulers = match &app.0.peers {
-        Some(peers) => {
-            let (epoch, announced) = app.read(shared).await?;
-            let views = announced.iter().map(|it| view(it, epoch, &peers.name));
-            views.collect()
-        }
-        None => vec![app.only_scheduler()],
-    };
+    let schedulers = app.schedulers().await?;
     let list = List {
         total: Some(schedulers.len() as u64),
         items: schedulers,
@@ -92,6 +85,16 @@ fn seconds(span: Millis) -> f64 {
 }
 
 impl App {
+    /// The schedulers of the store, by name.
+    pub(super) async fn schedulers(&self) -> Answer<Vec<Scheduler>> {
+        let Some(peers) = &self.0.peers else {
+            return Ok(vec![self.only_scheduler()]);
+        };
+        let (epoch, announced) = self.read(shared).await?;
+        let views = announced.iter().map(|it| view(it, epoch, &peers.name));
+        Ok(views.collect())
+    }
+
     /// The scheduler of a store that is not shared.
     fn only_scheduler(&self) -> Scheduler {
         let epoch = match *self.0.status.borrow() {

@@ -19,8 +19,8 @@ use crate::shared_store::{Session, Shared};
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A scheduler, its connection to the store, and its directory.
-struct Member {
-    server: Server,
+pub(crate) struct Member {
+    pub(crate) server: Server,
     session: Arc<Session>,
     _data: TempDir,
 }
@@ -30,7 +30,7 @@ impl Member {
         Self::join_with(shared, name, |config| config).await
     }
 
-    async fn join_with(
+    pub(crate) async fn join_with(
         shared: &Arc<Shared>,
         name: &str,
         change: impl FnOnce(Config) -> Config,
@@ -66,7 +66,7 @@ impl Member {
         assert!(submitted.await, "{name} was never accepted");
     }
 
-    async fn role(&self) -> Value {
+    pub(crate) async fn role(&self) -> Value {
         self.server.get("/readyz").await.body["role"].clone()
     }
 }

@@ -4,12 +4,14 @@ use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role, Secret};
 use baton_server::{Config, STORE_FILE};
-use baton_store::{SqliteStore, Store as _, token};
+use baton_store::{SqliteStore, Store, token};
 use baton_tls::ClientFiles;
 use reqwest::{Client, Method, Response, StatusCode, redirect};
 use serde_json::json;
 
-use crate::rig::{Server, builder, config, until};
+use crate::rig::{Server, builder, config, got, task, until};
+use crate::schedulers::Member;
+use crate::shared_store::Shared;
 
 /// `Accept`, as Chromium sends it.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
@@ -107,6 +109,7 @@ async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
         "/backfills/",
         "/workers/",
         "/workers/w1",
+        "/schedulers/",
         "/usage/",
         "/events",
         "/-/keys",
@@ -368,7 +371,81 @@ async fn an_open_page_hears_of_a_change() {
     server.stop().await;
 }
 
-fn made(store: &SqliteStore, role: Role) -> (TokenId, Secret) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_serves_the_pages_and_its_forms_act_through_the_leader() {
+    let shared = Shared::new();
+    let (_, operator) = made(&*shared.open(), Role::Operator);
+    let mut members = Vec::new();
+    for name in ["a", "b", "c"] {
+        let demanding = |config| Config {
+            require_tokens: true,
+            ..config
+        };
+        members.push(Member::join_with(&shared, name, demanding).await);
+        // The first one leads, the others follow it.
+        let role = if name == "a" { "leader" } else { "follower" };
+        let joined = members.last().expect("just joined");
+        assert!(until(async || joined.role().await == role).await);
+    }
+    let [leader, follower, other] = [0, 1, 2].map(|index| &members[index].server);
+    let mut browser = Browser::new(follower);
+    let fields = [("token", operator.expose()), ("back", "/bullpen/")];
+    let signed_in = browser.submit("/-/sign-in", &fields).await;
+    assert_eq!(signed_in.status(), StatusCode::SEE_OTHER);
+    let cookie = text(&signed_in, "set-cookie");
+    browser.cookie = cookie.split(';').next().map(str::to_owned);
+    // It is answered by the leader.
+    let known = async || browser.get("/workers/").await.status() == StatusCode::OK;
+    assert!(until(known).await, "the leader does not answer");
+    let submit = async |name: &str| {
+        let request = leader.request(Method::POST, "/instances/");
+        let request = request.bearer_auth(operator.expose());
+        let sent = got(request.json(&task(name))).await;
+        assert_eq!(sent.status, StatusCode::CREATED, "{sent:?}");
+        sent.headers["location"]
+            .to_str()
+            .expect("a path")
+            .to_owned()
+    };
+    let halted = async |path: &str| {
+        let request = leader.request(Method::GET, &format!("{path}?wait=30"));
+        let shown = got(request.bearer_auth(operator.expose())).await;
+        assert_eq!(shown.body["state"], "HALTED", "{shown:?}");
+    };
+    let path = submit("waits").await;
+    let page = browser.page(&path).await;
+    let target = format!("DELETE {path}");
+    assert!(page.contains(&target), "{page}");
+    let csrf = form_token(&page).to_owned();
+    let form = [("csrf", &*csrf), ("target", &target), ("back", &path)];
+    let done = browser.submit("/-/act", &form).await;
+    assert_eq!(done.status(), StatusCode::SEE_OTHER);
+    assert_eq!(text(&done, "location"), path);
+    halted(&path).await;
+    // Behind a load balancer, a form may arrive at another scheduler than its page came from.
+    let path = submit("waits-too").await;
+    let port = other.url("").rsplit(':').next().map(str::to_owned);
+    let elsewhere = Browser {
+        cookie: port.map(|port| format!("baton-{port}={}", operator.expose())),
+        ..Browser::new(other)
+    };
+    let target = format!("DELETE {path}");
+    let form = [("csrf", &*csrf), ("target", &target), ("back", &path)];
+    let done = elsewhere.submit("/-/act", &form).await;
+    assert_eq!(done.status(), StatusCode::SEE_OTHER);
+    halted(&path).await;
+    for browser in [&browser, &elsewhere] {
+        let page = browser.page("/schedulers/").await;
+        assert!(page.contains("2 followers can take over"), "{page}");
+        let page = browser.page("/").await;
+        assert!(page.contains(" leads, epoch "), "{page}");
+    }
+    for member in members {
+        member.server.stop().await;
+    }
+}
+
+fn made(store: &dyn Store, role: Role) -> (TokenId, Secret) {
     let secret = token::generate().expect("random bits");
     let new = NewToken {
         name: role.to_string(),

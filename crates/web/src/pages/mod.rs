@@ -13,6 +13,7 @@ pub mod overview;
 pub mod plain;
 pub mod run;
 pub mod runs;
+pub mod schedulers;
 
 pub use askama::Template;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use baton_model::api::{
-    Instance, LibraryPage as Entries, List, Readiness, Run, SchedulerRole, Usage, Worker,
+    Instance, LibraryPage as Entries, List, Readiness, Run, Scheduler, Usage, Worker,
 };
 use baton_model::state::WorkerState;
 use serde_json::Value;
@@ -13,6 +13,7 @@ use super::fleet::WorkerRow;
 use super::instances::InstanceRow;
 use super::library::EntryRow;
 use super::runs::RunRow;
+use super::schedulers::{needs_attention, summary};
 use crate::chart::{self, Bar};
 use crate::frame::{Frame, Mood, Refresh};
 use crate::markup::Markup;
@@ -33,7 +34,10 @@ pub struct OverviewPage {
     pub frame: Frame,
     /// Label, number, link, and the class of its colour.
     pub numbers: Vec<(&'static str, String, &'static str, &'static str)>,
+    /// Who leads.
     pub leader: String,
+    /// No scheduler leads, or one is silent.
+    pub leader_needs_attention: bool,
     pub chart: Markup,
     /// The length of the queue since the server has started.
     pub queue: Markup,
@@ -48,6 +52,7 @@ pub struct OverviewPage {
 /// Answers of the API for the overview. What the viewer may not read is missing.
 pub struct Answers {
     pub ready: Option<Readiness>,
+    pub schedulers: Option<List<Scheduler>>,
     pub arena: List<Instance>,
     pub bullpen: List<Instance>,
     pub failed: List<Instance>,
@@ -72,6 +77,7 @@ impl OverviewPage {
     pub fn new(mut frame: Frame, answers: Answers) -> Self {
         let Answers {
             ready,
+            schedulers,
             arena,
             bullpen,
             failed,
@@ -88,6 +94,7 @@ impl OverviewPage {
             .filter(|worker| worker.state != WorkerState::Healthy)
             .map(WorkerRow::new)
             .collect();
+        let schedulers = schedulers.map(|list| list.items).unwrap_or_default();
         let usage = usage.map(|list| list.items).unwrap_or_default();
         let failed_lately: u64 = usage.iter().map(|hour| hour.failed).sum();
         let known = |list: &List<Instance>| list.total.unwrap_or(list.items.len() as u64);
@@ -125,7 +132,8 @@ impl OverviewPage {
         ];
         Self {
             numbers,
-            leader: leader(ready),
+            leader: leader(ready, &schedulers),
+            leader_needs_attention: !schedulers.is_empty() && needs_attention(&schedulers),
             chart: chart::bars("Instances that ended, by hour", &bars(&usage, now)),
             queue: queue_chart(&queue),
             is_empty: arena.items.is_empty()
@@ -142,23 +150,20 @@ impl OverviewPage {
     }
 }
 
-fn leader(ready: Option<Readiness>) -> String {
-    match ready {
-        Some(Readiness {
-            ready: true,
-            epoch: Some(epoch),
-            ..
-        }) => format!("This scheduler leads, epoch {epoch}."),
-        Some(Readiness {
-            reason: Some(reason),
-            ..
-        }) => format!("This scheduler does not lead: {reason}."),
-        Some(Readiness {
-            role: Some(SchedulerRole::Follower),
-            ..
-        }) => "This scheduler follows the leader.".to_owned(),
-        _ => String::new(),
+/// Who leads, and why this scheduler is not ready if it is not; empty if the viewer may not know.
+fn leader(ready: Option<Readiness>, schedulers: &[Scheduler]) -> String {
+    if schedulers.is_empty() {
+        return String::new();
     }
+    let mut leader = summary(schedulers);
+    let answers = schedulers.iter().find(|it| it.answers);
+    if let Some(answers) = answers.filter(|_| schedulers.len() > 1) {
+        leader.push_str(&format!(" {} serves this page.", answers.name));
+    }
+    if let Some(reason) = ready.and_then(|ready| ready.reason) {
+        leader.push_str(&format!(" It is not ready: {reason}."));
+    }
+    leader
 }
 
 /// The length of the queue as a curve of at most so many points.

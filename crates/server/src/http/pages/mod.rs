@@ -9,6 +9,7 @@
 //! | `ask` | requests to the API on behalf of the viewer |
 //! | `session` | signing in and out, and the tokens of forms |
 //! | `show` | the page of each address |
+//! | `range` | the page of a range, whose counts may take long |
 //! | `act` | forms that change something |
 //! | `live` | the stream that tells open pages to load again |
 //! | `recent` | the length of the queue and the changes of workers, sampled |
@@ -31,6 +32,7 @@
 mod act;
 mod ask;
 mod live;
+mod range;
 mod recent;
 mod session;
 mod show;
@@ -65,7 +67,8 @@ struct Inner {
     api: Router,
     app: App,
     recent: Arc<Recent>,
-    /// Keys the tokens of forms; without random numbers there is none, and no form acts.
+    /// Keys the tokens of forms where nobody signs in; without random numbers there is none, and
+    /// such a form does not act.
     key: Option<[u8; 32]>,
 }
 

@@ -1,13 +1,13 @@
-//! The length of the queue and the changes of workers since this server has started.
+//! The length of the queue and the changes of workers and schedulers since this server has started.
 //!
-//! No fact tells when a worker was lost or how long the queue was, so a task samples both. They are
-//! in memory only: pages say since when. A server that does not lead samples nothing.
+//! No fact tells when a worker was lost, when a term began or how long the queue was, so a task
+//! samples them. They are in memory only: pages say since when. Only a leader knows its workers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use baton_model::api::Worker;
+use baton_model::api::{Scheduler, SchedulerRole, Worker};
 use baton_model::state::UniversalState;
 use baton_web::pages::fleet::Change;
 use baton_web::pages::overview::QueuePoint;
@@ -25,7 +25,7 @@ const MINUTE_MS: u64 = 60_000;
 /// Minutes of the queue that are kept: a day.
 const POINTS_MAX: usize = 24 * 60;
 
-/// Changes of a worker that are kept.
+/// Changes of a worker, and of all schedulers, that are kept.
 const CHANGES_MAX: usize = 100;
 
 /// Workers whose changes are kept, also after they are gone.
@@ -40,6 +40,11 @@ struct Sampled {
     /// The highest length in each minute, oldest first.
     queue: VecDeque<QueuePoint>,
     workers: BTreeMap<String, WorkerChanges>,
+    /// The last sample of the schedulers; `None` before the first one.
+    schedulers: Option<Vec<Scheduler>>,
+    leadership: VecDeque<Change>,
+    /// The last term that was seen, and when it began; `None` if it is older than this server.
+    term: Option<(u64, Option<u64>)>,
     /// Whether the workers were sampled before: then a new one has joined.
     is_begun: bool,
 }
@@ -86,6 +91,17 @@ impl Recent {
         found.map_or_else(Vec::new, |it| it.changes.iter().rev().cloned().collect())
     }
 
+    /// The changes of the schedulers, the latest first.
+    pub(super) fn leadership(&self) -> Vec<Change> {
+        self.lock().leadership.iter().rev().cloned().collect()
+    }
+
+    /// When the term began, if it was seen to begin; in milliseconds since 1970.
+    pub(super) fn leads_since(&self, epoch: u64) -> Option<u64> {
+        let (term, since) = self.lock().term?;
+        since.filter(|_| term == epoch)
+    }
+
     async fn sample(&self, app: &App) {
         let at = clock::now().wall.0;
         // What cannot be read is missing: the page then has a gap.
@@ -95,6 +111,9 @@ impl Recent {
         }
         if let Ok(workers) = app.workers().await {
             self.lock().add_workers(at, workers);
+        }
+        if let Ok(schedulers) = app.schedulers().await {
+            self.lock().add_schedulers(at, schedulers);
         }
     }
 
@@ -117,6 +136,27 @@ impl Sampled {
         if self.queue.len() > POINTS_MAX {
             self.queue.pop_front();
         }
+    }
+
+    fn add_schedulers(&mut self, at: u64, schedulers: Vec<Scheduler>) {
+        let mut leaders = schedulers.iter();
+        let leader = leaders.find(|it| it.role == SchedulerRole::Leader);
+        if let Some((leader, epoch)) = leader.and_then(|leader| Some((leader, leader.epoch?))) {
+            let is_first = self.schedulers.is_none();
+            if self.term.is_none_or(|(term, _)| term != epoch) {
+                // The first sample shows a term of this server, or one that is older than it.
+                let is_older = is_first && !leader.answers;
+                self.term = Some((epoch, (!is_older).then_some(at)));
+            }
+        }
+        let changes = match &self.schedulers {
+            Some(before) => leadership_changes(before, &schedulers),
+            None => first_leadership(&schedulers),
+        };
+        for text in changes {
+            add(&mut self.leadership, at, text);
+        }
+        self.schedulers = Some(schedulers);
     }
 
     fn add_workers(&mut self, at: u64, workers: Vec<Worker>) {
@@ -145,12 +185,63 @@ impl Sampled {
     }
 }
 
+/// The leader in the first sample: this server, or one that may have led for long.
+fn first_leadership(schedulers: &[Scheduler]) -> Vec<String> {
+    let mut leaders = schedulers.iter();
+    let leader = leaders.find(|it| it.role == SchedulerRole::Leader);
+    let text = |leader: &Scheduler| {
+        if leader.answers {
+            leads(leader)
+        } else {
+            format!("{} led when this server started", leader.name)
+        }
+    };
+    leader.map(text).into_iter().collect()
+}
+
+fn leads(leader: &Scheduler) -> String {
+    let name = &leader.name;
+    match leader.epoch {
+        Some(epoch) => format!("{name} leads, epoch {epoch}"),
+        None => format!("{name} leads"),
+    }
+}
+
+/// The changes from one sample of the schedulers to the next.
+fn leadership_changes(before: &[Scheduler], schedulers: &[Scheduler]) -> Vec<String> {
+    let mut changes = Vec::new();
+    for gone in before {
+        if !schedulers.iter().any(|it| it.name == gone.name) {
+            changes.push(format!("{} ended", gone.name));
+        }
+    }
+    for scheduler in schedulers {
+        let name = &scheduler.name;
+        let last = before.iter().find(|it| it.name == *name);
+        let is_same_role = last.is_some_and(|it| it.role == scheduler.role);
+        let is_same_term = last.is_some_and(|it| it.epoch == scheduler.epoch);
+        changes.extend(match scheduler.role {
+            SchedulerRole::Leader if is_same_role && is_same_term => None,
+            SchedulerRole::Leader => Some(leads(scheduler)),
+            _ if is_same_role => None,
+            SchedulerRole::Follower if last.is_none() => Some(format!("{name} joined")),
+            SchedulerRole::Follower => Some(format!("{name} follows")),
+            SchedulerRole::Silent => Some(format!("{name} fell silent")),
+        });
+    }
+    changes
+}
+
 impl WorkerChanges {
     fn add(&mut self, at: u64, text: String) {
-        self.changes.push_back(Change { at, text });
-        if self.changes.len() > CHANGES_MAX {
-            self.changes.pop_front();
-        }
+        add(&mut self.changes, at, text);
+    }
+}
+
+fn add(changes: &mut VecDeque<Change>, at: u64, text: String) {
+    changes.push_back(Change { at, text });
+    if changes.len() > CHANGES_MAX {
+        changes.pop_front();
     }
 }
 
@@ -233,6 +324,63 @@ mod tests {
             sampled.add_workers(10 + at, vec![worker(at, WorkerState::Healthy, false)]);
         }
         assert_eq!(sampled.workers["w1"].changes.len(), CHANGES_MAX);
+    }
+
+    #[test]
+    fn terms_and_silence_of_schedulers_are_kept_in_order() {
+        let scheduler = |name: &str, role, epoch| Scheduler {
+            name: name.to_owned(),
+            url: String::new(),
+            workers: String::new(),
+            role,
+            answers: false,
+            epoch,
+            heard_seconds: 0.0,
+            started_seconds: 0.0,
+        };
+        use SchedulerRole::{Follower, Leader, Silent};
+        let mut sampled = Sampled::default();
+        let mut terms = Vec::new();
+        for (at, schedulers) in [
+            vec![scheduler("a", Leader, Some(1))],
+            vec![
+                scheduler("a", Leader, Some(1)),
+                scheduler("b", Follower, None),
+            ],
+            vec![
+                scheduler("a", Silent, Some(1)),
+                scheduler("b", Leader, Some(2)),
+            ],
+            vec![
+                scheduler("a", Follower, Some(1)),
+                scheduler("b", Leader, Some(2)),
+            ],
+            vec![scheduler("b", Leader, Some(3))],
+            vec![scheduler("b", Leader, Some(3))],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            sampled.add_schedulers(at as u64, schedulers);
+            terms.push(sampled.term);
+        }
+        let terms: Vec<_> = terms.into_iter().flatten().collect();
+        let (first, second, third) = ((1, None), (2, Some(2)), (3, Some(4)));
+        assert_eq!(terms, [first, first, second, second, third, third]);
+        let changes = sampled.leadership.iter();
+        let changes: Vec<(u64, &str)> = changes.map(|it| (it.at, &*it.text)).collect();
+        assert_eq!(
+            changes,
+            [
+                (0, "a led when this server started"),
+                (1, "b joined"),
+                (2, "a fell silent"),
+                (2, "b leads, epoch 2"),
+                (3, "a follows"),
+                (4, "a ended"),
+                (4, "b leads, epoch 3"),
+            ]
+        );
     }
 
     #[test]

@@ -82,11 +82,18 @@ impl Session {
         }
     }
 
-    /// Proves that a form comes from a page that this server has rendered for this session.
+    /// Proves that a form comes from a page of this session.
+    ///
+    /// A session's own token keys it, so that every scheduler of the store accepts it: a load
+    /// balancer may send a form to another one than its page came from. Where nobody signs in, the
+    /// key of this process does.
     pub(super) fn form_token(&self, pages: &Pages) -> Option<String> {
         let mut hash = Sha256::new();
-        hash.update(pages.0.key?);
-        hash.update(self.secret.as_ref().map_or("", Secret::expose));
+        hash.update("baton form\0");
+        match &self.secret {
+            Some(secret) => hash.update(secret.expose()),
+            None => hash.update(pages.0.key?),
+        }
         let digest = hash.finalize();
         Some(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }

@@ -5,26 +5,27 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{
     Backfill, BackfillLaunch, DueTimes, ErrorGroup, Event, Explanation, Instance,
-    LibraryPage as Entries, List, MEDIA_TYPE, Problem, RangeSummary, ResumePreview, Run, RunItem,
-    RunTask, Task, Tick, Usage, Worker,
+    LibraryPage as Entries, List, MEDIA_TYPE, Problem, ResumePreview, Run, RunItem, RunTask,
+    Scheduler, Task, Tick, Usage, Worker,
 };
 use baton_model::fact::FactKind;
 use baton_model::library::EntryKind;
-use baton_web::frame::{Action, Refresh};
+use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
 use baton_web::pages::entry::{self, EntryPage};
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
-use baton_web::pages::instances::{Filters, InstancesPage, ListKind, RangePage};
+use baton_web::pages::instances::{Filters, InstancesPage, ListKind};
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage, UsagePage};
 use baton_web::pages::run::{self, PreviewPage, RunPage};
 use baton_web::pages::runs::RunsPage;
+use baton_web::pages::schedulers::{Leadership, SchedulersPage, leader};
 use serde_json::{Value, json};
 
 use super::ask::Asker;
-use super::{Pages, html};
+use super::{Pages, html, range};
 use crate::http::views::encoded;
 
 /// Rows of a table on a page about something else.
@@ -54,7 +55,9 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["arena"] => instances(pages, &ask, ListKind::Arena, &query).await,
         ["bullpen"] => instances(pages, &ask, ListKind::Bullpen, &query).await,
         ["history"] => instances(pages, &ask, ListKind::History, &query).await,
-        ["instances", id] if id.contains("..") => range(pages, &ask, id).await,
+        ["instances", id] if id.contains("..") => {
+            return range::page(pages, ask, id, request).await;
+        }
         ["instances", id] => one(pages, &ask, id).await,
         ["runs"] => runs(pages, &ask, &query).await,
         ["runs", id] => one_run(pages, &ask, id).await,
@@ -64,6 +67,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         [owner, "tasks"] => library(pages, &ask, &format!("/{owner}/tasks"), &query).await,
         [owner, "tasks", name] => entry(pages, &ask, owner, name, &query).await,
         ["workers"] => workers(pages, &ask).await,
+        ["schedulers"] => schedulers(pages, &ask).await,
         ["workers", name] => worker(pages, &ask, name).await,
         ["usage"] => usage(pages, &ask, &query).await,
         ["events"] => events(pages, &ask, request.uri().query()).await,
@@ -111,8 +115,9 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         failed,
         format!("/runs?limit={ROWS}"),
     );
-    let (ready, bullpen, failed, runs, library, workers, usage) = tokio::join!(
+    let (ready, schedulers, bullpen, failed, runs, library, workers, usage) = tokio::join!(
         ask.get("/readyz"),
+        ask.get("/schedulers"),
         ask.get(&bullpen),
         ask.get(&failed),
         ask.get(&runs),
@@ -127,6 +132,7 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
     };
     let answers = overview::Answers {
         ready: ready.ok(),
+        schedulers: schedulers.ok(),
         arena,
         bullpen: bullpen?,
         failed: failed?,
@@ -155,26 +161,6 @@ async fn instances(
     let list: List<Instance> = ask.get(&with_query(path, query)).await?;
     let frame = pages.frame(ask, title, section);
     let page = InstancesPage::new(frame, kind, filters(query), &list);
-    Ok(html(StatusCode::OK, &page))
-}
-
-async fn range(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
-    let summary: RangeSummary = ask.get(&format!("/instances/{id}")).await?;
-    let cancel = summary.links.get("cancel").map(|target| {
-        let question = format!("Cancel what of {id} has not ended?");
-        Action::new("Cancel", target).ask(question)
-    });
-    let page = RangePage {
-        frame: pages.frame(ask, id, ""),
-        first: summary.first,
-        last: summary.last,
-        counts: summary
-            .counts
-            .into_iter()
-            .map(|(state, count)| (state.word(), count))
-            .collect(),
-        actions: cancel.into_iter().collect(),
-    };
     Ok(html(StatusCode::OK, &page))
 }
 
@@ -364,16 +350,35 @@ async fn entry(
 
 async fn workers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
     let list: List<Worker> = ask.get("/workers").await?;
-    let frame = pages.frame(ask, "Workers", "/workers/");
+    let mut frame = pages.frame(ask, "Workers", "/workers/");
+    // The history does not tell of the health of workers.
+    frame.refresh = Refresh::Often;
     Ok(html(StatusCode::OK, &WorkersPage::new(frame, &list)))
 }
 
 async fn worker(pages: &Pages, ask: &Asker, name: &str) -> Result<Response, Problem> {
     let worker: Worker = ask.get(&format!("/workers/{name}")).await?;
     let running: List<Instance> = ask.get("/arena?limit=1000").await?;
-    let frame = pages.frame(ask, worker.name.clone(), "/workers/");
+    let mut frame = pages.frame(ask, worker.name.clone(), "/workers/");
+    frame.refresh = Refresh::Often;
     let changes = pages.0.recent.worker(&worker.name);
     let page = WorkerPage::new(frame, &worker, &running, changes);
+    Ok(html(StatusCode::OK, &page))
+}
+
+async fn schedulers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
+    let list: List<Scheduler> = ask.get("/schedulers").await?;
+    let recent = &pages.0.recent;
+    let epoch = leader(&list.items).and_then(|leader| leader.epoch);
+    let leadership = Leadership {
+        is_shared: pages.0.app.0.peers.is_some(),
+        since: epoch.and_then(|epoch| recent.leads_since(epoch)),
+        changes: recent.leadership(),
+    };
+    let mut frame = pages.frame(ask, "Schedulers", "/schedulers/");
+    // The history does not tell of terms and silence.
+    frame.refresh = Refresh::Often;
+    let page = SchedulersPage::new(frame, &list, leadership);
     Ok(html(StatusCode::OK, &page))
 }
 
