@@ -34,7 +34,7 @@ pub struct OverviewPage {
     pub frame: Frame,
     /// Label, number, link, and the class of its colour.
     pub numbers: Vec<(&'static str, String, &'static str, &'static str)>,
-    /// Who leads.
+    /// The leader and its followers, in sentences; empty if the viewer may not read it.
     pub leader: String,
     /// No scheduler leads, or one is silent.
     pub leader_needs_attention: bool,

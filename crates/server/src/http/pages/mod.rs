@@ -67,8 +67,8 @@ struct Inner {
     api: Router,
     app: App,
     recent: Arc<Recent>,
-    /// Keys the tokens of forms where nobody signs in; without random numbers there is none, and
-    /// such a form does not act.
+    /// Keys the tokens of forms without a session; without random numbers there is none, and such
+    /// a form does not act.
     key: Option<[u8; 32]>,
 }
 

@@ -85,7 +85,7 @@ impl Session {
     /// Proves that a form comes from a page of this session.
     ///
     /// A session's own token keys it, so that every scheduler of the store accepts it: a load
-    /// balancer may send a form to another one than its page came from. Where nobody signs in, the
+    /// balancer may send a form to another one than its page came from. Without a session, the
     /// key of this process does.
     pub(super) fn form_token(&self, pages: &Pages) -> Option<String> {
         let mut hash = Sha256::new();
