@@ -14,14 +14,17 @@ function showTimes(root) {
     const unit = UNITS.find(([limit]) => Math.abs(seconds) < limit);
     const text = unit ? relative.format(Math.round(seconds / unit[2]), unit[1]) : exact.format(at);
     if (element.textContent !== text) element.textContent = text;
-    const title = exact.format(at) + ", " + element.getAttribute("datetime");
-    if (element.title !== title) element.title = title;
+    // It is removed with the time that it belongs to.
+    if (!element.title) element.title = exact.format(at) + ", " + element.getAttribute("datetime");
   }
 }
 
+// Not the property: that of a form is its input named `id`.
+const idOf = (node) => node.getAttribute?.("id") ?? "";
+
 // Changes `old` into `fresh` in place, so that scroll positions, selections and open details stay.
 function morph(old, fresh) {
-  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || (old.id || "") !== (fresh.id || "")) {
+  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || idOf(old) !== idOf(fresh)) {
     old.replaceWith(fresh);
     return;
   }
@@ -31,6 +34,8 @@ function morph(old, fresh) {
   }
   if (old.nodeType !== Node.ELEMENT_NODE) return;
   if (old.matches("time[data-at]") && old.dataset.at === fresh.dataset.at) return;
+  // A heading has a button, which the server does not know.
+  if (old.matches("table[data-sortable] th") && old.textContent === fresh.textContent) return;
   const keeps = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "class" && old.classList.contains("at"));
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !keeps(name)) old.removeAttribute(name);
   for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value && !keeps(name)) old.setAttribute(name, value);
@@ -42,15 +47,15 @@ function morph(old, fresh) {
 
 function morphChildren(old, fresh) {
   const known = new Map();
-  for (const child of old.children) if (child.id) known.set(child.id, child);
+  for (const child of old.children) if (idOf(child)) known.set(idOf(child), child);
   let at = old.firstChild;
   for (const child of [...fresh.childNodes]) {
-    const match = child.id ? known.get(child.id) : undefined;
+    const match = known.get(idOf(child));
     if (match) {
       if (match !== at) old.insertBefore(match, at);
       else at = at.nextSibling;
       morph(match, child);
-    } else if (at && !at.id && at.nodeName === child.nodeName) {
+    } else if (at && !idOf(at) && at.nodeName === child.nodeName) {
       const next = at.nextSibling;
       morph(at, child);
       at = next;
@@ -77,7 +82,8 @@ async function reload() {
   if (document.hidden || loading) { stale = true; return; }
   const early = body.dataset.refresh === "seldom" ? loadedAt + SELDOM - Date.now() : 0;
   if (early > 0) { later ||= setTimeout(() => { later = 0; reload(); }, early); return; }
-  if (document.querySelector("input[name=id]:checked") || document.querySelector("[data-appended]")) return;
+  // A selection and an extended list stay as they are.
+  if (document.querySelector("input[name=id]:checked, [data-appended]")) { live.textContent = "paused"; return; }
   loading = true;
   stale = false;
   try {
@@ -94,7 +100,7 @@ async function reload() {
       morphChildren(document.getElementById("main"), main);
       prepare();
     }
-    if (body.dataset.refresh === "timer") live.textContent = "live";
+    if (response.ok) live.textContent = "live";
     loadedAt = Date.now();
   } catch {
     // The server is away; the stream, or the timer, loads the page when it is back.
@@ -106,20 +112,34 @@ async function reload() {
 
 function follow() {
   if (body.dataset.refresh === "never") return;
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) reload(); });
-  if (body.dataset.refresh === "timer") { setInterval(reload, 2000); return; }
+  if (body.dataset.refresh === "timer") {
+    document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) reload(); });
+    setInterval(reload, 2000);
+    return;
+  }
+  // A browser opens six connections to a server at most: hidden pages must not hold them.
+  document.addEventListener("visibilitychange", () => { if (document.hidden) disconnect(); else connect(); });
   connect();
   setInterval(() => { if (body.dataset.refresh === "often" && Date.now() - loadedAt > 1900) reload(); }, 2000);
 }
 
+let stream = null;
+
 function connect() {
-  const stream = new EventSource("/-/changes");
-  stream.addEventListener("open", () => { live.textContent = "live"; reload(); });
-  stream.addEventListener("error", () => {
+  if (stream || document.hidden) return;
+  const opened = new EventSource("/-/changes");
+  stream = opened;
+  opened.addEventListener("open", () => { live.textContent = "live"; reload(); });
+  opened.addEventListener("error", () => {
     live.textContent = "reconnecting…";
-    if (stream.readyState === EventSource.CLOSED) { stream.close(); setTimeout(connect, 3000); }
+    if (opened.readyState === EventSource.CLOSED && stream === opened) { disconnect(); setTimeout(connect, 3000); }
   });
-  stream.addEventListener("message", reload);
+  opened.addEventListener("message", reload);
+}
+
+function disconnect() {
+  stream?.close();
+  stream = null;
 }
 
 // Endless lists: the next page is appended when its link is seen.
@@ -201,20 +221,42 @@ function findIn(input) {
 }
 
 // The page of events.
+const EVENTS_SHOWN = 500, EVENTS_AT_ONCE = 100;
+
 function showEvents(list) {
   const stream = new EventSource("/events" + list.dataset.query);
+  // However many arrive, the list changes four times a second, and by the newest only.
+  let pending = [], left = 0, timer = 0;
   const show = (event) => {
-    const data = JSON.parse(event.data);
+    pending.push(event.data);
+    if (pending.length > EVENTS_AT_ONCE) { pending.shift(); left += 1; }
+    timer ||= setTimeout(flush, 250);
+  };
+  const flush = () => {
+    timer = 0;
+    const items = pending.map(entry);
+    if (left > 0) {
+      const gap = document.createElement("li");
+      gap.className = "faint";
+      gap.textContent = `${left} events are left out`;
+      items.unshift(gap);
+    }
+    pending = [];
+    left = 0;
+    list.prepend(...items.reverse());
+    while (list.children.length > EVENTS_SHOWN) list.lastChild.remove();
+    showTimes(list);
+  };
+  const entry = (text) => {
+    const data = JSON.parse(text);
     const item = document.createElement("li");
     const time = document.createElement("time");
     time.setAttribute("datetime", new Date(data.at).toISOString());
     time.dataset.at = data.at;
-    const text = document.createElement("span");
-    text.textContent = data.text;
-    item.append(time, " ", text);
-    list.prepend(item);
-    while (list.children.length > 500) list.lastChild.remove();
-    showTimes(item);
+    const what = document.createElement("span");
+    what.textContent = data.text;
+    item.append(time, " ", what);
+    return item;
   };
   stream.onmessage = show;
   for (const kind of (list.dataset.kinds || "").split(" ").filter(Boolean)) stream.addEventListener(kind, show);

@@ -111,7 +111,7 @@ def test_live_updates_survive_a_restart_and_actions_work(page, tmp_path):
         second = server.baton("submit", "--name", "after-restart", "--cpu", "1000", "--", "true")
         expect(page.locator("tr", has_text="after-restart")).to_be_visible(timeout=60_000)
         open_page(page, server, f"/instances/{waiting}")
-        expect(page.locator(".reason")).to_contain_text("1000 cores")
+        expect(page.locator(".reason")).to_contain_text("1000 cores", timeout=60_000)
         page.locator("summary", has_text="Cancel").click()
         page.get_by_role("button", name="Cancel", exact=True).click()
         expect(page.locator("h1")).to_contain_text("HALTED", timeout=30_000)
@@ -180,10 +180,16 @@ def test_keys_lead_through_a_list(page, server):
     # Rows that no other test changes meanwhile.
     server.baton("submit", "--name", "keys", "--array", "1-3", "--wait", "--", "true")
     open_page(page, server, "/history/?name=keys")
+    page.evaluate("document.querySelector('#list').kept = true")
     page.keyboard.press("j")
     expect(page.locator("#list tbody tr").nth(0)).to_have_class("at")
     page.keyboard.press("j")
     expect(page.locator("#list tbody tr").nth(1)).to_have_class("at")
+    # An update of the page changes the list in place.
+    server.baton("submit", "--name", "keys", "--wait", "--", "true")
+    expect(page.locator("#list tbody tr")).to_have_count(4, timeout=30_000)
+    expect(page.locator("#list tbody tr").nth(2)).to_have_class("at")
+    assert page.evaluate("document.querySelector('#list').kept"), "the list was replaced"
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text("i")
     page.keyboard.press("/")

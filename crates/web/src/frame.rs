@@ -53,7 +53,8 @@ pub enum Refresh {
     Never,
     /// When the history has changed.
     Changes,
-    /// The same, and every two seconds: output of tasks grows without an entry in the history.
+    /// The same, and every two seconds: output, health and reasons change without an entry in the
+    /// history.
     Often,
     /// When the history has changed, every 15 seconds at most: the page is costly.
     Seldom,

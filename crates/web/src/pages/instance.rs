@@ -123,10 +123,11 @@ impl InstancePage {
         } = answers;
         let state = instance.state;
         frame.mood = mood(state);
-        frame.refresh = if state == UniversalState::Running {
-            Refresh::Often
-        } else {
+        // Output, and the reason why it waits, change without an entry in the history.
+        frame.refresh = if state.is_terminal() {
             Refresh::Changes
+        } else {
+            Refresh::Often
         };
         let (processes, no_processes) = match processes {
             Ok(found) => (found.processes.iter().map(ProcessRow::new).collect(), None),
