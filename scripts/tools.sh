@@ -35,18 +35,24 @@ if ((${#missing[@]} > 0)); then
     }
 fi
 
-# Tests the HTTP API against its description. The environment is in the target directory,
-# separate from the system's Python, and is rebuilt when the list changes.
-python=${CARGO_TARGET_DIR:-target}/tools/schemathesis
-if ! cmp -s scripts/schemathesis.txt "$python/installed.txt"; then
-    echo "== installing schemathesis"
+# install NAME PROGRAM: installs scripts/NAME.txt into an environment in the target directory,
+# separate from the system's Python; again when the list changes. A list has all dependencies.
+install() {
+    local python=${CARGO_TARGET_DIR:-target}/tools/$1
+    cmp -s "scripts/$1.txt" "$python/installed.txt" && return
+    echo "== installing $2"
     {
         python3 -m venv --clear "$python" &&
-            "$python/bin/pip" install --disable-pip-version-check -r scripts/schemathesis.txt
+            "$python/bin/pip" install --disable-pip-version-check --no-deps -r "scripts/$1.txt"
     } >"$log" 2>&1 || {
         cat "$log" >&2
-        echo "make test needs schemathesis, and pip cannot install it" >&2
+        echo "make test needs $2, and pip cannot install it" >&2
         exit 1
     }
-    cp scripts/schemathesis.txt "$python/installed.txt"
-fi
+    cp "scripts/$1.txt" "$python/installed.txt"
+}
+
+# Tests the HTTP API against its description.
+install schemathesis schemathesis
+# A store for collected logs.
+install s3 moto

@@ -11,7 +11,7 @@ use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_runner::sys::users;
 use baton_server::limits::Traffic;
-use baton_server::{Backend, Config, LogReader, Ready, ServeError, serve};
+use baton_server::{Backend, Config, LogBucket, LogReader, Ready, ServeError, serve};
 use baton_store::postgres::StoreUrl;
 use baton_tls::{ClientFiles, ServerFiles, Trust};
 use clap::Args;
@@ -114,6 +114,11 @@ pub(crate) struct ServerArgs {
     /// the oldest are removed first
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     collect_logs: Option<u64>,
+    /// Collect them into a bucket instead, which all schedulers of a shared store read:
+    /// s3://BUCKET/PREFIX, with ?endpoint=URL&region=NAME for other stores than that of AWS. Credentials
+    /// come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials
+    #[arg(long, value_name = "URL", requires = "collect_logs")]
+    collect_logs_to: Option<LogBucket>,
     /// State directory of a worker on this host whose logs are read while it is not connected
     #[arg(long, value_name = "DIR", hide = true)]
     worker_state: Option<PathBuf>,
@@ -151,6 +156,7 @@ impl ServerArgs {
             timeouts: timeouts(self.lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
             collect_logs: self.collect_logs,
+            log_bucket: self.collect_logs_to.clone(),
             name: self.name.clone().unwrap_or_else(users::hostname),
             advertise: self.advertise.clone(),
             advertise_workers: self.advertise_workers.clone(),

@@ -9,6 +9,8 @@ use baton_store::StoreError;
 use baton_tls::TlsError;
 use thiserror::Error;
 
+use crate::log_archive::BucketError;
+
 /// Error of starting or running a server.
 #[derive(Debug, Error)]
 pub enum ServeError {
@@ -72,6 +74,12 @@ pub enum ServeError {
     /// `--advertise` is not the URL of a client port.
     #[error("--advertise {url}: {why}; expected a URL such as https://scheduler-a:8080")]
     BadAdvertise { url: String, why: String },
+    /// The bucket for collected logs cannot be used.
+    #[error("cannot collect logs into {location}: {error}")]
+    LogBucket {
+        location: String,
+        error: BucketError,
+    },
     /// The HTTP client for other schedulers cannot be made.
     #[error("cannot prepare requests to other schedulers: {0}")]
     PeerClient(String),

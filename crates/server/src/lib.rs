@@ -59,7 +59,7 @@ mod write_timeout;
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use baton_core::leader::ElectionTimeouts;
@@ -81,6 +81,7 @@ pub use error::ServeError;
 pub use http::is_our_host;
 pub use http::routes::{ROUTES, Route};
 pub use leadership::DataLock;
+pub use log_archive::{BucketError, LogBucket};
 pub use log_reader::LogReader;
 pub use metrics::LOG_LINES_DROPPED;
 
@@ -89,8 +90,8 @@ use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
 use http::app::{App, Parts};
-use limits::{SHUTDOWN_WAIT, Traffic};
-use log_archive::LogArchive;
+use limits::{BUCKET_PROBE_WAIT, SHUTDOWN_WAIT, Traffic};
+use log_archive::{Bucket, LogArchive};
 use mark::MarkFile;
 use metrics::{Metrics, Port};
 use peers::{Advertised, Contact};
@@ -156,6 +157,8 @@ pub struct Config {
     pub log_reader: Option<LogReader>,
     /// Bytes of the data directory for logs of ended attempts, which are then collected.
     pub collect_logs: Option<u64>,
+    /// Where these logs go; the data directory if there is none.
+    pub log_bucket: Option<LogBucket>,
     /// Name of this scheduler, for people.
     pub name: String,
     /// URL of the client port for other schedulers and clients, if not that of its address.
@@ -192,6 +195,7 @@ impl Default for Config {
             },
             log_reader: None,
             collect_logs: None,
+            log_bucket: None,
             name: "scheduler".to_owned(),
             advertise: None,
             advertise_workers: None,
@@ -295,11 +299,11 @@ async fn run(
     let clients = listen(config.listen).await?;
     let workers = listen(config.worker_listen).await?;
     warn_of_listeners(&config);
+    let metrics = Arc::new(Metrics::default());
     let log_archive = match config.collect_logs {
-        Some(budget) => Some(Arc::new(open_archive(&config.data, budget)?)),
+        Some(budget) => Some(open_archive(&config, budget, &store, &metrics).await?),
         None => None,
     };
-    let metrics = Arc::new(Metrics::default());
     let addresses = [
         address(&clients, config.listen)?,
         address(&workers, config.worker_listen)?,
@@ -433,11 +437,37 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-fn open_archive(data: &Path, budget: u64) -> Result<LogArchive, ServeError> {
-    LogArchive::open(data, budget).map_err(|error| ServeError::Data {
-        path: LogArchive::place(data),
+/// Opens the archive of collected logs. A bucket that is missing or denied is an error of the
+/// configuration; one that does not answer delays the collection, not the scheduler.
+async fn open_archive(
+    config: &Config,
+    budget: u64,
+    store: &Arc<dyn Store>,
+    metrics: &Metrics,
+) -> Result<LogArchive, ServeError> {
+    let Some(location) = &config.log_bucket else {
+        let path = config.data.clone();
+        return LogArchive::open(&config.data, budget)
+            .map_err(|error| ServeError::Data { path, error });
+    };
+    let failed = |error| ServeError::LogBucket {
+        location: location.to_string(),
         error,
-    })
+    };
+    let store = Arc::clone(store);
+    let found = blocking(move || store.fingerprint().map_err(ServeError::Store)).await?;
+    let bucket = Bucket::new(location, found.store, budget).map_err(failed)?;
+    let problem = match timeout(BUCKET_PROBE_WAIT, bucket.probe()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) if error.is_permanent() => return Err(failed(error)),
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("it does not answer".to_owned()),
+    };
+    if let Some(problem) = problem {
+        metrics.log_archive_failed();
+        tracing::warn!("cannot collect logs into {location} yet: {problem}; trying again");
+    }
+    Ok(LogArchive::Bucket(Arc::new(bucket)))
 }
 
 fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {

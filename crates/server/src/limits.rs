@@ -211,6 +211,25 @@ pub const COLLECTED_LOG_BYTES_MAX: usize = 16 << 20;
 /// Attempts whose logs are collected at once.
 pub const COLLECTIONS_MAX: usize = 8;
 
+/// Time for a connection to an S3-compatible store.
+pub const BUCKET_CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// Time for one request to it, with up to [`COLLECTED_LOG_BYTES_MAX`] over a slow line.
+pub const BUCKET_REQUEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Time for the probe of a bucket at the start of the server, which is not ready before.
+pub const BUCKET_PROBE_WAIT: Duration = Duration::from_secs(10);
+
+/// The first and the longest pause before a request to a bucket that has failed is repeated.
+pub const BUCKET_BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+
+/// Logs of a bucket that are kept in memory after they were read: clients read them in pieces.
+pub const BUCKET_LOGS_CACHED: usize = 4;
+
+/// Interval at which a bucket learns how far logs were collected. Every record is a request, which
+/// has a price; the next leader collects again what came after it.
+pub const ARCHIVE_POSITION_PAUSE: Duration = Duration::from_secs(5);
+
 /// Interval of history pruning.
 pub const PRUNE_PAUSE: Duration = Duration::from_secs(60);
 

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ use crate::{PATIENCE, until};
 pub struct Cluster {
     dir: TempDir,
     options: Vec<String>,
+    /// Variables of the scheduler's environment.
+    variables: Vec<(String, String)>,
     workers_listen: String,
     /// The file with the workers' token.
     token: Option<PathBuf>,
@@ -52,12 +56,36 @@ impl Cluster {
         Self {
             dir: tempfile::tempdir().expect("a directory"),
             options: options.iter().map(|it| (*it).to_owned()).collect(),
+            variables: Vec::new(),
             workers_listen: "127.0.0.1:0".to_owned(),
             token: None,
             scheduler: None,
             addresses: None,
             workers: BTreeMap::new(),
         }
+    }
+
+    /// From its start on, the scheduler has these variables in its environment.
+    pub fn set_variables(&mut self, variables: &[(&str, &str)]) {
+        let variables = variables.iter();
+        self.variables = variables
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+    }
+
+    /// The value of one of the scheduler's metrics without labels.
+    pub fn metric(&self, name: &str) -> u64 {
+        let address = self.clients_at();
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        let request =
+            format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("readable");
+        let values = answer.lines().filter_map(|line| line.split_once(' '));
+        let mut values = values.filter(|(known, _)| *known == name);
+        let (_, value) = values.next().expect(name);
+        value.parse().expect("a number")
     }
 
     /// From its start on, the scheduler listens here for workers, also for those of other
@@ -89,6 +117,7 @@ impl Cluster {
                 .args(["--worker-listen", &workers, "--data"])
                 .arg(self.path("data"))
                 .args(&self.options)
+                .envs(self.variables.iter().cloned())
                 .stdout(Stdio::piped())
                 .stderr(self.log_file("scheduler"))
                 .spawn()

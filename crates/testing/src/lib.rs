@@ -6,6 +6,7 @@
 //! | `rng` | random numbers from a seed |
 //! | `ca` | a certificate authority that signs for tests (feature `ca`) |
 //! | `postgres` | a PostgreSQL server (feature `postgres`) |
+//! | `s3` | an S3-compatible server (feature `s3`) |
 //! | `processes` | processes of this host: inspection and signals (feature `cluster`) |
 //! | `command` | the built `baton`: commands to their end, servers until they are ready (likewise) |
 //! | `cluster` | a scheduler and workers of the built `baton` (likewise) |
@@ -23,6 +24,8 @@ pub mod postgres;
 #[cfg(feature = "cluster")]
 pub mod processes;
 mod rng;
+#[cfg(feature = "s3")]
+pub mod s3;
 mod wait;
 
 pub use rng::{Rng, seed, setting};

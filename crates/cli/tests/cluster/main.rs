@@ -13,6 +13,7 @@ mod faults;
 mod hostile_peers;
 mod kill_loop;
 mod leftovers;
+mod log_bucket;
 mod logging;
 mod partition;
 mod permissions;

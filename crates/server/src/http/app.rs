@@ -70,7 +70,7 @@ pub(crate) struct Parts {
     /// Reads logs of a worker that is not connected.
     pub(crate) log_reader: Option<LogReader>,
     /// Collected logs, if they are collected.
-    pub(crate) log_archive: Option<Arc<LogArchive>>,
+    pub(crate) log_archive: Option<LogArchive>,
 }
 
 impl Deref for Inner {

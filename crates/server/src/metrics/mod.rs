@@ -47,6 +47,8 @@ pub(crate) struct Metrics {
     commits: [AtomicU64; COMMIT_BOUNDS_US.len() + 1],
     commits_us: AtomicU64,
     store_failures: AtomicU64,
+    logs_collected: AtomicU64,
+    log_archive_failures: AtomicU64,
     requests: Mutex<BTreeMap<Request, u64>>,
     refused: Mutex<BTreeMap<String, u64>>,
     connections: [AtomicU64; Port::ALL.len()],
@@ -142,6 +144,16 @@ impl Metrics {
         add(&self.store_failures, 1);
     }
 
+    /// Counts a log that was added to the archive.
+    pub(crate) fn log_collected(&self) {
+        add(&self.logs_collected, 1);
+    }
+
+    /// Counts a failure of the archive of logs.
+    pub(crate) fn log_archive_failed(&self) {
+        add(&self.log_archive_failures, 1);
+    }
+
     /// Counts an answered request.
     pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16) {
         // A panic while counting does no harm to a sum.
@@ -191,6 +203,11 @@ impl Metrics {
         );
         text.one(&table::STORE_FAILURES, get(&self.store_failures));
         text.one(&table::LOG_LINES_DROPPED, get(&LOG_LINES_DROPPED));
+        text.one(&table::LOGS_COLLECTED, get(&self.logs_collected));
+        text.one(
+            &table::LOG_ARCHIVE_FAILURES,
+            get(&self.log_archive_failures),
+        );
         let requests = self.requests.lock().unwrap_or_else(|it| it.into_inner());
         let rows = requests.iter().map(|((method, route, status), count)| {
             let labels = [(*method).to_owned(), route.clone(), status.to_string()];

@@ -71,6 +71,10 @@ families! {
         "Batches that the store failed to commit.";
     LOG_LINES_DROPPED = "baton_log_lines_dropped_total", Counter, [],
         "Log lines that could not be written: standard error is closed, full or not read.";
+    LOGS_COLLECTED = "baton_logs_collected_total", Counter, [],
+        "Logs that were collected: one for each stream of a process of an attempt.";
+    LOG_ARCHIVE_FAILURES = "baton_log_archive_failures_total", Counter, [],
+        "Requests to the archive of collected logs that failed: a bucket is denied or unreachable, or a disk is full.";
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],
         "Answered requests; `none` for requests that match no route.";
     HTTP_REFUSED = "baton_http_refused_total", Counter, ["type"],

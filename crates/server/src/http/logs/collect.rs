@@ -3,8 +3,10 @@
 //! The collector follows the facts of the store, from where it was when the server stopped. It reads
 //! the last run of every process from the worker, as clients do. What a worker cannot answer is not
 //! asked for again: it stays readable there.
+//!
+//! An archive in a bucket is shared: the leader collects, and the next one continues.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baton_model::fact::Fact;
 use baton_model::ids::LeaseId;
@@ -15,15 +17,15 @@ use baton_model::message::{
 use baton_model::outcome::AttemptEnd;
 use baton_model::spec::Work;
 use baton_store::facts::FactQuery;
-use baton_store::view::Seq;
+use baton_store::view::{RecordedFact, Seq};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::LogSelector;
 use crate::http::app::App;
-use crate::limits::{COLLECTED_LOG_BYTES_MAX, COLLECTIONS_MAX, LOG_POLL_PAUSE};
-use crate::log_archive::{ArchivedLog, LogArchive, LogKey};
+use crate::limits::{BUCKET_BACKOFF, COLLECTED_LOG_BYTES_MAX, COLLECTIONS_MAX, LOG_POLL_PAUSE};
+use crate::log_archive::{ArchiveError, ArchivedLog, LogArchive, LogKey};
 
 const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
 
@@ -34,65 +36,146 @@ const ARCHIVED: LogFileId = LogFileId {
 };
 
 /// Collects until the server stops.
-pub(crate) async fn run(app: App, archive: Arc<LogArchive>, mut committed: watch::Receiver<()>) {
-    let mut position = archive.position();
-    loop {
-        committed.mark_unchanged();
-        // Without a position, what has ended before is left where it is.
-        let query = FactQuery {
-            after: position.unwrap_or(Seq(u64::MAX)),
+pub(crate) async fn run(app: App, archive: LogArchive, committed: watch::Receiver<()>) {
+    let collector = Collector {
+        app,
+        archive,
+        failure: Arc::default(),
+    };
+    collector.run(committed).await;
+}
+
+/// Collects the logs of attempts that end.
+#[derive(Clone)]
+struct Collector {
+    app: App,
+    archive: LogArchive,
+    /// The failure of the archive that was logged last, until it works again.
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+impl Collector {
+    async fn run(&self, mut committed: watch::Receiver<()>) {
+        let mut status = self.app.0.status.clone();
+        let mut position = None;
+        let mut recorded = None;
+        let mut recorded_at: Option<Instant> = None;
+        loop {
+            committed.mark_unchanged();
+            if self.has_lost_lead() {
+                // The leader collects; what it has reached is in the archive.
+                position = None;
+                if status.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let Some(after) = position else {
+                position = self.begin().await;
+                recorded = position;
+                continue;
+            };
+            let query = FactQuery {
+                after,
+                ..FactQuery::default()
+            };
+            let page = self.app.follow_read(move |store| store.facts(&query)).await;
+            let Ok(page) = page else {
+                sleep(LOG_POLL_PAUSE).await;
+                continue;
+            };
+            // The leader collects; logs of attempts that end meanwhile are in its archive.
+            if !self.app.0.status.borrow().follows() {
+                self.collect_all(ended(&page.items)).await;
+            }
+            if self.has_lost_lead() {
+                continue;
+            }
+            // Another history, whose end comes before: a restored backup.
+            let reached = if after <= page.last {
+                page.scanned_to
+            } else {
+                page.last
+            };
+            position = Some(reached);
+            let pause = self.archive.position_pause();
+            if recorded != position && recorded_at.is_none_or(|at| at.elapsed() >= pause) {
+                let what = "record how far logs were collected";
+                self.attempt(what, || self.archive.set_position(reached))
+                    .await;
+                recorded = position;
+                recorded_at = Some(Instant::now());
+            }
+            if page.more {
+                continue;
+            }
+            let until_recorded = async {
+                if recorded == position {
+                    std::future::pending().await
+                } else {
+                    sleep(pause).await
+                }
+            };
+            tokio::select! {
+                changed = committed.changed() => if changed.is_err() {
+                    return;
+                },
+                changed = status.changed() => if changed.is_err() {
+                    return;
+                },
+                () = until_recorded => {}
+            }
+        }
+    }
+
+    /// Where to begin: at the position of the archive. Without one, what has ended before is left
+    /// where it is. None if that is not known yet.
+    async fn begin(&self) -> Option<Seq> {
+        let end = FactQuery {
+            after: Seq(u64::MAX),
             ..FactQuery::default()
         };
-        let Ok(page) = app.follow_read(move |store| store.facts(&query)).await else {
+        let page = self.app.follow_read(move |store| store.facts(&end)).await;
+        let Ok(page) = page else {
             sleep(LOG_POLL_PAUSE).await;
-            continue;
+            return None;
         };
-        let ended = page.items.iter().filter_map(|entry| match &entry.fact {
-            Fact::AttemptEnded {
-                lease,
-                end: AttemptEnd::Real(_),
-                ..
-            } => Some(*lease),
-            _ => None,
-        });
-        // The leader collects; logs of attempts that end meanwhile are in its archive.
-        if !app.0.status.borrow().follows() {
-            collect_all(&app, &archive, ended.collect()).await;
+        let what = "read how far logs were collected";
+        let found = self.attempt(what, || self.archive.position()).await?;
+        if found.is_none() {
+            let what = "record how far logs were collected";
+            self.attempt(what, || self.archive.set_position(page.last))
+                .await?;
         }
-        // Another history, whose end comes before: a restored backup.
-        let reached = match position {
-            Some(position) if position <= page.last => page.scanned_to,
-            _ => page.last,
-        };
-        if position != Some(reached)
-            && let Err(error) = archive.set_position(reached)
-        {
-            tracing::warn!("cannot record how far logs were collected: {error}");
+        Some(found.unwrap_or(page.last))
+    }
+
+    /// True if another scheduler now collects into the same archive.
+    fn has_lost_lead(&self) -> bool {
+        self.archive.is_shared() && self.app.0.status.borrow().follows()
+    }
+
+    async fn collect_all(&self, leases: Vec<LeaseId>) {
+        let is_empty = leases.is_empty();
+        let mut running = JoinSet::new();
+        for lease in leases {
+            if running.len() >= COLLECTIONS_MAX {
+                running.join_next().await;
+            }
+            let collector = self.clone();
+            running.spawn(async move { collector.collect(lease).await });
         }
-        position = Some(reached);
-        if !page.more && committed.changed().await.is_err() {
-            return;
+        running.join_all().await;
+        if !is_empty && let Err(error) = self.archive.sweep().await {
+            // The next page is a reason to try again.
+            self.failed("remove the oldest collected logs", &error);
         }
     }
-}
 
-async fn collect_all(app: &App, archive: &Arc<LogArchive>, leases: Vec<LeaseId>) {
-    let mut running = JoinSet::new();
-    for lease in leases {
-        if running.len() >= COLLECTIONS_MAX {
-            running.join_next().await;
-        }
-        let (app, archive) = (app.clone(), Arc::clone(archive));
-        running.spawn(async move { app.collect(&archive, lease).await });
-    }
-    running.join_all().await;
-}
-
-impl App {
     /// Collects the logs of one attempt.
-    async fn collect(&self, archive: &Arc<LogArchive>, lease: LeaseId) {
+    async fn collect(&self, lease: LeaseId) {
         let id = lease.attempt.instance;
-        let Ok(record) = self.record(id).await else {
+        let Ok(record) = self.app.record(id).await else {
             return;
         };
         let processes = match &record.instance.spec.work {
@@ -110,23 +193,88 @@ impl App {
                     run: None,
                     stream,
                 };
-                let Some(log) = self.last_bytes(lease, selector).await else {
+                let Some(log) = self.app.last_bytes(lease, selector).await else {
                     continue;
                 };
-                let key = LogKey {
-                    lease,
-                    process,
-                    stream,
-                };
-                let archive = Arc::clone(archive);
-                let written = tokio::task::spawn_blocking(move || archive.write(&key, &log));
-                if let Ok(Err(error)) = written.await {
-                    tracing::warn!("cannot keep a log of {lease}: {error}");
+                let (log, key) = (
+                    Arc::new(log),
+                    LogKey {
+                        lease,
+                        process,
+                        stream,
+                    },
+                );
+                let written = self.attempt("store a log", || self.archive.write(key, &log));
+                if written.await.is_some() {
+                    self.app.0.metrics.log_collected();
                 }
             }
         }
     }
 
+    /// Carries out a request to the archive. One to a bucket is repeated until it succeeds, or another
+    /// scheduler leads: an outage delays the collection, and loses nothing that workers still have.
+    async fn attempt<T, R>(&self, what: &str, request: impl Fn() -> R + Send) -> Option<T>
+    where
+        R: Future<Output = Result<T, ArchiveError>> + Send,
+    {
+        let mut status = self.app.0.status.clone();
+        status.mark_unchanged();
+        let [mut pause, pause_max] = BUCKET_BACKOFF;
+        loop {
+            let error = match request().await {
+                Ok(done) => {
+                    self.succeeded();
+                    return Some(done);
+                }
+                Err(error) => error,
+            };
+            self.failed(what, &error);
+            if !self.archive.is_shared() {
+                return None;
+            }
+            tokio::select! {
+                () = sleep(pause) => pause = pause_max.min(pause * 2),
+                _ = status.changed() => {}
+            }
+            if self.has_lost_lead() {
+                return None;
+            }
+        }
+    }
+
+    fn failed(&self, what: &str, error: &ArchiveError) {
+        self.app.0.metrics.log_archive_failed();
+        let error = error.to_string();
+        let mut last = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref() != Some(&error) {
+            tracing::warn!("cannot {what}: {error}");
+            *last = Some(error);
+        }
+    }
+
+    fn succeeded(&self) {
+        let mut last = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.take().is_some() {
+            tracing::warn!("the archive of collected logs works again");
+        }
+    }
+}
+
+/// The leases of the attempts that have ended on their workers.
+fn ended(facts: &[RecordedFact]) -> Vec<LeaseId> {
+    let ended = facts.iter().filter_map(|entry| match &entry.fact {
+        Fact::AttemptEnded {
+            lease,
+            end: AttemptEnd::Real(_),
+            ..
+        } => Some(*lease),
+        _ => None,
+    });
+    ended.collect()
+}
+
+impl App {
     /// The end of a log on its worker, as much as is collected.
     async fn last_bytes(&self, lease: LeaseId, mut selector: LogSelector) -> Option<ArchivedLog> {
         let id = lease.attempt.instance;
@@ -184,39 +332,37 @@ impl App {
         &self,
         work: &Work,
         query: &LogQuery,
-    ) -> Option<(LogAnswer, bool)> {
-        let archive = Arc::clone(self.0.log_archive.as_ref()?);
+    ) -> Result<Option<(LogAnswer, bool)>, ArchiveError> {
+        let Some(archive) = &self.0.log_archive else {
+            return Ok(None);
+        };
         let process = match (work, &query.process) {
-            (Work::Command(_), None) | (Work::Task(_), None) => 0,
-            (Work::Command(_), Some(_)) => return None,
+            (Work::Command(_) | Work::Task(_), None) => Some(0),
+            (Work::Command(_), Some(_)) => None,
             (Work::Task(task), Some(name)) => {
                 let mut names = task.processes.iter();
-                names.position(|process| process.name.0 == *name)?
+                names.position(|process| process.name.0 == *name)
             }
+        };
+        let Some(process) = process else {
+            return Ok(None);
         };
         let key = LogKey {
             lease: query.lease,
             process,
             stream: query.stream,
         };
-        let read = tokio::task::spawn_blocking(move || archive.read(&key)).await;
-        let log = match read.ok()? {
-            Ok(log) => log?,
-            Err(error) => {
-                tracing::warn!("cannot read a collected log of {}: {error}", query.lease);
-                return None;
-            }
-        };
-        if query.run.is_some_and(|run| run != log.run) {
-            return None;
-        }
-        let is_cut = log.is_cut;
-        Some((LogAnswer::Chunk(piece(log, query)), is_cut))
+        let log = archive.read(key).await.inspect_err(|error| {
+            self.0.metrics.log_archive_failed();
+            tracing::warn!("cannot read a collected log of {}: {error}", query.lease);
+        })?;
+        let log = log.filter(|log| query.run.is_none_or(|run| run == log.run));
+        Ok(log.map(|log| (LogAnswer::Chunk(piece(&log, query)), log.is_cut)))
     }
 }
 
 /// A piece of a log that is in memory.
-fn piece(log: ArchivedLog, query: &LogQuery) -> LogChunk {
+fn piece(log: &ArchivedLog, query: &LogQuery) -> LogChunk {
     let (file, offset) = match query.start {
         LogStart::Offset(offset) => (ARCHIVED, offset),
         LogStart::Cursor(cursor) => (cursor.file, cursor.offset),

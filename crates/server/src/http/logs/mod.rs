@@ -29,6 +29,8 @@ use super::streams::StreamRequest;
 use follow::LogTail;
 use range::Range;
 
+use crate::log_archive::LogArchive;
+
 /// Default size of a piece.
 const PIECE_BYTES_DEFAULT: u32 = 64 << 10;
 
@@ -202,10 +204,7 @@ fn classify(source: &AttemptSource, selector: &LogSelector, answer: LogAnswer) -
         LogAnswer::Unavailable(why) => Err(Fault::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker-unavailable",
-            format!(
-                "the log is on worker {worker}, which is unavailable: {why}; a scheduler with \
-                 --collect-logs SIZE keeps the logs of ended attempts itself"
-            ),
+            format!("the log is on worker {worker}, which is unavailable: {why}"),
         )),
     }
 }
@@ -238,8 +237,9 @@ fn with_range(mut response: Response, range: String) -> Response {
 }
 
 impl App {
-    /// Reads one piece, and returns its source. Of an attempt that is over, from the archive: if that
-    /// has all of the log, or the worker does not have it, or is not connected.
+    /// Reads one piece, and returns its source. Of an attempt that is over, also from the archive: one on
+    /// this host is asked first, if it has all of the log; a bucket, if the worker does not
+    /// have the log or is not connected.
     async fn piece(
         &self,
         id: InstanceId,
@@ -249,19 +249,41 @@ impl App {
     ) -> Answer<(AttemptSource, LogAnswer)> {
         let record = self.record(id).await?;
         let source = self.attempt(&record, selector.attempt).await?;
-        let mut archived = None;
-        if source.is_over {
+        let archived = async || {
             let query = selector.query(&source, start, bytes_max);
-            archived = self.archived(&record.instance.spec.work, &query).await;
+            self.archived(&record.instance.spec.work, &query).await
+        };
+        let is_remote = self
+            .0
+            .log_archive
+            .as_ref()
+            .is_some_and(LogArchive::is_shared);
+        let mut first = Ok(None);
+        if source.is_over && !is_remote {
+            first = archived().await;
+            if let Ok(Some((answer, false))) = first {
+                return Ok((source, answer));
+            }
         }
-        if let Some((answer, false)) = archived {
-            return Ok((source, answer));
+        let (now, answer) = self.worker_piece(id, selector, start, bytes_max).await?;
+        if source.is_over && is_remote && !matches!(answer, LogAnswer::Chunk(_)) {
+            first = archived().await;
         }
-        let (source, answer) = self.worker_piece(id, selector, start, bytes_max).await?;
-        Ok(match (answer, archived) {
-            (answer @ LogAnswer::Chunk(_), _) | (answer, None) => (source, answer),
-            (_, Some((answer, _))) => (source, answer),
-        })
+        let answer = match (answer, first) {
+            (answer @ LogAnswer::Chunk(_), _) => answer,
+            (_, Ok(Some((answer, _)))) => answer,
+            (LogAnswer::Unavailable(why), Err(error)) => LogAnswer::Unavailable(format!(
+                "{why}; the collected logs cannot be read either: {error}"
+            )),
+            (LogAnswer::Unavailable(why), Ok(None)) if self.0.log_archive.is_none() => {
+                LogAnswer::Unavailable(format!(
+                    "{why}; a scheduler with --collect-logs SIZE keeps the logs of ended attempts \
+                     itself"
+                ))
+            }
+            (answer, _) => answer,
+        };
+        Ok((now, answer))
     }
 
     /// Reads one piece from the worker.

@@ -1,62 +1,27 @@
-//! The archive of collected logs: those of ended attempts, in the data directory.
-//!
-//! One compressed file for each stream of a process, with a line of JSON before its bytes. The total
-//! is bounded: beyond the budget the oldest files are removed. `http::logs` fills and reads it.
+//! The archive in the data directory: one file for each log.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use baton_model::ids::LeaseId;
 use baton_model::message::LogStream;
 use baton_store::view::Seq;
-use flate2::Compression;
-use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
-use serde::{Deserialize, Serialize};
 
-use crate::limits::COLLECTED_LOG_BYTES_MAX;
+use super::{ArchivedLog, ENDING, LogKey};
 
 /// Name of its directory in the data directory.
 const DIR: &str = "logs";
 /// The last fact whose logs were collected.
 const POSITION: &str = "position";
-const ENDING: &str = ".gz";
 const TEMPORARY: &str = ".new";
 /// What even a short file takes on disk.
 const BLOCK_BYTES: u64 = 4_096;
 
-/// The key of a log: a stream of one process of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogKey {
-    pub(crate) lease: LeaseId,
-    /// The index of a process in its task; 0 for a plain command.
-    pub(crate) process: usize,
-    pub(crate) stream: LogStream,
-}
-
-/// A log of the archive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ArchivedLog {
-    /// The run of the process: its last one.
-    pub(crate) run: u32,
-    /// Whether its beginning was not collected.
-    pub(crate) is_cut: bool,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// The line before the bytes.
-#[derive(Serialize, Deserialize)]
-struct Head {
-    run: u32,
-    cut: bool,
-}
-
 #[derive(Debug)]
-pub(crate) struct LogArchive {
+pub(crate) struct Directory {
     dir: PathBuf,
     /// Bytes on disk.
     budget: u64,
@@ -70,31 +35,15 @@ struct Files {
     total: u64,
 }
 
-impl LogKey {
-    fn name(&self) -> String {
-        let LeaseId { attempt, epoch } = self.lease;
-        let stream = match self.stream {
-            LogStream::Stdout => "out",
-            LogStream::Stderr => "err",
-        };
-        let (instance, number) = (attempt.instance, attempt.number.0);
-        let process = self.process;
-        format!(
-            "{instance}.{number}.e{}.{process}.{stream}{ENDING}",
-            epoch.0
-        )
-    }
+/// The name of the file of a log.
+fn name(key: &LogKey) -> String {
+    format!("{}.{}", key.lease.attempt.instance, key.suffix())
 }
 
-impl LogArchive {
-    /// The directory of the archive of a data directory.
-    pub(crate) fn place(data: &Path) -> PathBuf {
-        data.join(DIR)
-    }
-
+impl Directory {
     /// Opens the archive of a data directory, and removes what exceeds the budget.
     pub(crate) fn open(data: &Path, budget: u64) -> io::Result<Self> {
-        let dir = Self::place(data);
+        let dir = data.join(DIR);
         match DirBuilder::new().mode(0o700).create(&dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
@@ -133,23 +82,13 @@ impl LogArchive {
         self.replace(POSITION, position.0.to_string().as_bytes())
     }
 
-    /// Adds a log. An empty standard error is not stored: the standard output implies it.
+    /// Adds a log.
     pub(crate) fn write(&self, key: &LogKey, log: &ArchivedLog) -> io::Result<()> {
-        if log.bytes.is_empty() && key.stream == LogStream::Stderr {
+        if log.is_implied(key) {
             return Ok(());
         }
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        serde_json::to_writer(
-            &mut encoder,
-            &Head {
-                run: log.run,
-                cut: log.is_cut,
-            },
-        )?;
-        encoder.write_all(b"\n")?;
-        encoder.write_all(&log.bytes)?;
-        let bytes = encoder.finish()?;
-        let name = key.name();
+        let bytes = log.encode()?;
+        let name = name(key);
         let path = self.dir.join(&name);
         // Only after a restart: the position is recorded for a page of facts.
         if path.exists() {
@@ -162,36 +101,16 @@ impl LogArchive {
 
     /// Reads a log, if it was collected.
     pub(crate) fn read(&self, key: &LogKey) -> io::Result<Option<ArchivedLog>> {
-        let file = match File::open(self.dir.join(key.name())) {
+        let file = match File::open(self.dir.join(name(key))) {
             Ok(file) => file,
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) if key.stream == LogStream::Stdout => return Ok(None),
             Err(_) => {
-                let stdout = LogKey {
-                    stream: LogStream::Stdout,
-                    ..*key
-                };
-                let empty = |log: ArchivedLog| ArchivedLog {
-                    bytes: Vec::new(),
-                    is_cut: false,
-                    ..log
-                };
-                return Ok(self.read(&stdout)?.map(empty));
+                let stdout = self.read(&key.stdout())?;
+                return Ok(stdout.as_ref().map(ArchivedLog::implied));
             }
         };
-        // Bounded, should another program have written it.
-        let bytes_max = 2 * COLLECTED_LOG_BYTES_MAX as u64;
-        let mut decoder = BufReader::new(GzDecoder::new(file).take(bytes_max));
-        let mut head = Vec::new();
-        decoder.read_until(b'\n', &mut head)?;
-        let Head { run, cut } = serde_json::from_slice(&head)?;
-        let mut bytes = Vec::new();
-        decoder.read_to_end(&mut bytes)?;
-        Ok(Some(ArchivedLog {
-            run,
-            is_cut: cut,
-            bytes,
-        }))
+        ArchivedLog::decode(file).map(Some)
     }
 
     /// Writes a file that only the owner can read, atomically.
@@ -235,7 +154,7 @@ impl LogArchive {
 
 #[cfg(test)]
 mod tests {
-    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId};
+    use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
 
     use super::*;
 
@@ -269,9 +188,9 @@ mod tests {
     #[test]
     fn logs_are_read_as_they_were_and_the_oldest_go_first() {
         let dir = tempfile::tempdir().expect("a directory");
-        let open = |budget| LogArchive::open(dir.path(), budget).expect("it opens");
+        let open = |budget| Directory::open(dir.path(), budget).expect("it opens");
         let archive = open(13_000);
-        let read = |archive: &LogArchive, id| archive.read(&key(id)).expect("readable");
+        let read = |archive: &Directory, id| archive.read(&key(id)).expect("readable");
         for id in 0..=3 {
             archive
                 .write(&key(id), &log(id as u8, 1_000))
@@ -301,6 +220,6 @@ mod tests {
         };
         let place = dir.path().join(DIR);
         assert_eq!(mode(&place), 0o700);
-        assert_eq!(mode(&place.join(key(3).name())), 0o600);
+        assert_eq!(mode(&place.join(name(&key(3)))), 0o600);
     }
 }
