@@ -68,9 +68,15 @@ BATON_ALL=1 cargo test --quiet --package baton-cli --test local torn
 cluster_kills=${CLUSTER_KILLS:-100}
 echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, of the last two, and of all at once"
 BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 BATON_WORKERS=10 BATON_ROUNDS=30 cargo test --quiet --package baton-cli --test cluster kill_loop
-quorum_kills=${QUORUM_KILLS:-300}
-echo "== $quorum_kills kills and freezes among three schedulers on one PostgreSQL database"
-BATON_KILLS=$quorum_kills BATON_INSTANCES=2000 cargo test --quiet --package baton-cli --test cluster quorum
+quorum_seconds=${QUORUM_SECONDS:-1800}
+echo "== $quorum_seconds seconds of kills, freezes and cut-offs among three schedulers on one PostgreSQL database"
+BATON_QUORUM_SECONDS=$quorum_seconds BATON_INSTANCES=2000 BATON_WORKERS=5 \
+    cargo test --quiet --package baton-cli --test cluster quorum::trial -- --nocapture
+quorum_kills=${QUORUM_KILLS:-50}
+echo "== $quorum_kills kills of the leader, and 5 leaders that freeze"
+BATON_KILLS=$quorum_kills cargo test --quiet --package baton-cli --test cluster failover::another_scheduler_leads_soon -- --nocapture
+BATON_KILLS=5 BATON_LEASE_SECONDS=8 \
+    cargo test --quiet --package baton-cli --test cluster failover::another_scheduler_leads_after -- --nocapture
 workflow_kills=${WORKFLOW_KILLS:-50}
 for seed in 1 2; do
     echo "== $workflow_kills kills while a workflow runs, is halted and resumed, seed $seed"

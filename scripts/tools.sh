@@ -19,6 +19,8 @@ command -v curl >/dev/null || missing+=(curl)
 command -v chromium >/dev/null || missing+=(chromium)
 # A store for several schedulers.
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
+# A pooler between schedulers and that store.
+{ command -v pgbouncer || ls /usr/sbin/pgbouncer; } >/dev/null 2>&1 || missing+=(pgbouncer)
 # The packages from pip below.
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 

@@ -5,12 +5,13 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use baton_core::leader::ElectionTimeouts;
 use baton_files::units;
 use baton_model::message::LogQuery;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_runner::sys::users;
-use baton_server::limits::Traffic;
+use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
 use baton_server::{Backend, Config, LogBucket, LogReader, Ready, ServeError, serve};
 use baton_store::postgres::StoreUrl;
 use baton_tls::{ClientFiles, ServerFiles, Trust};
@@ -99,6 +100,10 @@ pub(crate) struct ServerArgs {
     /// Lease duration: how long an unreachable worker may keep running its attempts
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = units::duration)]
     lease: Millis,
+    /// Lease of the leader among the schedulers that share a store, from 1s to 60s: one that is frozen
+    /// or cut off from the database is replaced when it has passed. The same for all of them
+    #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = leader_lease)]
+    leader_lease: Millis,
     /// Let a worker take the name of an unhealthy one that has another state directory
     #[arg(long)]
     allow_bump_unhealthy: bool,
@@ -154,6 +159,7 @@ impl ServerArgs {
             library: self.library.clone(),
             limits: self.limits.clone(),
             timeouts: timeouts(self.lease),
+            election: ElectionTimeouts::of_lease(self.leader_lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
             collect_logs: self.collect_logs,
             log_bucket: self.collect_logs_to.clone(),
@@ -318,6 +324,17 @@ fn timeouts(lease: Millis) -> Timeouts {
     }
 }
 
+fn leader_lease(text: &str) -> Result<Millis, String> {
+    let lease = units::duration(text).map_err(|error| error.to_string())?;
+    if (LEADER_LEASE_MIN..=LEADER_LEASE_MAX).contains(&lease) {
+        return Ok(lease);
+    }
+    Err(format!(
+        "the lease of the leader is from {LEADER_LEASE_MIN} to {LEADER_LEASE_MAX}: a shorter one would \
+         depose leaders that are only slow, and workers would kill their work during a longer one"
+    ))
+}
+
 fn connections(text: &str) -> Result<usize, String> {
     let most = text.parse().ok().filter(|most| *most > 0);
     most.ok_or_else(|| "expected a number of at least 1".to_owned())
@@ -344,6 +361,18 @@ mod tests {
             assert_eq!(timeouts.validate(), Ok(()), "{seconds} s");
         }
         assert_eq!(timeouts(Millis::from_secs(90)), Timeouts::default());
+    }
+
+    #[test]
+    fn the_lease_of_the_leader_has_bounds() {
+        assert_eq!(leader_lease("1s"), Ok(Millis::from_secs(1)));
+        assert_eq!(leader_lease("60s"), Ok(Millis::from_secs(60)));
+        for bad in ["999ms", "61s", "0", "", "soon"] {
+            assert!(leader_lease(bad).is_err(), "{bad}");
+        }
+        let usual = ElectionTimeouts::of_lease(Millis::from_secs(8));
+        assert_eq!(usual, Config::default().election);
+        assert_eq!(usual.renew, Millis::from_secs(1));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use baton_server::{Backend, DataLock, STORE_FILE};
 use baton_store::check::check;
 use baton_store::postgres::{PostgresStore, StoreUrl};
+use baton_store::sharing::Sharing;
 use baton_store::transfer::{TableDigest, Transferable, copy, digests};
 use baton_store::{SqliteStore, Store as _, data_dir};
 use clap::{Args, Subcommand};
@@ -185,6 +186,13 @@ impl OpenStore {
         Ok(Self::Postgres(store))
     }
 
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(store) => store.sharing(),
+        }
+    }
+
     fn transferable(&self) -> &dyn Transferable {
         match self {
             Self::Sqlite(store) => store,
@@ -313,6 +321,9 @@ fn restore(command: &Restore) -> CommandResult {
             let target = OpenStore::database(&url)?;
             hold_session(&target)?;
             let copied = copy_all(source.transferable(), target.transferable())?;
+            if let Some(sharing) = target.sharing() {
+                sharing.mark_restored().map_err(Failure::failed)?;
+            }
             report(&copied, target.transferable().place(), command.json)
         }
         Place::Directory(data) => {

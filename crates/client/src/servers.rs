@@ -21,7 +21,11 @@ pub(crate) struct Servers {
     urls: Vec<Url>,
     /// Shared by the copies of a client.
     current: Arc<AtomicUsize>,
+    /// The scheduler that has answered, and since then all requests; `NONE` if there is none.
+    answering: Arc<AtomicUsize>,
 }
+
+const NONE: usize = usize::MAX;
 
 impl Servers {
     /// Parses a URL, or several separated by commas.
@@ -30,6 +34,7 @@ impl Servers {
         Ok(Self {
             urls: urls.collect::<Result<_, _>>()?,
             current: Arc::default(),
+            answering: Arc::new(AtomicUsize::new(NONE)),
         })
     }
 
@@ -44,6 +49,27 @@ impl Servers {
     /// The scheduler that answered last.
     pub(crate) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed) % self.urls.len()
+    }
+
+    /// The URL to probe before a request: one of several may be frozen, and a request that it has
+    /// accepted cannot be sent to another without doing it twice.
+    pub(crate) fn probe(&self, server: usize) -> Option<Url> {
+        let is_known = self.answering.load(Ordering::Relaxed) == server;
+        if self.urls.len() == 1 || is_known {
+            return None;
+        }
+        let mut url = self.urls[server].clone();
+        // Fails only for a URL that cannot be a base, and http URLs can.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("healthz");
+        }
+        Some(url)
+    }
+
+    /// A scheduler has answered, or has failed to.
+    pub(crate) fn answered(&self, server: usize, answered: bool) {
+        let answering = if answered { server } else { NONE };
+        self.answering.store(answering, Ordering::Relaxed);
     }
 
     /// Tries the scheduler after `failed` from now on.
@@ -116,6 +142,20 @@ mod tests {
             let most = PAUSE_MIN * (1 << round);
             assert!((most / 2..=most).contains(&of_round[2]), "{pauses:?}");
         }
+    }
+
+    #[test]
+    fn one_of_several_is_probed_until_it_has_answered() {
+        let one = Servers::parse("http://a:1").expect("a URL");
+        assert_eq!(one.probe(0), None);
+        let two = Servers::parse("http://a:1,http://b:2/baton/").expect("URLs");
+        let probe = |server| two.probe(server).map(|url| url.to_string());
+        assert_eq!(probe(1).as_deref(), Some("http://b:2/baton/healthz"));
+        two.answered(1, true);
+        assert_eq!(probe(1), None);
+        assert_eq!(probe(0).as_deref(), Some("http://a:1/healthz"));
+        two.answered(1, false);
+        assert!(probe(1).is_some(), "it may be frozen");
     }
 
     #[test]

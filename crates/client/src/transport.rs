@@ -23,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For a response, in addition to the time that the scheduler is asked to wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Time for one of several schedulers to answer at all, before the next one is tried.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Characters of an unexpected response that an error quotes.
 const QUOTED_CHARS_MAX: usize = 200;
 
@@ -257,17 +260,37 @@ impl Transport {
                 return sent.map_err(|error| self.unreachable(&error));
             };
             self.servers.direct(server, copy.url_mut());
-            let failed = match self.http.execute(copy).await {
+            let sent = match self.probe(server).await {
+                Ok(()) => self.http.execute(copy).await.map_err(Unanswered::Request),
+                Err(error) => Err(Unanswered::Probe(error)),
+            };
+            self.servers.answered(server, sent.is_ok());
+            let failed = match sent {
                 Ok(response) if !has_no_leader(&response) => return Ok(response),
                 Ok(response) => Ok(response),
-                Err(error) if error.is_connect() => Err(self.unreachable(&error)),
-                Err(error) => return Err(self.unreachable(&error)),
+                Err(Unanswered::Request(error)) if !error.is_connect() => {
+                    return Err(self.unreachable(&error));
+                }
+                Err(Unanswered::Request(error) | Unanswered::Probe(error)) => {
+                    Err(self.unreachable(&error))
+                }
             };
             let Some(pause) = retries.next() else {
                 return failed;
             };
             self.servers.advance(server);
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Checks that a scheduler answers at all, unless it is the only one or has just done so.
+    async fn probe(&self, server: usize) -> Result<(), reqwest::Error> {
+        match self.servers.probe(server) {
+            Some(url) => {
+                let probed = self.http.get(url).timeout(PROBE_TIMEOUT).send();
+                probed.await.map(drop)
+            }
+            None => Ok(()),
         }
     }
 
@@ -313,6 +336,14 @@ impl Transport {
             why: reason(error),
         }
     }
+}
+
+/// Which request a scheduler has left unanswered.
+enum Unanswered {
+    /// One that changes nothing: the next scheduler may be asked.
+    Probe(reqwest::Error),
+    /// It may have taken effect, unless there was no connection.
+    Request(reqwest::Error),
 }
 
 /// True if the scheduler follows, and no leader could be asked: nothing was done.
@@ -438,6 +469,24 @@ mod tests {
         let alone = Transport::new(&closed, &ClientFiles::default()).expect("a URL");
         let failed = alone.get::<Vec<u8>>(alone.at(&["x"])).await;
         assert!(matches!(failed, Err(ClientError::Unreachable { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_frozen_scheduler_gets_no_request_while_another_answers() {
+        // The kernel accepts connections for it.
+        let frozen = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = frozen.local_addr().expect("bound");
+        let leader =
+            answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]");
+        let urls = format!("http://{address},{}", leader.await);
+        let transport = Transport::new(&urls, &ClientFiles::default()).expect("URLs");
+        let sent = transport.send_change(Method::POST, transport.at(&["x"]), Some(&1));
+        assert!(sent.await.is_ok());
+        let (mut probe, _) = frozen.accept().await.expect("one connection");
+        let mut request = Vec::new();
+        probe.read_to_end(&mut request).await.expect("readable");
+        let request = String::from_utf8_lossy(&request);
+        assert!(request.starts_with("GET /healthz "), "{request}");
     }
 
     #[test]

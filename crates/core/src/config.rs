@@ -1,5 +1,6 @@
 //! The configuration of a scheduler.
 
+use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 
 use crate::bugs::Bugs;
@@ -22,6 +23,9 @@ pub struct Config {
     /// Whether a worker on another machine may take the seat of one that is
     /// UNHEALTHY or NEW, instead of only that of one that MUST_DIE.
     pub allow_bump_unhealthy: bool,
+    /// How long the leader before may have gone on extending leases after this term began: the
+    /// lease of the leader with a shared store, zero where a lock excludes it.
+    pub predecessor_grace: Millis,
     /// Seeded bugs.
     pub bugs: Bugs,
 }
@@ -32,6 +36,7 @@ impl Default for Config {
             store: StoreMode::Durable,
             timeouts: Timeouts::default(),
             allow_bump_unhealthy: false,
+            predecessor_grace: Millis(0),
             bugs: Bugs::NONE,
         }
     }

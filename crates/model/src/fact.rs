@@ -100,6 +100,9 @@ pub enum CopyEvidence {
     OtherFile,
     /// The file beside the database has seen a later state of it.
     OlderThanMark,
+    /// The database does not continue the one in which the last term was led: a standby was promoted,
+    /// or a backup was restored.
+    OtherHistory,
     /// A worker has obeyed a term of this store that the store does not know.
     LaterTermObeyed { worker: WorkerName, epoch: Epoch },
 }

@@ -90,7 +90,7 @@ use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
 use http::app::{App, Parts};
-use limits::{BUCKET_PROBE_WAIT, SHUTDOWN_WAIT, Traffic};
+use limits::{BUCKET_PROBE_WAIT, LEADER_LEASE_DEFAULT, SHUTDOWN_WAIT, Traffic};
 use log_archive::{Bucket, LogArchive};
 use mark::MarkFile;
 use metrics::{Metrics, Port};
@@ -200,11 +200,7 @@ impl Default for Config {
             advertise: None,
             advertise_workers: None,
             peer_files: ClientFiles::none(),
-            election: ElectionTimeouts {
-                // A frozen leader is replaced at most this much later than its lease.
-                renew: Millis::from_secs(1),
-                ..ElectionTimeouts::default()
-            },
+            election: ElectionTimeouts::of_lease(LEADER_LEASE_DEFAULT),
         }
     }
 }
@@ -557,6 +553,10 @@ fn start(
             },
             timeouts: config.timeouts,
             allow_bump_unhealthy: config.allow_bump_unhealthy,
+            predecessor_grace: match store.sharing() {
+                Some(_) => config.election.lapse,
+                None => Millis(0),
+            },
             ..CoreConfig::default()
         },
         limits: config.limits.clone(),

@@ -121,6 +121,15 @@ pub const ELECTION_PAUSE_MIN: Millis = Millis(100);
 /// Its longest pause: an operator who has repaired the store does not want to wait for more.
 pub const ELECTION_PAUSE_MAX: Millis = Millis::from_secs(2);
 
+/// The lease of the leader of a shared store.
+pub const LEADER_LEASE_DEFAULT: Millis = Millis::from_secs(8);
+
+/// The shortest such lease: commits of a healthy database, and pauses of a busy machine, take less.
+pub const LEADER_LEASE_MIN: Millis = Millis::from_secs(1);
+
+/// The longest: workers must hear of the next leader before their own leases (90 s) have passed.
+pub const LEADER_LEASE_MAX: Millis = Millis::from_secs(60);
+
 /// Interval at which a scheduler of a shared store announces itself, and looks for the leader.
 pub const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -135,6 +144,9 @@ pub const LEADER_WAIT: Duration = Duration::from_secs(2);
 
 /// Time to connect to the leader.
 pub const FORWARD_CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// Interval at which a request that waits for the leader checks whether another one leads.
+pub const REPLACED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time for the leader to begin its answer: more than the longest poll and the longest body take.
 pub const FORWARD_WAIT: Duration = Duration::from_secs(180);

@@ -19,6 +19,7 @@ use crate::driver::Status;
 use crate::error::ServeError;
 use crate::limits::{
     ANNOUNCE_INTERVAL, FORWARD_CONNECT_WAIT, FORWARD_KEEPALIVE, LEADER_WAIT, PEERS_READ_PAUSE,
+    REPLACED_CHECK_INTERVAL,
 };
 
 /// What this scheduler knows of the others.
@@ -58,6 +59,23 @@ impl Peers {
         }
         let leader = leader.borrow().clone();
         leader.filter(|leader| found(&Some(leader.clone())))
+    }
+
+    /// Resolves when another scheduler than this one leads: it may be frozen.
+    pub(crate) async fn replaced(&self, before: &Announcement) {
+        let mut leader = self.leader.clone();
+        let is_next = |leader: &Option<Announcement>| {
+            leader.as_ref().is_some_and(|it| it.epoch > before.epoch)
+        };
+        loop {
+            let waited = timeout(REPLACED_CHECK_INTERVAL, leader.wait_for(is_next)).await;
+            match waited.map(|next| next.is_ok()) {
+                Ok(true) => return,
+                // The server ends.
+                Ok(false) => std::future::pending().await,
+                Err(_) => self.look_again(),
+            }
+        }
     }
 
     /// Reads the announcements soon: what is known may be out of date.

@@ -85,8 +85,16 @@ pub const FREE_PAGES_KEPT_ONE_IN: u64 = 16;
 /// people have to find their way among them.
 pub const TOKENS_MAX: usize = 10_000;
 
-/// How long a connection to PostgreSQL may take to open, in milliseconds.
-pub const POSTGRES_CONNECT_MS: u64 = 10_000;
+/// How long each step of opening a connection to a PostgreSQL server may take, in milliseconds. Of
+/// several servers the next one is tried then, so it is less than an operator's patience.
+pub const POSTGRES_CONNECT_MS: u64 = 5_000;
+
+/// How long a PostgreSQL server may leave what was sent unacknowledged before its connection is given up,
+/// in milliseconds.
+pub const POSTGRES_UNANSWERED_MS: u64 = 10_000;
+
+/// Interval of TCP keepalives to a PostgreSQL server, in milliseconds.
+pub const POSTGRES_KEEPALIVE_MS: u64 = 3_000;
 
 /// Rows of a long scan that are fetched from PostgreSQL at once.
 pub const POSTGRES_FETCH_ROWS: i32 = 1_000;

@@ -65,6 +65,32 @@ pub trait Sharing: Send + Sync {
     /// If the store cannot be reached.
     fn await_commit(&self, wait: Duration) -> Result<bool, StoreError>;
 
+    /// Whether the store may lack what was acknowledged in its last term: a standby was promoted that
+    /// did not replicate synchronously, or a backup was restored.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    fn has_broken_history(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Records that the leader of this epoch has taken account of it; false if its new generation is
+    /// not durable yet.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn record_history(&self, _epoch: Epoch) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    /// Records that the content of the store was restored from a backup.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn mark_restored(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Records or renews the announcement of this scheduler; those that were not renewed for a day go.
     ///
     /// # Errors

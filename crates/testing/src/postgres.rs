@@ -4,6 +4,7 @@
 //! tests share one (`scripts/with-postgres.sh`), otherwise on one of this process.
 
 use std::fs::Permissions;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -65,6 +66,51 @@ impl Server {
         self.stop();
         self.settings = settings.iter().map(|&it| it.to_owned()).collect();
         self.run();
+    }
+
+    /// Accepts connections over TCP from these addresses, such as `10.0.0.0/8`, without a password.
+    ///
+    /// # Panics
+    /// If its configuration cannot be written.
+    pub fn accept_from(&mut self, addresses: &str) {
+        let mut rules = fs::OpenOptions::new();
+        let rules = rules
+            .append(true)
+            .open(self.dir.path().join("data/pg_hba.conf"));
+        let mut rules = rules.expect("a cluster has rules");
+        writeln!(rules, "host all all {addresses} trust").expect("written");
+        self.set(&["listen_addresses=*"]);
+    }
+
+    /// A standby that streams from this server, and accepts connections on a socket of its own.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn standby(&self) -> Self {
+        let dir = tempfile::Builder::new().prefix("baton-standby-").tempdir();
+        let dir = dir.expect("a directory can be made");
+        own(dir.path());
+        let mut copy = program("pg_basebackup");
+        copy.args(["--write-recovery-conf", "--wal-method=stream", "--no-sync"]);
+        copy.args(["--checkpoint=fast", "--username=baton", "--host"]);
+        copy.arg(self.dir.path()).arg("--pgdata");
+        let made = copy.arg(dir.path().join("data")).output();
+        let made = made.expect("pg_basebackup runs");
+        let errors = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "pg_basebackup failed: {errors}");
+        let mut standby = Self {
+            dir,
+            process: None,
+            settings: Vec::new(),
+        };
+        standby.run();
+        standby
+    }
+
+    /// Makes a standby a primary.
+    pub fn promote(&self) {
+        run_sql(self.socket(), "postgres", "SELECT pg_promote()");
     }
 
     /// Writes a file that only the server can read, as it wants its key; returns its path.
@@ -205,10 +251,13 @@ pub fn run_sql(socket: &Path, database: &str, sql: &str) -> String {
     String::from_utf8_lossy(&done.stdout).trim().to_owned()
 }
 
-/// A program of PostgreSQL, as a user that it accepts: it refuses to run as root. It ends with this
-/// process.
+/// A program of PostgreSQL.
 fn program(name: &str) -> Command {
-    let path = directory().join(name);
+    unprivileged(&directory().join(name))
+}
+
+/// A program that refuses to run as root, as a user that it accepts. It ends with this process.
+pub fn unprivileged(path: &Path) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(path);
     }

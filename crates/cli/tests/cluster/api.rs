@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use baton_client::{Client, ClientError, Span};
 use baton_model::api::{Event, Indices, Instance, Submit, SubmitReply, Worker};
 use baton_model::ids::InstanceId;
+use baton_model::token::Secret;
 use baton_testing::cluster::Cluster;
 use baton_testing::{PATIENCE, until_some};
 use serde_json::{Value, json};
@@ -13,6 +14,11 @@ use serde_json::{Value, json};
 /// What tests ask of a scheduler.
 pub(crate) trait Api {
     fn scheduler_url(&self) -> &str;
+
+    /// The token of its clients, if they need one.
+    fn token(&self) -> Option<&Secret> {
+        None
+    }
 
     /// Runs a request against the scheduler, and retries while it cannot be reached.
     fn ask<T, F>(&self, what: impl Fn(Client) -> F) -> T
@@ -36,7 +42,10 @@ pub(crate) trait Api {
     where
         F: Future<Output = Result<T, ClientError>>,
     {
-        let client = Client::new(self.scheduler_url()).expect("a URL");
+        let mut client = Client::new(self.scheduler_url()).expect("a URL");
+        if let Some(token) = self.token() {
+            client = client.with_token(token);
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

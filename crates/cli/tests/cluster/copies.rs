@@ -17,7 +17,7 @@ const SHORT_LEASE: [&str; 2] = ["--lease", "6s"];
 
 /// Prints its name, ends at SIGTERM as told, or with the file `go`, and leaves its pid and a note
 /// of its end.
-fn task(cluster: &Cluster, name: &str, at_term: &str) -> Value {
+pub(crate) fn task(cluster: &Cluster, name: &str, at_term: &str) -> Value {
     let script = format!(
         "trap '{at_term}' TERM; echo of-{name}; echo $$ > $DIR/{name}.pid\n\
          until [ -e $DIR/go ]; do sleep 0.05; done; echo > $DIR/{name}.end"
@@ -25,7 +25,7 @@ fn task(cluster: &Cluster, name: &str, at_term: &str) -> Value {
     json!({ "task": name, "run": script, "env": { "DIR": cluster.path("") } })
 }
 
-fn pid(cluster: &Cluster, name: &str) -> u32 {
+pub(crate) fn pid(cluster: &Cluster, name: &str) -> u32 {
     until_some("it starts", || {
         let text = fs::read_to_string(cluster.path(&format!("{name}.pid"))).ok()?;
         text.trim().parse().ok()
@@ -42,7 +42,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// All events of a kind.
-fn events(cluster: &Cluster, kind: &str) -> Vec<Value> {
+pub(crate) fn events(cluster: &Cluster, kind: &str) -> Vec<Value> {
     let told: Ended = cluster.run(&["events", "--json", "--after", "0", "--no-follow"]);
     let lines = told.good();
     let all = lines.lines().map(serde_json::from_str::<Value>);

@@ -4,8 +4,6 @@
 //! Scheduler and worker live in network namespaces of their own, joined by one cable. The
 //! test's own thread moves into the scheduler's, so that it is a client on the same machine.
 
-use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,10 +12,10 @@ use baton_testing::cluster::Cluster;
 use baton_testing::command::baton_path;
 use baton_testing::processes::{is_alive, lacks_root};
 use baton_testing::{until, until_some};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::api::Api;
 use crate::effects::{Effects, SUCCESS, recorded};
+use crate::network::{enter, lose_all, lose_none, run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
@@ -158,8 +156,7 @@ fn joined(lease: &str) -> Option<(Cable, Cluster)> {
         return None;
     }
     let cable = Cable::new()?;
-    let name_space = File::open(format!("/run/netns/{}", cable.near)).expect("there");
-    move_into_link_name_space(name_space.as_fd(), Some(LinkNameSpaceType::Network)).expect("moved");
+    enter(&cable.near);
     let mut cluster = Cluster::idle(&["--lease", lease]);
     cluster.listen_for_workers(&format!("{NEAR}:0"));
     cluster.start_scheduler();
@@ -214,21 +211,21 @@ impl Cable {
             run("ip", &["-n", end, "addr", "add", &address, "dev", "end"])?;
             run("ip", &["-n", end, "link", "set", "end", "up"])?;
         }
-        lose_all(near)?;
-        lose_none(near)
+        lose_all(near, "end")?;
+        lose_none(near, "end")
     }
 
     /// Loses everything in these directions from now on.
     fn cut(&self, cut: Cut) {
         for end in self.senders(cut) {
-            lose_all(end).expect("cut");
+            lose_all(end, "end").expect("cut");
         }
     }
 
     /// Loses nothing any more.
     fn heal(&self, cut: Cut) {
         for end in self.senders(cut) {
-            lose_none(end).expect("healed");
+            lose_none(end, "end").expect("healed");
         }
     }
 
@@ -248,28 +245,4 @@ impl Drop for Cable {
             let _ = run("ip", &["netns", "delete", end]);
         }
     }
-}
-
-/// Drops all packets sent from this end. A queue that accepts no packet of any size is
-/// available on more kernels than the one made for packet loss.
-fn lose_all(end: &str) -> Result<(), String> {
-    let queue = ["-n", end, "qdisc", "add", "dev", "end", "root"];
-    let netem = ["netem", "loss", "100%"];
-    let tbf = ["tbf", "rate", "8bit", "burst", "10", "limit", "1"];
-    let made = run("tc", &[&queue[..], &netem[..]].concat());
-    made.or_else(|_| run("tc", &[&queue[..], &tbf[..]].concat()))
-}
-
-fn lose_none(end: &str) -> Result<(), String> {
-    run("tc", &["-n", end, "qdisc", "del", "dev", "end", "root"])
-}
-
-fn run(program: &str, words: &[&str]) -> Result<(), String> {
-    let output = Command::new(program).args(words).output();
-    let output = output.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let printed = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program} {}: {}", words.join(" "), printed.trim()))
 }

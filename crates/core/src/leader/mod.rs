@@ -49,6 +49,28 @@ pub struct ElectionTimeouts {
     pub lapse: Millis,
 }
 
+impl ElectionTimeouts {
+    /// The intervals of a lease of this length. A frozen leader is replaced at most one interval of
+    /// renewals after its lease, so that is at most a second.
+    #[must_use]
+    pub fn of_lease(lapse: Millis) -> Self {
+        let renew = lapse.scaled(1, 8);
+        Self {
+            renew: renew.clamp(Millis(1), Millis::from_secs(1)),
+            lapse,
+        }
+    }
+
+    /// How long a leader may answer after the *beginning* of its last renewal: less than the lease, by
+    /// more than two clocks differ. A leader that is cut off from the store, or was frozen, therefore
+    /// stops extending the leases of workers before a follower takes the row for want of renewals; and
+    /// one whose session was ended earlier, at most this long after the next term began.
+    #[must_use]
+    pub const fn tenure(&self) -> Millis {
+        self.lapse.scaled(3, 4)
+    }
+}
+
 impl Default for ElectionTimeouts {
     fn default() -> Self {
         Self {

@@ -452,6 +452,37 @@ fn placement_never_exceeds_the_slots() {
 }
 
 #[test]
+fn a_leader_waits_for_leases_that_its_predecessor_extended_after_its_term() {
+    let mut before = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    before.welcome(&mut w, &[]);
+    before.submit(1, Exclusive::Timed);
+    let ledger = before.core.ledger().clone();
+    let kept = ledger.clone();
+    let now = Now {
+        mono: Mono(5),
+        wall: Wall(0),
+    };
+    let grace = Millis::from_secs(8);
+    let config = Config {
+        predecessor_grace: grace,
+        ..Config::default()
+    };
+    let mut next = Leader {
+        core: Scheduler::new(config, Epoch(2), ledger, now),
+        outbox: Outbox::new(Epoch(2)),
+        kept,
+        facts: Vec::new(),
+        now: now.mono,
+        wall_at_zero: 0,
+    };
+    next.wait(lease_time() + grace.saturating_sub(Millis(1)));
+    assert_eq!(next.state(1), UniversalState::Launched, "it may still run");
+    next.wait(Millis(1));
+    assert_eq!(next.state(1), UniversalState::Queued);
+}
+
+#[test]
 fn a_leader_with_a_shorter_lease_waits_for_what_the_one_before_promised() {
     let mut patient = Leader::new(StoreMode::Durable, 1);
     patient.core.config.timeouts.lose_after = Millis::from_secs(500);

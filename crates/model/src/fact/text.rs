@@ -261,6 +261,9 @@ impl CopyEvidence {
             Self::MarkMissing => "its mark is missing or damaged".to_owned(),
             Self::OtherFile => "its mark belongs to another file".to_owned(),
             Self::OlderThanMark => "its mark has seen a later state of it".to_owned(),
+            Self::OtherHistory => {
+                "a standby of its database was promoted, or a backup was restored".to_owned()
+            }
             Self::LaterTermObeyed { worker, epoch } => {
                 format!("worker {worker} has obeyed its term {epoch}, which it does not know")
             }

@@ -3,14 +3,18 @@
 //! `baton_core::leader` decides; this carries out its actions. While the scheduler follows, the thread
 //! waits for the session of the leader to end, and reads the row now and then: one that is not renewed
 //! belongs to a leader that is frozen or cut off, whose session is ended. While it leads, the thread
-//! renews the row.
+//! renews the row, and extends its [`Tenure`], which the driver reads before it handles anything: a
+//! renewal may block for as long as the network does.
 //!
 //! ```text
 //!   driver ── StepDown, Stop ──▶ election ── Won, Lost, Trouble ──▶ inbox of the driver
+//!      ▲                            │
+//!      └────────── Tenure ◀─────────┘
 //! ```
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::Duration;
@@ -43,11 +47,26 @@ pub(super) enum Order {
     Stop,
 }
 
+/// Until when this scheduler may answer as the leader, by its own clock.
+#[derive(Debug, Default)]
+struct Tenure(AtomicU64);
+
+impl Tenure {
+    fn extend(&self, until: Mono) {
+        self.0.store(until.0, Ordering::Release);
+    }
+
+    fn until(&self) -> Mono {
+        Mono(self.0.load(Ordering::Acquire))
+    }
+}
+
 /// Handle of the thread.
 #[derive(Debug)]
 pub(super) struct Elector {
     orders: mpsc::Sender<Order>,
     ended: mpsc::Receiver<()>,
+    tenure: Arc<Tenure>,
 }
 
 impl Elector {
@@ -57,6 +76,8 @@ impl Elector {
         let (ended_sender, ended) = mpsc::channel();
         let guard = DeathGuard::new(inbox.clone(), "the thread of the election died");
         let election = Election::new(setup.election, clock::now().mono);
+        let tenure = Arc::new(Tenure::default());
+        let extended = Arc::clone(&tenure);
         thread::Builder::new()
             .name("election".to_owned())
             .spawn(move || {
@@ -65,9 +86,11 @@ impl Elector {
                     inbox,
                     orders: orders_receiver,
                     election,
+                    tenure: extended,
                     holds_session: false,
                     above: Epoch(0),
                     copied: None,
+                    history_is_due: false,
                     backoff: Backoff::default(),
                     trouble: None,
                 };
@@ -78,7 +101,16 @@ impl Elector {
                 // The driver may not wait.
                 let _ = ended_sender.send(());
             })?;
-        Ok(Self { orders, ended })
+        Ok(Self {
+            orders,
+            ended,
+            tenure,
+        })
+    }
+
+    /// Whether the lease of the leader has passed without a renewal that the store has confirmed.
+    pub(super) fn has_lapsed(&self, now: Mono) -> bool {
+        now >= self.tenure.until()
     }
 
     pub(super) fn order(&self, order: Order) {
@@ -153,12 +185,15 @@ struct Candidate<'a> {
     inbox: Inbox,
     orders: mpsc::Receiver<Order>,
     election: Election,
+    tenure: Arc<Tenure>,
     /// The session of this scheduler is the one that leads.
     holds_session: bool,
     /// The next epoch must be above this one.
     above: Epoch,
-    /// The evidence of a worker that the store is a copy.
+    /// The evidence that the store is a copy.
     copied: Option<CopyEvidence>,
+    /// Where the term is led is to be recorded.
+    history_is_due: bool,
     backoff: Backoff,
     /// Why the store cannot be reached, as last reported.
     trouble: Option<String>,
@@ -247,8 +282,11 @@ impl Candidate<'_> {
                     Err(error) => return self.failed(sharing, &error),
                 },
                 Action::Take(expected) => return self.take(sharing, expected),
-                Action::Renew(epoch) => match store.renew(epoch) {
-                    Ok(()) => self.backoff = Backoff::default(),
+                Action::Renew(epoch) => match self.renew(epoch) {
+                    Ok(()) => {
+                        self.backoff = Backoff::default();
+                        self.record_history(sharing, epoch);
+                    }
                     Err(error) => {
                         let lost = ElectionEvent::Lost(epoch, error.to_string());
                         self.inbox.send(Event::Election(lost));
@@ -259,6 +297,35 @@ impl Candidate<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Renews the row. The tenure counts from before: a follower cannot have seen the renewal earlier.
+    fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let begun = clock::now().mono;
+        self.setup.store.renew(epoch)?;
+        self.tenure.extend(begun + self.setup.election.tenure());
+        Ok(())
+    }
+
+    /// A store that cannot tell is led as if it had lost nothing: the random bits of epochs, and what
+    /// workers have obeyed, are left.
+    fn has_broken_history(&self, sharing: &dyn Sharing) -> bool {
+        sharing.has_broken_history().unwrap_or_else(|error| {
+            tracing::warn!("cannot tell whether the store has lost anything: {error}");
+            false
+        })
+    }
+
+    /// Not before the first renewal: only the next term needs it, and this one must not begin later for
+    /// it.
+    fn record_history(&mut self, sharing: &dyn Sharing, epoch: Epoch) {
+        if !self.history_is_due {
+            return;
+        }
+        match sharing.record_history(epoch) {
+            Ok(recorded) => self.history_is_due = !recorded,
+            Err(error) => tracing::debug!("cannot record the history of the store: {error}"),
+        }
     }
 
     fn take(&mut self, sharing: &dyn Sharing, expected: Epoch) -> Result<(), Stopped> {
@@ -277,16 +344,24 @@ impl Candidate<'_> {
                 Err(error) => tracing::warn!("cannot end the session of the leader: {error}"),
             }
         }
-        let taken = take_shared(
-            &*self.setup.store,
-            expected,
-            self.above,
-            self.copied.clone(),
-        );
+        let copied = self.copied.clone().or_else(|| {
+            let is_broken = self.has_broken_history(sharing);
+            is_broken.then_some(CopyEvidence::OtherHistory)
+        });
+        let begun = clock::now().mono;
+        let taken = take_shared(&*self.setup.store, expected, self.above, copied);
         let now = clock::now().mono;
         match taken {
             Ok(Some(taken)) => {
-                self.election.won(now, taken.epoch);
+                self.tenure.extend(begun + self.setup.election.tenure());
+                // A large store takes long to read.
+                if now.since(begun) >= self.setup.election.renew
+                    && let Err(error) = self.renew(taken.epoch)
+                {
+                    return self.failed(sharing, &error);
+                }
+                self.election.won(clock::now().mono, taken.epoch);
+                self.history_is_due = true;
                 (self.above, self.copied) = (taken.epoch, None);
                 self.recovered();
                 self.inbox.send(Event::Election(ElectionEvent::Won(taken)));

@@ -16,6 +16,7 @@ use std::thread;
 
 use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
+use baton_model::time::Mono;
 use tokio::sync::watch as latest;
 
 use super::election::{DeathGuard, Elector, Order};
@@ -63,6 +64,20 @@ impl Driver {
                 above,
                 copied,
             });
+        }
+    }
+
+    /// Follows if the lease of this leader has passed. Another scheduler may lead by now, and counts on
+    /// it that no heartbeat which a worker sends from now on is answered here.
+    pub(super) fn end_lapsed_term(&mut self, now: Mono) {
+        let State::Leading(leading) = &self.state else {
+            return;
+        };
+        let has_lapsed = |election: &Elector| election.has_lapsed(now);
+        if self.election.as_ref().is_some_and(has_lapsed) {
+            let epoch = leading.core.epoch();
+            let reason = "the store has not confirmed that it leads in time".to_owned();
+            self.follow(reason, epoch, None);
         }
     }
 

@@ -206,6 +206,7 @@ impl Driver {
     /// Sleeps until an event arrives, or something is due.
     fn next_event(&mut self) -> Option<Event> {
         let now = self.read_clock();
+        self.end_lapsed_term(now);
         let mut sleep = SLEEP_MAX;
         if !self.due
             && let Some(due) = self.next_due()
@@ -259,6 +260,7 @@ impl Driver {
     fn handle(&mut self, event: Event) {
         // The process may be suspended within a turn, too.
         let now = self.read_clock();
+        self.end_lapsed_term(now);
         match event {
             // Dropping the connection sends the worker to the leader.
             Event::Opened(_, link) if matches!(self.state, State::Following) => drop(link),

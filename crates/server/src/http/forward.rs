@@ -21,6 +21,7 @@ use hyper::body::Body as _;
 use tokio::time::timeout;
 
 use super::app::App;
+use super::idempotency;
 use super::peer::Peer;
 use super::problem::{Answer, Fault, Kind, NO_LEADER};
 use super::streams::StreamRequest;
@@ -155,9 +156,7 @@ async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer
             "this scheduler does not lead, and {by} has forwarded the request already; try again"
         )));
     }
-    let mut fault = Fault::no_leader(
-        "no scheduler leads at the moment; one is elected within seconds: try again",
-    );
+    let mut fault = None;
     let (mut payload, mut failed) = (Some(body), None);
     for _ in 0..FORWARDS_MAX {
         let Some(body) = payload.take() else {
@@ -178,29 +177,55 @@ async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer
                 bytes.into()
             }
         };
-        match timeout(FORWARD_WAIT, send(peers, &leader, &head, body)).await {
-            Ok(Ok(response)) => match answer(app, &head, response).await? {
+        let sent = tokio::select! {
+            sent = timeout(FORWARD_WAIT, send(peers, &leader, &head, body)) => Some(sent),
+            // It was frozen or cut off; it may have done what was asked before that.
+            () = peers.replaced(&leader) => None,
+            () = leads(app) => None,
+        };
+        match sent {
+            None if is_repeatable(&head) => {}
+            None => return Err(Fault::no_answer()),
+            Some(Ok(Ok(response))) => match answer(app, &head, response).await? {
                 Ok(response) => return Ok(Forwarded::Answered(response)),
                 // It does not lead any more, and has done nothing.
-                Err(refused) => fault = refused,
+                Err(refused) => fault = Some(refused),
             },
-            Ok(Err(error)) if error.is_connect() => {
-                fault = Fault::no_leader(format!(
+            Some(Ok(Err(error))) if error.is_connect() => {
+                fault = Some(Fault::no_leader(format!(
                     "the leader {} at {} cannot be reached from this scheduler; try again",
                     leader.name, leader.clients
-                ));
+                )));
             }
-            Ok(Err(error)) => {
+            Some(Ok(Err(error))) => {
                 tracing::debug!("forwarding to {} failed: {error}", leader.clients);
                 peers.look_again();
                 return Err(Fault::no_answer());
             }
-            Err(_) => return Err(Fault::no_answer()),
+            Some(Err(_)) => return Err(Fault::no_answer()),
         }
         peers.look_again();
         failed = Some(leader);
     }
-    Err(fault)
+    Err(fault.unwrap_or_else(|| leaderless(&app.0.status.borrow())))
+}
+
+/// The fault of a request that found no leader; with the reason, if the store cannot be used.
+fn leaderless(status: &Status) -> Fault {
+    Fault::no_leader(match status {
+        Status::Following(Some(reason)) => {
+            format!("no scheduler leads, because the store cannot be used: {reason}")
+        }
+        _ => {
+            "no scheduler leads at the moment; one is elected within seconds: try again".to_owned()
+        }
+    })
+}
+
+/// Whether it does no harm to send a request to the next leader after one that has not answered.
+fn is_repeatable(head: &Parts) -> bool {
+    let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    is_read || head.headers.contains_key(idempotency::HEADER)
 }
 
 /// Resolves when this scheduler leads.

@@ -8,7 +8,7 @@ use super::problem::{Answer, Fault};
 use crate::limits::IDEMPOTENCY_KEY_CHARS_MAX;
 
 /// Header with the idempotency key of a request.
-const HEADER: &str = "idempotency-key";
+pub(super) const HEADER: &str = "idempotency-key";
 
 /// The key in the headers of a request, if there is one.
 pub(super) fn text(headers: &HeaderMap) -> Answer<Option<&str>> {

@@ -262,6 +262,31 @@ async fn a_frozen_leader_is_replaced_after_its_lease_and_then_follows() {
 }
 
 #[tokio::test]
+async fn a_request_that_a_frozen_leader_holds_is_answered_by_the_next() {
+    let shared = Shared::new();
+    let short = |config| Config {
+        election: ElectionTimeouts {
+            renew: Millis(50),
+            lapse: Millis(1_000),
+        },
+        ..config
+    };
+    let frozen = Member::join_with(&shared, "a", short).await;
+    assert!(until(async || frozen.role().await == "leader").await);
+    let next = Member::join_with(&shared, "b", short).await;
+    let knows = async || next.server.get("/workers/").await.status == StatusCode::OK;
+    assert!(until(knows).await, "it does not know the leader");
+    frozen.session.freeze();
+    let request = next.server.request(Method::POST, "/instances/");
+    let request = request.header("content-type", "application/json");
+    let request = request.header("idempotency-key", "once");
+    let sent = got(request.body(task("t").to_string()));
+    let sent = timeout(TEST_TIMEOUT, sent).await.expect("an answer");
+    assert_eq!(sent.status, StatusCode::CREATED, "{sent:?}");
+    frozen.session.thaw();
+}
+
+#[tokio::test]
 async fn without_a_leader_a_write_is_refused_and_reads_go_on() {
     let shared = Shared::new();
     let member = Member::join(&shared, "a").await;

@@ -64,6 +64,7 @@ impl Bound {
             store: StoreMode::Durable,
             timeouts: timeouts(),
             allow_bump_unhealthy: false,
+            predecessor_grace: Millis(0),
             bugs: self.bugs,
         }
     }

@@ -2,8 +2,11 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `target` | the server that a URL names |
+//! | `target` | the database that a URL names |
+//! | `hosts` | the servers that a URL names |
 //! | `tls` | encrypted connections |
+//! | `history` | detection of promotions and restored backups |
+//! | `pooling` | detection of a pooler that shares sessions |
 //! | `session` | connections and transactions |
 //! | `dialect` | PostgreSQL's spelling of the shared statements |
 //! | `error` | conversion of errors |
@@ -17,7 +20,10 @@
 
 mod dialect;
 pub(crate) mod error;
+mod history;
+mod hosts;
 pub(crate) mod listener;
+mod pooling;
 mod schema;
 pub(crate) mod session;
 mod sharing;
@@ -52,12 +58,13 @@ impl PostgresStore {
     ///
     /// # Errors
     /// [`StoreError::NewerSchema`] if a newer Baton has written it; others if the server cannot be
-    /// reached, refuses the user, or the URL is not valid.
+    /// reached, refuses the user, is behind a pooler that shares sessions, or the URL is not valid.
     pub fn connect(url: &StoreUrl) -> Result<Self, StoreError> {
         let random = getrandom::u64()
             .map_err(|error| StoreError::Failed(format!("there are no random numbers: {error}")))?;
         // Unique, so that another scheduler can end all connections of this one.
         let target = Target::parse(url, &format!("baton-{random:016x}"))?;
+        pooling::refuse(&target)?;
         schema::prepare(&target)?;
         Self::start(Postgres {
             sessions: SharedSessions::new(target.clone()),
@@ -88,12 +95,18 @@ impl PostgresStore {
             })
         })?;
         let mut warnings = Vec::new();
-        if self.engine().target.is_exposed() {
+        if self.engine().target.is_exposed {
             warnings.push(
                 "traffic to the server is not encrypted, the password included; add \
                  sslmode=verify-full to its URL, or use a trusted network"
                     .to_owned(),
             );
+        }
+        if let Err(error) = self.engine().sessions.has_broken_history() {
+            warnings.push(format!(
+                "the server does not tell which history it continues, so a promoted standby that has \
+                 lost commits is noticed only by what workers know: {error}"
+            ));
         }
         if commit == "off" {
             warnings.push(

@@ -3,7 +3,10 @@
 //! Its versions are those of the SQLite store: a version means the same in both. Each migration runs
 //! in a transaction of its own under a lock, so schedulers that start together migrate once.
 
+use tokio_postgres::error::SqlState;
+
 use super::error::store_error;
+use super::history;
 use super::session::{Access, ConnectError, Connection};
 use super::target::Target;
 use crate::StoreError;
@@ -60,6 +63,9 @@ pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
         let sql = format!("BEGIN; {step}; UPDATE schema_version SET version = {found}; COMMIT");
         connection.run(&sql).map_err(failed)?;
     }
+    connection.run(history::CREATE).map_err(failed)?;
+    // A server that is only similar to PostgreSQL may not have it, which is warned of.
+    let _ = history::begin(&connection);
     Ok(())
 }
 
@@ -108,6 +114,20 @@ fn newer(target: &Target, found: u32) -> StoreError {
 pub(super) fn unreachable(target: &Target, error: ConnectError) -> StoreError {
     match error {
         ConnectError::Postgres(error) => store_error(&target.place, &error),
+        ConnectError::EachFailed(failures) => {
+            let what = format!("{}: {failures}", target.place);
+            let is_full = |error: &ConnectError| match error {
+                ConnectError::Postgres(error) => {
+                    error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS)
+                }
+                _ => false,
+            };
+            if failures.0.iter().any(|(_, error)| is_full(error)) {
+                StoreError::Busy(what)
+            } else {
+                StoreError::Failed(what)
+            }
+        }
         error => StoreError::Failed(format!("{}: {error}", target.place)),
     }
 }

@@ -5,15 +5,18 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::mem;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, IsolationLevel, Portal, Row, Statement, Transaction};
 
 use super::dialect;
+use super::hosts::Failures;
 use super::target::Target;
 use super::value::{Owned, column};
 use crate::limits::{POSTGRES_CONNECT_MS, POSTGRES_FETCH_ROWS};
@@ -37,18 +40,15 @@ impl Connection {
     pub(super) fn open(target: &Target, settings: &str) -> Result<Self, ConnectError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(async {
-            let connecting = async {
-                let (client, driver) = target.connect().await?;
-                // It ends with an error if the connection breaks; the next statement reports it.
-                tokio::spawn(async move { drop(driver.await) });
-                client.batch_execute(settings).await?;
-                Ok::<_, ConnectError>(client)
-            };
+            let (client, driver) = target.connect().await?;
+            // It ends with an error if the connection breaks; the next statement reports it.
+            tokio::spawn(async move { drop(driver.await) });
             let limit = Duration::from_millis(POSTGRES_CONNECT_MS);
-            match tokio::time::timeout(limit, connecting).await {
-                Ok(connected) => connected,
-                Err(_) => Err(ConnectError::TimedOut(limit)),
+            match timeout(limit, client.batch_execute(settings)).await {
+                Ok(applied) => applied?,
+                Err(_) => return Err(ConnectError::TimedOut(limit)),
             }
+            Ok::<_, ConnectError>(client)
         })?;
         Ok(Self {
             runtime: Some(runtime),
@@ -120,6 +120,22 @@ pub(super) enum ConnectError {
     Runtime(#[from] std::io::Error),
     #[error("the server has not answered within {0:?}")]
     TimedOut(Duration),
+    /// Of several servers.
+    #[error("{0}")]
+    EachFailed(Failures),
+}
+
+impl ConnectError {
+    /// The cause, which people recognize.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Postgres(error) => match error.source() {
+                Some(source) => source.to_string(),
+                None => error.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What a transaction may do.

@@ -14,6 +14,7 @@ use baton_model::time::Millis;
 use tokio_postgres::error::SqlState;
 
 use super::error::store_error;
+use super::history;
 use super::listener::Listener;
 use super::schema::{self, SETTINGS};
 use super::session::Connection;
@@ -173,6 +174,18 @@ impl Sharing for SharedSessions {
             })?;
         *listener = Some(listening);
         Ok(committed)
+    }
+
+    fn has_broken_history(&self) -> Result<bool, StoreError> {
+        self.announcing(history::is_broken)
+    }
+
+    fn record_history(&self, epoch: Epoch) -> Result<bool, StoreError> {
+        self.announcing(|session| history::record(session, epoch))
+    }
+
+    fn mark_restored(&self) -> Result<(), StoreError> {
+        self.announcing(history::mark_restored)
     }
 
     fn announce(&self, scheduler: &Announcement) -> Result<(), StoreError> {

@@ -5,17 +5,17 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use baton_tls::{ClientFiles, TlsError, Trust};
 use percent_encoding::percent_decode_str;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode};
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_rustls::TlsConnector;
 
+use super::hosts::{self, Server};
+use super::session::ConnectError;
 use super::tls::{EncryptedStream, Tls};
 use crate::StoreError;
-use crate::limits::POSTGRES_CONNECT_MS;
 
 /// The URL of a database, with its password; it is not printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -48,8 +48,10 @@ impl fmt::Debug for StoreUrl {
 /// A server and a database on it.
 #[derive(Clone)]
 pub(super) struct Target {
-    config: Config,
+    servers: Vec<Server>,
     tls: Tls,
+    /// Passwords and work travel to another machine unencrypted.
+    pub(super) is_exposed: bool,
     /// Without the password.
     pub(super) place: String,
 }
@@ -64,7 +66,6 @@ impl Target {
             invalid(&format!("{error}{}", source.unwrap_or_default()))
         })?;
         config.application_name(application);
-        config.connect_timeout(Duration::from_millis(POSTGRES_CONNECT_MS));
         config.ssl_mode(if options.is_used {
             SslMode::Require
         } else {
@@ -73,31 +74,38 @@ impl Target {
         if config.get_hosts().is_empty() {
             return Err(invalid("it names no host"));
         }
+        if config.get_load_balance_hosts() != LoadBalanceHosts::Disable {
+            return Err(invalid("load_balance_hosts is not supported"));
+        }
         let place = place(&config);
+        let (servers, is_exposed) = (Server::each(&config), is_exposed(&config));
         let tls = options
             .load()
             .map_err(|error| StoreError::Failed(error.to_string()))?;
-        Ok(Self { config, tls, place })
+        Ok(Self {
+            servers,
+            tls,
+            is_exposed,
+            place,
+        })
     }
 
     pub(super) async fn connect(
         &self,
-    ) -> Result<(Client, Connection<Socket, EncryptedStream>), tokio_postgres::Error> {
-        self.config.connect(self.tls.clone()).await
+    ) -> Result<(Client, Connection<Socket, EncryptedStream>), ConnectError> {
+        hosts::connect(&self.servers, &self.tls).await
     }
+}
 
-    /// Whether passwords and work travel to another machine unencrypted.
-    pub(super) fn is_exposed(&self) -> bool {
-        let is_remote = |host: &Host| match host {
-            Host::Unix(_) => false,
-            Host::Tcp(name) => {
-                let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
-                name != "localhost" && !address.is_ok_and(|it| it.is_loopback())
-            }
-        };
-        self.config.get_ssl_mode() == SslMode::Disable
-            && self.config.get_hosts().iter().any(is_remote)
-    }
+fn is_exposed(config: &Config) -> bool {
+    let is_remote = |host: &Host| match host {
+        Host::Unix(_) => false,
+        Host::Tcp(name) => {
+            let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+            name != "localhost" && !address.is_ok_and(|it| it.is_loopback())
+        }
+    };
+    config.get_ssl_mode() == SslMode::Disable && config.get_hosts().iter().any(is_remote)
 }
 
 fn invalid(reason: &str) -> StoreError {
@@ -261,7 +269,7 @@ mod tests {
             ("postgres://me@db/x?sslmode=verify-full", false),
         ] {
             let target = parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-            assert_eq!(target.is_exposed(), is_exposed, "{url}");
+            assert_eq!(target.is_exposed, is_exposed, "{url}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{Incarnation, IncarnationNo, LeaseId, Lineage};
-use baton_model::time::Mono;
+use baton_model::time::{Millis, Mono};
 
 use super::context::Cx;
 use super::{Protocol, Timer};
@@ -94,13 +94,19 @@ impl Holdings {
     }
 }
 
+/// How long leases of earlier leaders may still be alive.
+pub(super) fn inherited_for(cx: &Cx<'_>) -> Millis {
+    let longest = cx.config.timeouts.lease().max(cx.ledger().lease_time());
+    longest + cx.config.predecessor_grace
+}
+
 impl Protocol {
     /// Takes over the open leases of the leader before. It may have extended
-    /// them until just before this epoch began, and by more than we would, so each
-    /// runs for the longer of both lease times from now; nothing else has to wait.
+    /// them until just before this epoch began, or for the grace of a predecessor after it, and by
+    /// more than we would, so each runs for the longer of both lease times from then; nothing else has
+    /// to wait.
     pub(super) fn inherit_leases(&mut self, cx: &Cx<'_>) {
-        let longest = cx.config.timeouts.lease().max(cx.ledger().lease_time());
-        let mut expires = cx.now.mono + longest;
+        let mut expires = cx.now.mono + inherited_for(cx);
         self.timers.arm(Timer::Inherited, expires);
         if cx.config.bugs.has(crate::bugs::Bug::LeaseWaitSkipped) {
             expires = cx.now.mono;

@@ -23,6 +23,7 @@ use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::time::Mono;
 
 use super::context::Cx;
+use super::holdings::inherited_for;
 use super::{Protocol, Timer};
 use crate::bugs::Bug;
 use crate::config::StoreMode;
@@ -45,7 +46,7 @@ impl Protocol {
         if cx.config.bugs.has(Bug::InitialWaitSkipped) {
             return;
         }
-        let until = cx.now.mono + cx.config.timeouts.lease().max(cx.ledger().lease_time());
+        let until = cx.now.mono + inherited_for(cx);
         self.initial_wait = Some(InitialWait { until });
         self.timers.arm(Timer::InitialWait, until);
     }

@@ -1,25 +1,29 @@
-//! Several schedulers on one PostgreSQL database: one leads, and any of them may die, freeze or lose the
-//! database at any time.
-//!
-//! `BATON_SEED`, `BATON_KILLS` and `BATON_INSTANCES` choose another or a longer run; `make soak` does.
+//! Several schedulers on one PostgreSQL database: one leads, and any of them may die, freeze, be cut off
+//! or lose the database at any time.
+
+mod failover;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use baton_model::token::Secret;
 use baton_testing::cluster::server;
-use baton_testing::command::{Addresses, baton, baton_path, ready};
+use baton_testing::command::{Addresses, baton, baton_path, ready, run};
 use baton_testing::postgres::Server;
 use baton_testing::processes::send;
-use baton_testing::{Rng, setting, until, until_some};
+use baton_testing::until_some;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::api::Api;
-use crate::kill_loop::{SCRIPT, check};
+use crate::network::{ADDRESSES, Network, ROUTER, address};
 
 /// One of the schedulers.
 struct Scheduler {
@@ -35,19 +39,58 @@ struct Quorum {
     schedulers: Vec<Scheduler>,
     workers: BTreeMap<String, Child>,
     clients: String,
+    options: Vec<String>,
+    /// Schedulers are hosts of it, and everything else is on its router.
+    network: Option<Network>,
+    /// The token of clients and workers, which hosts of a network need.
+    token: Option<Secret>,
 }
 
 impl Quorum {
-    fn new(count: usize) -> Self {
+    /// So many schedulers on this machine.
+    fn new(count: usize, options: &[&str]) -> Self {
         let database = Server::start();
+        Self::on(database.database(), database, None, count, options)
+    }
+
+    /// So many schedulers on hosts of a network, if there can be one.
+    fn on_network(count: usize, options: &[&str]) -> Self {
+        let Some(network) = Network::new(count) else {
+            return Self::new(count, options);
+        };
+        network.enter();
+        let mut database = Server::start();
+        let local = database.database();
+        database.accept_from(ADDRESSES);
+        let name = local.split(['/', '?']).nth(3).expect("a database");
+        let url = format!("postgres://baton@{ROUTER}/{name}");
+        Self::on(url, database, Some(network), count, options)
+    }
+
+    fn on(
+        url: String,
+        database: Server,
+        network: Option<Network>,
+        count: usize,
+        options: &[&str],
+    ) -> Self {
         let mut quorum = Self {
             dir: tempfile::tempdir().expect("a directory"),
-            url: database.database(),
+            url,
             database,
             schedulers: Vec::new(),
             workers: BTreeMap::new(),
             clients: String::new(),
+            options: options.iter().map(|it| (*it).to_owned()).collect(),
+            network,
+            token: None,
         };
+        if quorum.network.is_some() {
+            let create = ["token", "create", "--role", "admin", "--store", &quorum.url];
+            let token = run(quorum.dir.path(), &create).good();
+            quorum.token = Secret::parse(token.trim());
+            std::fs::write(quorum.path("token"), token).expect("written");
+        }
         for number in 0..count {
             quorum.schedulers.push(Scheduler {
                 child: None,
@@ -76,7 +119,13 @@ impl Quorum {
                 let clients = before.url.trim_start_matches("http://").to_owned();
                 (clients, before.workers.clone())
             }
-            None => ("127.0.0.1:0".to_owned(), "127.0.0.1:0".to_owned()),
+            None => {
+                let host = match &self.network {
+                    Some(_) => address(number),
+                    None => "127.0.0.1".to_owned(),
+                };
+                (format!("{host}:0"), format!("{host}:0"))
+            }
         };
         let (addresses, child) = until_some("the scheduler starts", || {
             let mut log = OpenOptions::new();
@@ -84,10 +133,15 @@ impl Quorum {
                 .create(true)
                 .append(true)
                 .open(self.path(&format!("{name}.log")));
-            let mut child = server(Command::new(baton_path()))
+            let program = match &self.network {
+                Some(network) => network.baton(number),
+                None => Command::new(baton_path()),
+            };
+            let mut child = server(program)
                 .args(["scheduler", "--json", "--listen", &listen])
                 .args(["--worker-listen", &workers, "--store", &self.url, "--data"])
                 .arg(self.path(&name))
+                .args(&self.options)
                 .stdout(Stdio::piped())
                 .stderr(log.expect("a log"))
                 .spawn()
@@ -133,13 +187,16 @@ impl Quorum {
             .create(true)
             .append(true)
             .open(self.path(&format!("{name}.log")));
-        let child = server(Command::new(baton_path()))
+        let mut worker = server(Command::new(baton_path()));
+        worker
             .args(["worker", "--name", name, "--resources", "cpu=2"])
             .args(["--scheduler", &at.join(","), "--state"])
             .arg(self.path(name))
-            .stderr(log.expect("a log"))
-            .spawn()
-            .expect("baton starts");
+            .stderr(log.expect("a log"));
+        if self.token.is_some() {
+            worker.arg("--token-file").arg(self.path("token"));
+        }
+        let child = worker.spawn().expect("baton starts");
         self.workers.insert(name.to_owned(), child);
     }
 
@@ -147,34 +204,54 @@ impl Quorum {
     fn seen_by(&self, number: usize) -> Option<Value> {
         let addresses = self.schedulers[number].addresses.as_ref()?;
         let mut command = baton(self.dir.path(), &["schedulers", "--json"]);
+        if self.token.is_some() {
+            command.env("BATON_TOKEN_FILE", self.path("token"));
+        }
         let output = command.env("BATON_URL", &addresses.url).output().ok()?;
         serde_json::from_slice(&output.stdout).ok()
     }
 
     /// The scheduler that leads, once one does and answers.
     fn leader(&self) -> usize {
+        self.leader_but(usize::MAX)
+    }
+
+    /// The same, if it is another than this one, which may not answer.
+    fn leader_but(&self, other: usize) -> usize {
         until_some("one leads", || {
-            let alive = |number: &usize| self.schedulers[*number].child.is_some();
-            (0..self.schedulers.len()).filter(alive).find(|number| {
-                let url = self.schedulers[*number]
-                    .addresses
-                    .as_ref()
-                    .map(|it| it.url.clone());
-                let seen = self.seen_by(*number);
-                let items = seen.as_ref().and_then(Value::as_array);
-                items.is_some_and(|items| {
-                    items
-                        .iter()
-                        .any(|it| it["role"] == "leader" && it["url"].as_str() == url.as_deref())
-                })
-            })
+            let asked =
+                |number: &usize| *number != other && self.schedulers[*number].child.is_some();
+            (0..self.schedulers.len())
+                .filter(asked)
+                .find(|number| self.role(*number).as_deref() == Some("leader"))
         })
+    }
+
+    /// What a scheduler says of itself, if it answers.
+    fn role(&self, number: usize) -> Option<String> {
+        let at = self.schedulers[number].addresses.as_ref()?;
+        let address = at.url.trim_start_matches("http://").parse().ok()?;
+        let wait = Duration::from_secs(1);
+        let mut stream = TcpStream::connect_timeout(&address, wait).ok()?;
+        stream.set_read_timeout(Some(wait)).ok()?;
+        let request =
+            format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        let body: Value = serde_json::from_str(body).ok()?;
+        Some(body["role"].as_str()?.to_owned())
     }
 }
 
 impl Api for Quorum {
     fn scheduler_url(&self) -> &str {
         &self.clients
+    }
+
+    fn token(&self) -> Option<&Secret> {
+        self.token.as_ref()
     }
 }
 
@@ -195,95 +272,4 @@ impl Drop for Quorum {
             }
         }
     }
-}
-
-/// Schedulers die and freeze, and the database restarts, while side-effecting instances run.
-#[test]
-fn nothing_is_lost_or_doubled_whatever_scheduler_dies_or_freezes_and_while_the_database_restarts() {
-    let kills = setting("BATON_KILLS").unwrap_or(5);
-    let count = setting("BATON_INSTANCES").unwrap_or(300);
-    let mut rng = Rng::new(setting("BATON_SEED").unwrap_or(1));
-    let mut quorum = Quorum::new(3);
-    let dir = quorum.path("effects");
-    std::fs::create_dir(&dir).expect("made");
-    for worker in ["w0", "w1", "w2"] {
-        quorum.start_worker(worker);
-    }
-    let file = json!({
-        "task": "effects",
-        "run": SCRIPT,
-        "env": { "DIR": dir },
-        "resources": { "cpu": 1 },
-    });
-    let span = quorum.submit(file, count);
-    for round in 0..kills {
-        std::thread::sleep(Duration::from_millis(rng.below(400)));
-        match (round, rng.below(4)) {
-            (1, _) => {
-                quorum.database.stop();
-                std::thread::sleep(Duration::from_millis(rng.below(500)));
-                quorum.database.run();
-            }
-            (_, 0) => {
-                let number = usize::try_from(rng.below(3)).expect("small");
-                quorum.kill(number);
-                quorum.start(number);
-            }
-            (_, 1) => {
-                let frozen = quorum.pid(quorum.leader());
-                send(frozen, Signal::STOP);
-                std::thread::sleep(Duration::from_millis(rng.below(3_000)));
-                send(frozen, Signal::CONT);
-            }
-            _ => {
-                let leader = quorum.leader();
-                quorum.kill(leader);
-                quorum.start(leader);
-            }
-        }
-    }
-    let states = until_some("everything ends", || {
-        let states = quorum.states(span);
-        let over = ["DONE", "FAILED"].iter().filter_map(|it| states.get(*it));
-        (over.sum::<u64>() == count).then_some(states)
-    });
-    assert_eq!(
-        states.get("FAILED"),
-        Some(&(count / 50)),
-        "those that exit with 7"
-    );
-    assert_eq!(
-        check(&quorum, span, &dir),
-        0,
-        "a parent always observed the end"
-    );
-}
-
-/// Measures how long no scheduler leads after `kill -9` of the leader; `BATON_KILLS` of them.
-#[test]
-fn another_scheduler_leads_soon_after_the_leader_was_killed() {
-    let kills = setting("BATON_KILLS").unwrap_or(3);
-    let mut quorum = Quorum::new(3);
-    let mut times = Vec::new();
-    for _ in 0..kills {
-        let leader = quorum.leader();
-        let begun = Instant::now();
-        quorum.kill(leader);
-        let file = json!({ "task": "t", "run": ["true"] });
-        until("a submission is accepted", || {
-            quorum.try_submit(file.clone()).is_ok()
-        });
-        times.push(begun.elapsed().as_millis());
-        quorum.start(leader);
-    }
-    times.sort_unstable();
-    eprintln!("milliseconds from kill -9 of the leader to the first commit: {times:?}");
-    let leaders = until_some("all agree", || {
-        let seen: Vec<_> = (0..3).filter_map(|number| quorum.seen_by(number)).collect();
-        let leaders: Vec<_> = seen.iter().filter_map(Value::as_array).flatten().collect();
-        let mut leaders: Vec<_> = leaders.iter().filter(|it| it["role"] == "leader").collect();
-        leaders.dedup_by_key(|it| it["name"].to_string());
-        (seen.len() == 3 && leaders.len() == 1).then_some(leaders.len())
-    });
-    assert_eq!(leaders, 1);
 }
