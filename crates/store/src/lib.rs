@@ -40,6 +40,7 @@ pub mod facts;
 pub mod limits;
 pub mod postgres;
 mod retention;
+mod schema_version;
 pub mod sharing;
 mod sql;
 pub mod sqlite;

@@ -97,7 +97,17 @@ pub const POSTGRES_UNANSWERED_MS: u64 = 10_000;
 pub const POSTGRES_KEEPALIVE_MS: u64 = 3_000;
 
 /// Rows of a long scan that are fetched from PostgreSQL at once.
-pub const POSTGRES_FETCH_ROWS: i32 = 1_000;
+pub const POSTGRES_FETCH_ROWS: usize = 1_000;
+
+/// How long a failed transaction waits for its rollback, in milliseconds: it frees the leader row for
+/// the next leader, and a connection that cannot send it is closed anyway.
+pub const POSTGRES_ROLLBACK_MS: u64 = 1_000;
+
+/// Stored ranges of instances that are fetched at once when a range is halted.
+pub const SPANS_FETCH_ROWS: i64 = 1_000;
+
+/// Stored ranges of ids that are fetched at once: usually one or two touch a new one.
+pub const KNOWN_FETCH_ROWS: i64 = 16;
 
 /// How long a scheduler waits for the session of a leader that it has ended, in milliseconds.
 pub const POSTGRES_DEPOSE_MS: u64 = 2_000;

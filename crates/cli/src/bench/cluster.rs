@@ -11,6 +11,7 @@ use baton_model::ids::InstanceId;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::compare::BenchStore;
 use super::rig::io_failure;
 use crate::output::Failure;
 use crate::runtime;
@@ -46,13 +47,18 @@ pub(super) struct Scheduler {
     child: Child,
     pub(super) workers: String,
     pub(super) client: Client,
-    /// Time from its start until it was ready.
+    /// Time from its start until it led.
     pub(super) ready_after: Duration,
 }
 
 impl Scheduler {
-    /// Starts a scheduler on the data directory `data`.
+    /// Starts a scheduler on the data directory `data`, with its store in there.
     pub(super) fn start(data: &Path) -> Result<Self, Failure> {
+        Self::start_with(data, &BenchStore::Sqlite)
+    }
+
+    /// Starts a scheduler with this store.
+    pub(super) fn start_with(data: &Path, store: &BenchStore) -> Result<Self, Failure> {
         let begun = Instant::now();
         let mut command = Command::new("/proc/self/exe");
         command
@@ -61,6 +67,9 @@ impl Scheduler {
             .arg(data)
             // The rate limit must not limit the benchmark.
             .args(["--max-requests", "1000000"])
+            // In the environment, a password is hidden from other users. One that is set already
+            // names a store in use.
+            .env("BATON_STORE", store.name())
             .env("BATON_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
@@ -72,17 +81,19 @@ impl Scheduler {
             let read = BufReader::new(out).read_line(&mut line);
             read.map(|_| line)
         });
-        let ready_after = begun.elapsed();
         let line = line.transpose().ok().flatten().unwrap_or_default();
         let ready: Value = serde_json::from_str(&line)
             .map_err(|_| Failure::failed("the scheduler did not start; its log is above"))?;
         let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
-        Ok(Self {
+        let mut scheduler = Self {
             client: Client::new(&word("url")).map_err(Failure::failed)?,
             workers: word("workers"),
             child,
-            ready_after,
-        })
+            ready_after: Duration::ZERO,
+        };
+        block_on(wait_until_leading(&scheduler.client))?;
+        scheduler.ready_after = begun.elapsed();
+        Ok(scheduler)
     }
 
     /// Current and peak resident memory, in bytes.
@@ -212,6 +223,19 @@ pub(super) async fn finish(client: &Client, span: Span) -> Result<(), Failure> {
             return Err(Failure::failed(format!("{bad} of {span} did not succeed")));
         }
     }
+}
+
+/// Waits until a scheduler leads: one with a shared store answers before.
+async fn wait_until_leading(client: &Client) -> Result<(), Failure> {
+    let begun = Instant::now();
+    while begun.elapsed() < TIMEOUT {
+        let ready = client.ready().await.map_err(Failure::failed)?;
+        if ready.epoch.is_some() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Err(Failure::failed("the scheduler does not lead"))
 }
 
 /// Waits until a worker is HEALTHY.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::cluster::{BenchDir, Scheduler, TIMEOUT, Worker, block_on, wait_until_healthy};
+use super::compare::{BenchStore, CompareArgs, Figure, Unit};
 use super::instant_worker::InstantWorker;
 use crate::output::{CommandResult, Failure, Output};
 use crate::remote::ids;
@@ -29,7 +30,10 @@ const SLOTS: u32 = 4_096;
 /// Throughput: layered DAGs in which each item depends on three others, on a worker that finishes
 /// every attempt at once. Latency: a chain of `true` on a real worker.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  baton bench dag\n  baton bench dag -n 1000 -n 1000000 --json")]
+#[command(
+    after_help = "Examples:\n  baton bench dag\n  baton bench dag -n 1000 -n 1000000 --json\n  \
+    baton bench dag -n 10000 --store postgres://baton@localhost/baton_bench"
+)]
 pub(crate) struct Dag {
     /// Size of a DAG, in tasks; may be repeated [default: 1000, 10000, 100000, 1000000]
     #[arg(short = 'n', long = "tasks", value_name = "N")]
@@ -41,6 +45,8 @@ pub(crate) struct Dag {
     /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
+    #[command(flatten)]
+    compare: CompareArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -74,23 +80,62 @@ struct Chain {
     milliseconds_per_hop: f64,
 }
 
+impl Graph {
+    fn figures(&self) -> [Figure; 2] {
+        let tasks = ids::count(self.tasks);
+        [
+            Figure {
+                name: format!("submission of {tasks} tasks"),
+                value: self.submit_seconds,
+                unit: Unit::Seconds,
+            },
+            Figure {
+                name: format!("run of {tasks} tasks"),
+                value: self.run_seconds,
+                unit: Unit::Seconds,
+            },
+        ]
+    }
+}
+
 /// Measures, and prints.
 pub(super) fn run(command: &Dag) -> CommandResult {
-    let dir = BenchDir::new(command.place.as_deref())?;
     let sizes = match &*command.sizes {
         [] => &[1_000, 10_000, 100_000, 1_000_000],
         sizes => sizes,
     };
+    let compared = command
+        .compare
+        .run(command.place.as_deref(), command.json, |scratch, dir| {
+            let mut figures = Vec::new();
+            for (at, tasks) in sizes.iter().enumerate() {
+                let data = dir.join(format!("graph-{at}"));
+                figures.extend(graph(scratch.fresh()?, &data, (*tasks).max(1))?.figures());
+            }
+            if command.chain > 0 {
+                let chain = chain(scratch.fresh()?, dir, command.chain)?;
+                figures.push(Figure {
+                    name: format!("hop of a chain of {}", ids::count(chain.hops)),
+                    value: chain.milliseconds_per_hop,
+                    unit: Unit::Milliseconds,
+                });
+            }
+            Ok(figures)
+        });
+    if let Some(compared) = compared {
+        return compared;
+    }
+    let dir = BenchDir::new(command.place.as_deref())?;
     let mut graphs = Vec::new();
     for (at, tasks) in sizes.iter().enumerate() {
         let data = dir.path().join(format!("graph-{at}"));
-        graphs.push(graph(&data, (*tasks).max(1))?);
+        graphs.push(graph(&BenchStore::Sqlite, &data, (*tasks).max(1))?);
         // Frees the disk space for the next, larger one.
         let _ = std::fs::remove_dir_all(&data);
     }
     let chain = match command.chain {
         0 => None,
-        hops => Some(chain(dir.path(), hops)?),
+        hops => Some(chain(&BenchStore::Sqlite, dir.path(), hops)?),
     };
     let result = DagResult { graphs, chain };
     let mut out = Output::new();
@@ -134,9 +179,9 @@ fn table(result: &DagResult) -> Table {
     table
 }
 
-fn graph(data: &Path, tasks: u64) -> Result<Graph, Failure> {
+fn graph(store: &BenchStore, data: &Path, tasks: u64) -> Result<Graph, Failure> {
     let (file, layers) = layered(tasks);
-    let scheduler = Scheduler::start(data)?;
+    let scheduler = Scheduler::start_with(data, store)?;
     let _worker = InstantWorker::start(&scheduler.workers, SLOTS)?;
     block_on(async {
         let client = &scheduler.client;
@@ -198,7 +243,7 @@ fn layered(tasks: u64) -> (Value, u64) {
     (json!({ "workflow": "dag", "tasks": file }), layers)
 }
 
-fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
+fn chain(store: &BenchStore, place: &Path, hops: u64) -> Result<Chain, Failure> {
     let mut tasks = Map::new();
     for hop in 0..hops {
         let after: Vec<String> = hop
@@ -212,7 +257,7 @@ fn chain(place: &Path, hops: u64) -> Result<Chain, Failure> {
         );
     }
     let file = json!({ "workflow": "chain", "tasks": tasks });
-    let scheduler = Scheduler::start(&place.join("chain"))?;
+    let scheduler = Scheduler::start_with(&place.join("chain"), store)?;
     let _worker = Worker::start(&scheduler, &place.join("worker"), 2)?;
     block_on(async {
         let client = &scheduler.client;

@@ -12,11 +12,13 @@
 //! | `scale` | submission of and recovery with a million instances |
 //! | `dag` | workflows of a thousand to a million tasks |
 //! | `local` | the runner and its coordinator |
+//! | `compare` | SQLite and PostgreSQL in turns |
 //! | `cluster`, `rig` | server processes and local tasks that the others start and stop |
 //! | `instant_worker` | a worker that finishes every attempt at once |
 
 mod backlog;
 mod cluster;
+mod compare;
 mod dag;
 mod instant_worker;
 mod latency;

@@ -2,7 +2,7 @@
 //! instances.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use baton_core::ledger::Ledger;
@@ -11,17 +11,19 @@ use baton_core::step::{Outbox, Step};
 use baton_model::ids::{Epoch, RequestId};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Mono, Now, Wall};
-use baton_store::{SqliteStore, Store, TakeOutcome};
+use baton_store::{Store, TakeOutcome};
 use clap::Args;
 use serde::Serialize;
 
 use super::cluster::{BenchDir, Scheduler, block_on, submit};
+use super::compare::{BenchStore, CompareArgs, Figure, Scratch, Unit};
 use crate::output::{CommandResult, Failure, Output};
 use crate::time::size;
 
 /// Measure the time until a large array is accepted durably
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  baton bench submit --json")]
+#[command(after_help = "Examples:\n  baton bench submit --json\n  \
+    baton bench submit --store postgres://baton@localhost/baton_bench")]
 pub(crate) struct SubmitArray {
     #[command(flatten)]
     common: Common,
@@ -29,7 +31,8 @@ pub(crate) struct SubmitArray {
 
 /// Measure the restart of a scheduler with many separate queued instances
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  baton bench recovery --json")]
+#[command(after_help = "Examples:\n  baton bench recovery --json\n  \
+    baton bench recovery --store postgres://baton@localhost/baton_bench")]
 pub(crate) struct Recovery {
     #[command(flatten)]
     common: Common,
@@ -44,6 +47,8 @@ struct Common {
     /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
+    #[command(flatten)]
+    compare: CompareArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -68,9 +73,29 @@ struct RecoveryResult {
 /// Runs the submission benchmark and prints the result.
 pub(super) fn submit_array(command: &SubmitArray) -> CommandResult {
     let common = &command.common;
-    let dir = BenchDir::new(common.place.as_deref())?;
-    let scheduler = Scheduler::start(&dir.path().join("data"))?;
     let count = common.count.max(1);
+    let compared = common.compare(|scratch, dir| {
+        let name = format!("{count} accepted");
+        let value = accept(scratch.fresh()?, dir, count)?.accepted_ms;
+        let unit = Unit::Milliseconds;
+        Ok(vec![Figure { name, value, unit }])
+    });
+    if let Some(compared) = compared {
+        return compared;
+    }
+    let dir = BenchDir::new(common.place.as_deref())?;
+    let measured = accept(&BenchStore::Sqlite, dir.path(), count)?;
+    let text = format!(
+        "an array of {count} was accepted in {:.1} ms; the scheduler's memory is {}, peak {}",
+        measured.accepted_ms,
+        size(measured.scheduler_rss_bytes),
+        size(measured.scheduler_peak_bytes)
+    );
+    print(common.json, &measured, &text)
+}
+
+fn accept(store: &BenchStore, dir: &Path, count: u64) -> Result<SubmitResult, Failure> {
+    let scheduler = Scheduler::start_with(&dir.join("data"), store)?;
     let took = block_on(async {
         let begun = Instant::now();
         submit(&scheduler.client, "array", &["/bin/true"], Some(count)).await?;
@@ -78,19 +103,21 @@ pub(super) fn submit_array(command: &SubmitArray) -> CommandResult {
     })?;
     let (rss, peak) = scheduler.memory()?;
     scheduler.kill()?;
-    let measured = SubmitResult {
+    Ok(SubmitResult {
         count,
         accepted_ms: took.as_secs_f64() * 1e3,
         scheduler_rss_bytes: rss,
         scheduler_peak_bytes: peak,
-    };
-    let text = format!(
-        "an array of {count} was accepted in {:.1} ms; the scheduler's memory is {}, peak {}",
-        measured.accepted_ms,
-        size(rss),
-        size(peak)
-    );
-    print(common.json, &measured, &text)
+    })
+}
+
+impl Common {
+    fn compare(
+        &self,
+        measure: impl Fn(&Scratch<'_>, &Path) -> Result<Vec<Figure>, Failure>,
+    ) -> Option<CommandResult> {
+        self.compare.run(self.place.as_deref(), self.json, measure)
+    }
 }
 
 fn print(json: bool, measured: &impl Serialize, text: &str) -> CommandResult {
@@ -107,34 +134,46 @@ fn print(json: bool, measured: &impl Serialize, text: &str) -> CommandResult {
 /// Runs the restart benchmark and prints the result.
 pub(super) fn recovery(command: &Recovery) -> CommandResult {
     let common = &command.common;
-    let dir = BenchDir::new(common.place.as_deref())?;
-    let data = dir.path().join("data");
     let count = common.count.max(1);
-    std::fs::create_dir_all(&data).map_err(Failure::failed)?;
-    fill(&data.join("baton.db"), count)?;
-    let scheduler = Scheduler::start(&data)?;
-    let ready = scheduler.ready_after;
-    let (rss, peak) = scheduler.memory()?;
-    scheduler.kill()?;
-    let measured = RecoveryResult {
-        count,
-        ready_ms: ready.as_secs_f64() * 1e3,
-        scheduler_rss_bytes: rss,
-        scheduler_peak_bytes: peak,
-    };
+    let compared = common.compare(|scratch, dir| {
+        let name = format!("ready with {count} instances");
+        let value = recover(scratch.fresh()?, dir, count)?.ready_ms / 1e3;
+        let unit = Unit::Seconds;
+        Ok(vec![Figure { name, value, unit }])
+    });
+    if let Some(compared) = compared {
+        return compared;
+    }
+    let dir = BenchDir::new(common.place.as_deref())?;
+    let measured = recover(&BenchStore::Sqlite, dir.path(), count)?;
     let text = format!(
         "a scheduler with {count} separate instances was ready after {:.2} s; its memory is {}, peak {}",
-        ready.as_secs_f64(),
-        size(rss),
-        size(peak)
+        measured.ready_ms / 1e3,
+        size(measured.scheduler_rss_bytes),
+        size(measured.scheduler_peak_bytes)
     );
     print(common.json, &measured, &text)
 }
 
-/// Writes a store with `count` instances, each with its own command, as a leader that accepted
+fn recover(store: &BenchStore, dir: &Path, count: u64) -> Result<RecoveryResult, Failure> {
+    let data = dir.join("data");
+    std::fs::create_dir_all(&data).map_err(Failure::failed)?;
+    fill(&*store.open(&data)?, count)?;
+    let scheduler = Scheduler::start_with(&data, store)?;
+    let ready = scheduler.ready_after;
+    let (rss, peak) = scheduler.memory()?;
+    scheduler.kill()?;
+    Ok(RecoveryResult {
+        count,
+        ready_ms: ready.as_secs_f64() * 1e3,
+        scheduler_rss_bytes: rss,
+        scheduler_peak_bytes: peak,
+    })
+}
+
+/// Fills a store with `count` instances, each with its own command, as a leader that accepted
 /// their submissions would have written it.
-fn fill(path: &std::path::Path, count: u64) -> Result<(), Failure> {
-    let store = SqliteStore::open(path).map_err(Failure::failed)?;
+fn fill(store: &dyn Store, count: u64) -> Result<(), Failure> {
     let row = store.read_row().map_err(Failure::failed)?;
     let TakeOutcome::Won(epoch, _) = store
         .take(row.epoch, Epoch::new(1, 1))

@@ -2,7 +2,7 @@
 //! and HyperQueue.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::cluster::{BenchDir, Scheduler, Worker, block_on, finish, submit, wait_until_healthy};
+use super::compare::{BenchStore, CompareArgs, Figure, Unit};
 use super::peers;
 use super::rig::io_failure;
 use crate::output::{CommandResult, Failure, Output};
@@ -19,7 +20,8 @@ use crate::table::Table;
 /// HyperQueue
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  baton bench throughput\n  \
-    baton bench throughput -n 50000 --json")]
+    baton bench throughput -n 50000 --json\n  \
+    baton bench throughput --store postgres://baton@localhost/baton_bench")]
 pub(crate) struct Throughput {
     /// Number of processes (/bin/true)
     #[arg(short = 'n', long, default_value_t = 10_000)]
@@ -34,6 +36,8 @@ pub(crate) struct Throughput {
     /// directory]
     #[arg(long, value_name = "DIR")]
     place: Option<PathBuf>,
+    #[command(flatten)]
+    compare: CompareArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -64,6 +68,26 @@ pub(super) fn run(command: &Throughput) -> CommandResult {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let at_once = command.at_once.unwrap_or(2 * cores).max(1);
     let count = command.count.max(1);
+    let compared = command
+        .compare
+        .run(command.place.as_deref(), command.json, |scratch, dir| {
+            let baton = baton(scratch.fresh()?, dir, count, at_once)?;
+            Ok(vec![
+                Figure {
+                    name: "processes".to_owned(),
+                    value: rate(count, baton.took),
+                    unit: Unit::PerSecond,
+                },
+                Figure {
+                    name: "scheduler's CPU time per process".to_owned(),
+                    value: micros_each(baton.scheduler, count),
+                    unit: Unit::Microseconds,
+                },
+            ])
+        });
+    if let Some(compared) = compared {
+        return compared;
+    }
     let dir = BenchDir::new(command.place.as_deref())?;
     let xargs = rate(count, xargs(count, at_once)?);
     let hyperqueue = if command.without_hyperqueue {
@@ -74,10 +98,10 @@ pub(super) fn run(command: &Throughput) -> CommandResult {
     // The speed of a shared machine drifts from second to second. Both sides of the ratio are
     // measured around the same moment: one half of the bare loop before, the other half after.
     let before = peers::raw(count - count / 2, at_once)?;
-    let baton = baton(&dir, count, at_once)?;
+    let baton = baton(&BenchStore::Sqlite, dir.path(), count, at_once)?;
     let raw = rate(count, before + peers::raw(count / 2, at_once)?);
     let per_second = rate(count, baton.took);
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
+    let each = |time: Duration| micros_each(time, count);
     let hyperqueue = hyperqueue.map(|took| rate(count, took));
     let result = ThroughputResult {
         count,
@@ -140,9 +164,9 @@ struct Baton {
     coordinator: Duration,
 }
 
-fn baton(dir: &BenchDir, count: u64, at_once: usize) -> Result<Baton, Failure> {
-    let scheduler = Scheduler::start(&dir.path().join("data"))?;
-    let worker = Worker::start(&scheduler, &dir.path().join("worker"), at_once)?;
+fn baton(store: &BenchStore, dir: &Path, count: u64, at_once: usize) -> Result<Baton, Failure> {
+    let scheduler = Scheduler::start_with(&dir.join("data"), store)?;
+    let worker = Worker::start(&scheduler, &dir.join("worker"), at_once)?;
     block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
@@ -183,6 +207,10 @@ fn xargs(count: u64, at_once: usize) -> Result<Duration, Failure> {
     } else {
         Err(Failure::failed(format!("xargs failed: {status}")))
     }
+}
+
+fn micros_each(time: Duration, count: u64) -> f64 {
+    time.as_secs_f64() * 1e6 / count as f64
 }
 
 fn rate(count: u64, took: Duration) -> f64 {

@@ -1,5 +1,6 @@
 //! Commands and API clients against a real scheduler.
 
+mod benchmarks;
 mod conditions;
 mod directories;
 mod inspection;

@@ -49,25 +49,43 @@ fn two_values(before: &str, rest: &str) -> Option<&'static str> {
     None
 }
 
-/// A statement that inserts many rows at once, one array for each column, made of a translated one
-/// that inserts a row; `None` if it does more than that.
+/// A statement that writes many rows at once, one array for each parameter, made of a translated one
+/// that writes a row; `None` if it does more than that.
 pub(super) fn batched(sql: &str, types: &[&str]) -> Option<String> {
+    let numbers = 1..=types.len();
+    let arrays = numbers.clone().zip(types);
+    let arrays: Vec<_> = arrays
+        .map(|(at, kind)| format!("${at}::{kind}[]"))
+        .collect();
+    let arrays = arrays.join(", ");
+    if sql.starts_with("INSERT INTO ") {
+        return batched_insert(sql, types.len(), &arrays);
+    }
+    let (head, condition) = sql.split_once(" WHERE ")?;
+    let join = match head.split(' ').next()? {
+        "UPDATE" => "FROM",
+        "DELETE" => "USING",
+        _ => return None,
+    };
+    if sql.contains("SELECT ") {
+        return None;
+    }
+    let columns: Vec<_> = numbers.map(|at| format!("v{at}")).collect();
+    let columns = columns.join(", ");
+    let [head, condition] = [head, condition].map(|it| it.replace('$', "batch.v"));
+    Some(format!(
+        "{head} {join} unnest({arrays}) AS batch ({columns}) WHERE {condition}"
+    ))
+}
+
+fn batched_insert(sql: &str, parameters: usize, arrays: &str) -> Option<String> {
     let (head, rest) = sql.split_once(" VALUES (")?;
     let (values, tail) = rest.split_once(')')?;
     let is_plain = |(at, value): (usize, &str)| value.trim() == format!("${}", at + 1);
-    let plain = values.split(',').count() == types.len()
+    let plain = values.split(',').count() == parameters
         && values.split(',').enumerate().all(is_plain)
         && !tail.contains('$');
-    if !head.starts_with("INSERT INTO ") || !plain {
-        return None;
-    }
-    let arrays: Vec<_> = types
-        .iter()
-        .enumerate()
-        .map(|(at, kind)| format!("${}::{kind}[]", at + 1))
-        .collect();
-    let arrays = arrays.join(", ");
-    Some(format!("{head} SELECT * FROM unnest({arrays}){tail}"))
+    plain.then(|| format!("{head} SELECT * FROM unnest({arrays}){tail}"))
 }
 
 #[cfg(test)]
@@ -84,17 +102,26 @@ mod tests {
     }
 
     #[test]
-    fn plain_inserts_are_batched_and_others_are_not() {
+    fn simple_writes_are_batched_and_others_are_not() {
         let sql =
             "INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = excluded.b";
         let wanted = "INSERT INTO t (a, b) SELECT * FROM unnest($1::bigint[], $2::text[]) \
                       ON CONFLICT (a) DO UPDATE SET b = excluded.b";
         assert_eq!(batched(sql, &["bigint", "text"]).as_deref(), Some(wanted));
+        let sql = "UPDATE t SET a = a + $2 WHERE b = $1";
+        let wanted = "UPDATE t SET a = a + batch.v2 FROM unnest($1::bigint[], $2::bigint[]) \
+                      AS batch (v1, v2) WHERE b = batch.v1";
+        assert_eq!(batched(sql, &["bigint", "bigint"]).as_deref(), Some(wanted));
+        let wanted = "DELETE FROM t USING unnest($1::text[]) AS batch (v1) WHERE a = batch.v1";
+        let sql = "DELETE FROM t WHERE a = $1";
+        assert_eq!(batched(sql, &["text"]).as_deref(), Some(wanted));
         for sql in [
             "INSERT INTO t (a, b) VALUES ($2, $1)",
             "INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = $2",
             "INSERT INTO t (a, b) VALUES ((SELECT 1), $1)",
-            "UPDATE t SET a = $1 WHERE b = $2",
+            "DELETE FROM t WHERE a <= (SELECT max(a) FROM t) - $1",
+            "SELECT pg_notify($1, $2)",
+            "UPDATE t SET a = $1, b = $2",
         ] {
             assert_eq!(batched(sql, &["bigint", "text"]), None, "{sql}");
         }

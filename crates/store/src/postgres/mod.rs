@@ -8,23 +8,29 @@
 //! | `history` | detection of promotions and restored backups |
 //! | `pooling` | detection of a pooler that shares sessions |
 //! | `session` | connections and transactions |
+//! | `pipeline` | requests that are sent together |
+//! | `deferred` | writes that wait for the end of their transaction |
 //! | `dialect` | PostgreSQL's spelling of the shared statements |
 //! | `error` | conversion of errors |
 //! | `value` | values of parameters and columns |
 //! | `schema` | the schema and its migrations |
 //! | `sharing` | sessions, notifications and announcements of schedulers |
 //! | `listener` | a connection that hears of commits |
+//! | `scratch` | a schema for a benchmark |
 //!
 //! A transaction that writes locks the leader row, so it and a takeover exclude each other. Rows are
 //! written with one statement for each table, whatever their number.
 
+mod deferred;
 mod dialect;
 pub(crate) mod error;
 mod history;
 mod hosts;
 pub(crate) mod listener;
+mod pipeline;
 mod pooling;
-mod schema;
+pub(crate) mod schema;
+mod scratch;
 pub(crate) mod session;
 mod sharing;
 mod target;
@@ -36,7 +42,7 @@ use crate::sharing::Sharing;
 use crate::sql::db::{Db, Error};
 use crate::sql::rows::{to_store_error, unsigned};
 use crate::sql::{Engine, SqlStore};
-use error::store_error;
+pub use scratch::ScratchSchema;
 use session::{Access, Connection};
 use sharing::SharedSessions;
 pub use target::StoreUrl;
@@ -45,6 +51,14 @@ use target::Target;
 
 /// A store in PostgreSQL.
 pub type PostgresStore = SqlStore<Postgres>;
+
+/// The space of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSize {
+    pub name: String,
+    pub table: u64,
+    pub indexes: u64,
+}
 
 /// A database on a server.
 pub struct Postgres {
@@ -78,19 +92,42 @@ impl PostgresStore {
         &self.engine().target.place
     }
 
-    /// What of the server's settings may lose acknowledged work, as sentences for its operator.
+    /// The bytes of each table and of its indexes, by name.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
+        let sql = "SELECT c.relname::text, pg_table_size(c.oid), pg_indexes_size(c.oid) \
+                   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                   WHERE n.nspname = 'baton' AND c.relkind = 'r' ORDER BY c.relname";
+        self.read(|db| {
+            db.prepare_cached(sql)?
+                .query_map((), |row| {
+                    Ok(TableSize {
+                        name: row.get(0)?,
+                        table: unsigned(row, 1)?,
+                        indexes: unsigned(row, 2)?,
+                    })
+                })?
+                .collect()
+        })
+    }
+
+    /// What of the server's settings may lose acknowledged work or fill its disk, as sentences for its
+    /// operator.
     ///
     /// # Errors
     /// If the settings cannot be read.
     pub fn warnings(&self) -> Result<Vec<String>, StoreError> {
         let sql = "SELECT current_setting('synchronous_commit'), current_setting('fsync'), \
-                   current_setting('full_page_writes')";
-        let (commit, sync, pages) = self.read(|db| {
+                   current_setting('full_page_writes'), current_setting('autovacuum')";
+        let (commit, sync, pages, vacuum) = self.read(|db| {
             db.query_row(sql, (), |row| {
                 Ok((
                     row.get::<String>(0)?,
                     row.get::<String>(1)?,
                     row.get::<String>(2)?,
+                    row.get::<String>(3)?,
                 ))
             })
         })?;
@@ -120,6 +157,13 @@ impl PostgresStore {
                     "the server has {name} off: a crash can destroy the store"
                 ));
             }
+        }
+        if vacuum == "off" {
+            warnings.push(
+                "the server has autovacuum off: the space of removed history is never used again, \
+                 and the store grows without end"
+                    .to_owned(),
+            );
         }
         Ok(warnings)
     }
@@ -152,13 +196,8 @@ impl Engine for Postgres {
         connection: &mut Connection,
         work: impl FnOnce(&Db<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let begun = connection.begin(Access::Write);
-        let session = begun.map_err(|error| store_error(&self.target.place, &error))?;
-        let value = {
-            let db = Db::Postgres(&session);
-            schema::check(&db, &self.target)?;
-            work(&db)?
-        };
+        let session = connection.transaction(Access::Write);
+        let value = work(&Db::Postgres(&session))?;
         let committed = session.commit();
         committed.map_err(|error| to_store_error(&self.target.place, error))?;
         Ok(value)
@@ -170,13 +209,8 @@ impl Engine for Postgres {
         work: impl FnOnce(&Db<'_>) -> Result<T, Error>,
     ) -> Result<T, StoreError> {
         let failed = |error| to_store_error(&self.target.place, error);
-        let begun = connection.begin(Access::Snapshot);
-        let session = begun.map_err(|error| failed(error.into()))?;
-        let value = {
-            let db = Db::Postgres(&session);
-            schema::check(&db, &self.target)?;
-            work(&db).map_err(failed)?
-        };
+        let session = connection.transaction(Access::Snapshot);
+        let value = work(&Db::Postgres(&session)).map_err(failed)?;
         session.commit().map_err(failed)?;
         Ok(value)
     }

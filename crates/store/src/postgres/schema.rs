@@ -7,12 +7,10 @@ use tokio_postgres::error::SqlState;
 
 use super::error::store_error;
 use super::history;
-use super::session::{Access, ConnectError, Connection};
+use super::session::{ConnectError, Connection};
 use super::target::Target;
 use crate::StoreError;
-use crate::sql::db::{Db, Error, OptionalRow as _};
-use crate::sql::rows::{to_store_error, unsigned};
-use crate::sqlite::SCHEMA_VERSION;
+use crate::schema_version::SCHEMA_VERSION;
 
 /// The first version that this backend has.
 const FIRST: u32 = 11;
@@ -34,13 +32,16 @@ pub(super) const SETTINGS: &str = "\
     SET tcp_keepalives_count = 3; SET lock_timeout = '30s'; ";
 
 /// The settings of the writer: a transaction of a frozen scheduler must not hold its locks for long.
-pub(super) const WRITER_SETTINGS: &str = "SET idle_in_transaction_session_timeout = '10s';";
+/// Its statements are the same all the time, so a plan is made once for each; joins start from the few
+/// rows of a group, whatever the planner believes of a table that was empty when it looked.
+pub(super) const WRITER_SETTINGS: &str = "\
+    SET idle_in_transaction_session_timeout = '10s'; SET plan_cache_mode = force_generic_plan; \
+    SET enable_hashjoin = off; SET enable_mergejoin = off; ";
 
 /// Creates the schema if it is missing, and migrates it.
 pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
     let failed = |error: tokio_postgres::Error| store_error(&target.place, &error);
-    let mut connection =
-        Connection::open(target, SETTINGS).map_err(|it| unreachable(target, it))?;
+    let connection = Connection::open(target, SETTINGS).map_err(|it| unreachable(target, it))?;
     // Of the database, until the connection ends.
     connection
         .run("SELECT pg_advisory_lock(1113683054, 0); CREATE SCHEMA IF NOT EXISTS baton")
@@ -48,15 +49,11 @@ pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
     let exists =
         "SELECT 1 FROM pg_tables WHERE schemaname = 'baton' AND tablename = 'schema_version'";
     if connection.rows(exists, &[]).map_err(failed)?.is_empty() {
-        create(&mut connection, target)?;
+        create(&connection, target)?;
     }
-    let mut found = {
-        let session = connection.begin(Access::Snapshot).map_err(failed)?;
-        let found = version(&Db::Postgres(&session));
-        found.map_err(|error| to_store_error(&target.place, error))?
-    };
+    let mut found = version(&connection).map_err(failed)?;
     if found > SCHEMA_VERSION || found < FIRST {
-        return Err(newer(target, found));
+        return Err(newer(&target.place, found));
     }
     while let Some(step) = MIGRATIONS.get((found - FIRST) as usize) {
         found += 1;
@@ -69,7 +66,7 @@ pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn create(connection: &mut Connection, target: &Target) -> Result<(), StoreError> {
+fn create(connection: &Connection, target: &Target) -> Result<(), StoreError> {
     let random = getrandom::u64()
         .map_err(|error| StoreError::Failed(format!("there are no random numbers: {error}")))?;
     let sql = format!(
@@ -83,28 +80,20 @@ fn create(connection: &mut Connection, target: &Target) -> Result<(), StoreError
     created.map_err(|error| store_error(&target.place, &error))
 }
 
-/// Refuses a database whose schema is not the one that this Baton writes. Checked in every
-/// transaction: a newer Baton may have migrated it while this one was running.
-pub(super) fn check(db: &Db<'_>, target: &Target) -> Result<(), StoreError> {
-    let found = version(db).map_err(|error| to_store_error(&target.place, error))?;
-    if found == SCHEMA_VERSION {
-        Ok(())
-    } else {
-        Err(newer(target, found))
-    }
+fn version(connection: &Connection) -> Result<u32, tokio_postgres::Error> {
+    let rows = connection.rows("SELECT version FROM schema_version", &[])?;
+    let found = rows
+        .first()
+        .map(|row| row.try_get::<_, i64>(0))
+        .transpose()?;
+    Ok(u32::try_from(found.unwrap_or_default()).unwrap_or(u32::MAX))
 }
 
-fn version(db: &Db<'_>) -> Result<u32, Error> {
-    let found = db.query_row("SELECT version FROM schema_version", (), |row| {
-        unsigned(row, 0)
-    });
-    let found = found.optional()?.unwrap_or_default();
-    Ok(u32::try_from(found).unwrap_or(u32::MAX))
-}
-
-fn newer(target: &Target, found: u32) -> StoreError {
+/// The error of a schema that is not the one that this Baton writes. Checked in every transaction: a newer
+/// Baton may have migrated it while this one was running.
+pub(crate) fn newer(place: &str, found: u32) -> StoreError {
     StoreError::NewerSchema {
-        place: target.place.clone(),
+        place: place.to_owned(),
         found,
         known: SCHEMA_VERSION,
     }

@@ -2,38 +2,54 @@
 //!
 //! The store is called from threads that may block, so each connection has a runtime of its own on
 //! the calling thread: no other thread is woken for a statement.
+//!
+//! Most of a transaction's time is the way to the server and back, so it takes as few round trips as
+//! possible: it begins with its first statement, statements that do not depend on each other are sent
+//! together, and the commit follows the last writes without waiting for them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::mem;
+use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::StreamExt as _;
+use futures_util::future::try_join;
+use futures_util::stream::ReadyChunks;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, IsolationLevel, Portal, Row, Statement, Transaction};
+use tokio_postgres::{
+    Client, Error as PostgresError, Row, RowStream, SimpleQueryMessage, Statement,
+};
 
+use super::deferred::Deferred;
 use super::dialect;
 use super::hosts::Failures;
+use super::pipeline::{Request, send_in_order};
 use super::target::Target;
-use super::value::{Owned, column};
-use crate::limits::{POSTGRES_CONNECT_MS, POSTGRES_FETCH_ROWS};
-use crate::sql::value::{Error, Kind, Value};
+use crate::limits::{POSTGRES_CONNECT_MS, POSTGRES_FETCH_ROWS, POSTGRES_ROLLBACK_MS};
+use crate::schema_version::SCHEMA_VERSION;
+use crate::sql::value::{Error, Value};
 
-type Parameter<'a> = &'a (dyn ToSql + Sync);
+pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
 
 /// A connection to the server.
 pub struct Connection {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
     client: Client,
-    statements: Statements,
+    statements: RefCell<Statements>,
 }
 
 /// Prepared statements by their text in SQLite's spelling.
-type Statements = RefCell<HashMap<String, Statement>>;
+#[derive(Default)]
+struct Statements {
+    plain: HashMap<String, Statement>,
+    /// Those for many rows, where there is one.
+    batched: HashMap<String, Option<Statement>>,
+}
 
 impl Connection {
     /// Connects, and applies these settings.
@@ -53,7 +69,7 @@ impl Connection {
         Ok(Self {
             runtime: Some(runtime),
             client,
-            statements: Statements::default(),
+            statements: RefCell::default(),
         })
     }
 
@@ -70,7 +86,7 @@ impl Connection {
     }
 
     /// Runs statements without parameters.
-    pub(super) fn run(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+    pub(super) fn run(&self, sql: &str) -> Result<(), PostgresError> {
         self.runtime().block_on(self.client.batch_execute(sql))
     }
 
@@ -79,26 +95,20 @@ impl Connection {
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+    ) -> Result<Vec<Row>, PostgresError> {
         self.runtime().block_on(self.client.query(sql, parameters))
     }
 
-    /// Begins a transaction.
-    pub(super) fn begin(&mut self, access: Access) -> Result<Session<'_>, tokio_postgres::Error> {
-        let runtime = self.runtime.as_ref().expect("a connection has a runtime");
-        let begun = self.client.build_transaction();
-        let begun = match access {
-            Access::Write => begun,
-            Access::Snapshot => begun
-                .isolation_level(IsolationLevel::RepeatableRead)
-                .read_only(true),
-        };
-        Ok(Session {
-            runtime,
-            transaction: runtime.block_on(begun.start())?,
+    /// A transaction, which begins with its first statement.
+    pub(super) fn transaction(&mut self, access: Access) -> Session<'_> {
+        Session {
+            runtime: self.runtime(),
+            client: &self.client,
             statements: &self.statements,
+            begin: Cell::new(Some(access.begin())),
+            is_open: Cell::new(false),
             deferred: RefCell::default(),
-        })
+        }
     }
 }
 
@@ -115,7 +125,7 @@ impl Drop for Connection {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
     #[error(transparent)]
-    Postgres(#[from] tokio_postgres::Error),
+    Postgres(#[from] PostgresError),
     #[error("cannot start a runtime: {0}")]
     Runtime(#[from] std::io::Error),
     #[error("the server has not answered within {0:?}")]
@@ -146,45 +156,72 @@ pub(super) enum Access {
     Snapshot,
 }
 
-/// A transaction.
+impl Access {
+    /// Begins a transaction, and reads the version of the schema.
+    const fn begin(self) -> &'static str {
+        match self {
+            Self::Write => "BEGIN; SELECT version FROM schema_version",
+            Self::Snapshot => {
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                 SELECT version FROM schema_version"
+            }
+        }
+    }
+}
+
+/// A transaction. It is rolled back if it is dropped before its commit.
 pub struct Session<'c> {
     runtime: &'c Runtime,
-    transaction: Transaction<'c>,
-    statements: &'c Statements,
+    client: &'c Client,
+    statements: &'c RefCell<Statements>,
+    /// What begins it, until that was sent.
+    begin: Cell<Option<&'static str>>,
+    is_open: Cell<bool>,
     deferred: RefCell<Vec<Deferred>>,
 }
 
-/// Writes of one statement.
-struct Deferred {
-    sql: String,
-    rows: Vec<Vec<Owned>>,
+/// A statement, in SQLite's spelling, of a request for several.
+pub(crate) enum Query<'a> {
+    Plain(&'a str),
+    /// Its one parameter is an array of ids.
+    OfIds(&'a str, &'a [i64]),
 }
 
 impl Session<'_> {
     pub(super) fn commit(self) -> Result<(), Error> {
-        self.flush()?;
-        Ok(self.runtime.block_on(self.transaction.commit())?)
+        let has_writes = !self.deferred.borrow().is_empty();
+        if has_writes && !self.is_open.get() {
+            // The version must be known before anything is committed.
+            self.wait(async { Ok(()) })?;
+        }
+        if self.is_open.get() {
+            self.send_deferred(Some("COMMIT"))?;
+            self.is_open.set(false);
+        }
+        Ok(())
     }
 
     /// See [`crate::sql::db::Statement::write`].
     pub(crate) fn defer(&self, sql: &str, values: &[Value<'_>]) {
-        let row = values.iter().map(|value| Owned::of(*value)).collect();
         let mut deferred = self.deferred.borrow_mut();
-        match deferred.iter_mut().find(|it| it.sql == sql) {
-            Some(same) => same.rows.push(row),
-            None => deferred.push(Deferred {
-                sql: sql.to_owned(),
-                rows: vec![row],
-            }),
+        let mergeable = deferred.iter_mut().rev().take_while(|it| !it.is_ordered);
+        match mergeable.into_iter().find(|it| it.sql == sql) {
+            Some(same) => same.push(values),
+            None => deferred.push(Deferred::new(sql, values, false)),
         }
+    }
+
+    /// See [`crate::sql::db::Statement::write_in_order`].
+    pub(crate) fn defer_in_order(&self, sql: &str, values: &[Value<'_>]) {
+        let mut deferred = self.deferred.borrow_mut();
+        deferred.push(Deferred::new(sql, values, true));
     }
 
     pub(crate) fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<usize, Error> {
         self.flush()?;
         let statement = self.prepare(sql, values)?;
         let parameters = parameters(values);
-        let changed = self.transaction.execute(&statement, &parameters);
-        let changed = self.runtime.block_on(changed)?;
+        let changed = self.wait(self.client.execute(&statement, &parameters))?;
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
@@ -192,109 +229,175 @@ impl Session<'_> {
         self.flush()?;
         let statement = self.prepare(sql, values)?;
         let parameters = parameters(values);
-        let rows = self.transaction.query(&statement, &parameters);
-        let rows = self.runtime.block_on(rows)?;
-        Ok(FetchedRows {
-            fetched: rows.into_iter(),
-            current: None,
-            portal: None,
-        })
+        let rows = self.wait(self.client.query(&statement, &parameters))?;
+        Ok(FetchedRows::all(rows))
     }
 
-    /// The rows of a statement that may find very many, fetched in parts.
+    /// The rows of a statement that may find very many. Until they are read or dropped, the session
+    /// can do nothing else.
     pub(crate) fn scan(&self, sql: &str, values: &[Value<'_>]) -> Result<FetchedRows<'_>, Error> {
         self.flush()?;
         let statement = self.prepare(sql, values)?;
-        let parameters = parameters(values);
-        let portal = self.transaction.bind(&statement, &parameters);
-        let portal = self.runtime.block_on(portal)?;
+        let rows = self.client.query_raw(&statement, parameters(values));
+        let rows = self.wait(rows)?.ready_chunks(POSTGRES_FETCH_ROWS);
         Ok(FetchedRows {
             fetched: Vec::new().into_iter(),
             current: None,
-            portal: Some((self, portal)),
+            more: Some((self.runtime, Box::pin(rows))),
         })
     }
 
-    /// Rows of an array parameter, for statements that only this engine has.
-    pub(crate) fn query_array(&self, sql: &str, ids: &[i64]) -> Result<FetchedRows<'_>, Error> {
+    /// The rows of several statements, in one round trip.
+    pub(crate) fn query_together(
+        &self,
+        queries: &[Query<'_>],
+    ) -> Result<Vec<FetchedRows<'static>>, Error> {
         self.flush()?;
-        let statement = self.prepare_as(sql, &[Type::INT8_ARRAY])?;
-        let parameters: [Parameter<'_>; 1] = [&ids];
-        let rows = self.transaction.query(&statement, &parameters);
-        let rows = self.runtime.block_on(rows)?;
-        Ok(FetchedRows {
-            fetched: rows.into_iter(),
-            current: None,
-            portal: None,
-        })
+        let mut statements = Vec::new();
+        for query in queries {
+            statements.push(match query {
+                Query::Plain(sql) => (self.prepare_as(sql, &[])?, None),
+                Query::OfIds(sql, ids) => (self.prepare_as(sql, &[Type::INT8_ARRAY])?, Some(ids)),
+            });
+        }
+        let parameters = statements
+            .iter()
+            .map(|(_, ids)| ids.iter().map(|ids| ids as Parameter<'_>).collect());
+        let parameters: Vec<Vec<Parameter<'_>>> = parameters.collect();
+        let requests = statements.iter().zip(&parameters);
+        let requests = requests
+            .map(|((statement, _), values)| -> Request<'_, Vec<Row>> {
+                Box::pin(self.client.query(statement, values))
+            })
+            .collect();
+        let rows = self.wait(send_in_order(requests))?;
+        Ok(rows.into_iter().map(FetchedRows::all).collect())
+    }
+
+    /// Waits for a request. The first one of a transaction begins it in the same round trip.
+    fn wait<T>(&self, request: impl Future<Output = Result<T, PostgresError>>) -> Result<T, Error> {
+        let Some(begin) = self.begin.take() else {
+            return Ok(self.runtime.block_on(request)?);
+        };
+        self.is_open.set(true);
+        let begun = self.client.simple_query(begin);
+        // The first one is polled first, and therefore sent first.
+        let (begun, value) = self.runtime.block_on(try_join(begun, request))?;
+        let version = begun.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+            _ => None,
+        });
+        match version {
+            Some(SCHEMA_VERSION) => Ok(value),
+            found => Err(Error::Schema(found.unwrap_or_default())),
+        }
     }
 
     fn prepare(&self, sql: &str, values: &[Value<'_>]) -> Result<Statement, Error> {
+        if let Some(statement) = self.prepared(sql) {
+            return Ok(statement);
+        }
         let types: Vec<Type> = values.iter().map(|it| it.kind().postgres()).collect();
         self.prepare_as(sql, &types)
     }
 
     fn prepare_as(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
-        let known = self.statements.borrow().get(sql).cloned();
-        if let Some(statement) = known {
+        if let Some(statement) = self.prepared(sql) {
             return Ok(statement);
         }
         let translated = dialect::translate(sql);
-        let statement = self.transaction.prepare_typed(&translated, types);
-        let statement = self.runtime.block_on(statement)?;
+        let statement = self.wait(self.client.prepare_typed(&translated, types))?;
         let mut statements = self.statements.borrow_mut();
-        statements.insert(sql.to_owned(), statement.clone());
+        statements.plain.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn prepared(&self, sql: &str) -> Option<Statement> {
+        self.statements.borrow().plain.get(sql).cloned()
+    }
+
+    /// The statement that writes all rows at once, if there is one.
+    fn batched(&self, deferred: &Deferred) -> Result<Option<Statement>, Error> {
+        if deferred.rows < 2 {
+            return Ok(None);
+        }
+        let known = self.statements.borrow().batched.get(&deferred.sql).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let translated = dialect::translate(&deferred.sql);
+        let batched = dialect::batched(&translated, &deferred.types());
+        let prepare = |sql: String| self.wait(self.client.prepare(&sql));
+        let statement = batched.map(prepare).transpose()?;
+        let mut statements = self.statements.borrow_mut();
+        let sql = deferred.sql.clone();
+        statements.batched.insert(sql, statement.clone());
         Ok(statement)
     }
 
     /// Runs what was deferred.
     pub(crate) fn flush(&self) -> Result<(), Error> {
+        if self.deferred.borrow().is_empty() {
+            return Ok(());
+        }
+        self.send_deferred(None).map(|_| ())
+    }
+
+    /// Runs what was deferred; returns how many rows it has changed.
+    pub(crate) fn flush_counting(&self) -> Result<usize, Error> {
+        if self.deferred.borrow().is_empty() {
+            return Ok(0);
+        }
+        self.send_deferred(None)
+    }
+
+    /// Sends what was deferred, then `last`, and waits for all of it; returns how many rows were changed.
+    fn send_deferred(&self, last: Option<&'static str>) -> Result<usize, Error> {
         let deferred = mem::take(&mut *self.deferred.borrow_mut());
-        for Deferred { sql, rows } in deferred {
-            let kinds: Vec<Kind> = rows[0].iter().map(|it| it.value().kind()).collect();
-            match self.batched(&sql, &kinds, rows.len())? {
-                Some(statement) => {
-                    let columns: Vec<_> = kinds
-                        .iter()
-                        .enumerate()
-                        .map(|(at, kind)| column(*kind, rows.iter().map(move |it| it[at].value())))
-                        .collect();
-                    let columns: Vec<Parameter<'_>> =
-                        columns.iter().map(|it| &**it as Parameter<'_>).collect();
-                    let written = self.transaction.execute(&statement, &columns);
-                    self.runtime.block_on(written)?;
+        let mut statements = Vec::new();
+        for it in &deferred {
+            statements.push(match self.batched(it)? {
+                Some(statement) => (statement, Vec::new()),
+                None => {
+                    let rows = it.values();
+                    (self.prepare(&it.sql, &rows[0])?, rows)
                 }
-                None => self.write_each(&sql, &rows)?,
+            });
+        }
+        let writes = deferred.iter().zip(&statements);
+        let writes = writes.map(|(deferred, (statement, rows))| {
+            let parameters = match &**rows {
+                [] => vec![deferred.arrays()],
+                rows => rows.iter().map(|row| parameters(row)).collect(),
+            };
+            (statement, parameters)
+        });
+        let writes: Vec<(&Statement, Vec<Vec<Parameter<'_>>>)> = writes.collect();
+        let mut requests: Vec<Request<'_, u64>> = Vec::new();
+        for (statement, rows) in &writes {
+            for row in rows {
+                requests.push(Box::pin(self.client.execute(*statement, row)));
             }
         }
-        Ok(())
-    }
-
-    /// The statement that writes all rows at once, if there is one.
-    fn batched(&self, sql: &str, kinds: &[Kind], rows: usize) -> Result<Option<Statement>, Error> {
-        if rows < 2 {
-            return Ok(None);
+        if let Some(last) = last {
+            let last = self.client.batch_execute(last);
+            requests.push(Box::pin(async { last.await.map(|()| 0) }));
         }
-        let names: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
-        let Some(batched) = dialect::batched(&dialect::translate(sql), &names) else {
-            return Ok(None);
-        };
-        self.prepare_as(&batched, &[]).map(Some)
+        let changed = self.wait(send_in_order(requests))?;
+        Ok(usize::try_from(changed.iter().sum::<u64>()).unwrap_or(usize::MAX))
     }
+}
 
-    /// Writes the rows one by one, without waiting for each.
-    fn write_each(&self, sql: &str, rows: &[Vec<Owned>]) -> Result<(), Error> {
-        let values: Vec<Vec<Value<'_>>> = rows
-            .iter()
-            .map(|row| row.iter().map(Owned::value).collect())
-            .collect();
-        let statement = self.prepare(sql, &values[0])?;
-        let parameters: Vec<_> = values.iter().map(|row| parameters(row)).collect();
-        let written = parameters
-            .iter()
-            .map(|row| self.transaction.execute(&statement, row));
-        self.runtime.block_on(try_join_all(written))?;
-        Ok(())
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        if self.is_open.get() {
+            let limit = Duration::from_millis(POSTGRES_ROLLBACK_MS);
+            let rollback = self.client.batch_execute("ROLLBACK");
+            // If it cannot be sent, the connection is broken, and the server rolls back by itself.
+            let _ = self
+                .runtime
+                .block_on(async { tokio::time::timeout(limit, rollback).await });
+        }
     }
 }
 
@@ -307,24 +410,31 @@ pub(crate) struct FetchedRows<'s> {
     fetched: std::vec::IntoIter<Row>,
     current: Option<Row>,
     /// The source of more rows.
-    portal: Option<(&'s Session<'s>, Portal)>,
+    more: Option<(&'s Runtime, Pin<Box<ReadyChunks<RowStream>>>)>,
 }
 
 impl FetchedRows<'_> {
+    fn all(rows: Vec<Row>) -> Self {
+        Self {
+            fetched: rows.into_iter(),
+            current: None,
+            more: None,
+        }
+    }
+
     pub(crate) fn next(&mut self) -> Result<Option<&Row>, Error> {
         self.current = self.fetched.next();
         if self.current.is_none()
-            && let Some((session, portal)) = &self.portal
+            && let Some((runtime, rows)) = &mut self.more
         {
-            let part = session
-                .transaction
-                .query_portal(portal, POSTGRES_FETCH_ROWS);
-            let part = session.runtime.block_on(part)?;
-            if part.is_empty() {
-                self.portal = None;
+            match runtime.block_on(rows.next()) {
+                Some(part) => {
+                    let part = part.into_iter().collect::<Result<Vec<_>, _>>()?;
+                    self.fetched = part.into_iter();
+                    self.current = self.fetched.next();
+                }
+                None => self.more = None,
             }
-            self.fetched = part.into_iter();
-            self.current = self.fetched.next();
         }
         Ok(self.current.as_ref())
     }

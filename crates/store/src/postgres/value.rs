@@ -30,7 +30,7 @@ impl Kind {
 }
 
 /// PostgreSQL has no NUL in a text. One that got so far would fail every commit from then on.
-fn without_nul(text: &str) -> Cow<'_, str> {
+pub(super) fn without_nul(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
     } else {
@@ -59,79 +59,6 @@ impl ToSql for Value<'_> {
     }
 
     to_sql_checked!();
-}
-
-/// A value that outlives its parameter.
-#[derive(Debug)]
-pub(super) enum Owned {
-    Null(Kind),
-    Integer(i64),
-    Boolean(bool),
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl Owned {
-    pub(super) fn of(value: Value<'_>) -> Self {
-        match value {
-            Value::Null(kind) => Self::Null(kind),
-            Value::Integer(number) => Self::Integer(number),
-            Value::Boolean(is_true) => Self::Boolean(is_true),
-            Value::Text(text) => Self::Text(without_nul(text).into_owned()),
-            Value::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
-        }
-    }
-
-    pub(super) fn value(&self) -> Value<'_> {
-        match self {
-            Self::Null(kind) => Value::Null(*kind),
-            Self::Integer(number) => Value::Integer(*number),
-            Self::Boolean(is_true) => Value::Boolean(*is_true),
-            Self::Text(text) => Value::Text(text),
-            Self::Bytes(bytes) => Value::Bytes(bytes),
-        }
-    }
-}
-
-/// One column of many rows, as an array.
-pub(super) fn column<'a>(
-    kind: Kind,
-    values: impl Iterator<Item = Value<'a>>,
-) -> Box<dyn ToSql + Sync + 'a> {
-    match kind {
-        Kind::Integer => Box::new(
-            values
-                .map(|it| match it {
-                    Value::Integer(number) => Some(number),
-                    _ => None,
-                })
-                .collect::<Vec<_>>(),
-        ),
-        Kind::Boolean => Box::new(
-            values
-                .map(|it| match it {
-                    Value::Boolean(is_true) => Some(is_true),
-                    _ => None,
-                })
-                .collect::<Vec<_>>(),
-        ),
-        Kind::Text => Box::new(
-            values
-                .map(|it| match it {
-                    Value::Text(text) => Some(text),
-                    _ => None,
-                })
-                .collect::<Vec<_>>(),
-        ),
-        Kind::Bytes => Box::new(
-            values
-                .map(|it| match it {
-                    Value::Bytes(bytes) => Some(bytes),
-                    _ => None,
-                })
-                .collect::<Vec<_>>(),
-        ),
-    }
 }
 
 /// Reads a column.

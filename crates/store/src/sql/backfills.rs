@@ -54,7 +54,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
          ON CONFLICT (id) DO UPDATE SET open = ?3, body = ?4",
     )?;
     for head in change_set.backfills() {
-        put.execute(params![
+        put.write_in_order(params![
             head.id.0.cast_signed(),
             head.task.0.cast_signed(),
             head.state.is_open(),
@@ -69,17 +69,17 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
                     "INSERT INTO backfill_taken (backfill, body) VALUES (?1, ?2) \
                      ON CONFLICT (backfill) DO UPDATE SET body = excluded.body",
                 )?
-                .execute(params![id, to_json(taken)?])?,
+                .write_in_order(params![id, to_json(taken)?])?,
             None => db
                 .prepare_cached("DELETE FROM backfill_taken WHERE backfill = ?1")?
-                .execute([id])?,
+                .write_in_order([id])?,
         };
     }
     if change_set.taken().next().is_some() {
         db.prepare_cached(
             "DELETE FROM backfill WHERE NOT open AND id <= (SELECT max(id) FROM backfill) - ?1",
         )?
-        .execute([BACKFILLS_DONE_MAX.cast_signed()])?;
+        .write_in_order([BACKFILLS_DONE_MAX.cast_signed()])?;
     }
     write_launches(db, change_set)
 }
@@ -92,7 +92,7 @@ fn write_launches(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Err
     )?;
     let mut new: BTreeMap<TaskNo, u64> = BTreeMap::new();
     for launch in change_set.launches() {
-        put.execute(params![
+        put.write_in_order(params![
             launch.task.0.cast_signed(),
             launch.nominal.0.cast_signed(),
             launch.execution.instance().map(sql_id),
@@ -127,11 +127,11 @@ fn forget(db: &Db<'_>, task: TaskNo) -> Result<(), Error> {
         return Ok(());
     };
     db.prepare_cached("DELETE FROM launch WHERE task = ?1 AND nominal_ms <= ?2")?
-        .execute([task, last])?;
+        .write_in_order([task, last])?;
     db.prepare_cached(
         "UPDATE task SET launches_since_ms = max(launches_since_ms, ?2) WHERE number = ?1",
     )?
-    .execute([task, last + 1])?;
+    .write_in_order([task, last + 1])?;
     Ok(())
 }
 

@@ -187,6 +187,30 @@ impl Statement<'_> {
         }
     }
 
+    /// Runs it for each of these parameters, which must concern different rows; returns how many rows
+    /// it has changed.
+    pub(crate) fn execute_each<P: Params>(
+        &mut self,
+        all: impl IntoIterator<Item = P>,
+    ) -> Result<usize> {
+        match self {
+            Self::Sqlite(_) => {
+                let mut changed = 0;
+                for params in all {
+                    changed += self.execute(params)?;
+                }
+                Ok(changed)
+            }
+            Self::Postgres(session, sql) => {
+                session.flush()?;
+                for params in all {
+                    session.defer(sql, &params.values());
+                }
+                session.flush_counting()
+            }
+        }
+    }
+
     /// Runs it before the transaction ends or reads anything. Writes of one statement keep their
     /// order, and must concern different rows; those of different statements run in the order in
     /// which each was used first.
@@ -195,6 +219,18 @@ impl Statement<'_> {
             Self::Sqlite(_) => self.execute(params).map(|_| ()),
             Self::Postgres(session, sql) => {
                 session.defer(sql, &params.values());
+                Ok(())
+            }
+        }
+    }
+
+    /// Like [`Statement::write`], after everything that was written before, and before everything that
+    /// is written later.
+    pub(crate) fn write_in_order(&mut self, params: impl Params) -> Result<()> {
+        match self {
+            Self::Sqlite(_) => self.execute(params).map(|_| ()),
+            Self::Postgres(session, sql) => {
+                session.defer_in_order(sql, &params.values());
                 Ok(())
             }
         }
@@ -211,7 +247,8 @@ impl Statement<'_> {
         })
     }
 
-    /// The rows that it finds, which may be very many, or of which only the first are read.
+    /// The rows that it finds, which may be very many. No other statement of the connection runs until
+    /// they are read or dropped.
     pub(crate) fn scan(&mut self, params: impl Params) -> Result<Rows<'_>> {
         match self {
             Self::Sqlite(_) => self.query(params),

@@ -38,7 +38,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
          pause_reason = ?8, launches = ?9",
     )?;
     for task in change_set.tasks() {
-        put.execute(params![
+        put.write_in_order(params![
             task.number.0.cast_signed(),
             task.name.owner,
             task.name.name,
@@ -54,7 +54,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
         "INSERT INTO revision (task, revision, at_ms, body) VALUES (?1, ?2, ?3, ?4)",
     )?;
     for new in change_set.revisions() {
-        keep.execute(params![
+        keep.write_in_order(params![
             new.task.0.cast_signed(),
             new.revision.0,
             new.at.0.cast_signed(),
@@ -76,7 +76,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
             Created::Instances { first, last } => (sql_id(first), Some(sql_id(last)), None),
             Created::Run(run) => (0, None, Some(run.0.cast_signed())),
         };
-        remember.execute(params![
+        remember.write_in_order(params![
             new.task.map_or(0, |task| task.0.cast_signed()),
             new.key.key.0.cast_signed(),
             new.key.key.1.cast_signed(),
@@ -89,7 +89,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
     db.prepare_cached(
         "DELETE FROM request WHERE number <= (SELECT max(number) FROM request) - ?1",
     )?
-    .execute([IDEMPOTENCY_KEYS_MAX as i64])?;
+    .write_in_order([IDEMPOTENCY_KEYS_MAX as i64])?;
     Ok(())
 }
 

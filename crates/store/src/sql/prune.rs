@@ -15,6 +15,7 @@ use super::specs::SpecId;
 use super::usage;
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PRUNE_STEP_FACTS, PRUNE_STEP_ITEMS};
+use crate::postgres::session::Query;
 use crate::retention::{Candidate, HistorySize};
 use crate::view::{Seq, View, sql_id};
 use crate::{PruneReport, Retention};
@@ -33,16 +34,17 @@ pub(super) fn step(
         bytes: counts.history_bytes,
     };
     let found = candidates(db, limit)?;
-    let specs: BTreeMap<InstanceId, SpecId> =
-        found.iter().map(|(spec, it)| (it.first, *spec)).collect();
-    let found: Vec<Candidate> = found.into_iter().map(|(_, it)| it).collect();
+    let sources: BTreeMap<InstanceId, Source> =
+        found.iter().map(|(it, of)| (it.first, *of)).collect();
+    let found: Vec<Candidate> = found.into_iter().map(|(it, _)| it).collect();
     let expired = retention.expired(now, size, &found);
     let mut pruned = PruneReport::default();
     let mut uses: BTreeMap<SpecId, u64> = BTreeMap::new();
     for candidate in &expired {
-        remove(db, candidate, &mut pruned)?;
-        *uses.entry(specs[&candidate.first]).or_default() += candidate.len();
+        *uses.entry(sources[&candidate.first].spec).or_default() += candidate.len();
     }
+    let of_ranges = expired.iter().filter(|it| sources[&it.first].is_range);
+    remove(db, &expired, of_ranges, &mut pruned)?;
     release_ranges(db, &expired, &mut pruned)?;
     release_specs(db, &uses)?;
     let horizon = expired.iter().map(|it| it.ended).max();
@@ -60,12 +62,19 @@ pub(super) fn step(
         "UPDATE totals SET history_bytes = history_bytes - ?1, \
          pruned_seq = max(pruned_seq, ?2)",
     )?
-    .execute([pruned.bytes.cast_signed(), pruned.last.0.cast_signed()])?;
+    .write([pruned.bytes.cast_signed(), pruned.last.0.cast_signed()])?;
     Ok(pruned)
 }
 
+/// Where a candidate was found.
+#[derive(Clone, Copy)]
+struct Source {
+    spec: SpecId,
+    is_range: bool,
+}
+
 /// The oldest ended records, with their specs and the bytes of their timelines.
-fn candidates(db: &Db<'_>, limit: usize) -> Result<Vec<(SpecId, Candidate)>, Error> {
+fn candidates(db: &Db<'_>, limit: usize) -> Result<Vec<(Candidate, Source)>, Error> {
     // Instances of a range have no timeline of their own, except in a range of one.
     let mut instances = db.prepare_cached(
         "SELECT id, id, submitted_seq, changed_seq, changed_at_ms, spec, \
@@ -82,7 +91,7 @@ fn candidates(db: &Db<'_>, limit: usize) -> Result<Vec<(SpecId, Candidate)>, Err
     )?;
     let mut found = Vec::new();
     for state in View::History.states() {
-        for statement in [&mut instances, &mut spans] {
+        for (statement, is_range) in [(&mut instances, false), (&mut spans, true)] {
             let rows = statement.query_map(params![state.word(), limit as i64], |row| {
                 let candidate = Candidate {
                     first: InstanceId(unsigned(row, 0)?),
@@ -93,45 +102,62 @@ fn candidates(db: &Db<'_>, limit: usize) -> Result<Vec<(SpecId, Candidate)>, Err
                     at: Wall(unsigned(row, 4)?),
                     bytes: row.get::<Option<i64>>(6)?.unwrap_or(0).cast_unsigned(),
                 };
-                Ok((row.get(5)?, candidate))
+                let spec = row.get(5)?;
+                Ok((candidate, Source { spec, is_range }))
             })?;
             for row in rows {
                 found.push(row?);
             }
         }
     }
-    found.sort_unstable_by_key(|(_, candidate)| (candidate.ended, candidate.first));
+    found.sort_unstable_by_key(|(candidate, _)| (candidate.ended, candidate.first));
     found.truncate(limit);
     Ok(found)
 }
 
-/// Removes an instance, or the first ones of a range.
-fn remove(db: &Db<'_>, expired: &Candidate, pruned: &mut PruneReport) -> Result<(), Error> {
-    let (first, last) = (sql_id(expired.first), sql_id(expired.last));
-    if first == last {
-        let gone = db
-            .prepare_cached("DELETE FROM history WHERE instance = ?1")?
-            .execute([last])?;
-        if gone > 0 {
-            pruned.facts += gone as u64;
-            pruned.bytes += expired.bytes;
-            // Its last fact: none of the removed ones is later.
-            pruned.last = pruned.last.max(expired.ended);
-        }
-        db.prepare_cached("DELETE FROM instance WHERE id = ?1")?
-            .execute([last])?;
+/// Removes instances with their timelines, and those that are the first ones of a range.
+fn remove<'e>(
+    db: &Db<'_>,
+    expired: &[Candidate],
+    of_ranges: impl Iterator<Item = &'e Candidate>,
+    pruned: &mut PruneReport,
+) -> Result<(), Error> {
+    let single = expired.iter().filter(|it| it.first == it.last);
+    let single: Vec<[i64; 1]> = single.map(|it| [sql_id(it.last)]).collect();
+    pruned.facts += db
+        .prepare_cached("DELETE FROM history WHERE instance = ?1")?
+        .execute_each(single.iter().copied())? as u64;
+    let mut forget = db.prepare_cached("DELETE FROM instance WHERE id = ?1")?;
+    for id in single {
+        forget.write(id)?;
     }
-    db.prepare_cached("DELETE FROM span WHERE last = ?1")?
-        .execute([last])?;
-    db.prepare_cached(
+    let mut remove = db.prepare_cached("DELETE FROM span WHERE last = ?1")?;
+    let mut shrink = db.prepare_cached(
         "UPDATE span SET first = ?2 + 1 WHERE first = ?1 \
          AND last = (SELECT last FROM span WHERE last > ?2 ORDER BY last LIMIT 1)",
-    )?
-    .execute([first, last])?;
-    db.prepare_cached("UPDATE tally SET instances = instances - ?2 WHERE state = ?1")?
-        .execute(params![expired.state.word(), expired.len().cast_signed()])?;
-    pruned.instances += expired.len();
-    pruned.records += 1;
+    )?;
+    for it in of_ranges {
+        let (first, last) = (sql_id(it.first), sql_id(it.last));
+        remove.write_in_order([last])?;
+        shrink.write_in_order([first, last])?;
+    }
+    let mut tally: BTreeMap<&str, u64> = BTreeMap::new();
+    for it in expired {
+        *tally.entry(it.state.word()).or_default() += it.len();
+        pruned.instances += it.len();
+        pruned.records += 1;
+        // A fact has at least one byte.
+        if it.first == it.last && it.bytes > 0 {
+            pruned.bytes += it.bytes;
+            // Its last fact: none of the removed ones is later.
+            pruned.last = pruned.last.max(it.ended);
+        }
+    }
+    let mut count =
+        db.prepare_cached("UPDATE tally SET instances = instances - ?2 WHERE state = ?1")?;
+    for (state, instances) in tally {
+        count.write(params![state, instances.cast_signed()])?;
+    }
     Ok(())
 }
 
@@ -145,12 +171,7 @@ fn release_ranges(
     let Some(oldest) = submitted.first() else {
         return Ok(());
     };
-    let mut ranges = Vec::new();
-    let mut one = db
-        .prepare_cached("SELECT seq, first, last FROM wide WHERE seq = ?1 AND first IS NOT NULL")?;
-    for seq in &submitted {
-        ranges.extend(one.query_row([seq.0.cast_signed()], range).optional()?);
-    }
+    let mut ranges = submitted_ranges(db, &submitted)?;
     let mut later = db.prepare_cached(
         "SELECT seq, first, last FROM wide WHERE first IS NOT NULL AND spec IS NULL AND seq > ?1",
     )?;
@@ -179,6 +200,30 @@ fn release_ranges(
     Ok(())
 }
 
+/// The ranges that these facts have submitted; a fact about one instance is not among them.
+fn submitted_ranges(db: &Db<'_>, facts: &BTreeSet<Seq>) -> Result<Vec<(i64, Ids)>, Error> {
+    let facts: Vec<i64> = facts.iter().map(|seq| seq.0.cast_signed()).collect();
+    let mut ranges = Vec::new();
+    match db {
+        Db::Sqlite(_) => {
+            let sql = "SELECT seq, first, last FROM wide WHERE seq = ?1 AND first IS NOT NULL";
+            let mut one = db.prepare_cached(sql)?;
+            for seq in facts {
+                ranges.extend(one.query_row([seq], range).optional()?);
+            }
+        }
+        Db::Postgres(session) => {
+            let sql = "SELECT seq, first, last FROM wide WHERE seq = ANY(?1) AND first IS NOT NULL";
+            for mut rows in session.query_together(&[Query::OfIds(sql, &facts)])? {
+                while let Some(row) = rows.next()? {
+                    ranges.push(range(&Row::Postgres(row))?);
+                }
+            }
+        }
+    }
+    Ok(ranges)
+}
+
 fn range(row: &Row<'_>) -> Result<(i64, Ids), Error> {
     let ids = (InstanceId(unsigned(row, 1)?), InstanceId(unsigned(row, 2)?));
     Ok((row.get(0)?, ids))
@@ -202,10 +247,12 @@ fn is_empty(db: &Db<'_>, (first, last): Ids) -> Result<bool, Error> {
 fn release_specs(db: &Db<'_>, uses: &BTreeMap<SpecId, u64>) -> Result<(), Error> {
     let mut release = db.prepare_cached("UPDATE spec SET uses = uses - ?2 WHERE id = ?1")?;
     let mut remove = db.prepare_cached("DELETE FROM spec WHERE id = ?1 AND uses <= ?2")?;
-    for (spec, uses) in uses {
-        let uses = i64::try_from(*uses).unwrap_or(i64::MAX);
-        if remove.execute([*spec, uses])? == 0 {
-            release.execute([*spec, uses])?;
+    let uses = uses.iter();
+    let uses = uses.map(|(spec, uses)| [*spec, i64::try_from(*uses).unwrap_or(i64::MAX)]);
+    let uses: Vec<[i64; 2]> = uses.collect();
+    if remove.execute_each(uses.iter().copied())? < uses.len() {
+        for uses in uses {
+            release.write(uses)?;
         }
     }
     Ok(())
@@ -234,7 +281,7 @@ fn others(
         if !is_expired(seq, at, pruned.bytes) {
             break;
         }
-        remove.execute([seq.0.cast_signed()])?;
+        remove.write([seq.0.cast_signed()])?;
         pruned.count_fact(seq, bytes);
     }
     Ok(())

@@ -17,7 +17,7 @@ use baton_model::time::Wall;
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column};
 use super::specs::{self, SpecCache, SpecId};
 use crate::change_set::{self, Lifecycle, unleased_instance};
-use crate::postgres::error as postgres;
+use crate::postgres::{error as postgres, schema};
 use crate::sqlite::error as sqlite;
 use crate::view::{Cursor, LastEnd, Record, RecordedFact, Seq, sql_id};
 use crate::{StoreError, body};
@@ -91,6 +91,7 @@ pub(crate) fn to_store_error(place: &str, error: Error) -> StoreError {
     match error {
         Error::Sqlite(error) => sqlite::store_error(place, &error),
         Error::Postgres(error) => postgres::store_error(place, &error),
+        Error::Schema(found) => schema::newer(place, found),
         Error::Column { .. } | Error::NoRow => StoreError::Corrupt(format!("{place}: {error}")),
         Error::Encode(_) => StoreError::Failed(format!("{place}: {error}")),
     }
@@ -104,12 +105,11 @@ pub(super) fn leadership(db: &Db<'_>) -> Result<Leadership, Error> {
 /// Reads the leadership row, which no other transaction can change before the transaction ends.
 pub(super) fn locked_leadership(db: &Db<'_>) -> Result<Leadership, Error> {
     // A transaction that writes has locked the whole of a SQLite database already.
-    let sql = db.choose(
-        "SELECT epoch, renewals FROM leader",
-        "SELECT epoch, renewals FROM leader FOR UPDATE",
-    );
+    let sql = db.choose("SELECT epoch, renewals FROM leader", LOCKED_LEADERSHIP);
     db.query_row(sql, (), leadership_row)
 }
+
+pub(super) const LOCKED_LEADERSHIP: &str = "SELECT epoch, renewals FROM leader FOR UPDATE";
 
 fn leadership_row(row: &Row<'_>) -> Result<Leadership, Error> {
     Ok(Leadership {

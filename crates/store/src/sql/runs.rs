@@ -59,7 +59,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
     let mut last = RunId(0);
     for (head, changed) in runs.heads() {
         let (halt, cause) = head.halting.unzip();
-        put.execute(params![
+        put.write_in_order(params![
             head.id.0.cast_signed(),
             head.name,
             head.owner,
@@ -77,7 +77,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
     }
     if last > RunId(0) {
         db.prepare_cached("UPDATE totals SET last_run = max(last_run, ?1)")?
-            .execute([last.0.cast_signed()])?;
+            .write_in_order([last.0.cast_signed()])?;
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ fn write_change(db: &Db<'_>, change: &RunChange) -> Result<(), Error> {
             db.prepare_cached(
                 "INSERT INTO plan (part, run, generation, body) VALUES (?1, ?2, ?3, ?4)",
             )?
-            .execute(params![
+            .write_in_order(params![
                 part.0.cast_signed(),
                 run.0.cast_signed(),
                 generation.0,
@@ -111,7 +111,7 @@ fn write_change(db: &Db<'_>, change: &RunChange) -> Result<(), Error> {
                 "INSERT INTO item (run, plan, task, item, generation, \"end\", instance, outputs) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
             )?
-            .execute(params![
+            .write(params![
                 part.run.0.cast_signed(),
                 plan.0,
                 part.task,
@@ -127,13 +127,13 @@ fn write_change(db: &Db<'_>, change: &RunChange) -> Result<(), Error> {
             db.prepare_cached(
                 "DELETE FROM item WHERE run = ?1 AND plan = ?2 AND \"end\" <> 'done'",
             )?
-            .execute(params![run, plan.0])?;
+            .write_in_order(params![run, plan.0])?;
             let mut forget = db.prepare_cached(
                 "DELETE FROM item WHERE run = ?1 AND plan = ?2 AND task = ?3 \
                  AND item BETWEEN ?4 AND ?5",
             )?;
             for span in rerun {
-                forget.execute(params![run, plan.0, span.task, span.first, span.last])?;
+                forget.write_in_order(params![run, plan.0, span.task, span.first, span.last])?;
             }
         }
         RunChange::CarryOver {
@@ -161,12 +161,12 @@ fn carry_over(
     )?;
     for it in carried {
         let span = it.from;
-        copy.execute(params![
+        copy.write_in_order(params![
             run, from.0, span.task, span.first, span.last, to.0, it.task, it.first
         ])?;
     }
     db.prepare_cached("DELETE FROM item WHERE run = ?1 AND plan = ?2")?
-        .execute(params![run, from.0])?;
+        .write_in_order(params![run, from.0])?;
     Ok(())
 }
 

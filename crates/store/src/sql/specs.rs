@@ -4,7 +4,7 @@
 //! [`SpecWriter`]'s cache. A duplicate row costs space but is not an error. A reader of many
 //! instances parses each spec once: [`SpecCache`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use baton_model::ids::Epoch;
@@ -12,6 +12,7 @@ use baton_model::spec::InstanceSpec;
 
 use super::db::{Db, Error, Row, corrupt_column, params};
 use crate::limits::{CLAIMS_CACHED_MAX, SPEC_CACHED_BYTES_MAX, SPECS_CACHED_MAX};
+use crate::postgres::session::{Query, Session};
 use crate::usage::Claim;
 use crate::view::Seq;
 use crate::{StoreError, body};
@@ -72,6 +73,8 @@ impl SpecWriter {
             None => {
                 let id = seq.0.cast_signed();
                 self.cache(&body, id);
+                // Its instances begin and end soon, most of them.
+                self.remember_claim(id, Claim::of(spec));
                 self.new.insert(id, (Arc::clone(spec), body));
                 id
             }
@@ -100,12 +103,39 @@ impl SpecWriter {
                 .prepare_cached("SELECT body FROM spec WHERE id = ?1")?
                 .query_row([id], |row| Ok(Claim::of(&*parse(row.text(0)?, 0)?)))?,
         };
+        Ok(self.remember_claim(id, claim))
+    }
+
+    fn remember_claim(&mut self, id: SpecId, claim: Claim) -> Arc<Claim> {
         let claim = Arc::new(claim);
         if self.claims.len() >= CLAIMS_CACHED_MAX {
             self.claims.clear();
         }
         self.claims.insert(id, Arc::clone(&claim));
-        Ok(claim)
+        claim
+    }
+
+    /// Fetches the claims of several stored specs at once.
+    pub(super) fn fetch_claims(
+        &mut self,
+        session: &Session<'_>,
+        specs: impl Iterator<Item = SpecId>,
+    ) -> Result<(), Error> {
+        let missing = specs.filter(|it| !self.claims.contains_key(it));
+        let missing: BTreeSet<SpecId> = missing.collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing: Vec<SpecId> = missing.into_iter().collect();
+        let sql = "SELECT id, body FROM spec WHERE id = ANY(?1)";
+        for mut rows in session.query_together(&[Query::OfIds(sql, &missing)])? {
+            while let Some(row) = rows.next()? {
+                let row = Row::Postgres(row);
+                let claim = Claim::of(&*parse(row.text(1)?, 1)?);
+                self.remember_claim(row.get(0)?, claim);
+            }
+        }
+        Ok(())
     }
 
     /// Writes what the group has added.

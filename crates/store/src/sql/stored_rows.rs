@@ -1,17 +1,17 @@
 //! The rows that a change set fetches, within the writer's transaction.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use baton_core::ledger::RunHead;
 use baton_model::backfill::Backfill;
 use baton_model::fact::Fact;
-use baton_model::ids::{BackfillId, Incarnation, InstanceId, RunId, TaskNo};
+use baton_model::ids::{BackfillId, Epoch, Incarnation, InstanceId, RunId, TaskNo};
 use baton_model::library::TaskName;
 use baton_model::spec::InstanceSpec;
 
 use super::backfills;
-use super::db::{Db, Error, OptionalRow as _, Row as SqlRow, params};
+use super::db::{Db, Error, OptionalRow as _, Row as SqlRow};
 use super::library;
 use super::rows::{self, to_store_error, unsigned};
 use super::runs;
@@ -19,6 +19,8 @@ use super::specs::{SpecId, SpecWriter};
 use crate::StoreError;
 use crate::change_set::{self, Ids, KnownRanges, StoredRows, StoredTask, split_by_sign};
 use crate::facts::FactSubject;
+use crate::limits::{KNOWN_FETCH_ROWS, SPANS_FETCH_ROWS};
+use crate::postgres::session::{Query, Session};
 use crate::usage::Claim;
 use crate::view::{Seq, sql_id};
 
@@ -44,6 +46,14 @@ macro_rules! span {
     };
 }
 
+const LAST_SEQ: &str = "SELECT last_seq FROM totals";
+
+/// The ranges of several instances.
+const COVERING_SPANS: &str = "SELECT span.last, span.state, span.spec, span.submitted_at_ms, \
+    span.submitted_seq, span.changed_at_ms, span.changed_seq, span.first FROM unnest(?1) AS wanted (id) \
+    CROSS JOIN LATERAL (SELECT * FROM span WHERE last >= wanted.id ORDER BY last LIMIT 1) AS span \
+    WHERE span.first <= wanted.id";
+
 type Row = change_set::Row<SpecId>;
 type Span = change_set::Span<SpecId>;
 
@@ -54,8 +64,20 @@ pub(super) struct TransactionRows<'a> {
     pub(super) specs: &'a mut SpecWriter,
     /// Stands for every spec: no fact depends on its content.
     no_spec: Arc<InstanceSpec>,
-    /// The rows of instances that were fetched in advance, or that none of them has one.
+    /// The rows of instances that were fetched in advance, or that one has none.
     fetched: HashMap<InstanceId, Option<Row>>,
+    /// The ranges of the instances that were fetched in advance, by their last ids as they are stored.
+    fetched_spans: BTreeMap<i64, Span>,
+    /// The instances whose ranges were fetched in advance.
+    fetched_ids: HashSet<InstanceId>,
+}
+
+/// The first rows that the transaction of a group reads.
+pub(super) struct GroupHead {
+    /// The epoch in force until the transaction ends.
+    pub(super) epoch: Epoch,
+    /// The number of the last fact.
+    pub(super) last_seq: Seq,
 }
 
 impl<'a> TransactionRows<'a> {
@@ -66,38 +88,94 @@ impl<'a> TransactionRows<'a> {
             specs,
             no_spec: Arc::default(),
             fetched: HashMap::new(),
+            fetched_spans: BTreeMap::new(),
+            fetched_ids: HashSet::new(),
         }
     }
 
-    /// Fetches the rows of the instances that these facts are about at once, where each statement is
-    /// a round trip.
-    pub(super) fn fetch<'f>(
+    /// Begins a group of these facts. Where each statement is a round trip, it also fetches the rows that
+    /// they are about, all at once.
+    pub(super) fn begin<'f>(
         &mut self,
         facts: impl Iterator<Item = &'f Fact>,
-    ) -> Result<(), StoreError> {
-        let Db::Postgres(session) = self.db else {
-            return Ok(());
-        };
-        let subjects = facts.filter_map(|fact| match FactSubject::of(fact) {
-            FactSubject::Instance(id) => Some((id, None)),
-            _ => None,
-        });
-        self.fetched = subjects.collect();
-        if self.fetched.len() < 2 {
-            self.fetched.clear();
-            return Ok(());
-        }
-        let ids: Vec<i64> = self.fetched.keys().map(|id| sql_id(*id)).collect();
+    ) -> Result<GroupHead, StoreError> {
         let failed = |error| to_store_error(self.place, error);
-        let mut rows = session
-            .query_array(instance!("WHERE id = ANY(?1)"), &ids)
-            .map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            let row = rows::instance_row(&SqlRow::Postgres(row), Arc::clone(&self.no_spec));
-            let row = row.map_err(failed)?;
-            self.fetched.insert(row.instance.id, Some(row));
+        let head = match self.db {
+            Db::Sqlite(_) => self.begin_here(),
+            Db::Postgres(session) => self.begin_there(session, facts),
+        };
+        head.map_err(failed)
+    }
+
+    fn begin_here(&mut self) -> Result<GroupHead, Error> {
+        let head = GroupHead {
+            epoch: rows::locked_leadership(self.db)?.epoch,
+            last_seq: self
+                .db
+                .query_row(LAST_SEQ, (), |row| Ok(Seq(unsigned(row, 0)?)))?,
+        };
+        self.specs.begin(self.db, head.epoch)?;
+        Ok(head)
+    }
+
+    fn begin_there<'f>(
+        &mut self,
+        session: &Session<'_>,
+        facts: impl Iterator<Item = &'f Fact>,
+    ) -> Result<GroupHead, Error> {
+        for fact in facts {
+            if let FactSubject::Instance(id) = FactSubject::of(fact) {
+                // Only what has left its range can go on.
+                let continues = matches!(
+                    fact,
+                    Fact::AttemptConfirmed { .. } | Fact::AttemptEnded { .. }
+                );
+                if !continues {
+                    self.fetched_ids.insert(id);
+                }
+                self.fetched.insert(id, None);
+            }
         }
-        Ok(())
+        let signed = |id: &InstanceId| sql_id(*id);
+        let ids: Vec<i64> = self.fetched.keys().map(signed).collect();
+        let in_spans: Vec<i64> = self.fetched_ids.iter().map(signed).collect();
+        let mut queries = vec![
+            Query::Plain(rows::LOCKED_LEADERSHIP),
+            Query::Plain(LAST_SEQ),
+        ];
+        if !ids.is_empty() {
+            queries.push(Query::OfIds(instance!("WHERE id = ANY(?1)"), &ids));
+            queries.push(Query::OfIds(COVERING_SPANS, &in_spans));
+        }
+        let mut found = session.query_together(&queries)?.into_iter();
+        let mut one = || {
+            let mut rows = found.next().ok_or(Error::NoRow)?;
+            let row = rows.next()?.ok_or(Error::NoRow)?;
+            unsigned(&SqlRow::Postgres(row), 0)
+        };
+        let head = GroupHead {
+            epoch: Epoch(one()?),
+            last_seq: Seq(one()?),
+        };
+        self.specs.begin(self.db, head.epoch)?;
+        if let Some(mut rows) = found.next() {
+            while let Some(row) = rows.next()? {
+                let row = SqlRow::Postgres(row);
+                let row = rows::instance_row(&row, Arc::clone(&self.no_spec))?;
+                self.fetched.insert(row.instance.id, Some(row));
+            }
+        }
+        if let Some(mut rows) = found.next() {
+            while let Some(row) = rows.next()? {
+                let span = rows::span(&SqlRow::Postgres(row))?;
+                self.fetched_spans.insert(sql_id(span.last), span);
+            }
+        }
+        let rows = self.fetched.values().flatten();
+        let specs = rows.map(|row| row.lifecycle.spec);
+        let specs = specs.chain(self.fetched_spans.values().map(|it| it.lifecycle.spec));
+        self.specs.fetch_claims(session, specs)?;
+        Ok(head)
     }
 
     fn query<T>(&self, work: impl FnOnce(&Db<'_>) -> Result<T, Error>) -> Result<T, StoreError> {
@@ -138,6 +216,13 @@ impl StoredRows for TransactionRows<'_> {
     }
 
     fn span(&mut self, id: InstanceId) -> Result<Option<Span>, StoreError> {
+        if self.fetched_ids.contains(&id) {
+            let next = self.fetched_spans.range(sql_id(id)..).next();
+            let span = next.map(|(_, span)| span);
+            return Ok(span
+                .filter(|span| sql_id(span.first) <= sql_id(id))
+                .cloned());
+        }
         let found = self.query(|db| {
             db.prepare_cached(span!("WHERE last >= ?1 ORDER BY last LIMIT 1"))?
                 .query_row([sql_id(id)], rows::span)
@@ -153,17 +238,26 @@ impl StoredRows for TransactionRows<'_> {
     ) -> Result<Vec<Span>, StoreError> {
         self.query(|db| {
             let mut statement = db.prepare_cached(span!(
-                "WHERE state = 'QUEUED' AND rank = 0 AND last >= ?1 ORDER BY last"
+                "WHERE state = 'QUEUED' AND rank = 0 AND last >= ?1 ORDER BY last LIMIT ?2"
             ))?;
             let mut found = Vec::new();
             for (first, last) in split_by_sign(first, last) {
-                let mut rows = statement.scan([sql_id(first)])?;
-                while let Some(row) = rows.next()? {
-                    let span = rows::span(&row)?;
-                    if sql_id(span.first) > sql_id(last) {
+                let mut from = sql_id(first);
+                'parts: loop {
+                    let mut rows = statement.query([from, SPANS_FETCH_ROWS])?;
+                    let mut fetched = 0;
+                    while let Some(row) = rows.next()? {
+                        let span = rows::span(&row)?;
+                        if sql_id(span.first) > sql_id(last) {
+                            break 'parts;
+                        }
+                        fetched += 1;
+                        from = sql_id(span.last).saturating_add(1);
+                        found.push(span);
+                    }
+                    if fetched < SPANS_FETCH_ROWS {
                         break;
                     }
-                    found.push(span);
                 }
             }
             Ok(found)
@@ -197,8 +291,7 @@ impl StoredRows for TransactionRows<'_> {
             let mut ranges = Vec::new();
             let mut clear_to = last;
             for (from, to) in split_by_sign(first, last) {
-                overlapping(db, from, to, &mut ranges)?;
-                clear_to = clear(db, to)?;
+                clear_to = known_around(db, from, to, &mut ranges)?;
             }
             Ok(KnownRanges { ranges, clear_to })
         })
@@ -233,35 +326,44 @@ impl StoredRows for TransactionRows<'_> {
     }
 }
 
-fn overlapping(
+/// Adds the known ranges that overlap `from` to `to`; returns the last id after them, in the same half, up to
+/// which no other known range starts.
+fn known_around(
     db: &Db<'_>,
     from: InstanceId,
     to: InstanceId,
     found: &mut Vec<Ids>,
-) -> Result<(), Error> {
-    let mut statement =
-        db.prepare_cached("SELECT first, last FROM known WHERE first <= ?1 ORDER BY first DESC")?;
-    let mut rows = statement.scan([sql_id(to)])?;
-    while let Some(row) = rows.next()? {
-        let range = (
-            InstanceId(unsigned(&row, 0)?),
-            InstanceId(unsigned(&row, 1)?),
-        );
-        if sql_id(range.1) < sql_id(from) {
-            break;
+) -> Result<InstanceId, Error> {
+    let mut statement = db.prepare_cached(
+        "SELECT first, last FROM (SELECT first, last FROM known WHERE first <= ?1 \
+         ORDER BY first DESC LIMIT ?2) AS before UNION ALL SELECT first, last FROM \
+         (SELECT first, last FROM known WHERE first > ?1 ORDER BY first LIMIT 1) AS next",
+    )?;
+    let (from, to) = (sql_id(from), sql_id(to));
+    let end = if to < 0 { -1 } else { i64::MAX };
+    let mut clear_to = end;
+    let mut before = to;
+    loop {
+        let mut fetched = 0;
+        let mut lowest = before;
+        let mut rows = statement.query([before, KNOWN_FETCH_ROWS])?;
+        while let Some(row) = rows.next()? {
+            let (first, last) = (row.get::<i64>(0)?, row.get::<i64>(1)?);
+            if first > to {
+                clear_to = (first - 1).min(end);
+            } else if first <= before && last >= from {
+                found.push((
+                    InstanceId(first.cast_unsigned()),
+                    InstanceId(last.cast_unsigned()),
+                ));
+                lowest = lowest.min(first);
+                fetched += 1;
+            }
         }
-        found.push(range);
+        // Ranges do not overlap: one that ends before `from` is the last to look at.
+        if fetched < KNOWN_FETCH_ROWS || lowest == i64::MIN {
+            return Ok(InstanceId(clear_to.cast_unsigned()));
+        }
+        before = lowest - 1;
     }
-    Ok(())
-}
-
-/// The last id after `last`, in the same half, up to which no known range starts.
-fn clear(db: &Db<'_>, last: InstanceId) -> Result<InstanceId, Error> {
-    let next = db
-        .prepare_cached("SELECT first FROM known WHERE first > ?1 ORDER BY first LIMIT 1")?
-        .query_row(params![sql_id(last)], |row| row.get::<i64>(0))
-        .optional()?;
-    let end = if sql_id(last) < 0 { -1 } else { i64::MAX };
-    let clear_to = next.map_or(end, |next| (next - 1).min(end));
-    Ok(InstanceId(clear_to.cast_unsigned()))
 }

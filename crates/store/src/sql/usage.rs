@@ -42,7 +42,7 @@ pub(super) fn write(db: &Db<'_>, usage: &UsageDeltas) -> Result<(), Error> {
 /// Removes rows that are too old.
 pub(super) fn prune(db: &Db<'_>, now: Wall) -> Result<(), Error> {
     db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?
-        .execute([signed(Hour::first_kept(now).0)])?;
+        .write([signed(Hour::first_kept(now).0)])?;
     Ok(())
 }
 

@@ -10,6 +10,9 @@ pub enum Error {
     /// The schema fixes the types, so another type is damage, not a bug.
     #[error("column {column}: {reason}")]
     Column { column: usize, reason: String },
+    /// The schema has this version.
+    #[error("the schema has version {0}")]
+    Schema(u32),
     #[error("a row is missing")]
     NoRow,
     #[error("a value cannot be encoded: {0}")]

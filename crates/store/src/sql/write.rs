@@ -28,10 +28,8 @@ pub(super) fn write(
     runs::write(db, change_set)?;
     usage::write(db, change_set.usage())?;
     if let Some((generation, settled)) = change_set.generation() {
-        db.execute(
-            "UPDATE identity SET generation = ?1, settled = ?2",
-            params![generation.0.cast_signed(), settled],
-        )?;
+        db.prepare_cached("UPDATE identity SET generation = ?1, settled = ?2")?
+            .write(params![generation.0.cast_signed(), settled])?;
     }
     let mut count = db.prepare_cached(
         "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
@@ -44,7 +42,7 @@ pub(super) fn write(
         "UPDATE totals SET last_seq = ?1, history_bytes = history_bytes + ?2, \
          lease_time_ms = coalesce(?3, lease_time_ms)",
     )?
-    .execute(params![
+    .write(params![
         change_set.next().0.cast_signed() - 1,
         change_set.bytes().cast_signed(),
         change_set.lease_time().map(|lease| lease.0.cast_signed()),

@@ -18,7 +18,7 @@ use super::db::{Db, Error};
 use super::queue::{ExclusiveOp, Queue, Write, WriterTask};
 use super::rows::{locked_leadership, to_store_error};
 use super::specs::{SpecId, SpecWriter};
-use super::stored_rows::TransactionRows;
+use super::stored_rows::{GroupHead, TransactionRows};
 use super::write::write;
 use super::{Engine, prune, tokens};
 use crate::StoreError;
@@ -169,14 +169,11 @@ fn write_group(
     specs: &mut SpecWriter,
 ) -> Result<Epoch, StoreError> {
     let failed = |error| to_store_error(place, error);
-    let epoch = locked_leadership(tx).map_err(failed)?.epoch;
+    let mut stored = TransactionRows::new(tx, place, specs);
+    let GroupHead { epoch, last_seq } = stored.begin(group.iter().flat_map(Write::facts))?;
     if epoch <= broken {
         return Ok(epoch);
     }
-    specs.begin(tx, epoch).map_err(failed)?;
-    let mut stored = TransactionRows::new(tx, place, specs);
-    let in_force = group.iter().filter(|write| write.epoch() == epoch);
-    stored.fetch(in_force.flat_map(Write::facts))?;
     let mut change_set: Option<ChangeSet<SpecId>> = None;
     let mut renewals = 0_i64;
     for write in group.iter().filter(|write| write.epoch() == epoch) {
@@ -186,7 +183,7 @@ fn write_group(
                 for fact in batch.facts() {
                     let change_set = match &mut change_set {
                         Some(change_set) => change_set,
-                        none => none.insert(ChangeSet::new(next_seq(tx).map_err(failed)?)),
+                        none => none.insert(ChangeSet::new(Seq(last_seq.0 + 1))),
                     };
                     change_set.apply(&mut stored, epoch, *wall, fact)?;
                 }
@@ -195,7 +192,7 @@ fn write_group(
     }
     if renewals > 0 {
         tx.prepare_cached("UPDATE leader SET renewals = renewals + ?1")
-            .and_then(|mut statement| statement.execute([renewals]))
+            .and_then(|mut statement| statement.write([renewals]))
             .map_err(failed)?;
     }
     if let Some(change_set) = change_set {
@@ -231,10 +228,4 @@ fn check(tx: &Db<'_>, epoch: Epoch) -> Result<Result<(), StoreError>, Error> {
     } else {
         Err(StoreError::Overtaken)
     })
-}
-
-fn next_seq(tx: &Db<'_>) -> Result<Seq, Error> {
-    tx.prepare_cached("SELECT last_seq FROM totals")?
-        .query_row((), |row| row.get::<i64>(0))
-        .map(|last| Seq(last.cast_unsigned() + 1))
 }

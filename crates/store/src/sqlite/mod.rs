@@ -27,8 +27,7 @@ use crate::sql::{Engine, SqlStore};
 use error::store_error;
 use wal::Wal;
 
-/// The schema version that this Baton writes.
-pub const SCHEMA_VERSION: u32 = schema::VERSION;
+pub use crate::schema_version::SCHEMA_VERSION;
 
 /// A store in one file, or in memory.
 pub type SqliteStore = SqlStore<Sqlite>;

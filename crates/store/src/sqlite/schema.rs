@@ -17,6 +17,7 @@ use rustix::fs::Access;
 use super::error::store_error;
 use crate::StoreError;
 use crate::limits::{BUSY_TIMEOUT_MS, WAL_BYTES_KEPT};
+use crate::schema_version::SCHEMA_VERSION as VERSION;
 
 /// Step `n` migrates from version `n` to version `n + 1`.
 const MIGRATIONS: &[&str] = &[
@@ -33,8 +34,10 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v11.sql"),
 ];
 
-/// The version that this Baton writes.
-pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+const _: () = assert!(
+    MIGRATIONS.len() == VERSION as usize,
+    "a migration belongs to each version"
+);
 
 /// Marks the file as Baton's: "Batn".
 const APPLICATION_ID: i64 = 0x4261_746e;

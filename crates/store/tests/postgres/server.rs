@@ -11,15 +11,16 @@ use baton_testing::postgres::Server;
 use crate::open;
 
 #[test]
-fn settings_that_lose_work_are_warned_of() {
+fn settings_that_lose_work_or_fill_the_disk_are_warned_of() {
     let mut server = Server::start();
     let url = server.database();
     assert_eq!(open(&url).warnings(), Ok(Vec::new()));
-    server.set(&["synchronous_commit=off", "fsync=off"]);
+    server.set(&["synchronous_commit=off", "fsync=off", "autovacuum=off"]);
     let warnings = open(&url).warnings().expect("readable");
-    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
     assert!(warnings[0].contains("synchronous_commit"), "{warnings:?}");
     assert!(warnings[1].contains("fsync"), "{warnings:?}");
+    assert!(warnings[2].contains("autovacuum"), "{warnings:?}");
 }
 
 #[test]
