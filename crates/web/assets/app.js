@@ -75,12 +75,12 @@ const live = document.getElementById("live");
 let loading = false, stale = false, loadedAt = Date.now();
 
 // Minimum time from one load to the next; a page that takes long says so.
-const SELDOM = 15000;
+const THROTTLE = 15000;
 let later = 0;
 
 async function reload() {
   if (document.hidden || loading) { stale = true; return; }
-  const early = body.dataset.refresh === "seldom" ? loadedAt + SELDOM - Date.now() : 0;
+  const early = body.dataset.refresh === "throttled" ? loadedAt + THROTTLE - Date.now() : 0;
   if (early > 0) { later ||= setTimeout(() => { later = 0; reload(); }, early); return; }
   // A selection and an extended list stay as they are.
   if (document.querySelector("input[name=id]:checked, [data-appended]")) { live.textContent = "paused"; return; }

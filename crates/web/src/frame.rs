@@ -57,7 +57,7 @@ pub enum Refresh {
     /// history.
     Often,
     /// When the history has changed, every 15 seconds at most: the page is costly.
-    Seldom,
+    Throttled,
     /// Every two seconds, from a server without a stream of changes.
     Timer,
 }
@@ -112,7 +112,7 @@ impl Frame {
             Refresh::Never => "never",
             Refresh::Changes => "changes",
             Refresh::Often => "often",
-            Refresh::Seldom => "seldom",
+            Refresh::Throttled => "throttled",
             Refresh::Timer => "timer",
         }
     }

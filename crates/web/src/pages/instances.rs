@@ -205,7 +205,7 @@ mod tests {
             mood: Mood::Idle,
             viewer: Viewer::default(),
             here: "/instances/i1..i9".to_owned(),
-            refresh: Refresh::Seldom,
+            refresh: Refresh::Throttled,
             now: 0,
         };
         let (begin, end) = RangePage::around_counts(frame.clone()).expect("it renders");

@@ -37,7 +37,7 @@ pub(super) async fn page(pages: &Pages, ask: Asker, id: &str, request: Request) 
             return html(StatusCode::OK, &RangePage { frame, counts });
         }
         Ok(Err(problem)) => return pages.error(&ask, problem, None),
-        Err(_) => frame.refresh = Refresh::Seldom,
+        Err(_) => frame.refresh = Refresh::Throttled,
     }
     let Ok((begin, end)) = RangePage::around_counts(frame.clone()) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
