@@ -67,6 +67,15 @@ pub const REMOVED_MAX: usize = 4096;
 /// one has long lost its lease; it is refused as one of an unknown term.
 pub const TERMS_MAX: usize = 10_000;
 
+/// Of a copy of a store, the random bits of its epoch choose one of as many distances of its new instance
+/// ids, so that two copies of the same state do not use the same.
+pub const COPY_ID_STEPS: u64 = 1 << 10;
+
+/// Instance ids that a copy of a store skips, times the number of its term and its random step. Its original may have used as
+/// many since the copy was made, and workers may hold them; the epoch of a lease keeps them apart
+/// beyond that.
+pub const COPY_IDS_SKIPPED: u64 = 1_000_000;
+
 /// Terms that a copy of a store skips. Its original may have begun as many since the copy was made;
 /// beyond that, a worker has to report them first.
 pub const COPY_EPOCHS_SKIPPED: u32 = 100;

@@ -71,6 +71,12 @@ pub enum FaultKind {
     /// The store is restored from a backup: it goes back in time, and the workers do not. Drawn
     /// apart from the others.
     StoreCopied,
+    /// A scheduler loses its connection to a shared store while a request is in flight, and does not
+    /// learn its outcome. Drawn apart from the others.
+    OutcomeUnknown,
+    /// The server of a shared store is lost, and a standby is promoted that lacks the last commits.
+    /// Drawn apart from the others.
+    StandbyPromoted,
 }
 
 impl FaultKind {

@@ -52,7 +52,7 @@ pub(crate) fn events(cluster: &Cluster, kind: &str) -> Vec<Value> {
 }
 
 /// Two attempts run when the store goes back to a time before they were submitted; two other tasks
-/// get their ids.
+/// take their place.
 fn goes_back_in_time(restore: fn(backup: &Path, data: &Path), evidence: &str) {
     let mut cluster = Cluster::new(&SHORT_LEASE);
     cluster.start_worker("w", &["--resources", "cpu=4"]);
@@ -77,7 +77,11 @@ fn goes_back_in_time(restore: fn(backup: &Path, data: &Path), evidence: &str) {
     restore(&backup, &data);
     cluster.start_scheduler();
     let next = ["left", "right"].map(|name| submit(&cluster, name, ""));
-    assert_eq!(next, lost.map(|(id, _)| id), "the same ids");
+    // Until a worker has given the evidence, the scheduler cannot know that these ids were used.
+    if evidence != "later-term-obeyed" {
+        let reused = lost.iter().any(|(id, _)| next.contains(id));
+        assert!(!reused, "{next:?} and {lost:?}");
+    }
 
     let shells = ["left", "right"].map(|name| pid(&cluster, name));
     assert!(shells.iter().all(|shell| is_alive(*shell)));
@@ -177,7 +181,7 @@ fn a_clone_that_a_second_scheduler_opens_knows_no_attempt_of_the_first() {
     let state: PathBuf = second.path("w");
     std::os::unix::fs::symlink(first.path("w"), state).expect("linked");
     let other = second.submit(task(&second, "other", ""), 1).first;
-    assert_eq!(other, lost, "the same id");
+    assert_ne!(other, lost, "the id of another");
     second.start_worker("w", &["--resources", "cpu=4"]);
     pid(&second, "other");
     assert!(!is_alive(shell), "killed before anything is placed");

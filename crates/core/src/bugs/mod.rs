@@ -1,7 +1,7 @@
 //! Seeded bugs: known mistakes that the simulator must be able to find.
 //!
 //! Each bug is a hook of one line in the real code path: a condition on [`Bugs::has`], or a call
-//! of a helper in this folder; that of a clock is in the simulator, which owns the clocks. Hooks that call a helper, and the helpers, exist only with the
+//! of a helper in this folder; those of clocks, commits and elections are in the simulator, which drives them. Hooks that call a helper, and the helpers, exist only with the
 //! feature `seeded-bugs`. Without it [`Bugs`] has no content and [`Bugs::has`] is a constant
 //! `false`, so a shipped binary carries no bug.
 //!
@@ -151,13 +151,23 @@ bugs! {
         "another boot of a host proves at once that nothing of the earlier one runs";
     DependencyIgnored, "dependency-ignored",
         "an instance that is submitted to start after others starts at once";
+    OutcomeTakenAsFailure, "outcome-taken-as-failure",
+        "a leader writes a group again whose outcome it does not know";
+    OutcomeTakenAsSuccess, "outcome-taken-as-success",
+        "a leader takes a group as committed whose outcome it does not know";
+    EpochFromStore, "epoch-from-store",
+        "the next epoch is that of the store and one, also after a standby without the last terms was promoted";
+    PromotionUnnoticed, "promotion-unnoticed",
+        "a leader does not notice that a standby without the last commits was promoted";
+    IdsUsedAgain, "ids-used-again",
+        "a copy of a store gives ids to new instances that workers may hold for forgotten ones";
 }
 
 /// The set of bugs that are switched on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bugs {
     #[cfg(feature = "seeded-bugs")]
-    set: u64,
+    set: u128,
 }
 
 impl Bugs {
@@ -172,7 +182,7 @@ impl Bugs {
     #[must_use]
     pub const fn only(bug: Bug) -> Self {
         Self {
-            set: 1 << bug as u64,
+            set: 1 << bug as u32,
         }
     }
 
@@ -181,7 +191,7 @@ impl Bugs {
     pub const fn has(self, bug: Bug) -> bool {
         #[cfg(feature = "seeded-bugs")]
         {
-            self.set & (1 << bug as u64) != 0
+            self.set & (1 << bug as u32) != 0
         }
         #[cfg(not(feature = "seeded-bugs"))]
         {

@@ -82,7 +82,7 @@ impl Ledger {
                 Ok(())
             }
             Fact::CopyOpened { epoch, .. } => {
-                self.identity.open_copy(*epoch);
+                self.identity.open_copy(*epoch, self.last_used());
                 Ok(())
             }
             Fact::CopySettled { epoch } => {

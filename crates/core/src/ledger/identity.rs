@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use baton_model::ids::{Epoch, StoreId};
-use baton_model::limits::TERMS_MAX;
+use baton_model::ids::{Epoch, InstanceId, StoreId};
+use baton_model::limits::{COPY_ID_STEPS, COPY_IDS_SKIPPED, TERMS_MAX};
 
 /// The identity of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +21,8 @@ pub struct Identity {
     pub generation: Epoch,
     /// True while attempts of a lost future may be running.
     pub unsettled: bool,
+    /// New instances get ids above this one: those below may belong to the lost future.
+    pub(super) ids_above: InstanceId,
     terms: BTreeSet<Epoch>,
 }
 
@@ -62,9 +64,28 @@ impl Identity {
         store == self.store && epoch > self.generation && !self.knows(epoch)
     }
 
-    pub(super) fn open_copy(&mut self, epoch: Epoch) {
+    /// The highest id that a lost future may have used.
+    #[must_use]
+    pub const fn ids_above(&self) -> InstanceId {
+        self.ids_above
+    }
+
+    pub(super) fn open_copy(&mut self, epoch: Epoch, last_used: InstanceId) {
         self.generation = epoch;
         self.unsettled = true;
+        self.skip_ids(last_used);
+    }
+
+    /// Leaves room for the ids of a lost future, after the last one that this history has used. The
+    /// random bits of the generation keep two apart that began from the same copy.
+    pub(super) fn skip_ids(&mut self, last_used: InstanceId) {
+        let steps = u64::from(self.generation.number()) + self.generation.0 % COPY_ID_STEPS;
+        let skipped = steps.saturating_mul(COPY_IDS_SKIPPED);
+        self.ids_above = if self.unsettled {
+            InstanceId(last_used.0.saturating_add(skipped))
+        } else {
+            InstanceId(0)
+        };
     }
 
     pub(super) fn settle(&mut self, generation: Epoch) {
@@ -97,7 +118,7 @@ mod tests {
         assert!(identity.is_lost_future(STORE, Epoch::new(5, 2)));
         assert!(!identity.is_lost_future(STORE, Epoch::new(5, 1)));
         assert!(!identity.is_lost_future(StoreId(8), Epoch::new(5, 2)));
-        identity.open_copy(Epoch::new(6, 1));
+        identity.open_copy(Epoch::new(6, 1), InstanceId(0));
         assert!(!identity.is_lost_future(STORE, Epoch::new(5, 2)));
         assert!(identity.is_lost_future(STORE, Epoch::new(6, 2)));
     }

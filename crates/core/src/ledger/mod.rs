@@ -255,11 +255,18 @@ impl Ledger {
     /// Sets the identity of the store that it was restored from.
     pub fn identify(&mut self, identity: Identity) {
         self.identity = identity;
+        self.identity.skip_ids(self.last_used());
+    }
+
+    /// The last id that an instance of this history has.
+    fn last_used(&self) -> InstanceId {
+        self.known.last().unwrap_or(InstanceId(0))
     }
 
     /// A leader has taken the store under this epoch.
     pub fn begin_term(&mut self, epoch: Epoch) {
         self.identity.begin_term(epoch);
+        self.identity.skip_ids(self.last_used());
     }
 
     /// True if the incarnation is condemned.

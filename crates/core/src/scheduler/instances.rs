@@ -265,7 +265,8 @@ pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
     let known = cx.ledger.known().last_below(InstanceId(KEYED_IDS));
     let known = known.unwrap_or(InstanceId(0));
     let floor = match cx.config.store {
-        StoreMode::Durable => 0,
+        StoreMode::Durable if cx.config.bugs.has(Bug::IdsUsedAgain) => 0,
+        StoreMode::Durable => cx.ledger.identity().ids_above().0,
         StoreMode::Memory => u64::from(cx.epoch.number()).saturating_mul(IDS_PER_EPOCH),
     };
     known.max(InstanceId(floor)).next()

@@ -146,7 +146,7 @@ impl<F> Batch<F> {
 }
 
 /// The store's confirmation that a batch, and every batch before it, is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[must_use = "without its receipt the outbox keeps the effects for ever"]
 pub struct Receipt {
     epoch: Epoch,

@@ -13,7 +13,10 @@
 //! | `other-result` | the end of an attempt is accepted only for the instance that was executed, although a restored store uses ids again |
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
 //! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
-//! | `lost-acknowledged` | every acknowledged submission and status is in the store |
+//! | `lost-acknowledged` | every acknowledged submission and status is in the store, and stays there unless the commits that held it are lost |
+//! | `committed-twice` | a group of facts is committed once |
+//! | `epoch-repeated` | no two terms have the same epoch, whatever the store has lost |
+//! | `id-reused` | no instance gets the id of another one that the store has lost, while a worker may hold that |
 //! | `submitted-twice` | with a store, a submission that is sent again with its key creates nothing again |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
@@ -24,21 +27,25 @@
 //!
 //! [`runs`] has the checkers of workflows.
 
+mod history;
 pub mod runs;
 mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_core::ledger::Ledger;
+use baton_core::step::Receipt;
 use baton_core::supervision::attempts::LOST;
 use baton_model::conditions::{Dependency, Upstream};
 use baton_model::fact::{Fact, Verdict};
-use baton_model::ids::{Incarnation, InstanceId, LeaseId};
+use baton_model::ids::{Epoch, Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
 use baton_model::spec::Exclusive;
 
 use crate::time::{SECOND, Time};
 
+use history::History;
 pub use runs::{ResumeRequest, Row, RunChecks};
 pub use truth::{Execution, Truth};
 
@@ -64,6 +71,7 @@ pub struct Checkers {
     ends: BTreeMap<InstanceId, bool>,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
+    history: History,
     /// The first violation, which ends the run.
     pub violation: Option<Violation>,
 }
@@ -129,6 +137,8 @@ impl Checkers {
             self.check_outputs(*lease, *end, outputs.as_deref());
         }
         self.check_dependencies(fact);
+        let checked = self.history.committed(fact);
+        self.require(checked);
         let checked = self.runs.committed(fact, &self.truth);
         self.require(checked);
     }
@@ -292,6 +302,40 @@ impl Checkers {
             let what = format!("instance {instance} was acknowledged but is not in the store");
             self.violate("lost-acknowledged", what);
         }
+        self.history.acknowledge(instance);
+    }
+
+    /// A group of facts was committed.
+    pub fn group_committed(&mut self, group: Receipt) {
+        let checked = self.history.group_committed(group);
+        self.require(checked);
+    }
+
+    /// A leader has taken the store.
+    pub fn term_begun(&mut self, epoch: Epoch, ledger: &Ledger) {
+        let checked = self.history.term_begun(epoch, ledger);
+        self.require(checked);
+    }
+
+    /// The store has gone back from one state to an earlier one.
+    pub fn history_lost(&mut self, lost: &Ledger, remaining: &Ledger) {
+        for lease in lost.open_leases().map(|lease| lease.id) {
+            if remaining.open_lease(lease).is_none() {
+                self.truth.lose(lease);
+            }
+        }
+        self.history.lose(lost, remaining);
+    }
+
+    /// True if the store had the instance, and has lost it.
+    #[must_use]
+    pub fn is_forgotten(&self, instance: InstanceId) -> bool {
+        self.history.is_forgotten(instance)
+    }
+
+    /// No leader can tell that something was lost, so ids may be used again.
+    pub fn forget_lost_ids(&mut self) {
+        self.history.forget_lost_ids();
     }
 
     /// A leader has received a new heartbeat of a condemned incarnation.

@@ -283,6 +283,10 @@ impl World {
         let Some(number) = self.client.open.remove(&request) else {
             return;
         };
+        if self.checkers.is_forgotten(instance) {
+            // A leader that has not noticed the loss yet still knows it; the client submits it again.
+            return;
+        }
         let known = self.store.ledger.known().contains(instance);
         self.checkers.submission_acknowledged(instance, known);
         if let Some(entry) = self.client.planned.get_mut(&number) {
@@ -339,16 +343,29 @@ impl World {
         }
     }
 
-    /// The operator knows which machines are gone for good, verifies that nothing runs there, and
-    /// forgets the workers that still hold a lease.
+    /// The operator knows which machines are gone for good, or have given up a state directory that was
+    /// cloned; verifies that nothing runs there; and forgets the workers that still hold a lease.
     fn operate(&mut self, leader: usize) {
         let Some((_, core)) = self.leader() else {
             return;
         };
+        let is_held = |lineage: Lineage| {
+            let leases = core.ledger().open_leases();
+            let mut holders = leases.map(|lease| lease.holder.incarnation);
+            holders.any(|holder| {
+                let mut hosts = self.hosts.iter();
+                holder.lineage == lineage
+                    && hosts.any(|host| !host.destroyed && host.me().incarnation == holder)
+            })
+        };
         let gone = |lineage| {
-            self.by_lineage[&lineage].iter().all(|index| {
+            let mut hosts = self.by_lineage[&lineage].iter();
+            let gave_up = hosts.clone().any(|at| self.hosts[*at].lineage != lineage);
+            let may_hold = !gave_up || is_held(lineage);
+            hosts.all(|index| {
                 let host = &self.hosts[*index];
-                (host.destroyed || self.links.is_severed(*index)) && host.children.is_empty()
+                let gone = host.destroyed || self.links.is_severed(*index);
+                (gone || !may_hold) && host.children.is_empty()
             })
         };
         let forgotten: BTreeMap<Lineage, WorkerName> = core

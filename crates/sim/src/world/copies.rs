@@ -1,4 +1,5 @@
-//! Time travel of the store: a backup that is restored while the workers have gone on.
+//! Time travel of the store: a backup that is restored, or a standby that is promoted without the last
+//! commits, while the workers have gone on.
 //!
 //! What the clients and the operator know goes back with it, as far as it is told by the store:
 //! they submit again what is lost. What really runs on the hosts does not go back.
@@ -18,10 +19,11 @@ use crate::time::SECOND;
 /// The store at one time, and what clients knew then.
 #[derive(Debug)]
 pub(super) struct Backup {
-    row: Row,
+    pub(super) row: Row,
     ledger: Ledger,
     state: StoreState,
     mark: Option<Mark>,
+    recorded_server: u64,
     clients: ClientRecord,
 }
 
@@ -34,24 +36,30 @@ enum Restoration {
     Directory,
     /// The whole file system: only workers can tell.
     FileSystem,
+    /// As the standby of a shared store, which is promoted. Schedulers go on.
+    Standby,
 }
 
 impl World {
     /// Makes a backup, and restores it some time later.
     pub(super) fn back_up_store(&mut self) {
-        if self.store.backup.is_some() {
-            return;
+        if self.store.backup.is_none() && !self.is_copy_unopened() {
+            self.note(&"backup", || "the store is backed up".to_owned());
+            self.store.backup = Some(self.copy_store());
+            let span = self.copies_rng.within(SECOND, 300 * SECOND);
+            self.at(span, Event::RestoreStore);
         }
-        self.note(&"backup", || "the store is backed up".to_owned());
-        self.store.backup = Some(Backup {
+    }
+
+    pub(super) fn copy_store(&self) -> Backup {
+        Backup {
             row: self.store.row,
             ledger: self.store.ledger.clone(),
             state: self.store.state,
             mark: self.store.mark.clone(),
+            recorded_server: self.store.recorded_server,
             clients: self.client.record(),
-        });
-        let span = self.copies_rng.within(SECOND, 300 * SECOND);
-        self.at(span, Event::RestoreStore);
+        }
     }
 
     /// Restores the backup, while no scheduler runs.
@@ -62,23 +70,28 @@ impl World {
         if self.calm {
             return;
         }
-        let how = self.copies_rng.pick(&[
-            Restoration::Database,
-            Restoration::Directory,
-            Restoration::FileSystem,
-        ]);
+        let how = if self.is_shared {
+            Restoration::Standby
+        } else {
+            self.copies_rng.pick(&[
+                Restoration::Database,
+                Restoration::Directory,
+                Restoration::FileSystem,
+            ])
+        };
         self.note(&how, || format!("the store goes back in time ({how:?})"));
-        for index in 0..self.schedulers.len() {
-            self.scheduler_crash(index);
-            let downtime = self.copies_rng.within(SECOND, 20 * SECOND);
-            self.at(downtime, Event::SchedulerStart(index));
-        }
-        self.store_abandon();
-        for lease in self.store.ledger.open_leases().map(|lease| lease.id) {
-            if backup.ledger.open_lease(lease).is_none() {
-                self.checkers.truth.lose(lease);
+        if how == Restoration::Standby {
+            self.lose_server();
+        } else {
+            for index in 0..self.schedulers.len() {
+                self.scheduler_crash(index);
+                let downtime = self.copies_rng.within(SECOND, 20 * SECOND);
+                self.at(downtime, Event::SchedulerStart(index));
             }
         }
+        self.store_abandon();
+        self.checkers
+            .history_lost(&self.store.ledger, &backup.ledger);
         if how == Restoration::FileSystem {
             // No worker can tell, if the lost future had no term of its own, or if every agent that
             // has obeyed it is restarted, too.
@@ -86,10 +99,12 @@ impl World {
                 self.checkers.truth.lose(lease.id);
             }
             self.checkers.truth.excuse_lost();
+            self.checkers.forget_lost_ids();
         }
         let file = self.store.state.file;
         self.store.row = backup.row;
         self.store.ledger = backup.ledger;
+        self.store.recorded_server = backup.recorded_server;
         self.store.state = StoreState {
             file,
             ..backup.state
@@ -101,6 +116,7 @@ impl World {
                 self.store.mark = backup.mark;
             }
             Restoration::FileSystem => self.store.mark = backup.mark,
+            Restoration::Standby => self.store.server += 1,
         }
         self.client.restore(backup.clients);
     }
@@ -129,6 +145,18 @@ impl World {
         self.store.ledger.begin_term(epoch);
         let ledger = self.ledger_for_leader();
         StoreReply::Won(epoch, Box::new(ledger), copied)
+    }
+
+    /// True if the store has gone back in time, and no leader has begun a generation of it yet. One that goes
+    /// back to this point again has used the ids that the next generation skips: this is not simulated.
+    pub(super) fn is_copy_unopened(&self) -> bool {
+        let shared = self.store.server != self.store.recorded_server;
+        let found = StoreState {
+            epoch: self.store.row.epoch,
+            ..self.store.state
+        };
+        let mark = self.store.mark.as_ref();
+        shared || (!self.is_shared && copy_evidence(mark, &found).is_some())
     }
 
     /// The mark of the store sees every commit.

@@ -32,6 +32,8 @@ impl World {
             FaultKind::StoreOutage => self.fail_store(),
             FaultKind::StoreHangs => self.hang_store(scheduler),
             FaultKind::StoreCopied => self.back_up_store(),
+            FaultKind::OutcomeUnknown => self.lose_next_outcome(scheduler),
+            FaultKind::StandbyPromoted => self.replication_lags(scheduler),
             FaultKind::WallStep => self.step_wall(host, scheduler),
             _ if self.hosts[host].destroyed || self.hosts[host].sleep.is_some() => {}
             FaultKind::AgentCrash => self.crash_agent(host),

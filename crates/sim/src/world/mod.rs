@@ -5,6 +5,7 @@
 //! | `network` | links that lose, duplicate, delay and partition |
 //! | `store` | the shared store: an epoch row, a ledger, commits that tear |
 //! | `copies` | a store that goes back in time |
+//! | `failover` | a shared store that loses replies, and fails over to a standby |
 //! | `schedulers` | scheduler processes: election, leader, outbox |
 //! | `hosts` | machines: boots, agents, their restarts and incarnations |
 //! | `coordinators` | coordinators and the processes they started |
@@ -21,6 +22,7 @@
 mod client;
 mod coordinators;
 mod copies;
+mod failover;
 mod faults;
 mod hosts;
 mod network;
@@ -60,9 +62,9 @@ pub const LIVENESS_BOUND: Micros = 1_200 * SECOND;
 /// clock that may run at half speed.
 pub const REGISTERING_BOUND: Micros = 1_200 * SECOND;
 
-/// The number of seeds in a thousand, of those with a store and without workflows, in which the
-/// store is restored from backups.
-const STORE_COPIED: u64 = 150;
+/// The number of seeds in a thousand, of those with a store that is not shared and without workflows,
+/// in which the store is restored from backups.
+const STORE_COPIED: u64 = 300;
 
 /// The number of seeds in a thousand in which machines are cloned.
 const HOST_CLONED: u64 = 150;
@@ -97,6 +99,7 @@ enum Event {
         reply: StoreReply,
     },
     StoreHeals,
+    Vacancy(usize),
     RestoreStore,
     AgentWake(usize),
     AgentStart(usize),
@@ -186,6 +189,9 @@ pub struct World {
     work_rng: Rng,
     copies_rng: Rng,
     clones_rng: Rng,
+    failover_rng: Rng,
+    /// Whether several schedulers may use the store, on a server of its own.
+    is_shared: bool,
     links: Links,
     store: Store,
     schedulers: Vec<SchedulerProcess>,
@@ -213,6 +219,10 @@ impl World {
             bugs,
             ..Config::default()
         };
+        // A separate stream: faults of a shared store do not change other draws of a seed.
+        let mut failover_rng = Rng::new(seed ^ (1 << 61));
+        let is_durable = mix.store_mode == StoreMode::Durable;
+        let is_shared = is_durable && failover_rng.chance(failover::SHARED);
         let mut world = Self {
             now: Time(0),
             queue: BinaryHeap::new(),
@@ -225,6 +235,8 @@ impl World {
             copies_rng: Rng::new(seed ^ (1 << 63)),
             // Likewise.
             clones_rng: Rng::new(seed ^ (1 << 62)),
+            failover_rng,
+            is_shared,
             links: Links::default(),
             store: Store::default(),
             schedulers: Vec::new(),
@@ -287,11 +299,13 @@ impl World {
             let first = self.fault_rng.below(2 * mean);
             self.at(first, Event::Strike(kind, mean));
         }
-        if self.is_durable() && self.mix.runs == 0 && self.copies_rng.chance(STORE_COPIED) {
+        let is_private = self.is_durable() && !self.is_shared;
+        if is_private && self.mix.runs == 0 && self.copies_rng.chance(STORE_COPIED) {
             let mean = 600 * SECOND;
             let first = self.copies_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::StoreCopied, mean));
         }
+        self.populate_failover();
         if self.clones_rng.chance(HOST_CLONED) {
             let mean = 400 * SECOND;
             let first = self.clones_rng.below(2 * mean);
@@ -370,6 +384,7 @@ impl World {
                 self.store_replied(scheduler, term, reply);
             }
             Event::StoreHeals => self.store.failing = false,
+            Event::Vacancy(index) => self.vacancy(index),
             Event::RestoreStore => self.restore_store(),
             Event::AgentWake(host) => self.agent_wake(host),
             Event::AgentStart(host) => self.agent_start(host),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use baton_core::leader::{Action, Election, ElectionTimeouts};
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Effect, Input, Reply, Scheduler, SubmitError};
-use baton_core::step::{Outbox, Step};
+use baton_core::step::{Batch, Outbox, Receipt, Step};
 use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::Epoch;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
@@ -45,8 +45,12 @@ pub(super) struct SchedulerProcess {
     pub(super) ops_sent: u64,
     pub(super) ops_applied: u64,
     pub(super) store_free: Time,
+    /// Its connection breaks with the next request.
+    pub(super) loses_outcome: bool,
+    /// Groups whose outcome it does not know yet.
+    pub(super) unconfirmed: VecDeque<Batch<Fact>>,
     /// What a worker has obeyed elsewhere: the next epoch must be above, and the store may be a
-    /// copy.
+    /// copy. Of a shared store also the last term that it has led itself.
     overtaken: Option<(Epoch, Option<CopyEvidence>)>,
 }
 
@@ -64,6 +68,8 @@ impl SchedulerProcess {
             ops_sent: 0,
             ops_applied: 0,
             store_free: Time(0),
+            loses_outcome: false,
+            unconfirmed: VecDeque::new(),
             overtaken: None,
         }
     }
@@ -115,7 +121,12 @@ impl World {
         }
         self.note(&index, || format!("s{index} is killed"));
         self.store_cut(index);
+        if self.is_leading(index) {
+            self.announce_vacancy(index);
+        }
         let process = &mut self.schedulers[index];
+        process.loses_outcome = false;
+        process.unconfirmed.clear();
         process.up = false;
         process.paused = false;
         process.election = None;
@@ -175,7 +186,13 @@ impl World {
         match action {
             Action::Read => self.store_send(index, StoreOp::Read),
             Action::Take(expected) => {
-                let overtaken = self.schedulers[index].overtaken.take();
+                let overtaken = &mut self.schedulers[index].overtaken;
+                let overtaken = if self.is_shared {
+                    // Kept until the term is won.
+                    overtaken.clone()
+                } else {
+                    overtaken.take()
+                };
                 let (above, copied) = overtaken.unwrap_or_default();
                 let take = StoreOp::Take {
                     expected,
@@ -193,9 +210,13 @@ impl World {
     fn step_down(&mut self, index: usize) {
         self.note(&index, || format!("s{index} steps down"));
         self.store_cut(index);
+        if self.is_leading(index) {
+            self.announce_vacancy(index);
+        }
         let now = self.schedulers[index].clock.mono(self.now);
         let process = &mut self.schedulers[index];
         process.leading = None;
+        process.unconfirmed.clear();
         let pace = ElectionTimeouts::default();
         process.election = Some(Election::new(pace, now + pace.renew));
         self.checkers.cancel_expected_orders();
@@ -280,7 +301,7 @@ impl World {
         let batch = leading.outbox.accept(step);
         if let Some(batch) = batch {
             if self.is_durable() {
-                self.store_send(index, StoreOp::Commit(batch));
+                self.send_commit(index, batch);
             } else {
                 for fact in batch.facts() {
                     self.commit_fact(fact);
@@ -292,6 +313,33 @@ impl World {
             }
         }
         self.perform_ready(index);
+    }
+
+    /// Releases the effects of a group that is in the store.
+    pub(super) fn release(&mut self, index: usize, receipt: Receipt) {
+        if let Some(leading) = &mut self.schedulers[index].leading {
+            leading.outbox.release(receipt);
+        }
+        self.perform_ready(index);
+    }
+
+    pub(super) fn is_leading(&self, index: usize) -> bool {
+        self.schedulers[index].leading.is_some()
+    }
+
+    /// The session of the leader has ended: a follower reads the row at once.
+    pub(super) fn vacancy(&mut self, index: usize) {
+        let epoch = self.store.row.epoch;
+        let is_led = self.leader().is_some_and(|(_, core)| core.epoch() == epoch);
+        let process = &mut self.schedulers[index];
+        if !process.up || process.paused || is_led {
+            return;
+        }
+        let now = process.clock.mono(self.now);
+        if let Some(action) = process.election.as_mut().and_then(|it| it.vacant(now)) {
+            self.election_action(index, action);
+        }
+        self.rearm_scheduler(index);
     }
 
     fn perform_ready(&mut self, index: usize) {
@@ -328,6 +376,9 @@ impl World {
                 let process = &mut self.schedulers[index];
                 let epoch = process.leading.as_ref().map(|it| it.core.epoch());
                 process.overtaken = Some((seen, copied));
+                if self.is_shared {
+                    return self.step_down(index);
+                }
                 if let (true, Some(epoch)) = (self.is_durable(), epoch) {
                     self.store_send(index, StoreOp::Renew(epoch));
                 }
@@ -360,30 +411,37 @@ impl World {
                 if let Some(election) = &mut self.schedulers[index].election {
                     election.won(now, epoch);
                 }
+                if self.is_shared {
+                    self.schedulers[index].overtaken = Some((epoch, None));
+                }
                 self.lead(index, epoch, *ledger);
                 if let Some(evidence) = copied {
                     self.scheduler_handle(index, Input::CopyOpened(evidence));
                 }
             }
             StoreReply::Overtaken => {
-                self.schedulers[index].overtaken = None;
+                if !self.is_shared {
+                    self.schedulers[index].overtaken = None;
+                }
                 let election = self.schedulers[index].election.as_mut();
                 if let Some(action) = election.and_then(|it| it.lost(now)) {
                     self.election_action(index, action);
                 }
             }
             // It still leads: the worker has obeyed a leader of another copy of the store.
-            StoreReply::Renewed if self.schedulers[index].overtaken.is_some() => {
+            StoreReply::Renewed
+                if !self.is_shared && self.schedulers[index].overtaken.is_some() =>
+            {
                 self.step_down(index);
             }
             StoreReply::Renewed => {}
             StoreReply::Durable(receipt) => {
-                if let Some(leading) = &mut self.schedulers[index].leading {
-                    leading.outbox.release(receipt);
-                }
-                self.perform_ready(index);
+                self.schedulers[index].unconfirmed.pop_front();
+                self.release(index, receipt);
                 self.check_live_runs(index);
             }
+            StoreReply::Failed if self.guess_outcome(index) => {}
+            // Whether the last groups are in the store is unknown; its next leader reads it.
             StoreReply::Failed => self.step_down(index),
         }
         self.rearm_scheduler(index);

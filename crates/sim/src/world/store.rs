@@ -50,11 +50,14 @@ pub(super) struct Store {
     pub(super) failing: bool,
     /// Its identity and the number of its facts.
     pub(super) state: StoreState,
-    /// Outlives a restored database.
+    /// Outlives a restored database. A shared store has none.
     pub(super) mark: Option<Mark>,
+    /// The server that has a shared store, and the one that its generation began on.
+    pub(super) server: u64,
+    pub(super) recorded_server: u64,
     pub(super) backup: Option<Backup>,
     /// Per scheduler and ended term: the last operation that still executes.
-    cuts: BTreeMap<(usize, u64), u64>,
+    pub(super) cuts: BTreeMap<(usize, u64), u64>,
 }
 
 impl World {
@@ -71,8 +74,9 @@ impl World {
         process.store_free = process.store_free.max(self.now.after(span));
         process.ops_sent += 1;
         let (at, term, seq) = (process.store_free, process.term, process.ops_sent);
+        let late = self.break_connection(scheduler, at);
         self.at_time(
-            at,
+            at.after(late),
             Event::StoreOp {
                 scheduler,
                 term,
@@ -103,8 +107,8 @@ impl World {
     }
 
     pub(super) fn store_execute(&mut self, scheduler: usize, term: u64, seq: u64, op: StoreOp) {
-        let cut = self.store.cuts.get(&(scheduler, term));
-        if cut.is_some_and(|last| seq > *last) {
+        let cut = self.store.cuts.get(&(scheduler, term)).copied();
+        if cut.is_some_and(|last| seq > last) {
             return;
         }
         let process = &mut self.schedulers[scheduler];
@@ -116,6 +120,10 @@ impl World {
         } else {
             self.store_apply(op)
         };
+        if cut.is_some() {
+            // The connection is broken: no reply arrives.
+            return;
+        }
         let span = self.mix.store.latency / 2;
         self.at(
             span,
@@ -134,12 +142,21 @@ impl World {
                 expected,
                 above,
                 copied,
-            } if self.store.row.epoch == expected => self.store_take(above, copied),
+            } if self.store.row.epoch == expected => {
+                let won = if self.is_shared {
+                    self.store_take_shared(above, copied)
+                } else {
+                    self.store_take(above, copied)
+                };
+                self.check_term();
+                won
+            }
             StoreOp::Renew(epoch) if self.store.row.epoch == epoch => {
                 self.store.row.renewals += 1;
                 StoreReply::Renewed
             }
             StoreOp::Commit(batch) if self.store.row.epoch == batch.epoch() => {
+                self.checkers.group_committed(batch.clone().durable());
                 for fact in batch.facts() {
                     self.commit_fact(fact);
                 }
@@ -159,6 +176,9 @@ impl World {
             self.checkers.end_accepted(*lease, wanted.as_deref());
         }
         self.checkers.committed(fact);
+        if let Fact::CopyOpened { .. } = fact {
+            self.store.recorded_server = self.store.server;
+        }
         if let Err(error) = self.store.ledger.apply(fact) {
             self.checkers
                 .violate("panic", format!("the store cannot take {fact}: {error}"));

@@ -127,7 +127,12 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
         Bug::CopyAdmitted => &["broken-promise", "overlap", "stuck"],
         Bug::RebootBelieved => &["released-alive"],
-        Bug::EpochNotRandom => &["other-result", "broken-promise"],
+        Bug::EpochNotRandom => &["epoch-repeated"],
+        Bug::OutcomeTakenAsFailure => &["committed-twice"],
+        Bug::OutcomeTakenAsSuccess => &["lost-acknowledged", "unleased-start"],
+        Bug::EpochFromStore => &["epoch-repeated"],
+        Bug::PromotionUnnoticed => &["broken-promise", "overlap"],
+        Bug::IdsUsedAgain => &["id-reused"],
         Bug::StatusEpochUnchecked => &[
             "broken-promise",
             "false-result",

@@ -169,3 +169,24 @@ fn a_worker_proves_a_copy_by_a_term_of_this_store_only() {
     next.give(Input::CopyOpened(EVIDENCE));
     assert_eq!(evidence(&mut next, store, twin), None, "known by now");
 }
+
+/// A client or a worker may know the ids that the lost future has used.
+#[test]
+fn a_copy_gives_no_id_to_a_new_instance_that_the_lost_future_may_have_used() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    leader.submit(1, Exclusive::Timed);
+    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    copy.give(Input::CopyOpened(EVIDENCE));
+    let above = copy.core.ledger().identity().ids_above();
+    assert!(above >= InstanceId(1_000_001), "{above}");
+    // One from the same state, or a later one, whose predecessor is lost as well, uses others.
+    for epoch in [Epoch::new(2, 6), Epoch::new(3, 6)] {
+        let mut other = reopened(&leader, epoch);
+        other.give(Input::CopyOpened(EVIDENCE));
+        let others = other.core.ledger().identity().ids_above();
+        assert!(
+            others.0.abs_diff(above.0) >= 1_000_000,
+            "{others} and {above}"
+        );
+    }
+}
