@@ -177,11 +177,12 @@ def prepare(server: Server) -> str:
     """A run that does not end and an instance with output; returns the address of the instance."""
     tasks = [f"  t{at}: {{ run: 'true' }}" for at in range(WIDTH)]
     after = ", ".join(f"t{at}" for at in range(WIDTH))
-    tasks.append(f"  last: {{ run: 'sleep 100000', after: [{after}] }}")
+    # They must leave the worker to others.
+    tasks.append(f"  last: {{ run: 'sleep 100000', after: [{after}], resources: {{ cpu: 0.01 }} }}")
     (server.directory / "w.yaml").write_text("workflow: live\ntasks:\n" + "\n".join(tasks) + "\n")
     server.baton("submit", "w.yaml")
     loop = 'i=0; while true; do i=$((i+1)); echo "line $i"; sleep 0.2; done'
-    instance = server.baton("submit", "--name", "endless", "--", "sh", "-c", loop)
+    instance = server.baton("submit", "--name", "endless", "--cpu", "0.01", "--", "sh", "-c", loop)
     server.until(f"/instances/{instance}", "state", "RUNNING")
     return f"/instances/{instance}"
 
