@@ -114,6 +114,12 @@ const SUGGESTIONS: &[(&[&str], &str)] = &[
     (&["dashboard", "web", "browse", "open"], "ui"),
 ];
 
+/// The commands of a suggestion.
+fn commands(suggestion: &str) -> impl Iterator<Item = &str> {
+    let parts = suggestion.split(", ").flat_map(|it| it.split(" or "));
+    parts.map(|it| it.trim_start_matches("or "))
+}
+
 /// Commands that connect to no scheduler, or by other options.
 const UNCONNECTED: &[&str] = &[
     "run",
@@ -185,7 +191,8 @@ fn suggestion(word: &str) -> Option<&'static str> {
 /// The same error with another tip than the nearest spelling.
 fn with_suggestion(mut error: clap::Error, suggestion: &str) -> clap::Error {
     error.remove(ContextKind::SuggestedSubcommand);
-    let tip = format!("use `baton {suggestion}`");
+    let tip = commands(suggestion).map(|it| format!("`baton {it}`"));
+    let tip = format!("use {}", tip.collect::<Vec<_>>().join(" or "));
     error.insert(
         ContextKind::Suggested,
         ContextValue::StyledStrs(vec![tip.into()]),
@@ -249,11 +256,9 @@ mod tests {
     fn words_of_other_schedulers_lead_to_commands_that_exist() {
         let cli = command();
         for (words, suggestion) in SUGGESTIONS {
-            for part in suggestion.split(", or ").flat_map(|it| it.split(" or ")) {
-                for part in part.split(", ") {
-                    let name = part.split(' ').next().unwrap_or_default();
-                    assert!(cli.find_subcommand(name).is_some(), "{words:?}: {name}");
-                }
+            for command in commands(suggestion) {
+                let name = command.split(' ').next().unwrap_or_default();
+                assert!(cli.find_subcommand(name).is_some(), "{words:?}: {name}");
             }
             for word in *words {
                 assert!(cli.find_subcommand(word).is_none(), "{word} is a command");
@@ -262,6 +267,10 @@ mod tests {
         let args = ["baton", "validate"].map(OsString::from).to_vec();
         let error = parse(args).expect_err("no such command").to_string();
         assert!(error.contains("use `baton check FILE`"), "{error}");
+        let args = ["baton", "schedules"].map(OsString::from).to_vec();
+        let error = parse(args).expect_err("no such command").to_string();
+        let tip = "use `baton library ls` or `baton schedule preview`";
+        assert!(error.contains(tip), "{error}");
         assert!(
             cli.find_subcommand("ps")
                 .is_some_and(|it| it.get_name() == "arena")
