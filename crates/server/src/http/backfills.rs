@@ -11,6 +11,7 @@ use baton_model::backfill::BackfillState;
 use baton_model::ids::{BackfillId, Revision, TaskNo};
 use baton_model::library::{Execution, TaskName};
 use baton_model::time::Wall;
+use baton_store::limits::PAGE_ITEMS_MAX;
 use baton_store::view::{BackfillQuery, BackfillRecord, LaunchRecord};
 
 use super::app::App;
@@ -334,7 +335,7 @@ impl App {
 
 impl App {
     /// The backfill that has launched this instance or run for its due time; none if its schedule
-    /// has. Only the latest backfills of the entry are searched, as many as a page has.
+    /// has.
     pub(super) async fn backfill_of(
         &self,
         (task, name): (TaskNo, TaskName),
@@ -342,26 +343,31 @@ impl App {
         execution: Execution,
     ) -> Answer<Option<BackfillId>> {
         self.read(move |store| {
-            let query = BackfillQuery {
+            let mut query = BackfillQuery {
                 owner: Some(name.owner),
                 name: Some(name.name),
                 before: None,
-                limit: PAGE_ITEMS_DEFAULT,
+                limit: PAGE_ITEMS_MAX,
             };
             let before = nominal.0.checked_sub(1).map(Wall);
-            for BackfillRecord { head, .. } in store.backfills(&query)?.items {
-                let covered = head.range.from <= nominal && nominal < head.range.to;
-                if head.task != task || !covered {
-                    continue;
+            loop {
+                let page = store.backfills(&query)?;
+                for BackfillRecord { head, .. } in page.items {
+                    let covered = head.range.from <= nominal && nominal < head.range.to;
+                    if head.task != task || !covered {
+                        continue;
+                    }
+                    let launches = store.backfill_launches(head.id, before, 1)?.items;
+                    let launched = launches.first().filter(|it| it.nominal == nominal);
+                    if launched.is_some_and(|it| it.execution == Some(execution)) {
+                        return Ok(Some(head.id));
+                    }
                 }
-                let launches = store.backfill_launches(head.id, before, 1)?.items;
-                let first = launches.first();
-                if first.is_some_and(|it| it.nominal == nominal && it.execution == Some(execution))
-                {
-                    return Ok(Some(head.id));
+                if page.next.is_none() {
+                    return Ok(None);
                 }
+                query.before = page.next;
             }
-            Ok(None)
         })
         .await
     }
