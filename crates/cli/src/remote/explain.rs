@@ -3,10 +3,12 @@
 use std::io::Write;
 
 use baton_client::{Client, View};
+use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::ids::{IdArg, Target};
 use super::selection::{self, FilterArgs, Sequence, Unit};
+use super::show::write_tail;
 use super::{DataArgs, ids, refused, rows, runs};
 use crate::output::{CommandResult, Output, Style, clean};
 
@@ -53,11 +55,11 @@ pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {
 }
 
 async fn one(target: Target, command: &Explain, client: &Client) -> CommandResult {
-    let id = match target {
+    let span = match target {
         Target::Run(id) => return runs::show::explain(id, command.json, client).await,
-        Target::Instances(span) => span.first,
+        Target::Instances(span) => span,
     };
-    let explanation = client.explain(id).await.map_err(refused)?;
+    let explanation = client.explain(span.first).await.map_err(refused)?;
     let mut out = Output::new();
     if command.json {
         out.json(&explanation)?;
@@ -65,6 +67,10 @@ async fn one(target: Target, command: &Explain, client: &Client) -> CommandResul
         let id = out.paint(Style::Strong, &clean(&explanation.id));
         let state = out.paint(rows::style(explanation.state), explanation.state.word());
         writeln!(out, "{id} {state}: {}", clean(&explanation.text))?;
+        if explanation.state == UniversalState::Failed {
+            let instance = client.instance(span.first).await.map_err(refused)?;
+            write_tail(&mut out, &instance)?;
+        }
     }
     out.done()
 }

@@ -172,19 +172,28 @@ async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
         }
         None => {}
     }
-    if let Some(tail) = &instance.stderr_tail {
+    if instance.stderr_tail.is_some() {
         writeln!(out)?;
-        let head = "last lines of standard error:";
-        writeln!(out, "{}", out.paint(Style::Faint, head))?;
-        for line in tail.lines() {
-            writeln!(out, "  {}", clean(line))?;
-        }
+        write_tail(&mut out, &instance)?;
     }
     if !timeline.is_empty() {
         writeln!(out)?;
         events(&timeline).print(&mut out)?;
     }
     out.done()
+}
+
+/// Writes the last lines of standard error of an instance that has failed, if there are any.
+pub(super) fn write_tail(out: &mut Output, instance: &Instance) -> CommandResult {
+    let Some(tail) = &instance.stderr_tail else {
+        return Ok(());
+    };
+    let head = out.paint(Style::Faint, "last lines of standard error:");
+    writeln!(out, "{head}")?;
+    for line in tail.lines() {
+        writeln!(out, "  {}", clean(line))?;
+    }
+    Ok(())
 }
 
 /// As many samples as a reader of the output can use.

@@ -73,6 +73,9 @@ fn work_runs_in_a_directory_that_its_worker_allows_and_its_output_goes_to_files(
     assert_eq!(failed.code, Some(3), "{failed:?}");
     assert!(failed.err.contains("| no such table"), "{failed:?}");
     assert_eq!(read("bad-i5"), "no such table\n");
+    let reason = cluster.run(&["explain", "i5"]).good();
+    assert!(reason.contains("FAILED"), "{reason}");
+    assert!(reason.contains("\n  no such table\n"), "{reason}");
 }
 
 #[test]
