@@ -135,8 +135,8 @@ pub(crate) fn take(
 /// Takes over the leader row of a shared store if its epoch still is `expected`; `None` if another
 /// scheduler was faster.
 ///
-/// A shared store has no mark: it lies beside no file that could be copied. Workers that have obeyed
-/// a term which the store has lost give the evidence (`copied`).
+/// A shared store has no mark: it lies beside no file that could be copied. The database, or workers
+/// that have obeyed a term which the store has lost, give the evidence (`copied`).
 pub(crate) fn take_shared(
     store: &dyn Store,
     expected: Epoch,

@@ -31,7 +31,7 @@ use super::Setup;
 use super::event::{ElectionEvent, Event, Inbox};
 use crate::clock;
 use crate::error::ServeError;
-use crate::leadership::take_shared;
+use crate::leadership::{Taken, take_shared};
 use crate::limits::{ELECTION_PAUSE_MAX, ELECTION_PAUSE_MIN, SHARED_WAIT};
 
 /// An order of the driver.
@@ -307,13 +307,13 @@ impl Candidate<'_> {
         Ok(())
     }
 
-    /// A store that cannot tell is led as if it had lost nothing: the random bits of epochs, and what
-    /// workers have obeyed, are left.
-    fn has_broken_history(&self, sharing: &dyn Sharing) -> bool {
-        sharing.has_broken_history().unwrap_or_else(|error| {
-            tracing::warn!("cannot tell whether the store has lost anything: {error}");
-            false
-        })
+    /// The evidence that the store is a copy, if there is any.
+    fn evidence(&self, sharing: &dyn Sharing) -> Result<Option<CopyEvidence>, StoreError> {
+        if self.copied.is_some() {
+            return Ok(self.copied.clone());
+        }
+        let is_broken = sharing.has_broken_history()?;
+        Ok(is_broken.then_some(CopyEvidence::OtherHistory))
     }
 
     /// Not before the first renewal: only the next term needs it, and this one must not begin later for
@@ -344,12 +344,8 @@ impl Candidate<'_> {
                 Err(error) => tracing::warn!("cannot end the session of the leader: {error}"),
             }
         }
-        let copied = self.copied.clone().or_else(|| {
-            let is_broken = self.has_broken_history(sharing);
-            is_broken.then_some(CopyEvidence::OtherHistory)
-        });
         let begun = clock::now().mono;
-        let taken = take_shared(&*self.setup.store, expected, self.above, copied);
+        let taken = self.take_row(sharing, expected);
         let now = clock::now().mono;
         match taken {
             Ok(Some(taken)) => {
@@ -375,6 +371,25 @@ impl Candidate<'_> {
             Err(ServeError::Store(error)) => self.failed(sharing, &error),
             Err(error) => self.failed(sharing, &StoreError::Failed(error.to_string())),
         }
+    }
+
+    /// Takes the row, if its epoch still is `expected`. A store that fails to tell whether it has lost
+    /// anything is not led: what it has forgotten may be running.
+    fn take_row(
+        &self,
+        sharing: &dyn Sharing,
+        expected: Epoch,
+    ) -> Result<Option<Taken>, ServeError> {
+        let copied = self.evidence(sharing).map_err(ServeError::Store)?;
+        let taken = take_shared(&*self.setup.store, expected, self.above, copied)?;
+        // The database may have failed over between the question and the take.
+        if taken.as_ref().is_some_and(|taken| taken.copied.is_none())
+            && sharing.has_broken_history().map_err(ServeError::Store)?
+        {
+            let reason = "the database failed over during the election".to_owned();
+            return Err(ServeError::Store(StoreError::Failed(reason)));
+        }
+        Ok(taken)
     }
 
     /// Handles a failure of the store while it follows: another scheduler may have more luck.

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_core::leader::ElectionTimeouts;
+use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::time::Millis;
 use baton_server::Config;
 use baton_store::Store;
+use baton_store::facts::FactQuery;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::rig::{Got, Server, config, got, task, until};
-use crate::shared_store::{Session, Shared};
+use crate::shared_store::{History, Session, Shared};
 
 /// Longer than anything takes on a slow machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -240,20 +242,69 @@ async fn an_orderly_end_of_the_leader_is_a_takeover_at_once() {
     assert_eq!(list.body["total"], 2, "it has withdrawn: {list:?}");
 }
 
-#[tokio::test]
-async fn a_frozen_leader_is_replaced_after_its_lease_and_then_follows() {
-    let shared = Shared::new();
-    let short = |config| Config {
+fn short_lease(config: Config) -> Config {
+    Config {
         election: ElectionTimeouts {
             renew: Millis(50),
             lapse: Millis(1_000),
         },
         ..config
+    }
+}
+
+#[tokio::test]
+async fn a_leader_whose_renewals_are_not_answered_stops_leading_by_itself() {
+    let shared = Shared::new();
+    let member = Member::join_with(&shared, "a", short_lease).await;
+    assert!(until(async || member.role().await == "leader").await);
+    // There is no other scheduler to depose it.
+    member.session.hang_renewals();
+    let follows = until(async || member.role().await == "follower").await;
+    assert!(
+        follows,
+        "it extends leases that the next leader does not know of"
+    );
+    member.session.thaw();
+    assert!(until(async || member.role().await == "leader").await);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_to_tell_what_it_has_lost_is_not_led() {
+    let shared = Shared::new();
+    shared.set_history(History::Unreadable);
+    let member = Member::join_with(&shared, "a", short_lease).await;
+    let refused = async || {
+        let ready = member.server.get("/readyz").await.body.to_string();
+        ready.contains("the connection is lost")
     };
-    let frozen = Member::join_with(&shared, "a", short).await;
+    assert!(until(refused).await, "it does not give the reason");
+    assert_eq!(member.role().await, "follower");
+    shared.set_history(History::Broken);
+    assert!(until(async || member.role().await == "leader").await);
+    let opened = async || {
+        let page = member.session.facts(&FactQuery::default());
+        let facts = page.expect("readable").items;
+        let mut facts = facts.iter().map(|entry| &entry.fact);
+        facts.any(|fact| {
+            matches!(
+                fact,
+                Fact::CopyOpened {
+                    evidence: CopyEvidence::OtherHistory,
+                    ..
+                }
+            )
+        })
+    };
+    assert!(until(opened).await, "it does not take the store for a copy");
+}
+
+#[tokio::test]
+async fn a_frozen_leader_is_replaced_after_its_lease_and_then_follows() {
+    let shared = Shared::new();
+    let frozen = Member::join_with(&shared, "a", short_lease).await;
     assert!(until(async || frozen.role().await == "leader").await);
     frozen.session.freeze();
-    let next = Member::join_with(&shared, "b", short).await;
+    let next = Member::join_with(&shared, "b", short_lease).await;
     assert!(until(async || next.role().await == "leader").await);
     frozen.session.thaw();
     let follows = until(async || frozen.role().await == "follower").await;
@@ -264,16 +315,9 @@ async fn a_frozen_leader_is_replaced_after_its_lease_and_then_follows() {
 #[tokio::test]
 async fn a_request_that_a_frozen_leader_holds_is_answered_by_the_next() {
     let shared = Shared::new();
-    let short = |config| Config {
-        election: ElectionTimeouts {
-            renew: Millis(50),
-            lapse: Millis(1_000),
-        },
-        ..config
-    };
-    let frozen = Member::join_with(&shared, "a", short).await;
+    let frozen = Member::join_with(&shared, "a", short_lease).await;
     assert!(until(async || frozen.role().await == "leader").await);
-    let next = Member::join_with(&shared, "b", short).await;
+    let next = Member::join_with(&shared, "b", short_lease).await;
     let knows = async || next.server.get("/workers/").await.status == StatusCode::OK;
     assert!(until(knows).await, "it does not know the leader");
     frozen.session.freeze();

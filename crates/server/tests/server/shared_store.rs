@@ -44,8 +44,19 @@ struct State {
     sessions: u64,
     cut: BTreeSet<u64>,
     frozen: BTreeSet<u64>,
+    hung: BTreeSet<u64>,
+    history: History,
     commits: u64,
     announced: BTreeMap<String, (Announcement, Instant, Instant)>,
+}
+
+/// What the database tells of commits that it may have lost.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum History {
+    #[default]
+    Whole,
+    Broken,
+    Unreadable,
 }
 
 impl Shared {
@@ -66,6 +77,10 @@ impl Shared {
             id: state.sessions,
             seen: Mutex::new(state.commits),
         })
+    }
+
+    pub(crate) fn set_history(&self, history: History) {
+        self.change(|state| state.history = history);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -131,6 +146,14 @@ impl Session {
     pub(crate) fn thaw(&self) {
         self.shared.change(|state| {
             state.frozen.remove(&self.id);
+            state.hung.remove(&self.id);
+        });
+    }
+
+    /// Lets its renewals wait, and nothing else, until it thaws.
+    pub(crate) fn hang_renewals(&self) {
+        self.shared.change(|state| {
+            state.hung.insert(self.id);
         });
     }
 
@@ -189,6 +212,15 @@ impl Sharing for Session {
         Ok(self.shared.wait_for(wait, news))
     }
 
+    fn has_broken_history(&self) -> Result<bool, StoreError> {
+        self.reach()?;
+        match self.shared.lock().history {
+            History::Whole => Ok(false),
+            History::Broken => Ok(true),
+            History::Unreadable => Err(StoreError::Failed("the connection is lost".to_owned())),
+        }
+    }
+
     fn announce(&self, scheduler: &Announcement) -> Result<(), StoreError> {
         self.reach()?;
         let now = Instant::now();
@@ -240,6 +272,8 @@ impl Store for Session {
     }
 
     fn renew(&self, epoch: Epoch) -> Result<(), StoreError> {
+        let answered = |state: &mut State| !state.hung.contains(&self.id);
+        while !self.shared.wait_for(Duration::from_secs(60), answered) {}
         self.reach_to_write()?.renew(epoch)
     }
 

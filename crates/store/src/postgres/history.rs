@@ -11,6 +11,7 @@
 
 use baton_model::ids::Epoch;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use super::session::Connection;
 
@@ -36,24 +37,48 @@ const NOW: &str = "\
 /// Records the history of a database that has none yet.
 pub(super) fn begin(connection: &Connection) -> Result<(), tokio_postgres::Error> {
     let sql = format!("INSERT INTO lineage {NOW} ON CONFLICT DO NOTHING");
-    connection.run(&sql)
+    if_told(connection.run(&sql)).map(drop)
 }
 
-/// Whether the database may lack what was acknowledged in its last term.
-pub(super) fn is_broken(connection: &Connection) -> Result<bool, tokio_postgres::Error> {
+/// Whether the database may lack what was acknowledged in its last term; `None` if the server does not
+/// tell, because it is only similar to PostgreSQL or keeps it from this user.
+pub(super) fn is_broken(connection: &Connection) -> Result<Option<bool>, tokio_postgres::Error> {
     let sql = format!(
         "SELECT recorded.place <> now.place \
          OR (recorded.timeline <> now.timeline AND NOT recorded.is_synchronous) \
          FROM lineage AS recorded JOIN ({NOW}) AS now ON recorded.one = now.one"
     );
-    let rows = connection.rows(&sql, &[])?;
-    rows.first().map_or(Ok(false), |row: &Row| row.try_get(0))
+    let Some(rows) = if_told(connection.rows(&sql, &[]))? else {
+        return Ok(None);
+    };
+    let first = rows.first().map(|row: &Row| row.try_get(0));
+    Ok(Some(first.transpose()?.unwrap_or(false)))
+}
+
+/// `None` instead of the error of a server that does not tell. Any other error must not pass for "nothing
+/// is lost".
+fn if_told<T>(told: Result<T, tokio_postgres::Error>) -> Result<Option<T>, tokio_postgres::Error> {
+    let is_silence = |error: &tokio_postgres::Error| {
+        let code = error.code();
+        code == Some(&SqlState::UNDEFINED_FUNCTION)
+            || code == Some(&SqlState::UNDEFINED_OBJECT)
+            || code == Some(&SqlState::FEATURE_NOT_SUPPORTED)
+            || code == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+    };
+    match told {
+        Ok(told) => Ok(Some(told)),
+        Err(error) if is_silence(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Records the history of now. One that was broken is recorded when the store has begun a new generation
 /// with this epoch: a leader that dies before leaves the evidence to the next. True if it was recorded.
 pub(super) fn record(connection: &Connection, epoch: Epoch) -> Result<bool, tokio_postgres::Error> {
-    if is_broken(connection)? {
+    let Some(is_broken) = is_broken(connection)? else {
+        return Ok(true);
+    };
+    if is_broken {
         let began = "SELECT 1 FROM identity WHERE generation = $1";
         if connection
             .rows(began, &[&epoch.0.cast_signed()])?

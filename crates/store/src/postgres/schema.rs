@@ -61,9 +61,7 @@ pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
         connection.run(&sql).map_err(failed)?;
     }
     connection.run(history::CREATE).map_err(failed)?;
-    // A server that is only similar to PostgreSQL may not have it, which is warned of.
-    let _ = history::begin(&connection);
-    Ok(())
+    history::begin(&connection).map_err(failed)
 }
 
 fn create(connection: &Connection, target: &Target) -> Result<(), StoreError> {

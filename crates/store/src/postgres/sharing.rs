@@ -51,6 +51,12 @@ impl SharedSessions {
         }
     }
 
+    /// Whether the server tells which history it continues.
+    pub(super) fn tells_history(&self) -> Result<bool, StoreError> {
+        let is_broken = self.announcing(history::is_broken)?;
+        Ok(is_broken.is_some())
+    }
+
     fn open(&self) -> Result<Connection, StoreError> {
         Connection::open(&self.target, SETTINGS)
             .map_err(|error| schema::unreachable(&self.target, error))
@@ -177,7 +183,8 @@ impl Sharing for SharedSessions {
     }
 
     fn has_broken_history(&self) -> Result<bool, StoreError> {
-        self.announcing(history::is_broken)
+        let is_broken = self.announcing(history::is_broken)?;
+        Ok(is_broken.unwrap_or(false))
     }
 
     fn record_history(&self, epoch: Epoch) -> Result<bool, StoreError> {
