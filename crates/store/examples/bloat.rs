@@ -5,21 +5,21 @@
 //! remain; after each tenth it prints the bytes of the largest tables and their indexes. The sizes must
 //! stop growing: autovacuum makes the space of removed rows usable again.
 
+mod common;
+
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
 use baton_core::step::{Outbox, Step};
-use baton_model::fact::{Fact, Holder, Verdict};
-use baton_model::ids::{
-    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
-    Lineage, WorkerName,
-};
-use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId};
 use baton_model::spec::{InstanceSpec, Work};
-use baton_model::time::{Millis, Wall};
+use baton_model::time::Wall;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::{Retention, Store, TakeOutcome};
+
+use common::{done, granted};
 
 /// Instances of one submission.
 const ARRAY: u64 = 1_000;
@@ -84,41 +84,6 @@ fn sizes(store: &PostgresStore) -> Result<String, Box<dyn Error>> {
 
 /// The groups of facts of one array: submitted, then each attempt granted, confirmed and ended.
 fn pass(epoch: Epoch, first: u64) -> Vec<Vec<Fact>> {
-    let lease = |id| LeaseId {
-        attempt: AttemptId {
-            instance: InstanceId(id),
-            number: AttemptNo(1),
-        },
-        epoch,
-    };
-    let granted = |id| Fact::LeaseGranted {
-        lease: lease(id),
-        holder: Holder {
-            worker: WorkerName::new("worker-17"),
-            incarnation: Incarnation {
-                lineage: Lineage(u64::MAX / 3),
-                number: IncarnationNo(1),
-            },
-            host: HostId(u64::MAX / 5),
-            boot: BootId(u64::MAX / 7),
-        },
-        executor: None,
-    };
-    let ended = |id| Fact::AttemptEnded {
-        lease: lease(id),
-        end: AttemptEnd::Real(Outcome::Exited(0)),
-        verdict: Verdict::Done,
-        stats: Some(AttemptStats {
-            started: Wall(1_700_000_000_000),
-            ended: Wall(1_700_000_001_000),
-            elapsed: Millis(1_000),
-            cpu: Millis(900),
-            memory_peak: 10_000_000,
-        }),
-        next: None,
-        outputs: None,
-        stderr_tail: None,
-    };
     let command = vec!["simulate".to_owned(), format!("--shard={first}")];
     let mut groups = vec![vec![Fact::InstancesSubmitted {
         first: InstanceId(first),
@@ -129,10 +94,9 @@ fn pass(epoch: Epoch, first: u64) -> Vec<Vec<Fact>> {
         }),
     }]];
     for from in (first..first + ARRAY).step_by(GROUP as usize) {
-        groups.push((from..from + GROUP).map(granted).collect());
-        let ends = (from..from + GROUP)
-            .flat_map(|id| [Fact::AttemptConfirmed { lease: lease(id) }, ended(id)]);
-        groups.push(ends.collect());
+        let ids = from..from + GROUP;
+        groups.push(ids.clone().map(|id| granted(epoch, id)).collect());
+        groups.push(ids.flat_map(|id| done(epoch, id)).collect());
     }
     groups
 }

@@ -6,6 +6,8 @@
 //! each other down, the CPU cost of the attempts of an array, and how long a new leader needs to
 //! load a million instances.
 
+mod common;
+
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,18 +17,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_core::step::{Outbox, Step};
-use baton_model::fact::{Fact, Holder, Verdict};
-use baton_model::ids::{
-    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
-    Lineage, WorkerName,
-};
-use baton_model::outcome::{AttemptEnd, AttemptStats, Outcome};
+use baton_model::fact::Fact;
+use baton_model::ids::{Epoch, InstanceId};
 use baton_model::spec::{InstanceSpec, Work};
-use baton_model::time::{Millis, Wall};
+use baton_model::time::Wall;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::view::{Query, View};
 use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
 use rustix::time::{ClockId, clock_gettime};
+
+use common::{done, granted};
 
 /// How long each rate is measured.
 const SPAN: Duration = Duration::from_secs(3);
@@ -113,48 +113,13 @@ fn attempts(store: &dyn Store) -> BenchResult<()> {
 }
 
 fn attempt_groups(epoch: Epoch, attempts: u64, group: u64) -> Vec<Vec<Fact>> {
-    let lease = |id| LeaseId {
-        attempt: AttemptId {
-            instance: InstanceId(id),
-            number: AttemptNo(1),
-        },
-        epoch,
-    };
-    let granted = |id| Fact::LeaseGranted {
-        lease: lease(id),
-        holder: Holder {
-            worker: WorkerName::new("worker-17"),
-            incarnation: Incarnation {
-                lineage: Lineage(u64::MAX / 3),
-                number: IncarnationNo(1),
-            },
-            host: HostId(u64::MAX / 5),
-            boot: BootId(u64::MAX / 7),
-        },
-        executor: None,
-    };
-    let ended = |id| Fact::AttemptEnded {
-        lease: lease(id),
-        end: AttemptEnd::Real(Outcome::Exited(0)),
-        verdict: Verdict::Done,
-        stats: Some(AttemptStats {
-            started: Wall(1_700_000_000_000),
-            ended: Wall(1_700_000_001_000),
-            elapsed: Millis(1_000),
-            cpu: Millis(900),
-            memory_peak: 10_000_000,
-        }),
-        next: None,
-        outputs: None,
-        stderr_tail: None,
-    };
     let mut groups = Vec::new();
     for first in (1..=attempts).step_by(group as usize) {
         // The attempts of the previous group end while these start.
         let begin = (first..first + group).filter(|id| *id <= attempts);
-        let mut facts: Vec<_> = begin.map(granted).collect();
+        let mut facts: Vec<_> = begin.map(|id| granted(epoch, id)).collect();
         for id in (first.saturating_sub(group)..first).filter(|id| *id > 0) {
-            facts.extend([Fact::AttemptConfirmed { lease: lease(id) }, ended(id)]);
+            facts.extend(done(epoch, id));
         }
         groups.push(facts);
     }
