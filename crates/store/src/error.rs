@@ -20,6 +20,12 @@ pub enum StoreError {
     /// For too long.
     #[error("another process holds the lock on the store: {0}")]
     Busy(String),
+    /// Other sessions have taken all of them.
+    #[error(
+        "the server of the store has no connection left: {0}; end other sessions, or raise its \
+         max_connections"
+    )]
+    NoConnection(String),
     #[error("the store is damaged: {0}; keep the file, and restore a backup")]
     Corrupt(String),
     #[error("the store cannot be written: {0}")]

@@ -4,7 +4,7 @@
 //! tests share one (`scripts/with-postgres.sh`), otherwise on one of this process.
 
 use std::fs::Permissions;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -249,6 +249,38 @@ pub fn run_sql(socket: &Path, database: &str, sql: &str) -> String {
     let errors = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{sql}: {errors}");
     String::from_utf8_lossy(&done.stdout).trim().to_owned()
+}
+
+/// A session of a user that waits for its next statement; `None` if the server refuses it.
+///
+/// # Panics
+/// If psql does not run.
+#[must_use]
+pub fn idle_session(socket: &Path, user: &str) -> Option<Child> {
+    let mut psql = program("psql");
+    psql.args(["-qAtX", "-d", "postgres", "-U", user, "-h"]);
+    let mut session = psql
+        .arg(socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("psql runs");
+    // A refused one may have closed it.
+    let asked = session
+        .stdin
+        .as_mut()
+        .map(|input| writeln!(input, "SELECT 1;"));
+    let mut line = String::new();
+    let told = session
+        .stdout
+        .as_mut()
+        .map(|output| BufReader::new(output).read_line(&mut line));
+    if matches!((asked, told), (Some(Ok(())), Some(Ok(1..)))) {
+        return Some(session);
+    }
+    session.wait().expect("it ends");
+    None
 }
 
 /// A program of PostgreSQL.

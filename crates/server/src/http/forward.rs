@@ -2,7 +2,7 @@
 //!
 //! A follower answers what needs only the store. It forwards the rest to the leader: every change, and
 //! a read whose handler needs the memory of the leader, which it says with a problem of the type
-//! [`NO_LEADER`]. The request is forwarded as it is, credentials included, and the leader decides as
+//! [`NO_LEADER`]; also a read of a store that it cannot use, which the leader may have. The request is forwarded as it is, credentials included, and the leader decides as
 //! if the client had sent it there: forwarding grants nothing.
 //!
 //! There is one hop at most: a forwarded request names the scheduler that forwards it, and one that
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::app::App;
 use super::idempotency;
 use super::peer::Peer;
-use super::problem::{Answer, Fault, Kind, NO_LEADER};
+use super::problem::{Answer, Fault, Kind, NO_LEADER, NO_LEADER_HEADER, STORE_FAILED};
 use super::streams::StreamRequest;
 use crate::access::{Caller, Identity};
 use crate::driver::Status;
@@ -61,14 +61,22 @@ pub(super) async fn to_leader(State(app): State<App>, request: Request, next: Ne
     }
     if is_read {
         let head = request_head(&request);
-        let response = next.clone().run(request).await;
+        let mut response = next.clone().run(request).await;
         let kind = response.extensions().get::<Kind>();
-        if kind.is_none_or(|Kind(kind)| kind != NO_LEADER) {
+        let is = |wanted: &str| kind.is_some_and(|Kind(kind)| kind == wanted);
+        let lacks_store = is(STORE_FAILED) && app.0.status.borrow().follows();
+        if !is(NO_LEADER) && !lacks_store {
             return response;
         }
         let nothing = Payload::Whole(Bytes::new());
         return match forward(&app, &peers, head, nothing).await {
             Ok(forwarded) => forwarded.finish(next).await,
+            // It has the reason, and a client may ask the next scheduler.
+            Err(_) if lacks_store => {
+                let yes = HeaderValue::from_static("1");
+                response.headers_mut().insert(NO_LEADER_HEADER, yes);
+                response
+            }
             Err(fault) => fault.into_response(),
         };
     }
@@ -207,7 +215,12 @@ async fn forward(app: &App, peers: &Peers, head: Parts, body: Payload) -> Answer
         peers.look_again();
         failed = Some(leader);
     }
-    Err(fault.unwrap_or_else(|| leaderless(&app.0.status.borrow())))
+    let status = app.0.status.borrow();
+    match fault {
+        // What is known of the leader is as old as the failure of the store, which is the reason.
+        Some(fault) if !matches!(*status, Status::Following(Some(_))) => Err(fault),
+        _ => Err(leaderless(&status)),
+    }
 }
 
 /// The fault of a request that found no leader; with the reason, if the store cannot be used.

@@ -16,7 +16,10 @@ pub(in crate::http) const PROBLEM: &str = "application/problem+json";
 pub(super) const NO_LEADER: &str = "no-leader";
 
 /// The header of such a response, for clients that do not read its body.
-const NO_LEADER_HEADER: HeaderName = HeaderName::from_static("baton-no-leader");
+pub(super) const NO_LEADER_HEADER: HeaderName = HeaderName::from_static("baton-no-leader");
+
+/// The type of the problem that the store cannot be used.
+pub(super) const STORE_FAILED: &str = "store-failed";
 
 /// An error response.
 #[derive(Debug)]
@@ -144,14 +147,14 @@ impl From<Unanswered> for Fault {
              recovers by itself. The request may or may not have taken effect: check before you \
              retry"
         );
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, STORE_FAILED, detail)
     }
 }
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         let detail = format!("the store cannot be read: {error}");
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store-failed", detail)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, STORE_FAILED, detail)
     }
 }
 

@@ -21,7 +21,8 @@ pub(crate) fn store_error(place: &str, error: &PostgresError) -> StoreError {
         SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => {
             StoreError::ReadOnly(what)
         }
-        SqlState::LOCK_NOT_AVAILABLE | SqlState::TOO_MANY_CONNECTIONS => StoreError::Busy(what),
+        SqlState::LOCK_NOT_AVAILABLE => StoreError::Busy(what),
+        SqlState::TOO_MANY_CONNECTIONS => StoreError::NoConnection(what),
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => StoreError::Corrupt(what),
         _ => StoreError::Failed(what),
     }

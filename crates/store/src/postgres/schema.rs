@@ -110,7 +110,7 @@ pub(super) fn unreachable(target: &Target, error: ConnectError) -> StoreError {
                 _ => false,
             };
             if failures.0.iter().any(|(_, error)| is_full(error)) {
-                StoreError::Busy(what)
+                StoreError::NoConnection(what)
             } else {
                 StoreError::Failed(what)
             }

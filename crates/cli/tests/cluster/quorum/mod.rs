@@ -1,6 +1,7 @@
 //! Several schedulers on one PostgreSQL database: one leads, and any of them may die, freeze, be cut off
 //! or lose the database at any time.
 
+mod connections;
 mod failover;
 mod trial;
 
@@ -227,8 +228,14 @@ impl Quorum {
         })
     }
 
-    /// What a scheduler says of itself, if it answers.
+    /// What a scheduler says of its role, if it answers.
     fn role(&self, number: usize) -> Option<String> {
+        let readiness = self.readiness(number)?;
+        Some(readiness["role"].as_str()?.to_owned())
+    }
+
+    /// What a scheduler says of itself, if it answers.
+    fn readiness(&self, number: usize) -> Option<Value> {
         let at = self.schedulers[number].addresses.as_ref()?;
         let address = at.url.trim_start_matches("http://").parse().ok()?;
         let wait = Duration::from_secs(1);
@@ -240,8 +247,7 @@ impl Quorum {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (_, body) = answer.split_once("\r\n\r\n")?;
-        let body: Value = serde_json::from_str(body).ok()?;
-        Some(body["role"].as_str()?.to_owned())
+        serde_json::from_str(body).ok()
     }
 }
 
