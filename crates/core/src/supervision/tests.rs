@@ -520,6 +520,27 @@ fn the_next_agent_decides_again_about_a_runner_that_was_to_be_started_later() {
 }
 
 #[test]
+fn the_next_agent_waits_again_for_what_may_be_left_of_a_lost_attempt() {
+    let mut worker = supervisor(vec![command(1), command(2)]);
+    let inventory = worker.inventory(Vec::new());
+    let first_lives = |attempt: &Attempt| match attempt.run {
+        run if run == self::run(1, 0) => Sighting::Present,
+        _ => Sighting::Unknown,
+    };
+    worker.take_over(Mono(200), inventory, &BTreeSet::new(), first_lives);
+    let known: Vec<KnownAttempt> = worker.attempts().iter().map(KnownAttempt::from).collect();
+    let inventory = Inventory::new(known, Vec::new(), None);
+    let unasked = |_: &Attempt| -> Sighting { panic!("one is watched, one has ended") };
+    let owned = [run(1, 0)].into();
+    let (mut next, actions) =
+        Supervisor::resume(&identity(), inventory, &owned, None, unasked, Mono(300));
+    assert_eq!(orders(actions), [Action::KillStrays]);
+    assert_eq!(outcome_of(&next, 2), None, "its processes may live");
+    next.handle(Mono(400), Event::StraysKilled { left: 0 });
+    assert_eq!(outcome_of(&next, 2), Some(LOST));
+}
+
+#[test]
 fn an_incarnation_goes_on_only_where_its_time_was_watched() {
     let found = |coordinator| Remnant {
         is_of_this_boot: true,
