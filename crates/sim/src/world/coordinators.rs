@@ -47,6 +47,8 @@ pub(super) struct Child {
 pub(super) struct Coordinator {
     pub(super) guard: DeadMan,
     pub(super) paused: bool,
+    /// Runs in its own log. The others are in the handover only.
+    owned: BTreeSet<RunKey>,
     /// Launches that wait for room.
     queue: VecDeque<(RunKey, Assignment)>,
     /// Runs that were asked to stop, and when they are killed.
@@ -147,9 +149,15 @@ impl World {
                 }
                 self.at_time(until, Event::StraysDead(index));
             }
-            // An adopted child has a record already, and a run of no attempt has no child.
-            Action::Adopt(_) | Action::KillRun(_) => {}
-            Action::Send(_)
+            // An adopted child has a record already.
+            Action::Adopt(run) => {
+                if let Some(coordinator) = &mut self.hosts[index].coordinator {
+                    coordinator.owned.insert(run);
+                }
+            }
+            // A run of no attempt has no child.
+            Action::KillRun(_)
+            | Action::Send(_)
             | Action::ReadLogs(..)
             | Action::ReadProcesses(..)
             | Action::Check(_)
@@ -206,7 +214,11 @@ impl World {
             started: None,
             ended: None,
         };
-        self.hosts[index].records.insert(run, record);
+        let host = &mut self.hosts[index];
+        host.records.insert(run, record);
+        if let Some(coordinator) = &mut host.coordinator {
+            coordinator.owned.insert(run);
+        }
         if run.run > RunNo(0) {
             return self.resume_task(index, run, assignment.lease);
         }
@@ -692,6 +704,14 @@ impl World {
             .take_over(now, inventory, &BTreeSet::new(), sight);
         self.agent_perform_all(index, actions);
         self.settle_records(index);
+    }
+
+    /// The runs that the coordinator reports itself, if it runs.
+    pub(super) fn owned_runs(&self, index: usize) -> BTreeSet<RunKey> {
+        let host = &self.hosts[index];
+        let coordinator = host.coordinator.iter();
+        let owned = coordinator.flat_map(|it| it.owned.iter().copied());
+        owned.filter(|run| host.records.contains_key(run)).collect()
     }
 
     pub(super) fn reported_runs(&self, index: usize) -> Vec<ReportedRun> {

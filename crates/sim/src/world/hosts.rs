@@ -1,6 +1,6 @@
 //! Machines: boots, agents and their incarnations.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use baton_core::protocol::worker::io::GuardOrder;
@@ -230,11 +230,9 @@ impl World {
     /// Resumes the incarnation with what its coordinator reports or has left on disk.
     fn resume_life(&mut self, index: usize, now: Mono) {
         let reported = self.reported_runs(index);
+        let owned = self.owned_runs(index);
         let host = &mut self.hosts[index];
-        let mut owned = BTreeSet::new();
-        if host.coordinator.is_some() {
-            owned = reported.iter().map(|run| run.run).collect();
-        } else {
+        if host.coordinator.is_none() {
             let mut successor = Coordinator::default();
             if let Some(order) = host.guard_on_disk {
                 successor.guard.extend(order);
