@@ -343,44 +343,54 @@ impl World {
         }
     }
 
-    /// The operator knows which machines are gone for good, or have given up a state directory that was
-    /// cloned; verifies that nothing runs there; and forgets the workers that still hold a lease.
+    /// The operator forgets the workers that still hold a lease although nothing runs there.
     fn operate(&mut self, leader: usize) {
         let Some((_, core)) = self.leader() else {
             return;
         };
-        let is_held = |lineage: Lineage| {
-            let leases = core.ledger().open_leases();
-            let mut holders = leases.map(|lease| lease.holder.incarnation);
-            holders.any(|holder| {
-                let mut hosts = self.hosts.iter();
-                holder.lineage == lineage
-                    && hosts.any(|host| !host.destroyed && host.me().incarnation == holder)
-            })
-        };
-        let gone = |lineage| {
-            let mut hosts = self.by_lineage[&lineage].iter();
-            let gave_up = hosts.clone().any(|at| self.hosts[*at].lineage != lineage);
-            let may_hold = !gave_up || is_held(lineage);
-            hosts.all(|index| {
-                let host = &self.hosts[*index];
-                let gone = host.destroyed || self.links.is_severed(*index);
-                (gone || !may_hold) && host.children.is_empty()
-            })
-        };
-        let forgotten: BTreeMap<Lineage, WorkerName> = core
+        let holders: BTreeMap<Lineage, WorkerName> = core
             .ledger()
             .open_leases()
-            .map(|lease| (lease.holder.incarnation.lineage, &lease.holder.worker))
-            .filter(|(lineage, _)| gone(*lineage))
-            .map(|(lineage, worker)| (lineage, worker.clone()))
+            .map(|lease| {
+                (
+                    lease.holder.incarnation.lineage,
+                    lease.holder.worker.clone(),
+                )
+            })
             .collect();
-        for (lineage, worker) in forgotten {
+        for (lineage, worker) in holders {
+            // What was forgotten before may run on this worker by now.
+            if !self.is_gone(lineage) {
+                continue;
+            }
             let request = self.client.new_request();
             let lineage = Some(lineage);
             let command = Command::Forget { worker, lineage };
             self.scheduler_input(leader, Input::Command(request, command));
         }
+    }
+
+    /// True if the machines are gone for good, or have given up a state directory that was cloned,
+    /// and nothing runs there.
+    fn is_gone(&self, lineage: Lineage) -> bool {
+        let Some((_, core)) = self.leader() else {
+            return false;
+        };
+        let mut leases = core.ledger().open_leases();
+        let is_held = leases.any(|lease| {
+            let holder = lease.holder.incarnation;
+            let mut hosts = self.hosts.iter();
+            holder.lineage == lineage
+                && hosts.any(|host| !host.destroyed && host.me().incarnation == holder)
+        });
+        let mut hosts = self.by_lineage[&lineage].iter();
+        let gave_up = hosts.clone().any(|at| self.hosts[*at].lineage != lineage);
+        let may_hold = !gave_up || is_held;
+        hosts.all(|index| {
+            let host = &self.hosts[*index];
+            let gone = host.destroyed || self.links.is_severed(*index);
+            (gone || !may_hold) && host.children.is_empty()
+        })
     }
 
     /// True when everything submitted has ended and nothing is left over.
