@@ -257,6 +257,7 @@ fn unstarted(name: &str) -> Run {
         timed_out: false,
         replaced: false,
         submitted_at: 0,
+        submitted_by: None,
         begun_at: 0,
         ended_at: None,
         revision: None,

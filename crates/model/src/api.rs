@@ -12,6 +12,7 @@ mod library;
 mod once;
 mod processes;
 mod runs;
+mod submitter;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,7 @@ pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
     RunItem, RunProblem, RunReply, RunTask, SubmitRun,
 };
+pub use submitter::{Submitter, SubmitterKind};
 
 /// The media type of every representation.
 pub const MEDIA_TYPE: &str = "application/vnd.baton.v1+json";

@@ -16,6 +16,7 @@ use crate::ids::{
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
+use crate::principal::Principal;
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
@@ -124,6 +125,9 @@ pub enum Fact {
         /// Equal to `first` for a single instance.
         last: InstanceId,
         spec: Arc<InstanceSpec>,
+        /// The client that has submitted or triggered them, if it is known and no schedule or run did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        submitted_by: Option<Arc<Principal>>,
     },
     /// A lease of one attempt was granted to one incarnation.
     LeaseGranted {
@@ -362,6 +366,9 @@ pub enum Fact {
         /// The library workflow of which it is a run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<RunOrigin>,
+        /// The client that has submitted or triggered it, if it is known and no schedule did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        submitted_by: Option<Arc<Principal>>,
     },
     /// A further part of a plan was accepted: its tasks are appended.
     RunExtended {

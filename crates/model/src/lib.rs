@@ -22,6 +22,7 @@
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
 //! | [`token`] | credentials and roles |
+//! | [`principal`] | who has made a request |
 //! | [`limits`] | every bound on a queue, list or loop, with its reason |
 //! | [`worker_set`] | versions and hashes of the set of workers |
 //!
@@ -42,6 +43,7 @@ pub mod message;
 pub mod outcome;
 pub mod paths;
 pub mod placement;
+pub mod principal;
 pub mod schedule;
 pub mod spec;
 pub mod state;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::ids::TokenId;
+use baton_model::principal::Principal;
 use baton_model::time::Wall;
 use baton_model::token::{Role, Secret, SecretHash, Token};
 use baton_store::{Store, StoreError, token};
@@ -37,30 +38,49 @@ pub(crate) struct Caller {
 /// How a caller is identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    Token(TokenId),
+    /// Id and name of a token.
+    Token(TokenId, Arc<str>),
     /// Common name of a certificate.
     Certificate(Arc<str>),
     /// The worker of this process.
     LocalWorker,
-    /// No authentication is required.
-    Anonymous,
+    /// No authentication is required. The client may have said who its user is.
+    Anonymous(Option<Arc<str>>),
 }
 
 impl Caller {
     /// The caller where no authentication is required.
     pub(crate) const ANONYMOUS: Self = Self {
         role: Role::Admin,
-        identity: Identity::Anonymous,
+        identity: Identity::Anonymous(None),
         owner: None,
     };
+
+    /// What facts record about it; nothing if it is not known.
+    pub(crate) fn principal(&self) -> Option<Arc<Principal>> {
+        let principal = match &self.identity {
+            Identity::Token(id, name) => Principal::Token {
+                id: *id,
+                name: name.to_string(),
+            },
+            Identity::Certificate(name) => Principal::Certificate {
+                name: name.to_string(),
+            },
+            Identity::Anonymous(Some(name)) => Principal::Unauthenticated {
+                name: name.to_string(),
+            },
+            Identity::Anonymous(None) | Identity::LocalWorker => return None,
+        };
+        Some(Arc::new(principal))
+    }
 }
 
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.identity {
-            Identity::Token(id) => id.fmt(f),
+            Identity::Token(id, _) => id.fmt(f),
             Identity::Certificate(name) => write!(f, "the holder of the certificate {name:?}"),
-            Identity::LocalWorker | Identity::Anonymous => f.write_str("an anonymous client"),
+            Identity::LocalWorker | Identity::Anonymous(_) => f.write_str("an anonymous client"),
         }
     }
 }
@@ -259,7 +279,7 @@ impl Access {
         }
         let caller = Caller {
             role: token.role,
-            identity: Identity::Token(token.id),
+            identity: Identity::Token(token.id, token.name.as_str().into()),
             owner: token.owner.as_deref().map(Arc::from),
         };
         Ok((caller, token.expires_at))
@@ -338,7 +358,7 @@ mod tests {
         let caller = |now| access.caller(&secret, Wall(now));
         assert_eq!(caller(2), Err(TokenError::Unknown));
         access.refresh().await.expect("readable");
-        let (role, identity) = (Role::Viewer, Identity::Token(id));
+        let (role, identity) = (Role::Viewer, Identity::Token(id, "viewer".into()));
         let owner = None;
         assert_eq!(
             caller(2),

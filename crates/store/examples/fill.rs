@@ -82,6 +82,7 @@ fn submitted(id: u64) -> Fact {
         first: InstanceId(id),
         last: InstanceId(id),
         spec: Arc::new(spec),
+        submitted_by: None,
     }
 }
 

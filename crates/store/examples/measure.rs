@@ -97,6 +97,7 @@ fn attempts(store: &dyn Store) -> BenchResult<()> {
         first: InstanceId(1),
         last: InstanceId(ATTEMPTS),
         spec,
+        submitted_by: None,
     }])?;
     let groups: Vec<Vec<Fact>> = attempt_groups(epoch, ATTEMPTS, GROUP);
     let (began, busy) = (Instant::now(), processor_time());
@@ -135,6 +136,7 @@ fn array(path: &Path) -> BenchResult<()> {
         first,
         last,
         spec: Arc::default(),
+        submitted_by: None,
     };
     for fact in [
         submitted,
@@ -319,6 +321,7 @@ fn submitted(id: u64) -> Fact {
             work: Work::Command(command),
             ..InstanceSpec::default()
         }),
+        submitted_by: None,
     }
 }
 

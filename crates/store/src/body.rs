@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{InstanceId, LeaseId};
+use baton_model::principal::Principal;
 use baton_model::spec::{InstanceSpec, SparseSpec};
 use baton_model::workflow::Plan;
 use serde::{Deserialize, Serialize};
@@ -16,17 +17,31 @@ use crate::StoreError;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bare {
-    InstancesSubmitted { first: InstanceId, last: InstanceId },
-    AttemptAdopted { lease: LeaseId, holder: Holder },
+    InstancesSubmitted {
+        first: InstanceId,
+        last: InstanceId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        submitted_by: Option<Arc<Principal>>,
+    },
+    AttemptAdopted {
+        lease: LeaseId,
+        holder: Holder,
+    },
 }
 
 /// Encodes a fact; `bare` if the spec that it carries is stored separately.
 pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
     let body = match fact {
-        Fact::InstancesSubmitted { first, last, .. } if bare => {
-            let (first, last) = (*first, *last);
-            serde_json::to_string(&Bare::InstancesSubmitted { first, last })
-        }
+        Fact::InstancesSubmitted {
+            first,
+            last,
+            submitted_by,
+            ..
+        } if bare => serde_json::to_string(&Bare::InstancesSubmitted {
+            first: *first,
+            last: *last,
+            submitted_by: submitted_by.clone(),
+        }),
         Fact::AttemptAdopted { lease, holder, .. } if bare => {
             let (lease, holder) = (*lease, holder.clone());
             serde_json::to_string(&Bare::AttemptAdopted { lease, holder })
@@ -38,12 +53,14 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             plan,
             open,
             origin,
+            submitted_by,
         } => serde_json::to_string(&Fact::RunRegistered {
             run: *run,
             at: *at,
             plan: without_tasks(plan),
             open: *open,
             origin: *origin,
+            submitted_by: submitted_by.clone(),
         }),
         Fact::RunExtended { run, at, plan } => serde_json::to_string(&Fact::RunExtended {
             run: *run,
@@ -85,7 +102,16 @@ pub(crate) fn read(body: &str, spec: Option<Arc<InstanceSpec>>) -> Result<Fact, 
         return serde_json::from_str(body);
     };
     Ok(match serde_json::from_str(body)? {
-        Bare::InstancesSubmitted { first, last } => Fact::InstancesSubmitted { first, last, spec },
+        Bare::InstancesSubmitted {
+            first,
+            last,
+            submitted_by,
+        } => Fact::InstancesSubmitted {
+            first,
+            last,
+            spec,
+            submitted_by,
+        },
         Bare::AttemptAdopted { lease, holder } => Fact::AttemptAdopted {
             lease,
             holder,

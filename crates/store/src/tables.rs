@@ -62,7 +62,8 @@ pub(crate) const TABLES: &[Table] = tables! {
         "cpu_used_ms" Integer, "waited_ms" Integer;
     "run" by "id": "id" Integer, "name" Text, "owner" Text, "state" Text, "generation" Integer,
         "plan" Integer, "halting" Text, "cause" Text, "submitted_ms" Integer,
-        "begun_ms" Integer, "changed_ms" Integer, "origin" Text;
+        "begun_ms" Integer, "changed_ms" Integer, "origin" Text,
+        "submitted_by" Text;
     "plan" by "part": "part" Integer, "run" Integer, "generation" Integer, "body" Text;
     "item" by "run, plan, task, item": "run" Integer, "plan" Integer, "task" Integer,
         "item" Integer, "generation" Integer, "end" Text, "instance" Integer, "outputs" Text;

@@ -175,6 +175,7 @@ impl Loopback {
                 array,
                 more: Vec::new(),
                 key: None,
+                submitted_by: None,
             };
             let request = RequestId(first + number);
             let messages = self.leader(Input::Command(request, Command::Submit(submission)));

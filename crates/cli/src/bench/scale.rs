@@ -203,6 +203,7 @@ fn fill(store: &dyn Store, count: u64) -> Result<(), Failure> {
                 array: None,
                 more: Vec::new(),
                 key: None,
+                submitted_by: None,
             };
             let command = Command::Submit(submission);
             step.append(core.handle(now, Input::Command(RequestId(id), command)));

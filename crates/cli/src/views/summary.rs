@@ -130,7 +130,14 @@ fn start(summary: &Summary<'_>) -> Vec<Line> {
         return Vec::new();
     }
     let begun = stamp(Wall(run.begun_at));
-    let mut texts = vec![format!("owner {}, started {begun}", clean(&run.owner))];
+    let submitted = match run.revision {
+        Some(_) => "triggered",
+        None => "submitted",
+    };
+    let by = run.submitted_by.as_ref();
+    let by = by.map(|it| format!(", {submitted} by {}", clean(&it.text)));
+    let (owner, by) = (clean(&run.owner), by.unwrap_or_default());
+    let mut texts = vec![format!("owner {owner}{by}, started {begun}")];
     if let Some(at) = run.ended_at {
         texts.push(format!("ended {}", stamp(Wall(at))));
     }

@@ -24,7 +24,9 @@ impl Ledger {
     /// [`LedgerError`] if the fact contradicts the ones before it; the ledger is then unchanged.
     pub fn apply(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         match fact {
-            Fact::InstancesSubmitted { first, last, spec } => self.submit(*first, *last, spec),
+            Fact::InstancesSubmitted {
+                first, last, spec, ..
+            } => self.submit(*first, *last, spec),
             Fact::LeaseGranted { lease, holder, .. } => self.grant(*lease, holder),
             Fact::AttemptAdopted {
                 lease,

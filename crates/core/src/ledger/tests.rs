@@ -34,6 +34,7 @@ fn submit(first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         spec: Arc::default(),
+        submitted_by: None,
     }
 }
 
@@ -304,6 +305,7 @@ fn ledgers_with_different_pending_work_are_equal_only_without_it() {
         plan: Arc::default(),
         open: false,
         origin: None,
+        submitted_by: None,
     }]);
     let mut processed = live.clone();
     assert_eq!(processed.runs_mut().next_dirty(), Some(RunId(1)));

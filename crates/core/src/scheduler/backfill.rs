@@ -230,7 +230,7 @@ impl BackfillDriver {
             }),
             ..origin_of(&entry)
         };
-        launch::start(cx, execution, payload, origin);
+        launch::start(cx, execution, payload, origin, None);
         !is_late
     }
 

@@ -7,6 +7,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::library::{Created, Execution, IdempotencyKey};
 use baton_model::outcome::KillMode;
+use baton_model::principal::Principal;
 use baton_model::spec::{Array, Exclusive, InstanceSpec};
 use baton_model::state::UniversalState;
 
@@ -82,6 +83,8 @@ pub struct Submission {
     pub more: Vec<Elements>,
     /// Of the submissions with the same key only the first creates something.
     pub key: Option<IdempotencyKey>,
+    /// The client, if it is known.
+    pub submitted_by: Option<Arc<Principal>>,
 }
 
 /// Elements of an array with one spec and consecutive indices.
@@ -180,7 +183,13 @@ pub(super) fn submit(
     let ranges = keyed.unwrap_or_else(|| submission.at(unused_id(cx)));
     for range in &ranges {
         for (first, last) in cx.ledger.known().gaps(range.first, range.last) {
-            accept(cx, first, last, &range.spec);
+            accept(
+                cx,
+                first,
+                last,
+                &range.spec,
+                submission.submitted_by.clone(),
+            );
         }
     }
     let first = ranges[0].first;
@@ -297,6 +306,7 @@ pub(super) fn accept(
     first: InstanceId,
     last: InstanceId,
     spec: &Arc<InstanceSpec>,
+    submitted_by: Option<Arc<Principal>>,
 ) {
     let range = Range {
         first,
@@ -307,6 +317,7 @@ pub(super) fn accept(
         first,
         last,
         spec: Arc::clone(spec),
+        submitted_by,
     });
     cx.bullpen.submitted(first, cx.now.mono);
     match gated_entry(cx.ledger, spec) {

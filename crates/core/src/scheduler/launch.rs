@@ -9,6 +9,7 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::RunId;
 use baton_model::library::{Execution, RunOrigin};
+use baton_model::principal::Principal;
 use baton_model::spec::{Exclusive, InstanceSpec, Origin};
 use baton_model::workflow::Plan;
 
@@ -55,7 +56,13 @@ pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
 }
 
 /// Starts an execution under an id of [`unused_id`].
-pub(super) fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
+pub(super) fn start(
+    cx: &mut Cx<'_>,
+    id: Execution,
+    payload: Payload,
+    origin: RunOrigin,
+    submitted_by: Option<Arc<Principal>>,
+) {
     match (id, payload) {
         (Execution::Instance(id), Payload::Spec(mut spec)) => {
             for (name, value) in environment(&origin) {
@@ -66,7 +73,7 @@ pub(super) fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: Ru
                 revision: origin.revision,
                 due: origin.due,
             });
-            instances::accept(cx, id, id, &Arc::from(spec));
+            instances::accept(cx, id, id, &Arc::from(spec), submitted_by);
         }
         (Execution::Run(run), Payload::Plan(plan)) => cx.commit(Fact::RunRegistered {
             run,
@@ -74,6 +81,7 @@ pub(super) fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: Ru
             plan,
             open: false,
             origin: Some(origin),
+            submitted_by,
         }),
         (id, _) => unreachable!("{id} is the id of another kind of execution"),
     }

@@ -10,6 +10,7 @@ use baton_model::library::{
     Created, Definition, Execution, IdempotencyKey, Pause, TaskName, TriggerSource,
 };
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
+use baton_model::principal::Principal;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::InstanceSpec;
 
@@ -125,6 +126,8 @@ pub struct TriggerCommand {
     /// SHA-256, in hexadecimal, of the secret that the caller presented.
     pub secret_sha256: Option<String>,
     pub key: Option<IdempotencyKey>,
+    /// The client, if it is known.
+    pub submitted_by: Option<Arc<Principal>>,
 }
 
 /// How far a caller of a trigger URL is authenticated.
@@ -486,7 +489,8 @@ fn try_trigger(
         TickVerdict::Launch | TickVerdict::Late { .. } => {}
     }
     let execution = launch::unused_id(cx, &payload);
-    launch::start(cx, execution, payload, timetable::origin_of(&task));
+    let origin = timetable::origin_of(&task);
+    launch::start(cx, execution, payload, origin, command.submitted_by);
     gate::replace(cx, &task, execution);
     let (task, source, key) = (number, command.by, command.key);
     cx.commit(match execution {

@@ -214,6 +214,7 @@ fn submission(spec: &InstanceSpec, count: Option<u64>) -> Submission {
         array: count.map(|count| (count, 0)),
         more: Vec::new(),
         key: None,
+        submitted_by: None,
     }
 }
 

@@ -175,7 +175,7 @@ impl Timetable {
                 }),
                 ..origin_of(&task)
             };
-            launch::start(cx, id, payload, origin);
+            launch::start(cx, id, payload, origin, None);
             gate::replace(cx, &task, id);
         }
     }
@@ -220,7 +220,7 @@ impl Timetable {
                     after: Some(done),
                     ..origin_of(&follower)
                 };
-                launch::start(cx, id, payload, origin);
+                launch::start(cx, id, payload, origin, None);
                 gate::replace(cx, &follower, id);
             }
         }

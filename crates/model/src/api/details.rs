@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Submitter;
 use crate::placement::Constraint;
 use crate::spec::Exclusive;
 use crate::task::Resources;
@@ -80,6 +81,9 @@ pub struct InstanceOrigin {
     pub kind: OriginKind,
     /// The same as text.
     pub text: String,
+    /// The client that has submitted or triggered it, or its run, if it is known and no schedule did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<Submitter>,
     /// Revision of its library task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u32>,

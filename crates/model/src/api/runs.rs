@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Links, once};
+use super::{Links, Submitter, once};
 use crate::state::UniversalState;
 use crate::workflow::{Condition, HaltMode};
 
@@ -93,6 +93,9 @@ pub struct Run {
     pub replaced: bool,
     /// Time of submission.
     pub submitted_at: u64,
+    /// The client that has submitted or triggered it, if it is known and no schedule did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<Submitter>,
     /// When its current generation began.
     pub begun_at: u64,
     /// When its current generation ended.

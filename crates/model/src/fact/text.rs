@@ -6,6 +6,7 @@ use super::{Condemnation, CopyEvidence, Fact};
 use crate::ids::InstanceRange;
 use crate::library::{Execution, TriggerSource};
 use crate::outcome::KillMode;
+use crate::principal::Principal;
 use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
 
@@ -15,9 +16,17 @@ impl Fact {
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {
-            Self::InstancesSubmitted { first, last, .. } if first == last => "accepted".to_owned(),
-            Self::InstancesSubmitted { first, last, .. } => {
-                format!("accepted as one of {}", last.0 - first.0 + 1)
+            Self::InstancesSubmitted {
+                first,
+                last,
+                submitted_by,
+                ..
+            } => {
+                let by = submitted_by_clause(submitted_by.as_deref());
+                match last.0 - first.0 + 1 {
+                    1 => format!("accepted{by}"),
+                    count => format!("accepted as one of {count}{by}"),
+                }
             }
             Self::LeaseGranted {
                 lease,
@@ -143,14 +152,19 @@ impl Fact {
                 format!("backfill {backfill} was cancelled")
             }
             Self::RunRegistered {
-                run, plan, open, ..
+                run,
+                plan,
+                open,
+                submitted_by,
+                ..
             } => {
                 let stage = if *open {
                     "is being defined"
                 } else {
                     "was accepted"
                 };
-                format!("run {run} of {} {stage}", plan.name)
+                let by = submitted_by_clause(submitted_by.as_deref());
+                format!("run {run} of {} {stage}{by}", plan.name)
             }
             Self::RunExtended { run, .. } => format!("tasks were added to run {run}"),
             Self::RunDefined { run, .. } => format!("run {run} is fully defined"),
@@ -220,6 +234,10 @@ impl fmt::Display for Fact {
         let space = if ids.is_empty() { "" } else { " " };
         write!(f, "{}{space}{ids}: {}", self.kind().name(), self.sentence())
     }
+}
+
+fn submitted_by_clause(principal: Option<&Principal>) -> String {
+    principal.map_or_else(String::new, |it| format!(", submitted by {it}"))
 }
 
 impl KillMode {

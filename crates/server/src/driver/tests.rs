@@ -83,6 +83,7 @@ fn a_broken_invariant_ends_the_leader_with_its_state() {
         plan: Arc::default(),
         open: false,
         origin: None,
+        submitted_by: None,
     };
     let head = RunHead::registered(&registered).expect("a run");
     let stored = StoredRun {

@@ -144,6 +144,7 @@ mod tests {
             first: InstanceId(first),
             last: InstanceId(last),
             spec: Arc::default(),
+            submitted_by: None,
         };
         ledger.apply(&fact).expect("fits");
         ledger

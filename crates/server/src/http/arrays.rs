@@ -104,6 +104,7 @@ pub(super) fn submission(
                 array: None,
                 more: Vec::new(),
                 key: None,
+                submitted_by: None,
             });
         }
         Shape::Indices(ranges) => {
@@ -136,6 +137,7 @@ pub(super) fn submission(
         array: Some((count, from)),
         more: elements,
         key: None,
+        submitted_by: None,
     })
 }
 

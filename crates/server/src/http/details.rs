@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::api::{Instance, InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand};
+use baton_model::api::{
+    Instance, InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand, Submitter,
+};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, LeaseId};
+use baton_model::library::TriggerSource;
 use baton_model::paths::{self, PathValues};
+use baton_model::principal::Principal;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::CommandLine;
 use baton_model::token::Role;
@@ -33,11 +37,12 @@ pub(super) struct InstanceWithOutputs {
     pub(super) outputs: Option<Value>,
 }
 
-/// The details of one instance, as a caller may see them.
+/// The details of one instance, as a caller may see them; with the submitter of its run, if it has one.
 pub(super) fn of(
     record: &Record,
     facts: &[RecordedFact],
     backfill: Option<BackfillId>,
+    of_run: Option<&Principal>,
     caller: &Caller,
 ) -> InstanceDetails {
     let spec = &*record.instance.spec;
@@ -71,7 +76,7 @@ pub(super) fn of(
         attempts_max: spec.retry.failures_max.saturating_add(1),
         losses_max: spec.retry.losses_max,
         exclusive: spec.exclusive,
-        origin: origin(spec, facts, backfill),
+        origin: origin(spec, facts, backfill, of_run),
     }
 }
 
@@ -160,24 +165,31 @@ fn origin(
     spec: &InstanceSpec,
     facts: &[RecordedFact],
     backfill: Option<BackfillId>,
+    of_run: Option<&Principal>,
 ) -> InstanceOrigin {
+    let submitter = of_run.or_else(|| submitter(facts));
+    let by = submitter.map_or_else(String::new, |it| format!(" by {it}"));
     let plain = |kind, text: String| InstanceOrigin {
         kind,
         text,
+        submitted_by: submitter.map(Submitter::from),
         revision: spec.origin.map(|origin| origin.revision.0),
         due_at: None,
         backfill: None,
         item: None,
     };
     if let Some(part) = spec.part {
-        let text = format!("item {} of {} in run {}", part.item, spec.name, part.run);
+        let mut text = format!("item {} of {} in run {}", part.item, spec.name, part.run);
+        if !by.is_empty() {
+            text += &format!(", submitted{by}");
+        }
         return InstanceOrigin {
             item: Some(part.item),
             ..plain(OriginKind::Run, text)
         };
     }
     let Some(origin) = spec.origin else {
-        return plain(OriginKind::Submission, "submitted".to_owned());
+        return plain(OriginKind::Submission, format!("submitted{by}"));
     };
     let revision = origin.revision.0;
     let entry = format!("revision {revision} of {}/{}", spec.owner, spec.name);
@@ -193,14 +205,29 @@ fn origin(
         };
     }
     let triggered = facts.iter().find_map(|entry| match &entry.fact {
-        fact @ Fact::InstanceTriggered { .. } => Some(fact.sentence()),
+        Fact::InstanceTriggered { source, .. } => Some(*source),
         _ => None,
     });
     match triggered {
-        Some(text) => plain(OriginKind::Trigger, format!("{text}, {entry}")),
+        Some(source) => {
+            let how = match source {
+                TriggerSource::Manual if by.is_empty() => " by hand",
+                TriggerSource::Manual => "",
+                TriggerSource::Remote => " over HTTP",
+            };
+            plain(OriginKind::Trigger, format!("triggered{how}{by}, {entry}"))
+        }
         None => plain(
             OriginKind::Upstream,
             format!("after its upstream task, {entry}"),
         ),
     }
+}
+
+/// The client that has submitted an instance, or triggered it.
+fn submitter(facts: &[RecordedFact]) -> Option<&Principal> {
+    facts.iter().find_map(|entry| match &entry.fact {
+        Fact::InstancesSubmitted { submitted_by, .. } => submitted_by.as_deref(),
+        _ => None,
+    })
 }

@@ -20,6 +20,8 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use baton_model::limits::TOKEN_NAME_CHARS_MAX;
+use baton_model::token;
 
 use super::app::App;
 use super::peer::{PartOfPage, Peer};
@@ -27,6 +29,9 @@ use super::problem::{Answer, Fault};
 use super::{owners, roles, routes};
 use crate::access::{Caller, Identity};
 use crate::rate_limit::{RateKey, address_group};
+
+/// Header with the name of a client's user, where no authentication is required.
+const USER: header::HeaderName = header::HeaderName::from_static("baton-user");
 
 pub(super) async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = Peer::of(request.extensions());
@@ -37,7 +42,7 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
             peer.certificate.as_deref(),
         )
     } else {
-        Ok(Caller::ANONYMOUS)
+        anonymous(request.headers())
     };
     // A page is one request, whatever it asks of the API.
     if request.extensions().get::<PartOfPage>().is_none() {
@@ -71,12 +76,32 @@ pub(super) async fn check(State(app): State<App>, mut request: Request, next: Ne
     next.run(request).await
 }
 
+/// The caller where no authentication is required, with the user that it claims to be.
+pub(super) fn anonymous(headers: &HeaderMap) -> Answer<Caller> {
+    let Some(value) = headers.get(USER) else {
+        return Ok(Caller::ANONYMOUS);
+    };
+    let name = std::str::from_utf8(value.as_bytes()).ok();
+    let name = name.filter(|name| token::check_name(name).is_ok());
+    let name = name.filter(|_| !is_repeated(headers, USER));
+    let name = name.ok_or_else(|| {
+        Fault::bad_request(format!(
+            "the header Baton-User must be one name of 1 to {TOKEN_NAME_CHARS_MAX} characters; \
+             send the name of your user, or no such header"
+        ))
+    })?;
+    Ok(Caller {
+        identity: Identity::Anonymous(Some(name.into())),
+        ..Caller::ANONYMOUS
+    })
+}
+
 /// The bucket of the rate limiter for this caller.
 fn rate_key(caller: &Answer<Caller>, ip: IpAddr) -> RateKey {
     match caller.as_ref().map(|caller| &caller.identity) {
-        Ok(Identity::Token(id)) => RateKey::Token(*id),
+        Ok(Identity::Token(id, _)) => RateKey::Token(*id),
         Ok(Identity::Certificate(name)) => RateKey::Certificate(Arc::clone(name)),
-        Ok(Identity::LocalWorker | Identity::Anonymous) | Err(_) => {
+        Ok(Identity::LocalWorker | Identity::Anonymous(_)) | Err(_) => {
             RateKey::Address(address_group(ip))
         }
     }

@@ -112,6 +112,7 @@ pub(super) async fn submit(
     };
     let mut submission = arrays::submission(&file, binding, shape)?;
     submission.spec.conditions = conditions;
+    submission.submitted_by = caller.principal();
     let owner = &submission.spec.owner;
     submission.key = key.map(|text| idempotency::key(&["instances", owner], &text, [&*body]));
     let command = Command::SubmitAfter(submission, mark);
@@ -440,8 +441,15 @@ impl App {
             }
             None => None,
         };
+        let run = match spec.part {
+            Some(part) => self.read(move |store| store.run(part.run)).await?,
+            None => None,
+        };
+        let of_run = run
+            .as_ref()
+            .and_then(|run| run.head.submitted_by.as_deref());
         let mut instance = views::instance(record, clock::now().wall);
-        let details = details::of(record, &facts.items, backfill, caller);
+        let details = details::of(record, &facts.items, backfill, of_run, caller);
         instance.details = Some(Box::new(details));
         instance.reason = self
             .reasons(std::slice::from_ref(record))

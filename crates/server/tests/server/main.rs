@@ -17,6 +17,7 @@ mod rig;
 mod runs;
 mod schedulers;
 mod shared_store;
+mod submitters;
 mod tags;
 mod tls;
 mod tokens;

@@ -151,6 +151,7 @@ async fn a_write_to_a_follower_reaches_the_leader_with_its_idempotency_key() {
         let request = server.request(Method::POST, "/instances/");
         let request = request.header("content-type", "application/json");
         let request = request.header("idempotency-key", "the-same");
+        let request = request.header("baton-user", "ann");
         got(request.body(task("t").to_string())).await
     };
     let first = submit(follower).await;
@@ -161,6 +162,8 @@ async fn a_write_to_a_follower_reaches_the_leader_with_its_idempotency_key() {
     // A read of what only the store knows, and one of the leader's memory.
     let shown = follower.get(path).await;
     assert_eq!(shown.body["state"], "QUEUED", "{shown:?}");
+    let submitter = &shown.body["details"]["origin"]["submittedBy"];
+    assert_eq!(submitter["name"], "ann", "{shown:?}");
     let explained = follower.get(&format!("{path}/explain")).await;
     assert_eq!(explained.status, StatusCode::OK, "{explained:?}");
     let ended = follower.delete(path).await;

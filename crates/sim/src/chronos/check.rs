@@ -210,7 +210,9 @@ impl LibraryState {
                 self.tally.backfills += 1;
                 self.backfills.apply(entry)
             }
-            Fact::InstancesSubmitted { first, last, spec } => {
+            Fact::InstancesSubmitted {
+                first, last, spec, ..
+            } => {
                 if let Some(part) = spec.part {
                     self.started(entry, Execution::Run(part.run))?;
                 }

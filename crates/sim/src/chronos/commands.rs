@@ -169,6 +169,7 @@ impl World {
                 trust: Trust::Open,
                 secret_sha256: None,
                 key,
+                submitted_by: None,
             }),
         ));
     }

@@ -146,6 +146,7 @@ fn submitted(id: u64, task: u64, due: Option<u64>) -> Fact {
         first: InstanceId(id),
         last: InstanceId(id),
         spec: Arc::new(spec),
+        submitted_by: None,
     }
 }
 

@@ -273,6 +273,7 @@ impl World {
                 array: None,
                 more: Vec::new(),
                 key: Some(key(number)),
+                submitted_by: None,
             };
             let command = Command::SubmitAfter(submission, mark);
             self.scheduler_input(leader, Input::Command(request, command));

@@ -100,6 +100,7 @@ impl WorkflowClients {
                 plan: Arc::clone(&workflow.parts[0]),
                 open: workflow.parts.len() > 1 || !workflow.completes,
                 key: Some(client::key(RUN_KEYS + at as u64)),
+                submitted_by: None,
             });
         };
         if !row.open || row.over.is_some() {

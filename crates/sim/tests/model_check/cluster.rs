@@ -398,6 +398,7 @@ fn submissions(world: &World) -> Vec<Input> {
             array: None,
             more: Vec::new(),
             key: None,
+            submitted_by: None,
         };
         Input::Command(RequestId(request), Command::Submit(submission))
     };

@@ -221,7 +221,9 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         fact: &Fact,
     ) -> Result<Option<(S, u64)>, StoreError> {
         match fact {
-            Fact::InstancesSubmitted { first, last, spec } => {
+            Fact::InstancesSubmitted {
+                first, last, spec, ..
+            } => {
                 self.ledger.apply(fact)?;
                 self.known.claim(stored, *first, *last)?;
                 let spec = stored.add_spec(self.next, spec, length(*first, *last))?;

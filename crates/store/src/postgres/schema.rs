@@ -16,7 +16,7 @@ use crate::schema_version::SCHEMA_VERSION;
 const FIRST: u32 = 11;
 
 /// Step `n` migrates from version `FIRST + n` to the next.
-const MIGRATIONS: &[&str] = &[];
+const MIGRATIONS: &[&str] = &[include_str!("v12.sql")];
 
 const _: () = assert!(
     FIRST as usize + MIGRATIONS.len() == SCHEMA_VERSION as usize,
@@ -52,7 +52,7 @@ pub(super) fn prepare(target: &Target) -> Result<(), StoreError> {
         create(&connection, target)?;
     }
     let mut found = version(&connection).map_err(failed)?;
-    if found > SCHEMA_VERSION || found < FIRST {
+    if !(FIRST..=SCHEMA_VERSION).contains(&found) {
         return Err(newer(&target.place, found));
     }
     while let Some(step) = MIGRATIONS.get((found - FIRST) as usize) {

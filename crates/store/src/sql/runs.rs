@@ -24,7 +24,7 @@ macro_rules! run {
     ($rest:literal) => {
         concat!(
             "SELECT id, name, owner, state, generation, plan, halting, cause, submitted_ms, \
-             begun_ms, changed_ms, origin FROM run ",
+             begun_ms, changed_ms, origin, submitted_by FROM run ",
             $rest
         )
     };
@@ -51,8 +51,8 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
     }
     let mut put = db.prepare_cached(
         "INSERT INTO run (id, name, owner, state, generation, plan, halting, cause, \
-         submitted_ms, begun_ms, changed_ms, origin) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) \
+         submitted_ms, begun_ms, changed_ms, origin, submitted_by) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
          ON CONFLICT (id) DO UPDATE SET state = ?4, generation = ?5, plan = ?6, halting = ?7, \
          cause = ?8, begun_ms = ?10, changed_ms = ?11",
     )?;
@@ -72,6 +72,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
             head.begun.0.cast_signed(),
             changed.0.cast_signed(),
             head.origin.map(|it| to_json(&it)).transpose()?,
+            head.submitted_by.as_deref().map(to_json).transpose()?,
         ])?;
         last = last.max(head.id);
     }
@@ -384,6 +385,7 @@ fn record(row: &Row<'_>) -> Result<RunRecord, Error> {
             submitted: Wall(unsigned(row, 8)?),
             begun: Wall(unsigned(row, 9)?),
             origin: optional(row, 11)?,
+            submitted_by: optional(row, 12)?,
         },
         changed_at: Wall(unsigned(row, 10)?),
     })

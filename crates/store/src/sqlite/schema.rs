@@ -32,6 +32,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v9.sql"),
     include_str!("v10.sql"),
     include_str!("v11.sql"),
+    include_str!("v12.sql"),
 ];
 
 const _: () = assert!(

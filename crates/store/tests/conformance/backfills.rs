@@ -66,6 +66,7 @@ fn submitted(instance: u64, nominal: u64) -> Fact {
             origin: Some(origin),
             ..InstanceSpec::default()
         }),
+        submitted_by: None,
     }
 }
 

@@ -138,6 +138,7 @@ pub(crate) fn items_that_come_and_go_in_one_batch_end(open: Open<'_>) {
             first: InstanceId(id),
             last: InstanceId(id),
             spec: spec.into(),
+            submitted_by: None,
         });
     }
     let lease = running

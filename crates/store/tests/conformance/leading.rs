@@ -123,6 +123,7 @@ pub(crate) fn array(first: u64, last: u64) -> Fact {
             work: Work::Command(command),
             ..InstanceSpec::default()
         }),
+        submitted_by: None,
     }
 }
 

@@ -115,6 +115,7 @@ fn launched(instance: u64, task: u64, key: u64) -> [Fact; 2] {
         first: InstanceId(instance),
         last: InstanceId(instance),
         spec: Arc::new(spec),
+        submitted_by: None,
     };
     [submitted, triggered(instance, task, key)]
 }
@@ -452,6 +453,7 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
         plan: Arc::clone(&plan),
         open: false,
         origin: Some(origin),
+        submitted_by: None,
     };
     let key = IdempotencyKey {
         key: (3, 4),

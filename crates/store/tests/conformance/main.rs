@@ -19,6 +19,7 @@ mod resuming;
 mod retention;
 mod running;
 mod runs;
+mod submitters;
 mod tokens;
 mod usage;
 
@@ -109,6 +110,10 @@ macro_rules! backends {
                 owners_and_names_can_be_asked_for,
                 a_cursor_survives_being_printed,
                 readers_and_a_writer_at_the_same_time,
+            }
+            submitters {
+                the_submitter_of_instances_is_in_the_timeline_of_each,
+                the_submitter_of_a_run_stays_with_it,
             }
             retention {
                 without_limits_nothing_goes,

@@ -14,6 +14,7 @@ use baton_model::outcome::{
     AttemptEnd, AttemptStats, KillCause, KillMode, LossProof, Outcome, Synthetic,
 };
 use baton_model::placement::{Constraint, Rule};
+use baton_model::principal::Principal;
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -56,11 +57,17 @@ impl Model {
     /// The fact split into one fact for each of its instances.
     fn per_instance(&self, fact: &Fact) -> Vec<Fact> {
         match fact {
-            Fact::InstancesSubmitted { first, last, spec } => (first.0..=last.0)
+            Fact::InstancesSubmitted {
+                first,
+                last,
+                spec,
+                submitted_by,
+            } => (first.0..=last.0)
                 .map(|id| Fact::InstancesSubmitted {
                     first: InstanceId(id),
                     last: InstanceId(id),
                     spec: Arc::clone(spec),
+                    submitted_by: submitted_by.clone(),
                 })
                 .collect(),
             Fact::InstancesHalted { first, last, .. } if first != last => {
@@ -154,6 +161,7 @@ impl Model {
                 first: id,
                 last,
                 spec: spec(rng),
+                submitted_by: submitter(rng),
             },
             2 | 3 => Fact::LeaseGranted {
                 lease: next,
@@ -291,6 +299,7 @@ impl Model {
                     first: id,
                     last: id,
                     spec: Arc::new(bind::spec(&known.dag, progress, part)),
+                    submitted_by: None,
                 }
             }
             _ => Fact::RunHalting {
@@ -408,6 +417,11 @@ fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
         carried,
         rerun: spans,
     }
+}
+
+fn submitter(rng: &mut Rng) -> Option<Arc<Principal>> {
+    let name = format!("u{}", rng.below(2));
+    (rng.below(2) == 0).then(|| Arc::new(Principal::Unauthenticated { name }))
 }
 
 fn spec(rng: &mut Rng) -> Arc<InstanceSpec> {

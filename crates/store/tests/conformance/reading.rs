@@ -343,6 +343,7 @@ pub(crate) fn owners_and_names_can_be_asked_for(open: Open<'_>) {
             name: name.to_owned(),
             ..InstanceSpec::default()
         }),
+        submitted_by: None,
     };
     let many = PAGE_SCAN_MAX as u64 + 10;
     leader.commit(&*store, (0..many).map(|id| of("ann", "big", id)).collect());

@@ -350,6 +350,7 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
             first: last,
             last,
             spec: Arc::new(spec),
+            submitted_by: None,
         });
     }
     facts.push(halted(first.0, last.0));

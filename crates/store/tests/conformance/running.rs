@@ -102,6 +102,7 @@ impl Running {
             first: id,
             last: id,
             spec: Arc::new(spec),
+            submitted_by: None,
         }];
         facts.extend(first.then(|| advanced(self.run, false)));
         self.commit(facts);
@@ -211,6 +212,7 @@ pub(crate) fn registered(run: RunId, at: Wall, plan: Plan, open: bool) -> Fact {
         plan: Arc::new(plan),
         open,
         origin: None,
+        submitted_by: None,
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) fn a_run_stands_where_its_facts_have_left_it(open: Open<'_>) {
         submitted: Wall(5),
         begun: Wall(5),
         origin: None,
+        submitted_by: None,
     };
     let first = plan(vec![task("a", &[])]);
     let kill = (HaltMode::Kill, HaltCause::TimedOut);

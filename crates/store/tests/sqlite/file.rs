@@ -259,6 +259,7 @@ fn equal_specs_are_stored_once_and_removed_with_their_last_instance() {
         first: InstanceId(id),
         last: InstanceId(id),
         spec: Arc::default(),
+        submitted_by: None,
     };
     leader.commit(&store, vec![same(1), array(2, 900), same(1_000)]);
     leader.commit(&store, vec![same(1_001)]);

@@ -106,6 +106,7 @@ fn stores_of_older_versions_take_runs() {
             plan: Arc::clone(&plan),
             open: true,
             origin: None,
+            submitted_by: None,
         };
         leader.commit(&store, vec![registered]);
         drop(store);
@@ -248,6 +249,11 @@ fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read()
     assert_eq!(
         (conditions.concurrent_max, conditions.failed_max),
         (Some(2), Some(2))
+    );
+    let run = store.run(RunId(1)).expect("readable").expect("kept");
+    assert_eq!(
+        run.head.submitted_by, None,
+        "an earlier version recorded none"
     );
     let plan = store.plan(RunId(1)).expect("readable").expect("kept");
     assert_eq!(plan.params["days"], r#"["mon","tue"]"#);

@@ -203,6 +203,9 @@ fn steps(state: UniversalState) -> Vec<(&'static str, bool)> {
 fn facts(it: &Instance) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Owner", it.owner.clone())];
     let mut add = |label, value: Option<String>| facts.extend(value.map(|value| (label, value)));
+    let origin = it.details.as_ref().map(|details| &details.origin);
+    let by = origin.and_then(|origin| origin.submitted_by.as_ref());
+    add("Submitted by", by.map(|it| it.text.clone()));
     add("Array index", it.array_index.map(|index| index.to_string()));
     let attempts = match (it.failures, it.losses) {
         (0, 0) => it.attempts.to_string(),

@@ -162,6 +162,8 @@ fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
         ("Elapsed", duration(elapsed as f64 / 1_000.0)),
         ("Generation", run.generation.to_string()),
     ];
+    let by = run.submitted_by.as_ref().map(|it| it.text.clone());
+    facts.extend(by.map(|it| ("Submitted by", it)));
     facts.extend(run.revision.map(|it| ("Revision", it.to_string())));
     facts.extend(run.backfill.clone().map(|it| ("Backfill", it)));
     facts.extend(run.after.clone().map(|it| ("After", it)));

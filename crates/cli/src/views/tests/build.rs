@@ -41,6 +41,7 @@ impl Case {
             backfill: None,
             after: None,
             submitted_at: BEGUN,
+            submitted_by: None,
             begun_at: BEGUN,
             ended_at: None,
             params: BTreeMap::new(),

@@ -145,6 +145,7 @@ impl Rig {
             array: (count > 1).then_some((count, from)),
             more: Vec::new(),
             key: None,
+            submitted_by: None,
         };
         let submit = LeaderCommand::Submit(submission);
         self.scheduler

@@ -174,6 +174,7 @@ fn a_ledger_restored_from_its_parts_counts_instances_in_flight() {
         first: InstanceId(first),
         last: InstanceId(last),
         spec: Arc::clone(&of_task),
+        submitted_by: None,
     };
     let lease = Ledger::default().next_lease(I1, Epoch(1));
     let holder = holder();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
 use baton_model::library::{Created, IdempotencyKey};
+use baton_model::principal::Principal;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
@@ -27,6 +28,8 @@ pub enum RunCommand {
         open: bool,
         /// Of the submissions with the same key only the first creates a run.
         key: Option<IdempotencyKey>,
+        /// The client, if it is known.
+        submitted_by: Option<Arc<Principal>>,
     },
     /// Adds a part to the plan of an open run.
     Extend {
@@ -147,7 +150,12 @@ pub(in crate::scheduler) fn execute(
     command: RunCommand,
 ) -> Reply {
     let done = match command {
-        RunCommand::Register { plan, open, key } => register(cx, plan, open, key),
+        RunCommand::Register {
+            plan,
+            open,
+            key,
+            submitted_by,
+        } => register(cx, plan, open, key, submitted_by),
         RunCommand::Extend { run, plan } => extend(cx, run, plan),
         RunCommand::Start(run) => start(cx, run),
         RunCommand::Halt {
@@ -167,7 +175,13 @@ pub(in crate::scheduler) fn execute(
 
 type Reply = Result<(RunId, Generation), RunError>;
 
-fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<IdempotencyKey>) -> Reply {
+fn register(
+    cx: &mut Cx<'_>,
+    plan: Arc<Plan>,
+    open: bool,
+    key: Option<IdempotencyKey>,
+    submitted_by: Option<Arc<Principal>>,
+) -> Reply {
     let earlier = cx.ledger.keys().earlier(None, key.as_ref());
     match earlier.map_err(RunError::KeyUsed)? {
         Some(Created::Run(run)) => return Ok((run, find_run(cx, run, None)?.generation)),
@@ -182,6 +196,7 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
         plan,
         open,
         origin: None,
+        submitted_by,
     });
     if let Some(key) = key
         && !cx.config.bugs.has(Bug::KeyForgotten)

@@ -118,7 +118,7 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             spec.env.entry(name.to_owned()).or_insert(value);
         }
         let instance = instances::unused_id(cx);
-        instances::accept(cx, instance, instance, &Arc::new(spec));
+        instances::accept(cx, instance, instance, &Arc::new(spec), None);
     }
 }
 

@@ -87,6 +87,7 @@ impl Team {
             plan: Arc::new(plan),
             open: false,
             key: None,
+            submitted_by: None,
         });
         assert_eq!(answer, Ok((R1, Generation(1))));
     }
@@ -531,6 +532,7 @@ fn a_plan_may_come_in_parts_and_one_that_is_never_completed_is_aborted() {
         plan: part(vec![task("a", &[])]),
         open: true,
         key: None,
+        submitted_by: None,
     };
     assert_eq!(team.execute(open.clone()), Ok((R1, Generation(1))));
     assert_eq!(team.state().0, UniversalState::Registering);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -12,6 +13,7 @@ use baton_model::api::{self, TriggerTask};
 use baton_model::hex::hex;
 use baton_model::ids::Revision;
 use baton_model::library::{Execution, TaskName, TriggerSource};
+use baton_model::principal::Principal;
 use baton_model::token::Role;
 use sha2::{Digest as _, Sha256};
 
@@ -24,8 +26,9 @@ use super::super::openapi::answers::{
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
-use super::super::{idempotency, owners, roles, runs, views};
+use super::super::{guard, idempotency, owners, roles, runs, views};
 use super::{name, path, unknown};
+use crate::access::Caller;
 use crate::clock;
 
 /// Header with the secret of an entry.
@@ -70,30 +73,36 @@ pub(in super::super) async fn remote(
     let headers = request.headers();
     let shown = headers.get(SECRET);
     let shown = shown.map(|secret| hex(Sha256::digest(secret.as_bytes())));
-    let trust = if app.0.requires_credentials {
+    let (trust, submitted_by) = if app.0.requires_credentials {
         let certificate = Peer::of(request.extensions()).certificate;
         let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
         match roles::authorize(caller, Some(Role::Operator)) {
-            Ok(caller) => match caller.owner.filter(|its| **its != *owner) {
-                None => Trust::Authenticated,
-                Some(_) if shown.is_some() => Trust::Unauthenticated,
+            Ok(caller) => match caller.owner.clone().filter(|its| **its != *owner) {
+                None => (Trust::Authenticated, caller.principal()),
+                Some(_) if shown.is_some() => by_secret(),
                 Some(its) => return Err(owners::wrong_owner(&its)),
             },
-            Err(_) if shown.is_some() => Trust::Unauthenticated,
+            Err(_) if shown.is_some() => by_secret(),
             Err(fault) => return Err(fault),
         }
     } else {
-        Trust::Open
+        (Trust::Open, guard::anonymous(headers)?.principal())
     };
-    launch(
-        &app,
-        name(&owner, &task),
-        TriggerSource::Remote,
+    let command = TriggerCommand {
+        name: name(&owner, &task),
+        bound: None,
+        by: TriggerSource::Remote,
         trust,
-        shown,
-        request,
-    )
-    .await
+        secret_sha256: shown,
+        key: None,
+        submitted_by,
+    };
+    launch(&app, command, request).await
+}
+
+fn by_secret() -> (Trust, Option<Arc<Principal>>) {
+    let principal = Arc::new(Principal::TriggerSecret);
+    (Trust::Unauthenticated, Some(principal))
 }
 
 /// Run a task or a workflow now
@@ -122,28 +131,24 @@ pub(in super::super) async fn remote(
 pub(in super::super) async fn by_hand(
     State(app): State<App>,
     Path((owner, task)): Path<(String, String)>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answer<Response> {
-    let name = name(&owner, &task);
-    launch(
-        &app,
-        name,
-        TriggerSource::Manual,
-        Trust::Authenticated,
-        None,
-        request,
-    )
-    .await
+    let command = TriggerCommand {
+        name: name(&owner, &task),
+        bound: None,
+        by: TriggerSource::Manual,
+        trust: Trust::Authenticated,
+        secret_sha256: None,
+        key: None,
+        submitted_by: caller.principal(),
+    };
+    launch(&app, command, request).await
 }
 
-async fn launch(
-    app: &App,
-    name: TaskName,
-    by: TriggerSource,
-    trust: Trust,
-    secret_sha256: Option<String>,
-    request: Request,
-) -> Answer<Response> {
+/// Carries out a command with the parameters and the key of its request.
+async fn launch(app: &App, command: TriggerCommand, request: Request) -> Answer<Response> {
+    let name = &command.name;
     let key = idempotency::text(request.headers())?.map(str::to_owned);
     let wanted: TriggerTask = extract::optional_body(request).await?.unwrap_or_default();
     let key = key.map(|text| {
@@ -154,24 +159,21 @@ async fn launch(
     let mut tried = 0;
     let reply = loop {
         tried += 1;
-        let command = TriggerCommand {
-            name: name.clone(),
-            bound: bound(app, &name, &wanted).await?,
-            by,
-            trust,
-            secret_sha256: secret_sha256.clone(),
+        let bound = TriggerCommand {
+            bound: bound(app, name, &wanted).await?,
             key,
+            ..command.clone()
         };
-        let Reply::Triggered(reply) = app.command(Command::Trigger(command)).await? else {
+        let Reply::Triggered(reply) = app.command(Command::Trigger(bound)).await? else {
             return Err(Fault::wrong_reply());
         };
         match reply {
             Err(TriggerError::Revised(_)) if tried < BINDINGS_MAX => {}
-            Err(TriggerError::NeedsParameters) => return Err(missing(app, &name).await),
-            other => break other.map_err(|error| fault(error, &name))?,
+            Err(TriggerError::NeedsParameters) => return Err(missing(app, name).await),
+            other => break other.map_err(|error| fault(error, name))?,
         }
     };
-    Ok(launched(&name, reply))
+    Ok(launched(name, reply))
 }
 
 /// What to launch, if the parameters are not the defaults.

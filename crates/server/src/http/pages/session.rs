@@ -71,7 +71,7 @@ impl Session {
         };
         let signed_in = self.caller.as_ref().filter(|_| self.secret.is_some());
         let name = signed_in.and_then(|caller| match &caller.identity {
-            Identity::Token(id) => Some(format!("{id}, {}", caller.role)),
+            Identity::Token(id, _) => Some(format!("{id}, {}", caller.role)),
             _ => None,
         });
         Viewer {

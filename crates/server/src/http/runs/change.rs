@@ -58,6 +58,7 @@ pub(in super::super) async fn submit(
     let body = extract::bytes(extract::large(request)).await?;
     let submit: SubmitRun<Box<RawValue>> = extract::parse(&body)?;
     let open = submit.open;
+    let submitted_by = caller.principal();
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
         let now = clock::now().wall;
@@ -71,7 +72,12 @@ pub(in super::super) async fn submit(
     });
     let plan: Arc<Plan> = plan.await?;
     let key = key.map(|text| idempotency::key(&["runs", &plan.owner], &text, [&*body]));
-    let register = RunCommand::Register { plan, open, key };
+    let register = RunCommand::Register {
+        plan,
+        open,
+        key,
+        submitted_by,
+    };
     let (run, generation) = run_command(&app, register).await?;
     let mut response = respond(StatusCode::CREATED, &views::accepted(run, generation));
     if let Ok(location) = HeaderValue::from_str(&path(run)) {

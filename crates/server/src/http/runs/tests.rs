@@ -33,6 +33,7 @@ async fn over(app: &App) -> RunRecord {
         plan,
         open: true,
         key: None,
+        submitted_by: None,
     })
     .await;
     command(RunCommand::Halt {

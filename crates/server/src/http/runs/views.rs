@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_core::ledger::RunHead;
 use baton_core::workflow::{Dag, ItemState, Tally};
-use baton_model::api::{ItemCounts, Links, Run, RunEdge, RunItem, RunReply, RunTask};
+use baton_model::api::{ItemCounts, Links, Run, RunEdge, RunItem, RunReply, RunTask, Submitter};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{Edges, HaltCause, ItemEnd};
@@ -36,6 +36,7 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
         timed_out: matches!(head.halting, Some((_, HaltCause::TimedOut))),
         replaced: matches!(head.halting, Some((_, HaltCause::Replaced))),
         submitted_at: head.submitted.0,
+        submitted_by: head.submitted_by.as_deref().map(Submitter::from),
         begun_at: head.begun.0,
         ended_at: over.then_some(record.changed_at.0),
         revision: head.origin.map(|origin| origin.revision.0),

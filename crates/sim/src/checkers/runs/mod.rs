@@ -118,7 +118,9 @@ impl RunChecks {
     /// If it violates an invariant.
     pub fn committed(&mut self, fact: &Fact, truth: &Truth) -> Check {
         match fact {
-            Fact::InstancesSubmitted { first, last, spec } => {
+            Fact::InstancesSubmitted {
+                first, last, spec, ..
+            } => {
                 let Some(part) = spec.part else {
                     return Ok(());
                 };

@@ -151,6 +151,7 @@ fn registered() -> Fact {
         plan: pair(),
         open: false,
         origin: None,
+        submitted_by: None,
     }
 }
 
@@ -168,6 +169,7 @@ fn begins(id: u64, generation: u32, task: u32) -> Fact {
             part: Some(part),
             ..InstanceSpec::default()
         }),
+        submitted_by: None,
     }
 }
 

@@ -318,6 +318,7 @@ fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
             array: None,
             more: Vec::new(),
             key: None,
+            submitted_by: None,
         };
         Ok(Input::Command(RequestId(id.0), Command::Submit(submission)))
     };

@@ -33,6 +33,7 @@ fn a_due_time_becomes_a_record_and_an_instance_in_one_step() {
             first: InstanceId(1),
             last: InstanceId(1),
             spec,
+            submitted_by: None,
         },
     ] = &*facts
     else {

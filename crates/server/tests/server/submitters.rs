@@ -1,0 +1,187 @@
+//! Who has submitted an instance or a run, or triggered an entry.
+
+use std::path::Path;
+
+use baton_model::ids::TokenId;
+use baton_model::time::Wall;
+use baton_model::token::{NewToken, Role, Secret};
+use baton_server::{Config, STORE_FILE};
+use baton_store::{SqliteStore, Store, token};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::rig::{Server, config, got, task};
+
+/// A client with its token.
+struct Client {
+    id: TokenId,
+    secret: Secret,
+}
+
+impl Client {
+    fn new(store: &dyn Store, name: &str) -> Self {
+        let secret = token::generate().expect("random bits");
+        let new = NewToken {
+            name: name.to_owned(),
+            role: Role::Operator,
+            owner: None,
+            hash: token::hash(&secret),
+            created_at: Wall(1),
+            expires_at: None,
+        };
+        let id = store.create_token(&new).expect("kept");
+        Self { id, secret }
+    }
+
+    async fn send(&self, server: &Server, method: Method, path: &str, body: &Value) -> Value {
+        let request = server.request(method, path);
+        let request = request.bearer_auth(self.secret.expose());
+        // A name that is only claimed does not count where tokens do.
+        let request = request.header("baton-user", "mallory");
+        let answer = got(request.body(body.to_string())).await;
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+        answer.body
+    }
+
+    async fn get(&self, server: &Server, path: &str) -> Value {
+        self.send(server, Method::GET, path, &Value::Null).await
+    }
+
+    fn submitter(&self, name: &str) -> Value {
+        let id = self.id.to_string();
+        let text = format!("{name} (token {id})");
+        json!({"kind": "token", "name": name, "token": id, "text": text})
+    }
+}
+
+async fn page(server: &Server, path: &str) -> String {
+    let request = server.request(Method::GET, path);
+    let response = request.header("accept", "text/html").send().await;
+    response.expect("an answer").text().await.expect("a page")
+}
+
+fn demanding(data: &Path) -> Config {
+    Config {
+        require_tokens: true,
+        ..config(data)
+    }
+}
+
+fn workflow() -> Value {
+    let tasks = json!({"a": {"run": ["true"]}});
+    json!({"file": {"workflow": "w", "owner": "lab", "tasks": tasks}})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_token_of_a_submission_a_run_and_a_trigger_is_known_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a place");
+    let store = SqliteStore::open(&dir.path().join(STORE_FILE)).expect("the store opens");
+    let (ann, bob) = (Client::new(&store, "ann"), Client::new(&store, "bob"));
+    drop(store);
+    let server = Server::start(demanding(dir.path())).await;
+    let post = Method::POST;
+    ann.send(&server, post.clone(), "/instances/", &task("x"))
+        .await;
+    bob.send(&server, post.clone(), "/instances/", &task("x"))
+        .await;
+    let array = json!({"file": {"task": "x", "run": ["true"]}, "array": {"from": 0, "to": 3}});
+    ann.send(&server, post.clone(), "/instances/", &array).await;
+    bob.send(&server, post.clone(), "/runs/", &workflow()).await;
+    let hash = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
+    let trigger = json!({"remote": true, "secret_sha256": hash});
+    let entry = json!({"task": "e", "run": ["true"], "trigger": trigger});
+    ann.send(&server, post.clone(), "/lab/tasks/", &entry).await;
+    let ids = async |path: &str, client: &Client| {
+        let started = client.send(&server, post.clone(), path, &json!({})).await;
+        started["id"].as_str().expect("an id").to_owned()
+    };
+    let by_hand = ids("/lab/tasks/e/run", &bob).await;
+    let remote = ids("/lab/tasks/e/trigger", &ann).await;
+    let request = server.request(post.clone(), "/lab/tasks/e/trigger");
+    let opened = got(request.header("baton-trigger-secret", "sesame")).await;
+    assert_eq!(opened.status, StatusCode::ACCEPTED, "{opened:?}");
+    let by_secret = opened.body["id"].as_str().expect("an id").to_owned();
+    server.stop().await;
+
+    let server = Server::start(demanding(dir.path())).await;
+    let origin = async |id: &str| {
+        let shown = ann.get(&server, &format!("/instances/{id}")).await;
+        shown["details"]["origin"].clone()
+    };
+    let (by_ann, by_bob) = (ann.submitter("ann"), bob.submitter("bob"));
+    let first = origin("i1").await;
+    assert_eq!(first["submittedBy"], by_ann);
+    let text = format!("submitted by ann (token {})", ann.id);
+    assert_eq!(first["text"], text);
+    assert_eq!(origin("i2").await["submittedBy"], by_bob, "the same spec");
+    assert_eq!(origin("i5").await["submittedBy"], by_ann, "of an array");
+    let run = ann.get(&server, "/runs/r1").await;
+    assert_eq!(run["submittedBy"], by_bob);
+    let item = ann.get(&server, "/runs/r1/items/").await;
+    let item = item["items"][0]["instance"].as_str().expect("an item");
+    assert_eq!(origin(item).await["submittedBy"], by_bob, "of its run");
+    for (id, text, by) in [
+        (
+            by_hand,
+            format!("triggered by bob (token {})", bob.id),
+            by_bob,
+        ),
+        (
+            remote,
+            format!("triggered over HTTP by ann (token {})", ann.id),
+            by_ann,
+        ),
+        (
+            by_secret,
+            "triggered over HTTP by a client with its secret".to_owned(),
+            json!({"kind": "trigger-secret", "text": "a client with its secret"}),
+        ),
+    ] {
+        let origin = origin(&id).await;
+        assert_eq!(origin["text"], format!("{text}, revision 1 of lab/e"));
+        assert_eq!(origin["submittedBy"], by);
+    }
+    server.stop().await;
+
+    let server = Server::start(config(dir.path())).await;
+    for (path, name) in [("/instances/i1", "ann"), ("/runs/r1", "bob")] {
+        let page = page(&server, path).await;
+        assert!(page.contains("Submitted by"), "{page}");
+        assert!(page.contains(&format!("{name} (token t")), "{page}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_authentication_the_user_is_what_the_client_says() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let submit = async |user: Option<&str>| {
+        let request = server.request(Method::POST, "/instances/");
+        let request = request.body(task("x").to_string());
+        got(match user {
+            Some(user) => request.header("baton-user", user),
+            None => request,
+        })
+        .await
+    };
+    submit(Some("ünn")).await;
+    submit(None).await;
+    let origin = async |id: &str| {
+        let shown = server.get(&format!("/instances/{id}")).await.body;
+        shown["details"]["origin"].clone()
+    };
+    let text = "ünn (not authenticated)";
+    let expected = json!({"kind": "unauthenticated", "name": "ünn", "text": text});
+    assert_eq!(origin("i1").await["submittedBy"], expected);
+    let unknown = origin("i2").await;
+    assert_eq!(unknown["submittedBy"], Value::Null);
+    assert_eq!(unknown["text"], "submitted");
+    let long = "x".repeat(101);
+    for bad in ["", &long] {
+        let refused = submit(Some(bad)).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+        assert!(refused.detail().contains("Baton-User"), "{refused:?}");
+    }
+    server.stop().await;
+}
