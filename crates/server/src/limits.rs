@@ -213,6 +213,12 @@ pub const EVENTS_HEARTBEAT: Duration = Duration::from_secs(15);
 /// one.
 pub const EVENTS_PACE: Duration = Duration::from_millis(50);
 
+/// Interval in which a client that has set a rate gets that many events at most.
+pub const EVENTS_RATE_PACE: Duration = Duration::from_secs(1);
+
+/// Maximum rate that a client can set: they are held in memory at once.
+pub const EVENTS_RATE_MAX: usize = 1_000;
+
 /// Poll interval of a followed log that has not grown.
 pub const LOG_POLL_PAUSE: Duration = Duration::from_millis(250);
 

@@ -220,46 +220,40 @@ function findIn(input) {
   });
 }
 
-// The page of events.
-const EVENTS_SHOWN = 500, EVENTS_AT_ONCE = 100;
+// The page of events. The server sends the newest ones, and counts those that it leaves out.
+const EVENTS_SHOWN = 500;
 
 function showEvents(list) {
   const stream = new EventSource("/events" + list.dataset.query);
-  // However many arrive, the list changes four times a second, and by the newest only.
-  let pending = [], left = 0, timer = 0;
+  let pending = [], timer = 0;
   const show = (event) => {
-    pending.push(event.data);
-    if (pending.length > EVENTS_AT_ONCE) { pending.shift(); left += 1; }
-    timer ||= setTimeout(flush, 250);
+    pending.push(entry(JSON.parse(event.data)));
+    timer ||= setTimeout(flush, 50);
   };
   const flush = () => {
     timer = 0;
-    const items = pending.map(entry);
-    if (left > 0) {
-      const gap = document.createElement("li");
-      gap.className = "faint";
-      gap.textContent = `${left} events are left out`;
-      items.unshift(gap);
-    }
+    list.prepend(...pending.reverse());
     pending = [];
-    left = 0;
-    list.prepend(...items.reverse());
     while (list.children.length > EVENTS_SHOWN) list.lastChild.remove();
     showTimes(list);
   };
-  const entry = (text) => {
-    const data = JSON.parse(text);
+  const entry = (data) => {
     const item = document.createElement("li");
+    const what = document.createElement("span");
+    what.textContent = data.text;
+    if (data.at === undefined) {
+      item.className = "faint";
+      item.append(what);
+      return item;
+    }
     const time = document.createElement("time");
     time.setAttribute("datetime", new Date(data.at).toISOString());
     time.dataset.at = data.at;
-    const what = document.createElement("span");
-    what.textContent = data.text;
     item.append(time, " ", what);
     return item;
   };
-  stream.onmessage = show;
-  for (const kind of (list.dataset.kinds || "").split(" ").filter(Boolean)) stream.addEventListener(kind, show);
+  const kinds = (list.dataset.kinds || "").split(" ").filter(Boolean);
+  for (const kind of [...kinds, "skipped", "lost"]) stream.addEventListener(kind, show);
   stream.addEventListener("open", () => { live.textContent = "live"; });
   stream.addEventListener("error", () => { live.textContent = "reconnecting…"; });
 }

@@ -5,6 +5,8 @@
 //! is all it needs to continue, after a lost connection as after a crash of the server. A client
 //! that lags reads older rows, and the server buffers nothing for it.
 
+use std::collections::VecDeque;
+
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -25,7 +27,7 @@ use super::redaction::visible;
 use super::streams::{Pipe, StreamRequest};
 use super::{runs, views};
 use crate::access::Caller;
-use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE};
+use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE, EVENTS_RATE_MAX, EVENTS_RATE_PACE};
 
 /// Header with the last event that a client has seen; browsers send it by themselves.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -35,7 +37,8 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// Server-sent events. The `id` of an event is its sequence number in the history, its name is the
 /// kind of the fact, and its data is what timelines show. A client that sends the last id it has
 /// seen receives everything after it, once and in order. If some of that was pruned, an event
-/// `lost` reports up to which number; what is left follows. The server sends a comment at least
+/// `lost` reports up to which number; what is left follows. With `rate`, an event `skipped` tells
+/// how many were left out before the ones that follow it. The server sends a comment at least
 /// every 15 seconds. A client that does not read is disconnected and may reconnect.
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
@@ -49,6 +52,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
         ("run" = Option<String>, Query, description = "Only facts of this run and its instances: `r12` or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
         ("owner" = Option<String>, Query, description = "Only facts of instances and runs of this owner."),
         ("follow" = Option<bool>, Query, description = "`false`: end after the last existing event."),
+        ("rate" = Option<u32>, Query, description = "At most this many events a second, the newest ones, up to 1000. Default: all events.", minimum = 1, maximum = 1000),
     ),
     responses(
         (status = 200, description = "Events, until the client disconnects.", content_type = "text/event-stream", body = String),
@@ -65,7 +69,10 @@ pub(super) async fn follow(
     request: StreamRequest,
     uri: Uri,
 ) -> Answer<Response> {
-    let parameters = Parameters::of(&uri, &["after", "instance", "run", "owner", "follow"])?;
+    let parameters = Parameters::of(
+        &uri,
+        &["after", "instance", "run", "owner", "follow", "rate"],
+    )?;
     let seen = match last_event_id(&request.headers)? {
         Some(seen) => Some(seen),
         None => parameters.number("after")?,
@@ -93,7 +100,7 @@ pub(super) async fn follow(
             return Err(Fault::unknown_run(id));
         }
     }
-    let last = app.follow_read(|store| Ok(store.facts(&END)?.last)).await?;
+    let last = app.last_event().await?;
     let follower = Follower {
         app: app.clone(),
         caller,
@@ -105,6 +112,7 @@ pub(super) async fn follow(
         follow: parameters
             .parsed("follow", "true or false")?
             .unwrap_or(true),
+        rate: rate(&parameters)?,
     };
     let body = app.stream(&request, false, move |pipe| follower.run(last, pipe))?;
     let headers = [
@@ -123,6 +131,22 @@ const END: FactQuery = FactQuery {
     owner: None,
     run: None,
 };
+
+impl App {
+    /// The number of the last event.
+    async fn last_event(&self) -> Answer<Seq> {
+        self.follow_read(|store| Ok(store.facts(&END)?.last)).await
+    }
+}
+
+fn rate(parameters: &Parameters) -> Answer<Option<usize>> {
+    let what = format!("a number from 1 to {EVENTS_RATE_MAX}");
+    let rate = parameters.parsed("rate", &what)?;
+    if rate.is_some_and(|rate| rate == 0 || rate > EVENTS_RATE_MAX) {
+        return Err(Fault::bad_request(format!("rate must be {what}")));
+    }
+    Ok(rate)
+}
 
 fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
     let Some(value) = headers.get(LAST_EVENT_ID) else {
@@ -147,6 +171,8 @@ struct Follower {
     /// Up to where gaps were reported.
     reported: Seq,
     follow: bool,
+    /// Maximum number of events a second.
+    rate: Option<usize>,
 }
 
 impl Follower {
@@ -173,10 +199,15 @@ impl Follower {
         let mut committed = self.app.0.committed.clone();
         loop {
             committed.mark_unchanged();
-            let paced = Instant::now() + EVENTS_PACE;
+            let pace = self.rate.map_or(EVENTS_PACE, |_| EVENTS_RATE_PACE);
+            let paced = Instant::now() + pace;
             // A client that is cut off because the store cannot be read may reconnect, and gets the
             // reason.
-            let Ok((text, more)) = self.next().await else {
+            let next = match self.rate {
+                Some(rate) => self.newest(rate).await.map(|text| (text, false)),
+                None => self.next().await,
+            };
+            let Ok((text, more)) = next else {
                 return;
             };
             if !text.is_empty() && !pipe.put(text).await {
@@ -209,6 +240,59 @@ impl Follower {
 
     /// The next events, and whether there are more.
     async fn next(&mut self) -> Answer<(String, bool)> {
+        let mut text = String::new();
+        let page = self.page(&mut text).await?;
+        for entry in page.items {
+            self.write(&mut text, entry);
+        }
+        Ok((text, page.more))
+    }
+
+    /// The newest events, after the number of those that are left out.
+    async fn newest(&mut self, rate: usize) -> Answer<String> {
+        let mut text = String::new();
+        let (before, mut skipped) = (self.position, 0);
+        if self.instance.is_none() && self.run.is_none() && self.owner.is_none() {
+            // Without a filter every number is an event: the ones that are left out need not be read.
+            let last = self.app.last_event().await?;
+            let from = last.0.saturating_sub(rate as u64).max(before.0);
+            skipped = from - before.0;
+            self.position = Seq(from);
+        }
+        let mut newest = VecDeque::with_capacity(rate);
+        loop {
+            let page = self.page(&mut text).await?;
+            for entry in page.items {
+                if newest.len() == rate {
+                    newest.pop_front();
+                    skipped += 1;
+                }
+                newest.push_back(entry);
+            }
+            if !page.more {
+                break;
+            }
+        }
+        if skipped > 0 {
+            let first = newest.front().map_or(self.position.0 + 1, |it| it.seq.0);
+            let gap = EventGap {
+                after: before.0,
+                through: first - 1,
+                text: match skipped {
+                    1 => "1 more event".to_owned(),
+                    _ => format!("{skipped} more events"),
+                },
+            };
+            write(&mut text, Seq(gap.through), "skipped", &gap);
+        }
+        for entry in newest {
+            self.write(&mut text, entry);
+        }
+        Ok(text)
+    }
+
+    /// The next page of facts; reports in `text` if some before it were pruned.
+    async fn page(&mut self, text: &mut String) -> Answer<FactPage> {
         let query = FactQuery {
             after: self.position,
             owner: self.owner.clone(),
@@ -222,7 +306,6 @@ impl Follower {
         // A pruned instance has no further facts.
         let gone = || Fault::not_found("the instance was pruned from the history");
         let page = page.await?.ok_or_else(gone)?;
-        let mut text = String::new();
         if page.pruned > self.position.max(self.reported) {
             self.reported = page.pruned;
             let lost = EventGap {
@@ -234,14 +317,15 @@ impl Follower {
                     page.pruned.0
                 ),
             };
-            write(&mut text, self.position, "lost", &lost);
-        }
-        for entry in page.items {
-            let (seq, name) = (entry.seq, entry.fact.kind().name());
-            write(&mut text, seq, name, &visible(&self.caller, &event(entry)));
+            write(text, self.position, "lost", &lost);
         }
         self.position = page.scanned_to;
-        Ok((text, page.more))
+        Ok(page)
+    }
+
+    fn write(&self, text: &mut String, entry: RecordedFact) {
+        let (seq, name) = (entry.seq, entry.fact.kind().name());
+        write(text, seq, name, &visible(&self.caller, &event(entry)));
     }
 }
 

@@ -238,6 +238,37 @@ async fn filters_leave_out_what_is_about_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_rate_the_newest_facts_come_and_the_others_are_counted() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    for owner in ["red", "blue", "red", "red", "blue", "blue", "red"] {
+        let body = json!({"file": {"task": "t", "owner": owner, "run": ["true"]}});
+        let got = server.send(Method::POST, "/instances/", &body).await;
+        assert_eq!(got.status, StatusCode::CREATED, "{got:?}");
+    }
+    for filter in ["", "&owner=red"] {
+        let every = all(&server, filter).await;
+        let (left_out, newest) = every.split_at(every.len() - 2);
+        let mut sampled = all(&server, &format!("{filter}&rate=2")).await;
+        let skipped = sampled.remove(0);
+        assert_eq!(sampled, newest, "{filter}");
+        assert_eq!(skipped.name, "skipped");
+        let text = format!("{} more events", left_out.len());
+        let data = json!({"after": 0, "through": newest[0].id - 1, "text": text});
+        assert_eq!(skipped.data, data, "{filter}");
+        // A client that reconnects does not count them again.
+        assert_eq!(skipped.id, newest[0].id - 1);
+        // Where all fit, none is left out.
+        assert_eq!(all(&server, &format!("{filter}&rate=1000")).await, every);
+    }
+    for rate in ["0", "1001", "x"] {
+        let refused = server.get(&format!("/events?rate={rate}")).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn facts_of_a_run_are_selected_by_owner_and_by_run() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

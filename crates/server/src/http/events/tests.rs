@@ -1,4 +1,4 @@
-//! A client that requests events and does not read them.
+//! Clients that request events: one that does not read them, and one that sets a rate.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -71,5 +71,29 @@ async fn a_client_that_does_not_read_costs_a_page_and_is_cut_off() {
     // And its permit is released.
     let all = u32::try_from(STREAMS_MAX).expect("few");
     drop(app.0.streams.acquire_many(all).await.expect("open"));
+    app.0.inbox.send(Event::Stop);
+}
+
+#[tokio::test]
+async fn what_a_rate_leaves_out_is_not_read() {
+    let store = Arc::new(Faulty::default());
+    let app = testing::over(Arc::clone(&store), HistoryLock::default());
+    fill(&store);
+    let mut follower = Follower {
+        app: app.clone(),
+        caller: Caller::ANONYMOUS,
+        instance: None,
+        run: None,
+        owner: None,
+        position: Seq(0),
+        reported: Seq(0),
+        follow: true,
+        rate: Some(40),
+    };
+    let text = follower.newest(40).await.ok().expect("readable");
+    assert_eq!(text.matches("event: worker-drained").count(), 40);
+    assert_eq!(text.matches("event: skipped").count(), 1);
+    // The end position, and one page.
+    assert_eq!(store.fact_reads.load(Ordering::SeqCst), 2);
     app.0.inbox.send(Event::Stop);
 }

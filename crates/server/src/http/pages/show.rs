@@ -38,6 +38,9 @@ const TASKS: usize = 1_000;
 /// Tasks of each run in the grid of a workflow.
 const GRID_TASKS: usize = 100;
 
+/// Events a second on their page: more than anyone can read.
+const EVENTS_RATE: usize = 40;
+
 /// The last bytes of an output that a page shows.
 const LOG_BYTES: usize = 64 << 10;
 
@@ -70,7 +73,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["schedulers"] => schedulers(pages, &ask).await,
         ["workers", name] => worker(pages, &ask, name).await,
         ["usage"] => usage(pages, &ask, &query).await,
-        ["events"] => events(pages, &ask, request.uri().query()).await,
+        ["events"] => events(pages, &ask, query).await,
         _ => return other(pages, ask, request).await,
     };
     shown.unwrap_or_else(|problem| pages.error(&ask, problem, None))
@@ -388,14 +391,17 @@ async fn usage(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Pr
     Ok(html(StatusCode::OK, &UsagePage::new(frame, &list)))
 }
 
-async fn events(pages: &Pages, ask: &Asker, query: Option<&str>) -> Result<Response, Problem> {
+async fn events(pages: &Pages, ask: &Asker, mut query: Pairs) -> Result<Response, Problem> {
     // The stream is for the script; this only asks whether the viewer may read it.
     ask.get::<Value>("/").await?;
     let mut frame = pages.frame(ask, "Events", "/events");
     frame.refresh = Refresh::Never;
+    if !query.iter().any(|(name, _)| name == "rate") {
+        query.push(("rate".to_owned(), EVENTS_RATE.to_string()));
+    }
     let page = EventsPage {
         frame,
-        query: query.map(|query| format!("?{query}")).unwrap_or_default(),
+        query: with_query("", &query),
         kinds: FactKind::NAMES.join(" "),
     };
     Ok(html(StatusCode::OK, &page))
