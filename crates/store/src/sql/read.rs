@@ -136,9 +136,42 @@ pub(super) fn fingerprint(db: &Db<'_>) -> Result<Fingerprint, Error> {
     })
 }
 
+/// Counts a range of instances by state. All instances are counted already: of a range that is most
+/// of them the others are counted and subtracted, so that a range of all costs nothing.
+pub(super) fn tally(
+    db: &Db<'_>,
+    first: InstanceId,
+    last: InstanceId,
+) -> Result<BTreeMap<UniversalState, u64>, Error> {
+    let below = first.0.checked_sub(1).map(|last| (0, last));
+    let above = last.0.checked_add(1).map(|first| (first, u64::MAX));
+    let others = [below, above].into_iter().flatten();
+    let others = others.map(|(first, last)| (InstanceId(first), InstanceId(last)));
+    let known = known(db)?;
+    let number = |range| known.iter().map(|it| overlap(*it, range)).sum::<u128>();
+    if number((first, last)) <= others.clone().map(number).sum() {
+        return count(db, first, last);
+    }
+    let mut tally = counts(db)?.states;
+    for (first, last) in others.filter(|it| number(*it) > 0) {
+        for (state, number) in count(db, first, last)? {
+            let left = tally.entry(state).or_default();
+            *left = left.saturating_sub(number);
+        }
+    }
+    tally.retain(|_, number| *number > 0);
+    Ok(tally)
+}
+
+/// Number of ids that two ranges share.
+fn overlap(one: Ids, other: Ids) -> u128 {
+    let (first, last) = (one.0.max(other.0), one.1.min(other.1));
+    (u128::from(last.0) + 1).saturating_sub(u128::from(first.0))
+}
+
 /// Counts a range of instances by state. Spans do not overlap, so besides those that end within the
 /// range at most one more overlaps it.
-pub(super) fn tally(
+fn count(
     db: &Db<'_>,
     first: InstanceId,
     last: InstanceId,

@@ -368,3 +368,36 @@ fn a_store_of_schema_version_2_can_still_be_read_and_led() {
     assert_eq!((facts.last, facts.pruned), (Seq(55), Seq(0)));
     assert_eq!(store.check(), Ok(()));
 }
+
+#[test]
+fn a_range_of_most_instances_is_counted_by_what_is_outside() {
+    let (_dir, path) = place();
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    let facts = (1..=10).map(submitted).collect();
+    leader.commit(&store, facts);
+    // The counters and the rows differ now, so the result tells which of them was read.
+    let db = Connection::open(&path).expect("opens");
+    db.execute("UPDATE tally SET instances = 1000 + instances", ())
+        .expect("writable");
+    let count = |first, last| {
+        let tally = store.tally(InstanceId(first), InstanceId(last));
+        tally.expect("readable").into_iter().collect::<Vec<_>>()
+    };
+    let queued = UniversalState::Queued;
+    for (first, last, expected) in [
+        (1, 10, 1_010),
+        (0, u64::MAX, 1_010),
+        (3, 10, 1_008),
+        (2, 9, 1_008),
+        (3, 6, 4),
+        (10, u64::MAX, 1),
+    ] {
+        assert_eq!(
+            count(first, last),
+            [(queued, expected)],
+            "{first} to {last}"
+        );
+    }
+    assert_eq!(count(11, 20), []);
+}
