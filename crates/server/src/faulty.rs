@@ -49,6 +49,8 @@ pub(crate) struct Faulty {
     pub(crate) prunes: AtomicUsize,
     pub(crate) fact_reads: AtomicUsize,
     pub(crate) kept_run_reads: AtomicUsize,
+    /// Instances, runs and items of runs that were read.
+    pub(crate) records_read: AtomicUsize,
 }
 
 impl Default for Faulty {
@@ -62,6 +64,7 @@ impl Default for Faulty {
             prunes: AtomicUsize::default(),
             fact_reads: AtomicUsize::default(),
             kept_run_reads: AtomicUsize::default(),
+            records_read: AtomicUsize::default(),
         }
     }
 }
@@ -69,6 +72,13 @@ impl Default for Faulty {
 impl Faulty {
     fn next(faults: &Mutex<VecDeque<Fault>>) -> Option<Fault> {
         faults.lock().expect("not poisoned").pop_front()
+    }
+
+    /// Counts what a page has, and the query itself.
+    fn counted<T, C>(&self, page: Page<T, C>) -> Page<T, C> {
+        let read = page.items.len() + 1;
+        self.records_read.fetch_add(read, Ordering::SeqCst);
+        page
     }
 }
 
@@ -103,11 +113,12 @@ impl Store for Faulty {
     }
 
     fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
+        self.records_read.fetch_add(1, Ordering::SeqCst);
         self.inner.instance(id)
     }
 
     fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
-        self.inner.page(query)
+        Ok(self.counted(self.inner.page(query)?))
     }
 
     fn timeline(
@@ -215,11 +226,12 @@ impl Store for Faulty {
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        self.records_read.fetch_add(1, Ordering::SeqCst);
         self.inner.run(run)
     }
 
     fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
-        self.inner.runs(query)
+        Ok(self.counted(self.inner.runs(query)?))
     }
 
     fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
@@ -232,7 +244,7 @@ impl Store for Faulty {
     }
 
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
-        self.inner.run_items(query)
+        Ok(self.counted(self.inner.run_items(query)?))
     }
 
     fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {

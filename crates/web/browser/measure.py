@@ -5,7 +5,7 @@
     BATON_BIN=target/debug/baton python3 crates/web/browser/measure.py target/tmp/large
 
 It needs about 3 GB on disk. A page is loaded five times, and the slowest of the last four counts: the
-first one fills caches.
+first one fills caches. The CPU time is that of the server, the mean of those four.
 """
 
 import http.client
@@ -19,9 +19,10 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-BATON = os.environ.get("BATON_BIN", "target/debug/baton")
+BATON = os.path.abspath(os.environ.get("BATON_BIN", "target/debug/baton"))
 INSTANCES = int(os.environ.get("INSTANCES", 1_000_000))
 ITEMS = int(os.environ.get("ITEMS", 100_000))
+LOADS = int(os.environ.get("LOADS", 4))
 PAGES = [
     "/",
     "/arena/",
@@ -53,7 +54,7 @@ class Server:
         self.log = directory / "log"
         command = [BATON, "scheduler", "--data", str(directory / "data"), "--listen", "127.0.0.1:0"]
         command += ["--worker-listen", "127.0.0.1:0", "--keep-max", str(10 * INSTANCES)]
-        self.process = subprocess.Popen(command, stdout=self.log.open("ab"), stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(command, stdout=self.log.open("wb"), stderr=subprocess.STDOUT)
         while not (ready := re.search(r"ready: (http:[^,]*),", self.log.read_text())):
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.05)
@@ -96,11 +97,14 @@ def fill(server: Server) -> None:
 
 
 def pages(server: Server) -> None:
-    print("| page | first byte | size |\n|---|---|---|")
+    print("| page | first byte | CPU | size |\n|---|---|---|---|")
     for path in PAGES:
-        loads = [server.load(path) for _ in range(5)]
-        slowest = max(first for first, _ in loads[1:])
-        print(f"| `{path}` | {slowest * 1e3:.0f} ms | {loads[-1][1] / 1e3:.0f} kB |", flush=True)
+        server.load(path)
+        cpu, loads = server.cpu(), [server.load(path) for _ in range(LOADS)]
+        # Unlike the time, it does not depend on what else the machine does.
+        cpu = (server.cpu() - cpu) / LOADS
+        slowest = max(first for first, _ in loads)
+        print(f"| `{path}` | {slowest * 1e3:.0f} ms | {cpu * 1e3:.0f} ms | {loads[-1][1] / 1e3:.0f} kB |", flush=True)
 
 
 def live(server: Server, seconds: int = 15) -> None:

@@ -90,7 +90,7 @@ async fn what_a_rate_leaves_out_is_not_read() {
         follow: true,
         rate: Some(40),
     };
-    let text = follower.newest(40).await.ok().expect("readable");
+    let text = follower.newest(40).await.expect("readable");
     assert_eq!(text.matches("event: worker-drained").count(), 40);
     assert_eq!(text.matches("event: skipped").count(), 1);
     // The end position, and one page.

@@ -1,16 +1,29 @@
-//! Cost of concurrent clients.
+//! Cost of concurrent clients, and of the page of a large run.
 
 use std::sync::atomic::Ordering;
 
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
 use baton_core::scheduler::{Command, Reply, RunCommand};
-use baton_model::workflow::{HaltMode, Plan, PlanTask};
+use baton_core::workflow::ItemState;
+use baton_model::workflow::{HaltMode, Items, Plan, PlanTask};
+use tower::ServiceExt as _;
 
 use super::super::app::READERS_MAX;
-use super::super::testing;
+use super::super::{service, testing};
 use super::*;
+use crate::clock;
 use crate::driver::event::Event;
 use crate::faulty::Faulty;
 use crate::prune::HistoryLock;
+
+async fn command(app: &App, command: RunCommand) -> RunId {
+    let command = Command::Run(Box::new(command));
+    let Ok(Reply::Run(Ok((run, _)))) = app.command(command).await else {
+        panic!("it can be done");
+    };
+    run
+}
 
 /// An ended run.
 async fn over(app: &App) -> RunRecord {
@@ -22,26 +35,19 @@ async fn over(app: &App) -> RunRecord {
         }],
         ..Plan::default()
     });
-    let command = async |command| {
-        let command = Command::Run(Box::new(command));
-        let Ok(Reply::Run(Ok((run, _)))) = app.command(command).await else {
-            panic!("it can be done");
-        };
-        run
-    };
-    let run = command(RunCommand::Register {
+    let register = RunCommand::Register {
         plan,
         open: true,
         key: None,
         submitted_by: None,
-    })
-    .await;
-    command(RunCommand::Halt {
+    };
+    let run = command(app, register).await;
+    let halt = RunCommand::Halt {
         run,
         how: HaltMode::Kill,
         generation: None,
-    })
-    .await;
+    };
+    command(app, halt).await;
     let record = app.run_record(run).await.expect("kept");
     assert!(record.head.state.is_terminal());
     record
@@ -83,4 +89,59 @@ async fn of_many_who_look_at_a_run_that_is_over_one_works_it_out() {
     let (_, stays) = tokio::join!(gives_up, look(&third));
     assert!(stays.is_ok());
     app.0.inbox.send(Event::Stop);
+}
+
+/// A run whose items are all in flight.
+async fn large(app: &App, count: u32) -> RunId {
+    let plan = Arc::new(Plan {
+        name: "w".to_owned(),
+        tasks: vec![PlanTask {
+            name: "each".to_owned(),
+            items: Items::Range {
+                first: 1,
+                step: 1,
+                count,
+            },
+            ..PlanTask::default()
+        }],
+        ..Plan::default()
+    });
+    let register = RunCommand::Register {
+        plan,
+        open: false,
+        key: None,
+        submitted_by: None,
+    };
+    let run = command(app, register).await;
+    loop {
+        let view = app.query(move |leader| leader.run_view(run, 0, 0, clock::now()));
+        let view = view.await.ok().flatten().expect("it has not ended");
+        if view.total.of(ItemState::Live) == count {
+            return run;
+        }
+        app.command(Command::Sync).await.expect("it leads");
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_a_run_reads_as_much_of_a_large_one_as_of_a_small_one() {
+    let mut reads = Vec::new();
+    for count in [500, 5_000] {
+        let store = Arc::new(Faulty::default());
+        let app = testing::over(Arc::clone(&store), HistoryLock::default());
+        // The page compares the second with the first.
+        large(&app, count).await;
+        let run = large(&app, count).await;
+        store.records_read.store(0, Ordering::SeqCst);
+        let request = Request::get(path(run))
+            .header("host", "localhost")
+            .header("accept", "text/html")
+            .body(Body::empty());
+        let page = service(app.clone()).oneshot(request.expect("valid")).await;
+        assert_eq!(page.expect("answered").status(), StatusCode::OK);
+        reads.push(store.records_read.load(Ordering::SeqCst));
+        app.0.inbox.send(Event::Stop);
+    }
+    assert_eq!(reads[0], reads[1]);
+    assert!(reads[0] > 400, "items of both runs: {reads:?}");
 }
