@@ -134,7 +134,7 @@ const END: FactQuery = FactQuery {
 
 impl App {
     /// The number of the last event.
-    async fn last_event(&self) -> Answer<Seq> {
+    pub(super) async fn last_event(&self) -> Answer<Seq> {
         self.follow_read(|store| Ok(store.facts(&END)?.last)).await
     }
 }

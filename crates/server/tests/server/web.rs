@@ -201,6 +201,26 @@ async fn a_run_is_compared_with_the_one_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_of_events_begins_with_the_latest_and_limits_their_rate() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    for number in 0..50 {
+        server.submit(&format!("t{number}")).await;
+    }
+    let browser = Browser::new(&server);
+    let page = browser.page("/events").await;
+    // The event of the lease time, and those of the submissions.
+    assert!(
+        page.contains("data-query=\"?rate=40&#38;after=11\""),
+        "{page}"
+    );
+    let page = browser.page("/events?owner=ann&rate=5&after=7").await;
+    let query = "data-query=\"?owner=ann&#38;rate=5&#38;after=7\"";
+    assert!(page.contains(query), "{page}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_shows_how_it_was_since_the_server_started() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

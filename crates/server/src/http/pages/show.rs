@@ -39,7 +39,7 @@ const TASKS: usize = 1_000;
 const GRID_TASKS: usize = 100;
 
 /// Events a second on their page: more than anyone can read.
-const EVENTS_RATE: usize = 40;
+const EVENTS_RATE: u64 = 40;
 
 /// The last bytes of an output that a page shows.
 const LOG_BYTES: usize = 64 << 10;
@@ -396,8 +396,15 @@ async fn events(pages: &Pages, ask: &Asker, mut query: Pairs) -> Result<Response
     ask.get::<Value>("/").await?;
     let mut frame = pages.frame(ask, "Events", "/events");
     frame.refresh = Refresh::Never;
-    if !query.iter().any(|(name, _)| name == "rate") {
-        query.push(("rate".to_owned(), EVENTS_RATE.to_string()));
+    let mut set = |name: &str, value: u64| {
+        if !query.iter().any(|(it, _)| it == name) {
+            query.push((name.to_owned(), value.to_string()));
+        }
+    };
+    set("rate", EVENTS_RATE);
+    // It begins with the latest ones.
+    if let Ok(last) = pages.0.app.last_event().await {
+        set("after", last.0.saturating_sub(EVENTS_RATE));
     }
     let page = EventsPage {
         frame,
