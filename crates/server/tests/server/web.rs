@@ -201,6 +201,34 @@ async fn a_run_is_compared_with_the_one_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_states_of_items_and_the_use_of_workers_are_drawn() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let huge = json!({"cpu": 1000});
+    let tasks = json!({"each": {"run": "true", "for_each": [1, 2], "resources": huge}});
+    let body = json!({"file": {"workflow": "w", "tasks": tasks}});
+    let sent = server.send(Method::POST, "/runs/", &body).await;
+    assert!(sent.status.is_success(), "{sent:?}");
+    let browser = Browser::new(&server);
+    let run = browser.page("/runs/r1").await;
+    let cell = "<li class=\"cell s-QUEUED\" title=\"each[1] QUEUED\">";
+    assert!(run.contains(cell), "{run}");
+    let worker = server.worker("w1").await;
+    let joined = async || browser.page("/workers/").await.contains("HEALTHY");
+    assert!(until(joined).await);
+    let list = browser.page("/workers/").await;
+    let page = browser.page("/workers/w1").await;
+    for of in ["Cores", "Memory"] {
+        let bar = format!("value=\"0\" aria-label=\"{of} of w1\"></meter> 0");
+        assert!(list.contains(&bar), "{bar}: {list}");
+        let bar = format!("value=\"0\" aria-label=\"{of}\"></meter> 0");
+        assert!(page.contains(&bar), "{bar}: {page}");
+    }
+    drop(worker);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_of_events_begins_with_the_latest_and_limits_their_rate() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

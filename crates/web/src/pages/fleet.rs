@@ -27,11 +27,29 @@ pub struct WorkerRow {
     pub executor: String,
     pub attempts: u32,
     pub slots: u32,
-    pub cores: String,
-    pub memory: String,
+    pub cores: Share,
+    pub memory: Share,
     pub named: String,
     pub labels: String,
     pub heard: String,
+}
+
+/// The claimed part of a resource.
+#[derive(Debug)]
+pub struct Share {
+    pub used: u64,
+    pub capacity: u64,
+    pub text: String,
+}
+
+impl Share {
+    fn new(used: u64, capacity: u64, text: impl Fn(u64) -> String) -> Self {
+        Self {
+            used,
+            capacity,
+            text: format!("{}/{}", text(used), text(capacity)),
+        }
+    }
 }
 
 impl WorkerRow {
@@ -55,16 +73,8 @@ impl WorkerRow {
             executor: worker.executor.clone().unwrap_or_default(),
             attempts: worker.attempts,
             slots: worker.slots,
-            cores: format!(
-                "{}/{}",
-                cores(worker.used.cpu_milli),
-                cores(worker.capacity.cpu_milli)
-            ),
-            memory: format!(
-                "{}/{}",
-                bytes(worker.used.memory),
-                bytes(worker.capacity.memory)
-            ),
+            cores: Share::new(worker.used.cpu_milli, worker.capacity.cpu_milli, cores),
+            memory: Share::new(worker.used.memory, worker.capacity.memory, bytes),
             named: pairs(named.collect()),
             labels: pairs(labels.collect()),
             heard: duration(worker.heard_seconds),
