@@ -51,19 +51,30 @@ impl Servers {
         self.current.load(Ordering::Relaxed) % self.urls.len()
     }
 
-    /// The URL to probe before a request: one of several may be frozen, and a request that it has
-    /// accepted cannot be sent to another without doing it twice.
-    pub(crate) fn probe(&self, server: usize) -> Option<Url> {
-        let is_known = self.answering.load(Ordering::Relaxed) == server;
-        if self.urls.len() == 1 || is_known {
-            return None;
+    /// The schedulers to probe before a request to this one, in order, with the URLs for it: one of several
+    /// may be frozen, and a request that it has accepted cannot be sent to another without doing it
+    /// twice. None if it is the only one, or has just answered.
+    pub(crate) fn probes(&self, server: usize) -> Vec<(usize, Url)> {
+        let count = self.urls.len();
+        if count == 1 || self.answering.load(Ordering::Relaxed) == server {
+            return Vec::new();
         }
-        let mut url = self.urls[server].clone();
-        // Fails only for a URL that cannot be a base, and http URLs can.
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().push("healthz");
-        }
-        Some(url)
+        let in_turn = (server..server + count).map(|number| number % count);
+        in_turn
+            .map(|server| {
+                let mut url = self.urls[server].clone();
+                // Fails only for a URL that cannot be a base, and http URLs can.
+                if let Ok(mut path) = url.path_segments_mut() {
+                    path.pop_if_empty().push("healthz");
+                }
+                (server, url)
+            })
+            .collect()
+    }
+
+    /// Asks this scheduler first from now on.
+    pub(crate) fn prefer(&self, server: usize) {
+        self.current.store(server, Ordering::Relaxed);
     }
 
     /// A scheduler has answered, or has failed to.
@@ -147,15 +158,19 @@ mod tests {
     #[test]
     fn one_of_several_is_probed_until_it_has_answered() {
         let one = Servers::parse("http://a:1").expect("a URL");
-        assert_eq!(one.probe(0), None);
+        assert!(one.probes(0).is_empty());
         let two = Servers::parse("http://a:1,http://b:2/baton/").expect("URLs");
-        let probe = |server| two.probe(server).map(|url| url.to_string());
-        assert_eq!(probe(1).as_deref(), Some("http://b:2/baton/healthz"));
+        let probes = |server| -> Vec<_> {
+            let probes = two.probes(server).into_iter();
+            probes.map(|(_, url)| url.to_string()).collect()
+        };
+        let both = ["http://b:2/baton/healthz", "http://a:1/healthz"];
+        assert_eq!(probes(1), both);
         two.answered(1, true);
-        assert_eq!(probe(1), None);
-        assert_eq!(probe(0).as_deref(), Some("http://a:1/healthz"));
+        assert!(probes(1).is_empty());
+        assert_eq!(probes(0).len(), 2);
         two.answered(1, false);
-        assert!(probe(1).is_some(), "it may be frozen");
+        assert_eq!(probes(1), both, "it may be frozen");
     }
 
     #[test]

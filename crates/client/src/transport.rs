@@ -11,6 +11,8 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderVal
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::error::ClientError;
 use crate::servers::Servers;
@@ -23,8 +25,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For a response, in addition to the time that the scheduler is asked to wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time for one of several schedulers to answer at all, before the next one is tried.
+/// Time for one of several schedulers to answer at all.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time for it before the next one is probed as well.
+const PROBE_STAGGER: Duration = Duration::from_millis(250);
 
 /// Characters of an unexpected response that an error quotes.
 const QUOTED_CHARS_MAX: usize = 200;
@@ -253,16 +258,19 @@ impl Transport {
         let request = request.build().map_err(|error| self.unreachable(&error))?;
         let mut retries = self.servers.retries();
         loop {
-            let server = self.servers.current();
+            let current = self.servers.current();
             // All bodies are in memory, so they can be copied.
             let Some(mut copy) = request.try_clone() else {
                 let sent = self.http.execute(request).await;
                 return sent.map_err(|error| self.unreachable(&error));
             };
-            self.servers.direct(server, copy.url_mut());
-            let sent = match self.probe(server).await {
-                Ok(()) => self.http.execute(copy).await.map_err(Unanswered::Request),
-                Err(error) => Err(Unanswered::Probe(error)),
+            let (server, sent) = match self.choose(current).await {
+                Ok(server) => {
+                    self.servers.direct(server, copy.url_mut());
+                    let sent = self.http.execute(copy).await;
+                    (server, sent.map_err(Unanswered::Request))
+                }
+                Err(error) => (current, Err(Unanswered::Probe(error))),
             };
             self.servers.answered(server, sent.is_ok());
             let failed = match sent {
@@ -283,14 +291,36 @@ impl Transport {
         }
     }
 
-    /// Checks that a scheduler answers at all, unless it is the only one or has just done so.
-    async fn probe(&self, server: usize) -> Result<(), reqwest::Error> {
-        match self.servers.probe(server) {
-            Some(url) => {
-                let probed = self.http.get(url).timeout(PROBE_TIMEOUT).send();
-                probed.await.map(drop)
+    /// The scheduler to send a request to: the current one, or the first that answers a probe if that
+    /// one is slow. A frozen scheduler so costs a moment, not the whole time that a slow one may take.
+    async fn choose(&self, current: usize) -> Result<usize, reqwest::Error> {
+        let mut waiting = self.servers.probes(current).into_iter();
+        let mut probes = JoinSet::new();
+        let mut failed = None;
+        loop {
+            let next = waiting.next();
+            if next.is_none() && probes.is_empty() {
+                return failed.map_or(Ok(current), Err);
             }
-            None => Ok(()),
+            // The last ones have all the time that is left to them.
+            let wait = if next.is_some() {
+                PROBE_STAGGER
+            } else {
+                PROBE_TIMEOUT
+            };
+            if let Some((server, url)) = next {
+                let probe = self.http.get(url).timeout(PROBE_TIMEOUT).send();
+                probes.spawn(async move { (server, probe.await) });
+            }
+            match timeout(wait, probes.join_next()).await {
+                Ok(Some(Ok((server, Ok(_))))) => {
+                    self.servers.prefer(server);
+                    return Ok(server);
+                }
+                Ok(Some(Ok((_, Err(error))))) => failed = failed.or(Some(error)),
+                // It was slow; or its task was cancelled, with this one.
+                _ => {}
+            }
         }
     }
 
