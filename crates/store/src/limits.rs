@@ -109,8 +109,13 @@ pub const SPANS_FETCH_ROWS: i64 = 1_000;
 /// Stored ranges of ids that are fetched at once: usually one or two touch a new one.
 pub const KNOWN_FETCH_ROWS: i64 = 16;
 
-/// How long a scheduler waits for the session of a leader that it has ended, in milliseconds.
-pub const POSTGRES_DEPOSE_MS: u64 = 2_000;
+/// How long a scheduler waits for the session of a leader that it has ended, in milliseconds. It does not
+/// read the row meanwhile; its request for the lock stays in the queue.
+pub const POSTGRES_DEPOSE_MS: u64 = 250;
 
 /// Rows of a copy that are written at once.
 pub const TRANSFER_ROWS: u64 = 1_000;
+
+/// How long a request for the lock of the leader stays in the server's queue, in milliseconds. A scheduler
+/// that is frozen would get the lock and not lead; each end of a wait is a line in the server's log.
+pub const POSTGRES_QUEUE_MS: u64 = 1_000;

@@ -43,20 +43,24 @@ pub struct Row {
 /// Intervals of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ElectionTimeouts {
-    /// The interval at which a leader renews and a follower reads the row.
+    /// The interval at which a leader renews the row.
     pub renew: Millis,
+    /// The interval at which a follower reads it: it sees a renewal, and its absence, so much later.
+    pub read: Millis,
     /// The time without renewal after which a follower may take the row.
     pub lapse: Millis,
 }
 
 impl ElectionTimeouts {
-    /// The intervals of a lease of this length. A frozen leader is replaced at most one interval of
-    /// renewals after its lease, so that is at most a second.
+    /// The intervals of a lease of this length. A frozen leader is replaced at most two reads after its
+    /// lease, so that is at most half a second.
     #[must_use]
     pub fn of_lease(lapse: Millis) -> Self {
         let renew = lapse.scaled(1, 8);
+        let renew = renew.clamp(Millis(1), Millis::from_secs(1));
         Self {
-            renew: renew.clamp(Millis(1), Millis::from_secs(1)),
+            renew,
+            read: renew.scaled(1, 4).max(Millis(1)),
             lapse,
         }
     }
@@ -75,6 +79,7 @@ impl Default for ElectionTimeouts {
     fn default() -> Self {
         Self {
             renew: Millis::from_secs(2),
+            read: Millis::from_secs(2),
             lapse: Millis::from_secs(8),
         }
     }
@@ -146,7 +151,11 @@ impl Election {
         if now < self.next {
             return None;
         }
-        self.next = now + self.timeouts.renew;
+        let interval = match self.state {
+            LeaderState::Follower => self.timeouts.read,
+            _ => self.timeouts.renew,
+        };
+        self.next = now + interval;
         match self.state {
             LeaderState::Follower => Some(Action::Read),
             LeaderState::Leader => Some(Action::Renew(self.epoch)),
@@ -162,7 +171,7 @@ impl Election {
             return None;
         }
         self.vacant = true;
-        self.next = now + self.timeouts.renew;
+        self.next = now + self.timeouts.read;
         Some(Action::Read)
     }
 
@@ -201,7 +210,7 @@ impl Election {
             }
             LeaderState::Candidate => {
                 self.step(LeaderEvent::OutRun);
-                self.next = now + self.timeouts.renew;
+                self.next = now + self.timeouts.read;
                 None
             }
             LeaderState::Follower | LeaderState::Deposed => None,
@@ -232,6 +241,7 @@ mod tests {
 
     const TIMEOUTS: ElectionTimeouts = ElectionTimeouts {
         renew: Millis(2),
+        read: Millis(2),
         lapse: Millis(8),
     };
 
@@ -272,6 +282,29 @@ mod tests {
             election.observed(Mono(108), row(3, 5)),
             Some(Action::Take(Epoch(3)))
         );
+    }
+
+    /// The leader is frozen right after a renewal, and a follower reads at the worst time.
+    #[test]
+    fn a_frozen_leader_is_replaced_half_a_second_after_its_lease() {
+        for seconds in [1, 2, 8, 60] {
+            let timeouts = ElectionTimeouts::of_lease(Millis::from_secs(seconds));
+            let mut election = Election::new(timeouts, Mono(0));
+            assert_eq!(election.tick(Mono(0)), Some(Action::Read));
+            assert_eq!(election.observed(Mono(0), row(3, 5)), None);
+            let frozen = Mono(1);
+            let taken = loop {
+                // Each read is a little late.
+                let now = election.next_due() + Millis(1);
+                assert_eq!(election.tick(now), Some(Action::Read));
+                if election.observed(now, row(3, 6)).is_some() {
+                    break now;
+                }
+            };
+            let after = taken.since(frozen);
+            assert!(after >= timeouts.lapse, "{after:?}");
+            assert!(after <= timeouts.lapse + Millis(500), "{after:?}");
+        }
     }
 
     #[test]

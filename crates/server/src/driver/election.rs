@@ -91,7 +91,9 @@ impl Elector {
                     above: Epoch(0),
                     copied: None,
                     history_is_due: false,
-                    backoff: Backoff::default(),
+                    unreadable: Backoff::default(),
+                    unled: Backoff::default(),
+                    resumes: Mono(0),
                     trouble: None,
                 };
                 if let Some(sharing) = setup.store.sharing() {
@@ -194,7 +196,13 @@ struct Candidate<'a> {
     copied: Option<CopyEvidence>,
     /// Where the term is led is to be recorded.
     history_is_due: bool,
-    backoff: Backoff,
+    /// Pauses after failures to read the row: the store is not asked meanwhile.
+    unreadable: Backoff,
+    /// Pauses after terms that have failed. The row is read meanwhile: a follower that has not seen its
+    /// last renewal would replace the next leader so much later, if that freezes.
+    unled: Backoff,
+    /// The end of such a pause, in which another scheduler may take over.
+    resumes: Mono,
     /// Why the store cannot be reached, as last reported.
     trouble: Option<String>,
 }
@@ -222,7 +230,14 @@ impl Candidate<'_> {
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Err(Stopped),
         }
-        let wait = until(self.election.next_due()).min(SHARED_WAIT);
+        let due = self.election.next_due();
+        if self.rests() {
+            let wait = due.min(self.resumes).since(clock::now().mono);
+            self.pause(sharing, wait)?;
+            let action = self.election.tick(clock::now().mono);
+            return self.act(sharing, action);
+        }
+        let wait = until(due).min(SHARED_WAIT);
         match sharing.await_vacancy(wait) {
             Ok(vacant) => {
                 let now = clock::now().mono;
@@ -262,7 +277,7 @@ impl Candidate<'_> {
                 self.copied = copied.or(self.copied.take());
                 // An order about an earlier term is already carried out.
                 if self.election.epoch() == Some(epoch) {
-                    self.step_down(sharing)?;
+                    self.step_down(sharing);
                 }
                 Ok(())
             }
@@ -276,7 +291,10 @@ impl Candidate<'_> {
             match next {
                 Action::Read => match store.read_row() {
                     Ok(row) => {
-                        self.recovered();
+                        self.unreadable = Backoff::default();
+                        if !self.rests() {
+                            self.recovered();
+                        }
                         action = self.election.observed(clock::now().mono, row);
                     }
                     Err(error) => return self.failed(sharing, &error),
@@ -284,16 +302,20 @@ impl Candidate<'_> {
                 Action::Take(expected) => return self.take(sharing, expected),
                 Action::Renew(epoch) => match self.renew(epoch) {
                     Ok(()) => {
-                        self.backoff = Backoff::default();
+                        self.unled = Backoff::default();
                         self.record_history(sharing, epoch);
                     }
                     Err(error) => {
                         let lost = ElectionEvent::Lost(epoch, error.to_string());
                         self.inbox.send(Event::Election(lost));
-                        return self.step_down(sharing);
+                        self.step_down(sharing);
+                        return Ok(());
                     }
                 },
-                Action::StepDown => return self.step_down(sharing),
+                Action::StepDown => {
+                    self.step_down(sharing);
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -329,6 +351,10 @@ impl Candidate<'_> {
     }
 
     fn take(&mut self, sharing: &dyn Sharing, expected: Epoch) -> Result<(), Stopped> {
+        if self.rests() {
+            let action = self.election.lost(clock::now().mono);
+            return self.act(sharing, action);
+        }
         if !self.holds_session {
             tracing::warn!(
                 "the leader of epoch {expected} has not renewed its lease in time; replacing it"
@@ -354,7 +380,7 @@ impl Candidate<'_> {
                 if now.since(begun) >= self.setup.election.renew
                     && let Err(error) = self.renew(taken.epoch)
                 {
-                    return self.failed(sharing, &error);
+                    return self.failed_to_lead(sharing, &error);
                 }
                 self.election.won(clock::now().mono, taken.epoch);
                 self.history_is_due = true;
@@ -368,8 +394,8 @@ impl Candidate<'_> {
                 let action = self.election.lost(now);
                 self.act(sharing, action)
             }
-            Err(ServeError::Store(error)) => self.failed(sharing, &error),
-            Err(error) => self.failed(sharing, &StoreError::Failed(error.to_string())),
+            Err(ServeError::Store(error)) => self.failed_to_lead(sharing, &error),
+            Err(error) => self.failed_to_lead(sharing, &StoreError::Failed(error.to_string())),
         }
     }
 
@@ -392,8 +418,25 @@ impl Candidate<'_> {
         Ok(taken)
     }
 
-    /// Handles a failure of the store while it follows: another scheduler may have more luck.
+    /// Handles a failure to read the store while it follows.
     fn failed(&mut self, sharing: &dyn Sharing, error: &StoreError) -> Result<(), Stopped> {
+        self.report_failure(sharing, error)?;
+        let pause = self.unreadable.next();
+        // It does not lead, so there is nothing to step down from.
+        let _ = self.election.store_failed(clock::now().mono, pause);
+        self.pause(sharing, pause)
+    }
+
+    /// Handles a failure to begin a term: another scheduler may have more luck.
+    fn failed_to_lead(&mut self, sharing: &dyn Sharing, error: &StoreError) -> Result<(), Stopped> {
+        self.report_failure(sharing, error)?;
+        let now = clock::now().mono;
+        let _ = self.election.store_failed(now, self.setup.election.read);
+        self.resumes = now + self.unled.next();
+        Ok(())
+    }
+
+    fn report_failure(&mut self, sharing: &dyn Sharing, error: &StoreError) -> Result<(), Stopped> {
         if *error == StoreError::Closed {
             // Its thread has died: this process can never lead.
             let died = ElectionEvent::Died(error.to_string());
@@ -408,10 +451,12 @@ impl Candidate<'_> {
             let trouble = ElectionEvent::Trouble(Some(reason));
             self.inbox.send(Event::Election(trouble));
         }
-        let pause = self.backoff.next();
-        // It does not lead, so there is nothing to step down from.
-        let _ = self.election.store_failed(clock::now().mono, pause);
-        self.pause(sharing, pause)
+        Ok(())
+    }
+
+    /// Whether it may not lead yet.
+    fn rests(&self) -> bool {
+        clock::now().mono < self.resumes
     }
 
     fn recovered(&mut self) {
@@ -423,11 +468,11 @@ impl Candidate<'_> {
     }
 
     /// Follows again, after a pause in which others may take over.
-    fn step_down(&mut self, sharing: &dyn Sharing) -> Result<(), Stopped> {
+    fn step_down(&mut self, sharing: &dyn Sharing) {
         self.give_back(sharing);
-        let pause = self.backoff.next();
-        self.election = Election::new(self.setup.election, clock::now().mono + pause);
-        self.pause(sharing, pause)
+        let now = clock::now().mono;
+        self.election = Election::new(self.setup.election, now);
+        self.resumes = now + self.unled.next();
     }
 
     /// Waits, or obeys an order meanwhile.

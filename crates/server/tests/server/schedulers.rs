@@ -44,6 +44,7 @@ impl Member {
             // A leader that is not deposed by a test must not be on a slow machine either.
             election: ElectionTimeouts {
                 renew: Millis(100),
+                read: Millis(100),
                 lapse: Millis::from_secs(30),
             },
             ..config(data.path())
@@ -249,6 +250,7 @@ fn short_lease(config: Config) -> Config {
     Config {
         election: ElectionTimeouts {
             renew: Millis(50),
+            read: Millis(50),
             lapse: Millis(1_000),
         },
         ..config

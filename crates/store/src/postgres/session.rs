@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -39,9 +40,12 @@ pub(super) type Parameter<'a> = &'a (dyn ToSql + Sync);
 pub struct Connection {
     /// `None` only while it is dropped.
     runtime: Option<Runtime>,
-    client: Client,
+    client: Arc<Client>,
     statements: RefCell<Statements>,
 }
+
+/// A request whose answer is waited for in parts.
+pub(super) type Pending = Pin<Box<dyn Future<Output = Result<(), PostgresError>> + Send>>;
 
 /// Prepared statements by their text in SQLite's spelling.
 #[derive(Default)]
@@ -68,7 +72,7 @@ impl Connection {
         })?;
         Ok(Self {
             runtime: Some(runtime),
-            client,
+            client: Arc::new(client),
             statements: RefCell::default(),
         })
     }
@@ -88,6 +92,22 @@ impl Connection {
     /// Runs statements without parameters.
     pub(super) fn run(&self, sql: &str) -> Result<(), PostgresError> {
         self.runtime().block_on(self.client.batch_execute(sql))
+    }
+
+    /// Statements without parameters, which are sent with the first [`Self::wait`].
+    pub(super) fn pending(&self, sql: String) -> Pending {
+        let client = Arc::clone(&self.client);
+        Box::pin(async move { client.batch_execute(&sql).await })
+    }
+
+    /// Waits for their answer; `None` if there is none yet.
+    pub(super) fn wait(
+        &self,
+        pending: &mut Pending,
+        wait: Duration,
+    ) -> Option<Result<(), PostgresError>> {
+        self.runtime()
+            .block_on(async { timeout(wait, pending).await.ok() })
     }
 
     /// Runs one statement in a transaction of its own.

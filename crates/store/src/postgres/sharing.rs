@@ -6,8 +6,9 @@
 //! renewals ends all its connections, which also frees the row that an open transaction may have
 //! locked.
 
+use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_model::ids::Epoch;
 use baton_model::time::Millis;
@@ -17,10 +18,10 @@ use super::error::store_error;
 use super::history;
 use super::listener::Listener;
 use super::schema::{self, SETTINGS};
-use super::session::Connection;
+use super::session::{Connection, Pending};
 use super::target::Target;
 use crate::StoreError;
-use crate::limits::POSTGRES_DEPOSE_MS;
+use crate::limits::{POSTGRES_DEPOSE_MS, POSTGRES_QUEUE_MS};
 use crate::sharing::{Announced, Announcement, Sharing};
 
 /// The advisory lock of the leader: "Batn", 1. 0 is the lock of migrations.
@@ -37,8 +38,62 @@ pub(super) struct SharedSessions {
 #[derive(Default)]
 struct LeaderSession {
     connection: Option<Connection>,
-    /// The connection holds the lock.
-    leads: bool,
+    lock: LeaderLock,
+}
+
+/// The lock of the leader, as one session knows it.
+#[derive(Default)]
+enum LeaderLock {
+    #[default]
+    Free,
+    /// The server has the request in its queue.
+    Requested(Pending),
+    Held,
+}
+
+impl LeaderLock {
+    /// Waits for the lock at most this long; true if the session holds it. The request stays queued when
+    /// this returns, so a vacancy between two calls is not missed.
+    fn take(
+        &mut self,
+        session: &Connection,
+        wait: Duration,
+    ) -> Result<bool, tokio_postgres::Error> {
+        let mut request = match mem::take(self) {
+            Self::Held => {
+                session.run("")?;
+                *self = Self::Held;
+                return Ok(true);
+            }
+            Self::Requested(request) => request,
+            Self::Free => {
+                // However slow the server is, a lock that is free is taken.
+                let tried = format!("SELECT pg_try_advisory_lock({LEADER})");
+                let tried = session.rows(&tried, &[])?;
+                let is_taken = tried.first().map(|row| row.try_get(0)).transpose()?;
+                if is_taken == Some(true) {
+                    *self = Self::Held;
+                    return Ok(true);
+                }
+                // A scheduler that is frozen leaves the queue soon: it must not hold up the others.
+                session.pending(format!(
+                    "SET lock_timeout = {POSTGRES_QUEUE_MS}; SELECT pg_advisory_lock({LEADER})"
+                ))
+            }
+        };
+        match session.wait(&mut request, wait) {
+            None => {
+                *self = Self::Requested(request);
+                Ok(false)
+            }
+            Some(Ok(())) => {
+                *self = Self::Held;
+                Ok(true)
+            }
+            Some(Err(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
+            Some(Err(error)) => Err(error),
+        }
+    }
 }
 
 impl SharedSessions {
@@ -70,16 +125,16 @@ impl SharedSessions {
     /// has failed is closed, and with it the lock is gone.
     fn on_session<T>(
         &self,
-        work: impl FnOnce(&Connection, &mut bool) -> Result<T, tokio_postgres::Error>,
+        work: impl FnOnce(&Connection, &mut LeaderLock) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, StoreError> {
         let mut session = locked(&self.leader);
         if session.connection.is_none() {
-            session.leads = false;
+            session.lock = LeaderLock::Free;
             session.connection = Some(self.open()?);
         }
-        let LeaderSession { connection, leads } = &mut *session;
+        let LeaderSession { connection, lock } = &mut *session;
         let result = match connection {
-            Some(connection) => work(connection, leads),
+            Some(connection) => work(connection, lock),
             None => return Err(StoreError::Closed),
         };
         result.map_err(|error| {
@@ -109,36 +164,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the lock of the leader; false if another session still has it after `wait`.
-fn take_lock(session: &Connection, wait: Duration) -> Result<bool, tokio_postgres::Error> {
-    // 0 would mean to wait forever.
-    let wait = wait.as_millis().max(1);
-    session.run(&format!("SET lock_timeout = {wait}"))?;
-    match session.run(&format!("SELECT pg_advisory_lock({LEADER})")) {
-        Ok(()) => Ok(true),
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 impl Sharing for SharedSessions {
     fn await_vacancy(&self, wait: Duration) -> Result<bool, StoreError> {
-        self.on_session(|session, leads| {
-            if *leads {
-                session.run("")?;
-            } else {
-                *leads = take_lock(session, wait)?;
-            }
-            Ok(*leads)
-        })
+        self.on_session(|session, lock| lock.take(session, wait))
     }
 
     fn depose(&self) -> Result<(), StoreError> {
-        let led = self.on_session(|session, leads| {
-            if *leads {
-                session.run("")?;
-                return Ok(true);
-            }
+        if self.await_vacancy(Duration::ZERO)? {
+            return Ok(());
+        }
+        // On another connection: that of the leader may be waiting for the lock. It may also have got it
+        // in this moment, as may another follower, which is about to lead.
+        self.announcing(|session| {
             session.rows(
                 "SELECT pg_terminate_backend(other.pid) FROM pg_locks AS held \
                  JOIN pg_stat_activity AS leader ON leader.pid = held.pid \
@@ -146,17 +183,20 @@ impl Sharing for SharedSessions {
                  AND other.application_name = leader.application_name \
                  WHERE held.locktype = 'advisory' AND held.granted AND held.classid = 1113683054 \
                  AND held.objid = 1 AND leader.datname = current_database() \
-                 AND held.pid <> pg_backend_pid()",
+                 AND leader.application_name <> current_setting('application_name') \
+                 AND leader.state_change < clock_timestamp() - interval '500 ms'",
                 &[],
-            )?;
-            *leads = take_lock(session, Duration::from_millis(POSTGRES_DEPOSE_MS))?;
-            Ok(*leads)
+            )
         })?;
-        if led {
-            Ok(())
-        } else {
-            Err(StoreError::Overtaken)
+        let until = Instant::now() + Duration::from_millis(POSTGRES_DEPOSE_MS);
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            if self.await_vacancy(left)? {
+                return Ok(());
+            }
         }
+        Err(StoreError::Overtaken)
     }
 
     fn release(&self) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 //!
 //! `BATON_KILLS` chooses how often; the results are in `docs/high-availability.md`.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_testing::processes::send;
@@ -14,7 +15,22 @@ use crate::api::Api;
 
 /// Prints how many of these times fall into each class, and some of their quantiles.
 fn print_histogram(title: &str, mut times: Vec<Duration>) {
-    const CLASSES_MS: [u128; 9] = [50, 100, 150, 200, 300, 500, 1_000, 2_000, u128::MAX];
+    const CLASSES_MS: [u128; 14] = [
+        50,
+        100,
+        150,
+        200,
+        300,
+        500,
+        1_000,
+        2_000,
+        2_500,
+        3_000,
+        8_000,
+        8_500,
+        9_000,
+        u128::MAX,
+    ];
     times.sort_unstable();
     let quantile =
         |parts: usize| times[(times.len() * parts / 100).min(times.len() - 1)].as_millis();
@@ -84,22 +100,27 @@ fn another_scheduler_leads_after_the_lease_of_a_frozen_leader() {
     let lease = Duration::from_secs(setting("BATON_LEASE_SECONDS").unwrap_or(2));
     let option = format!("{}s", lease.as_secs());
     let quorum = Quorum::new(3, &["--leader-lease", &option]);
-    let mut times = Vec::new();
+    let (mut led, mut accepted) = (Vec::new(), Vec::new());
     for _ in 0..setting("BATON_KILLS").unwrap_or(1) {
         let leader = quorum.leader();
         let frozen = quorum.pid(leader);
         send(frozen, Signal::STOP);
         let begun = Instant::now();
-        let next = quorum.leader_but(leader);
-        times.push(begun.elapsed());
-        // A client that names the frozen one first gets to the next one.
-        until_accepted(&quorum, begun);
+        let next = thread::scope(|scope| {
+            // A client that names the frozen one first gets to the next one. Each try is a new client.
+            let client = scope.spawn(|| until_accepted(&quorum, begun));
+            let next = quorum.leader_but(leader);
+            led.push(begun.elapsed());
+            accepted.push(client.join().expect("no panic"));
+            next
+        });
         assert_ne!(next, leader);
         send(frozen, Signal::CONT);
         until("the frozen one follows", || {
             quorum.role(leader).as_deref() == Some("follower")
         });
     }
-    print_histogram("from SIGSTOP of the leader to the next one", times);
+    print_histogram("from SIGSTOP of the leader to the next one", led);
+    print_histogram("from SIGSTOP of the leader to the first commit", accepted);
     all_agree_on_one_leader(&quorum);
 }
