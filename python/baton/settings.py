@@ -15,6 +15,9 @@ from .errors import BatonError, Problem
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
+#: Characters that a server accepts.
+_USER_MAX = 100
+
 _File = Union[str, "os.PathLike[str]"]
 
 #: A certificate and its key, or a file with both.
@@ -69,6 +72,13 @@ def token(value: Optional[str]) -> Optional[str]:
         detail = "it must be one line as `baton token create` prints it"
         raise BatonError(Problem("the token is invalid", detail))
     return text.strip() or None
+
+
+def user() -> Optional[str]:
+    """The name of the user, which servers without authentication record, if it can be sent."""
+    name = os.environ.get("USER") or ""
+    printable = all(" " < letter < "\x7f" for letter in name)
+    return name if name and len(name) <= _USER_MAX and printable else None
 
 
 def tls_files(ca: Optional[_File], cert: Optional[Cert]) -> TlsFiles:

@@ -216,6 +216,19 @@ def test_settings_come_from_the_environment_unless_they_are_given(
     ]
 
 
+def test_without_a_token_the_name_of_the_user_is_sent(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 4
+    monkeypatch.setenv("USER", "ann")
+    Client(fake.url).run("r1")
+    Client(fake.url, token="baton_given").run("r1")
+    for unfit in ("a\nb", "x" * 101):
+        monkeypatch.setenv("USER", unfit)
+        Client(fake.url).run("r1")
+    assert [seen["Baton-User"] for seen in fake.headers] == ["ann", None, None, None]
+
+
 def test_https_where_it_is_not_spoken_is_told_at_once(fake: FakeServer) -> None:
     way, clock = transport(fake.url.replace("http:", "https:"))
     with pytest.raises(ConnectionFailed, match="check that the port has TLS"):

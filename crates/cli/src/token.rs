@@ -127,7 +127,7 @@ pub(crate) fn run(
             TokenBackend::open(data, matches!(command.command, TokenCommand::Create(_)))
         }
         (None, Some(url)) => TokenBackend::connect(url),
-        (None, None) => Ok(TokenBackend::Server(client(url, credentials)?)),
+        (None, None) => client(url, credentials).map(|it| TokenBackend::Server(Box::new(it))),
     };
     match &command.command {
         TokenCommand::Create(command) => create(command, &open(&command.store)?),
@@ -138,7 +138,7 @@ pub(crate) fn run(
 
 /// Where the tokens are managed: a server's API, or a store.
 enum TokenBackend {
-    Server(Client),
+    Server(Box<Client>),
     Store(Box<dyn Store>),
 }
 

@@ -81,6 +81,13 @@ impl Client {
         self
     }
 
+    /// Tells servers without authentication who the user is. A name that is no header value is not sent.
+    #[must_use]
+    pub fn with_user(mut self, name: &str) -> Self {
+        self.transport.set_user(name);
+        self
+    }
+
     /// The URL in use.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::api::{MEDIA_TYPE, Problem};
-use baton_model::token::Secret;
+use baton_model::token::{self, Secret};
 use baton_tls::{ClientFiles, messages};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
@@ -17,6 +17,8 @@ use tokio::time::timeout;
 use crate::error::ClientError;
 use crate::servers::Servers;
 
+/// The header with the name of the user, for servers without authentication.
+const USER_HEADER: &str = "baton-user";
 /// The header of an answer that no leader could be asked.
 const NO_LEADER_HEADER: &str = "baton-no-leader";
 
@@ -43,6 +45,7 @@ pub(crate) struct Transport {
     shown: String,
     http: reqwest::Client,
     bearer: Option<HeaderValue>,
+    user: Option<HeaderValue>,
 }
 
 impl Transport {
@@ -74,6 +77,7 @@ impl Transport {
             servers,
             http,
             bearer: None,
+            user: None,
         })
     }
 
@@ -85,6 +89,12 @@ impl Transport {
             value.set_sensitive(true);
             value
         });
+    }
+
+    /// Sends this name of a user with every request that has no token.
+    pub(crate) fn set_user(&mut self, name: &str) {
+        let name = Some(name).filter(|name| token::check_name(name).is_ok());
+        self.user = name.and_then(|name| HeaderValue::from_str(name).ok());
     }
 
     /// The URL of the scheduler, or of the first of several.
@@ -327,7 +337,10 @@ impl Transport {
     fn with_token(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
         match &self.bearer {
             Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
-            None => request,
+            None => match &self.user {
+                Some(user) => request.header(USER_HEADER, user.clone()),
+                None => request,
+            },
         }
     }
 

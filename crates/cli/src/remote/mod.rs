@@ -69,6 +69,8 @@ pub(crate) const REFUSED: u8 = 3;
 
 /// Environment variable with the scheduler's URL.
 const URL_VARIABLE: &str = "BATON_URL";
+/// The environment variable with the name of the user, which servers without authentication record.
+const USER_VARIABLE: &str = "USER";
 
 /// The client commands.
 #[derive(Debug, Subcommand)]
@@ -182,9 +184,10 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
             .unwrap_or_else(|| DEFAULT_URL.to_owned()),
     };
     let client = Client::with_tls(&url, &credentials.client_files()?).map_err(refused)?;
-    Ok(match credentials.token()? {
-        Some(token) => client.with_token(&token),
-        None => client,
+    Ok(match (credentials.token()?, std::env::var(USER_VARIABLE)) {
+        (Some(token), _) => client.with_token(&token),
+        (None, Ok(user)) => client.with_user(&user),
+        (None, Err(_)) => client,
     })
 }
 

@@ -12,7 +12,9 @@ fn an_instance_is_shown_with_its_work_its_origin_and_its_outputs() {
                 retry: { attempts: 3 }\nresources: { memory: 1MiB..64MiB }\n\
                 run: |\n  echo out; echo err >&2; echo rows=3 >> \"$BATON_OUTPUT\"\n";
     std::fs::write(cluster.path("count.yaml"), file).expect("written");
-    cluster.run(&["submit", "count.yaml", "--wait"]).good();
+    let mut submit = cluster.command(&["submit", "count.yaml", "--wait"]);
+    let submitted = submit.env("USER", "ann").output().expect("it ends");
+    Ended::from(submitted).good();
     let shown = cluster.run(&["show", "i1"]).good();
     for row in [
         "command    echo out; echo err >&2",
@@ -21,7 +23,7 @@ fn an_instance_is_shown_with_its_work_its_origin_and_its_outputs() {
         "resources  cpu 1, memory 1MiB..64MiB",
         "timeout    1m00s",
         "retry      at most 3 attempts",
-        "origin     submitted",
+        "origin     submitted by ann (not authenticated)",
         "stdout     4B, STATE/logs/i1.1.",
         "stderr     4B, STATE/logs/i1.1.",
         "outputs    {\"rows\":3}",
@@ -32,6 +34,14 @@ fn an_instance_is_shown_with_its_work_its_origin_and_its_outputs() {
     assert_eq!(instance["outputs"], json!({ "rows": 3 }));
     assert_eq!(instance["details"]["params"], json!({ "day": "monday" }));
     assert_eq!(instance["details"]["origin"]["kind"], "submission");
+    let workflow = "workflow: w\ntasks:\n  a: { run: 'true' }\n";
+    std::fs::write(cluster.path("w.yaml"), workflow).expect("written");
+    let mut submit = cluster.command(&["submit", "w.yaml", "--wait"]);
+    let submitted = submit.env("USER", "bob").output().expect("it ends");
+    Ended::from(submitted).good();
+    let shown = cluster.run(&["show", "r1"]).good();
+    let expected = "submitted by bob (not authenticated), started";
+    assert!(shown.contains(expected), "{shown}");
 
     // Each stream goes where the work has written it.
     let logs = cluster.run(&["logs", "i1"]);
@@ -43,7 +53,7 @@ fn an_instance_is_shown_with_its_work_its_origin_and_its_outputs() {
     cluster
         .run(&["submit", "--wait", "--", "echo loud >&2"])
         .good();
-    let silent = cluster.run(&["logs", "i2", "--stdout"]);
+    let silent = cluster.run(&["logs", "i3", "--stdout"]);
     assert_eq!(silent.out, "");
     assert!(
         silent.err.contains("nothing on stdout; 5 bytes on stderr"),
