@@ -179,7 +179,8 @@ impl Dependencies {
         }
     }
 
-    fn note_failure(&mut self, ledger: &Ledger, spec: &InstanceSpec) {
+    /// Notes an array of which as many elements have failed as it allows.
+    pub(crate) fn note_failure(&mut self, ledger: &Ledger, spec: &InstanceSpec) {
         let conditions = &spec.conditions;
         if let (Some((first, last)), Some(max)) = (conditions.instances, conditions.failed_max)
             && ledger.failures(first) >= max

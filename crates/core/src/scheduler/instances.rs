@@ -192,6 +192,8 @@ pub(super) fn submit(
             );
         }
     }
+    // Without a store, a worker may have reported failed elements before the array came again.
+    cx.dependencies.note_failure(cx.ledger, &ranges[0].spec);
     let first = ranges[0].first;
     let last = ranges[ranges.len() - 1].last;
     if let Some(key) = submission.key

@@ -1,7 +1,7 @@
 //! Conditions of submissions: dependencies, elements at the same time, and failed elements.
 
 use baton_model::conditions::{Conditions, HaltReason};
-use baton_model::outcome::Outcome;
+use baton_model::outcome::{Outcome, Report};
 
 use super::placing::rig;
 use super::*;
@@ -208,4 +208,44 @@ fn an_array_with_too_many_failed_elements_is_cancelled() {
         .iter()
         .filter(|fact| matches!(fact, Fact::StopRequested { .. }));
     assert_eq!(stopped.count(), 3, "what runs is stopped, too");
+}
+
+#[test]
+fn without_a_store_failures_that_were_reported_before_their_array_came_again_count() {
+    let spec = spec(Conditions {
+        failed_max: Some(1),
+        ..Conditions::default()
+    });
+    let submission = Submission {
+        key: Some(IdempotencyKey {
+            key: (8, 8),
+            request: 1,
+        }),
+        ..submission(&spec, Some(3))
+    };
+    let submit = Input::Command(RequestId(1), Command::Submit(submission));
+    let mut first = Leader::new(StoreMode::Memory, 1);
+    first.give(submit.clone());
+    let array = first.kept.waiting().next().expect("it was accepted");
+    let mut next = Leader::new(StoreMode::Memory, 2);
+    let mut worker = Remote::new("w", 1, 1);
+    next.heartbeat(&mut worker, WorkerState::New);
+    let failed = HeldAttempt {
+        lease: first.kept.next_lease(array.first, Epoch(1)),
+        spec: Arc::clone(&array.spec),
+        ended: Some(Report {
+            outcome: Outcome::Exited(1),
+            stats: None,
+            outputs: None,
+            stderr_tail: None,
+        }),
+    };
+    next.give(Input::Message(ToScheduler::RunningTasks {
+        association: worker.association(),
+        held: vec![failed],
+    }));
+    next.give(submit);
+    let rest = (array.first.0 + 1, array.last.0);
+    let reason = Some(HaltReason::FailedMax(1));
+    assert_eq!(next.halts(), [(rest.0, rest.1, reason)]);
 }
