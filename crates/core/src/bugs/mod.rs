@@ -159,6 +159,14 @@ bugs! {
         "the next epoch is that of the store and one, also after a standby without the last terms was promoted";
     PromotionUnnoticed, "promotion-unnoticed",
         "a leader does not notice that a standby without the last commits was promoted";
+    LimitForgotten, "limit-forgotten",
+        "a new leader goes by the limits of its configuration, not by those that were set at run time";
+    ArrayUncharged, "array-uncharged",
+        "the leases that a new leader inherits do not count for the concurrency limit of their array";
+    FailuresForgotten, "failures-forgotten",
+        "a new leader counts the failed elements of an array anew";
+    FailedMaxIgnored, "failed-max-ignored",
+        "an array goes on when as many elements have failed as it allows";
     IdsUsedAgain, "ids-used-again",
         "a copy of a store gives ids to new instances that workers may hold for forgotten ones";
 }

@@ -1,9 +1,11 @@
 //! Helpers of seeded bugs in the controller of runs and in the timetable.
 
+use std::sync::Arc;
+
 use baton_model::workflow::{Edges, ItemSpan};
 
 use super::{Bug, Bugs};
-use crate::ledger::{Ledger, LedgerError, Run};
+use crate::ledger::{Instance, Ledger, LedgerError, Run};
 use crate::scheduler::Resume;
 use crate::scheduler::context::Cx;
 use crate::scheduler::timetable::Timetable;
@@ -22,6 +24,15 @@ pub(crate) fn tolerate(bugs: Bugs, applied: Result<(), LedgerError>) -> Result<(
         return Ok(());
     }
     applied
+}
+
+/// [`Bug::ArrayUncharged`]: an inherited instance, as if its array had no concurrency limit.
+pub(crate) fn uncharge_array(bugs: Bugs, instance: &Instance) -> Instance {
+    let mut instance = instance.clone();
+    if bugs.has(Bug::ArrayUncharged) {
+        Arc::make_mut(&mut instance.spec).conditions.concurrent_max = None;
+    }
+    instance
 }
 
 /// [`Bug::GateIgnored`]: an item that waits for all items of a task of which one has ended.

@@ -193,6 +193,14 @@ impl Ledger {
         self.failures.insert(array, count);
     }
 
+    /// [`Bug::FailuresForgotten`](crate::bugs::Bug::FailuresForgotten).
+    #[cfg(feature = "seeded-bugs")]
+    pub(crate) fn forget_failures(&mut self, bugs: crate::bugs::Bugs) {
+        if bugs.has(crate::bugs::Bug::FailuresForgotten) {
+            self.failures.clear();
+        }
+    }
+
     /// The lease of that id, if it is open.
     #[must_use]
     pub fn open_lease(&self, lease: LeaseId) -> Option<&Lease> {

@@ -13,6 +13,7 @@ use baton_model::time::{Millis, Mono, Now};
 
 use super::dependencies::Dependencies;
 use super::gate;
+use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::placement::{
     Arrival, Availability, Decision, LimitUse, Placement, PlacementError, WaitReason,
@@ -91,6 +92,7 @@ impl Bullpen {
         ledger: &Ledger,
         dependencies: &Dependencies,
         limits: &[(String, u64)],
+        bugs: Bugs,
         now: Now,
     ) -> Self {
         let mut bullpen = Self {
@@ -98,12 +100,16 @@ impl Bullpen {
             ..Self::default()
         };
         let limits = limits.iter().map(|(name, total)| (name, total));
-        for (name, total) in limits.chain(ledger.limits()) {
+        let set = ledger.limits().iter();
+        let set = set.filter(|_| !bugs.has(Bug::LimitForgotten));
+        for (name, total) in limits.chain(set) {
             // More limits than placement takes are refused where they are configured.
             bullpen.set_limit(name, Some(*total));
         }
         for lease in ledger.open_leases() {
             if let Some(instance) = ledger.instance(lease.id.attempt.instance) {
+                #[cfg(feature = "seeded-bugs")]
+                let instance = &crate::bugs::scheduler::uncharge_array(bugs, instance);
                 bullpen.adopt(lease, instance);
             }
         }

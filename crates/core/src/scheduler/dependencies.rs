@@ -251,7 +251,9 @@ impl Dependencies {
 
 /// Does what follows from one end; false if none is left.
 pub(super) fn advance(cx: &mut Cx<'_>, protocol: &mut Protocol) -> bool {
-    if let Some((first, last, max)) = cx.dependencies.failed.pop() {
+    let continues = cx.config.bugs.has(Bug::FailedMaxIgnored);
+    let failed = cx.dependencies.failed.pop().filter(|_| !continues);
+    if let Some((first, last, max)) = failed {
         let reason = Some(HaltReason::FailedMax(max));
         instances::stop(cx, protocol, (first, last), KillMode::Graceful, reason);
         return true;

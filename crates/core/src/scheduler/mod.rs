@@ -146,10 +146,12 @@ impl Scheduler {
         ledger.library_mut().backfills_mut().mark_all_dirty();
         #[cfg(feature = "seeded-bugs")]
         crate::bugs::scheduler::forget_library(config.bugs, &mut ledger);
+        #[cfg(feature = "seeded-bugs")]
+        ledger.forget_failures(config.bugs);
         let mut counts = Counts::default();
         let mut step = Step::default();
         let mut dependencies = Dependencies::restore(&ledger, config.bugs);
-        let mut bullpen = Bullpen::restore(&ledger, &dependencies, limits, now);
+        let mut bullpen = Bullpen::restore(&ledger, &dependencies, limits, config.bugs, now);
         let timetable = Timetable::restore(&ledger, config.bugs, now);
         let deadlines = Deadlines::restore(&ledger, now);
         let mut cx = Cx {

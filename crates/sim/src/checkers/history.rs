@@ -53,8 +53,8 @@ impl History {
             Fact::CopySettled { .. } => self.forget_lost_ids(),
             _ => {}
         }
-        if let Fact::InstancesSubmitted { first, .. } = fact {
-            self.forgotten.remove(first);
+        if let Fact::InstancesSubmitted { first, last, .. } = fact {
+            self.forgotten.retain(|id| !(first..=last).contains(&id));
         }
         Ok(())
     }

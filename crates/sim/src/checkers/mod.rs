@@ -21,12 +21,16 @@
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
 //! | `started-early` | an instance that starts after others is leased only when they have ended as they must |
+//! | `array-exceeded` | no more elements of an array are leased, or run, than may at once; excused executions do not count |
+//! | `limit-exceeded` | no lease is granted that a named limit, as it is set then, has no room for |
+//! | `failed-array-continued` | no element of an array starts when as many have failed as it allows |
 //! | `stuck` | once the faults are over, every instance ends within the bound |
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
 //! | `panic` | no internal invariant fails |
 //!
 //! [`runs`] has the checkers of workflows.
 
+mod bounds;
 mod history;
 pub mod runs;
 mod truth;
@@ -45,6 +49,7 @@ use baton_model::spec::Exclusive;
 
 use crate::time::{SECOND, Time};
 
+use bounds::Bounds;
 use history::History;
 pub use runs::{ResumeRequest, Row, RunChecks};
 pub use truth::{Execution, Truth};
@@ -71,6 +76,7 @@ pub struct Checkers {
     ends: BTreeMap<InstanceId, bool>,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
+    bounds: Bounds,
     history: History,
     /// The first violation, which ends the run.
     pub violation: Option<Violation>,
@@ -115,6 +121,8 @@ impl Checkers {
             }
         }
         self.truth.start(lease, execution);
+        let checked = self.bounds.started(instance, &self.truth);
+        self.require(checked);
         let checked = self.runs.started(instance, &self.truth);
         self.require(checked);
     }
@@ -137,6 +145,7 @@ impl Checkers {
             self.check_outputs(*lease, *end, outputs.as_deref());
         }
         self.check_dependencies(fact);
+        self.bounds.committed(fact);
         let checked = self.history.committed(fact);
         self.require(checked);
         let checked = self.runs.committed(fact, &self.truth);
@@ -146,9 +155,13 @@ impl Checkers {
     /// An instance is leased only when what it starts after has ended as it must.
     fn check_dependencies(&mut self, fact: &Fact) {
         match fact {
-            Fact::InstancesSubmitted { first, spec, .. } => {
-                self.ends.remove(first);
-                self.after.insert(*first, spec.conditions.after.clone());
+            Fact::InstancesSubmitted {
+                first, last, spec, ..
+            } => {
+                for id in (first.0..=last.0).map(InstanceId) {
+                    self.ends.remove(&id);
+                    self.after.insert(id, spec.conditions.after.clone());
+                }
             }
             Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
                 let is_done = *verdict == Verdict::Done;
@@ -174,6 +187,13 @@ impl Checkers {
             }
             _ => {}
         }
+    }
+
+    /// Checks a lease that was granted, by the ledger that has it. `defaults`: the limits of the
+    /// configuration.
+    pub fn granted(&mut self, ledger: &Ledger, lease: LeaseId, defaults: &[(String, u64)]) {
+        let checked = bounds::check_grant(ledger, lease, defaults);
+        self.require(checked);
     }
 
     /// The end as its worker saw it, which does not know who has requested a kill.

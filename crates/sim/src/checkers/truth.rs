@@ -119,6 +119,23 @@ impl Truth {
             .min_by_key(|(_, excused)| *excused)
     }
 
+    /// The live executions of a range of instances of that name, without those that are excused or that
+    /// the store has forgotten.
+    pub(super) fn live_within(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+        work: &str,
+    ) -> Vec<LeaseId> {
+        let live = self.live.range(first..=last).flat_map(|(_, live)| live);
+        live.copied()
+            .filter(|lease| {
+                let execution = &self.executions[lease];
+                execution.work == work && !self.is_excused(execution) && !self.is_lost(*lease)
+            })
+            .collect()
+    }
+
     /// Whether another execution of the same instance lives and is not excused.
     pub(super) fn overlaps(&self, lease: LeaseId) -> bool {
         let live = self.live.get(&lease.attempt.instance);

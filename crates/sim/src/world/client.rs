@@ -241,6 +241,7 @@ impl World {
         self.cancel_due(leader);
         self.kill_due(leader);
         self.operate(leader);
+        self.arrays_round(leader);
         self.workflows_round();
     }
 
@@ -397,6 +398,7 @@ impl World {
     /// True when everything submitted has ended and nothing is left over.
     pub(super) fn is_settled(&self) -> bool {
         self.client.planned.values().all(|entry| entry.ended)
+            && self.arrays.is_settled()
             && self.unfinished_run().is_none()
             && self
                 .leader()
@@ -416,7 +418,8 @@ impl World {
             };
             return self.checkers.violate("stuck", what);
         }
-        if let Some(what) = self.unfinished_run() {
+        let unfinished = self.arrays.unfinished().or_else(|| self.unfinished_run());
+        if let Some(what) = unfinished {
             return self.checkers.violate("stuck", what);
         }
         if let Some(lease) = self.checkers.truth.any_live() {

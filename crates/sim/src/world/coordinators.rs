@@ -184,9 +184,13 @@ impl World {
     /// Whether the store (or, without one, the scheduler) still expects this attempt to run, or
     /// would run its instance again.
     fn still_wanted(&self, lease: LeaseId) -> bool {
-        let instance = self.store.ledger.instance(lease.attempt.instance);
-        match instance {
-            None => !self.is_durable(),
+        let (ledger, id) = (&self.store.ledger, lease.attempt.instance);
+        match ledger.instance(id) {
+            // A range that is halted while it waits gets no rows.
+            None => {
+                let is_halted = ledger.known().contains(id) && !ledger.is_live(id, id);
+                !self.is_durable() && !is_halted
+            }
             Some(it) => match &it.lease {
                 Some(open) => open.id == lease,
                 // Without a store, a scheduler that never leased the instance must still ask about it.

@@ -10,6 +10,7 @@
 //! | `hosts` | machines: boots, agents, their restarts and incarnations |
 //! | `coordinators` | coordinators and the processes they started |
 //! | `client` | clients that submit and cancel, and the operator |
+//! | `arrays` | clients that submit arrays with limits, and changes of a named limit |
 //! | `workflows` | clients that submit, halt and resume workflows |
 //! | `recovery` | the ledger of a new leader, restored from rows |
 //! | `reapers` | the parents of coordinators, which remain when agent and coordinator die |
@@ -19,6 +20,7 @@
 //! All decisions are made by the real core; this module only simulates its environment. One
 //! queue orders all events by time and then by insertion, so a seed always gives the same run.
 
+mod arrays;
 mod client;
 mod coordinators;
 mod copies;
@@ -47,6 +49,7 @@ use crate::swarm::{FaultKind, Mix, NetworkMix, Shape};
 use crate::time::{Clock, Micros, SECOND, Time};
 use crate::trace::{Detail, Trace};
 
+use arrays::ArrayClients;
 use client::Client;
 use hosts::Host;
 use network::Links;
@@ -200,6 +203,7 @@ pub struct World {
     by_lineage: BTreeMap<Lineage, Vec<usize>>,
     client: Client,
     workflows: WorkflowClients,
+    arrays: ArrayClients,
     /// The fault phase is over.
     calm: bool,
     /// Without a store: the epoch of the latest scheduler.
@@ -245,6 +249,8 @@ impl World {
             client: Client::new(&mix, &mut rng),
             // A separate stream: workflows do not change other draws of a seed.
             workflows: WorkflowClients::new(&mix, Rng::new(!seed)),
+            // Likewise.
+            arrays: ArrayClients::new(&mix, Rng::new(seed ^ (1 << 60))),
             mix,
             calm: false,
             memory_epoch: 0,

@@ -23,6 +23,12 @@ impl World {
                 return applied;
             }
         };
+        for (first, last) in self.arrays.created(&applied) {
+            let failed = self.failed_elements(first, last);
+            if failed > 0 {
+                ledger.restore_failures(first, failed);
+            }
+        }
         ledger.settle();
         ledger.identify(applied.identity().clone());
         if ledger != applied {
@@ -50,6 +56,7 @@ impl World {
             known: applied.known().ranges().collect(),
             condemned: applied.condemned().collect(),
             drained: applied.drained().iter().cloned().collect(),
+            limits: applied.limits().clone().into_iter().collect(),
             lease_time: applied.lease_time(),
             keys: applied.keys().iter().collect(),
             runs,

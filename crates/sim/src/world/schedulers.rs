@@ -226,7 +226,8 @@ impl World {
     fn lead(&mut self, index: usize, epoch: Epoch, ledger: Ledger) {
         self.note(&epoch, || format!("s{index} leads as {epoch}"));
         let now = self.schedulers[index].clock.read(self.now);
-        let core = Scheduler::new(self.config, epoch, ledger, now);
+        let limits = &self.arrays.default_limits;
+        let core = Scheduler::with_limits(self.config, limits, epoch, ledger, now);
         self.schedulers[index].leading = Some(Leading {
             core,
             outbox: Outbox::new(epoch),
@@ -360,8 +361,9 @@ impl World {
                 }
                 self.send_to_host(index, to, message);
             }
-            Effect::Reply(request, Reply::Submitted(Ok((first, _)))) => {
+            Effect::Reply(request, Reply::Submitted(Ok((first, last)))) => {
                 self.submission_acknowledged(request, first);
+                self.array_acknowledged(request, (first, last));
             }
             // The upstream work has ended meanwhile: it is submitted again without.
             Effect::Reply(_, Reply::Submitted(Err(SubmitError::NeverMet(_)))) => {}

@@ -184,6 +184,7 @@ impl World {
                 .violate("panic", format!("the store cannot take {fact}: {error}"));
         }
         self.refresh_mark();
+        self.arrays_observe(fact);
         if let Some(number) = self.client.observe(fact)
             && self.is_durable()
         {

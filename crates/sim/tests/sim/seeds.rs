@@ -59,7 +59,7 @@ fn workflow_runs_have_no_violations() {
 #[test]
 fn seeds_that_once_found_something_are_clean() {
     for seed in [
-        7, 192, 196, 260, 287, 715, 1_423, 1_736, 2_574, 2_639, 11_070,
+        7, 192, 196, 260, 287, 711, 715, 1_423, 1_736, 2_574, 2_639, 11_070,
     ] {
         assert_eq!(run(seed, Bugs::NONE).violation, None, "seed {seed}");
     }
@@ -132,6 +132,9 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::OutcomeTakenAsSuccess => &["lost-acknowledged", "unleased-start"],
         Bug::EpochFromStore => &["epoch-repeated"],
         Bug::PromotionUnnoticed => &["broken-promise", "overlap"],
+        Bug::LimitForgotten => &["limit-exceeded"],
+        Bug::ArrayUncharged => &["array-exceeded"],
+        Bug::FailuresForgotten | Bug::FailedMaxIgnored => &["failed-array-continued"],
         Bug::IdsUsedAgain => &["id-reused"],
         Bug::StatusEpochUnchecked => &[
             "broken-promise",
