@@ -19,7 +19,7 @@ use crate::copies::{events, pid, task};
 const LEASES: [&str; 4] = ["--lease", "6s", "--leader-lease", "2s"];
 
 /// The URL of an empty database on a primary and its standby.
-fn url_of(primary: &Server, standby: &Server) -> String {
+pub(crate) fn url_of(primary: &Server, standby: &Server) -> String {
     let url = primary.database();
     let name = url.split(['/', '?']).nth(3).expect("a database");
     let (one, other) = (primary.socket().display(), standby.socket().display());
@@ -27,7 +27,7 @@ fn url_of(primary: &Server, standby: &Server) -> String {
 }
 
 /// Waits until the standby has all that the primary has now.
-fn caught_up(primary: &Server, standby: &Server) {
+pub(crate) fn caught_up(primary: &Server, standby: &Server) {
     let written = run_sql(primary.socket(), "postgres", "SELECT pg_current_wal_lsn()");
     let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
     until("the standby has caught up", || {
@@ -36,7 +36,7 @@ fn caught_up(primary: &Server, standby: &Server) {
 }
 
 /// Lets the standby receive nothing any more.
-fn cut_off(standby: &Server) {
+pub(crate) fn cut_off(standby: &Server) {
     let none = "ALTER SYSTEM SET primary_conninfo = ''";
     run_sql(standby.socket(), "postgres", none);
     run_sql(standby.socket(), "postgres", "SELECT pg_reload_conf()");

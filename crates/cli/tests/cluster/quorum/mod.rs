@@ -3,6 +3,7 @@
 
 mod connections;
 mod failover;
+mod promotion;
 mod trial;
 
 use std::collections::BTreeMap;
