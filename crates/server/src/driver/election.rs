@@ -356,9 +356,11 @@ impl Candidate<'_> {
             return self.act(sharing, action);
         }
         if !self.holds_session {
-            tracing::warn!(
-                "the leader of epoch {expected} has not renewed its lease in time; replacing it"
-            );
+            if expected > Epoch(0) {
+                tracing::warn!(
+                    "the leader of epoch {expected} has not renewed its lease in time; replacing it"
+                );
+            }
             match sharing.depose() {
                 Ok(()) => self.holds_session = true,
                 // Another follower has done so.
