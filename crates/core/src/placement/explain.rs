@@ -19,6 +19,8 @@ pub enum WaitReason {
     NoWorker {
         /// How many there are that are drained or unhealthy.
         closed: usize,
+        /// How many of them are drained. Placement does not know: the scheduler adds it.
+        drained: usize,
     },
     /// No worker meets the constraints.
     NoMatch {
@@ -108,7 +110,8 @@ impl Placement {
             .count();
         if open == 0 {
             let closed = workers().filter(|(_, worker)| worker.present).count();
-            return Some(WaitReason::NoWorker { closed });
+            let drained = 0;
+            return Some(WaitReason::NoWorker { closed, drained });
         }
         let in_service = || workers().filter(|(_, worker)| worker.is_in_service());
         if !in_service().any(|(at, _)| class.allows(at)) {

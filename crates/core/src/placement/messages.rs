@@ -9,14 +9,8 @@ use super::explain::WaitReason;
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoWorker { closed: 0 } => f.write_str("there is no worker"),
-            Self::NoWorker { closed: 1 } => {
-                f.write_str("the only worker is drained or unhealthy, and takes no work")
-            }
-            Self::NoWorker { closed } => write!(
-                f,
-                "all {closed} workers are drained or unhealthy, and take no work"
-            ),
+            Self::NoWorker { closed: 0, .. } => f.write_str("there is no worker"),
+            Self::NoWorker { closed, drained } => describe_closed(f, *closed, *drained),
             Self::NoMatch {
                 constraint,
                 excludes,
@@ -83,6 +77,23 @@ impl fmt::Display for WaitReason {
             }
             Self::Nothing => f.write_str("it is about to be placed"),
         }
+    }
+}
+
+fn describe_closed(f: &mut fmt::Formatter<'_>, closed: usize, drained: usize) -> fmt::Result {
+    let unhealthy = closed.saturating_sub(drained);
+    let is = |count| if count == 1 { "is" } else { "are" };
+    match (unhealthy, drained) {
+        (1, 0) => f.write_str("the only worker is unhealthy, and takes no work"),
+        (0, 1) => f.write_str("the only worker is drained, and takes no work"),
+        (_, 0) => write!(f, "all {closed} workers are unhealthy, and take no work"),
+        (0, _) => write!(f, "all {closed} workers are drained, and take no work"),
+        _ => write!(
+            f,
+            "none of the {closed} workers takes work: {drained} {} drained, {unhealthy} {} unhealthy",
+            is(drained),
+            is(unhealthy)
+        ),
     }
 }
 

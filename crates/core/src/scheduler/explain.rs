@@ -93,6 +93,15 @@ impl Scheduler {
                 StoreMode::Durable => Reason::StoreCopied,
             };
         }
-        Reason::Placement(self.bullpen.explain(id).unwrap_or(WaitReason::Nothing))
+        let waits = match self.bullpen.explain(id).unwrap_or(WaitReason::Nothing) {
+            WaitReason::NoWorker { closed, .. } => {
+                let seats = self.seats().keys();
+                let drained = seats.filter(|name| self.ledger.drained().contains(name));
+                let drained = drained.count().min(closed);
+                WaitReason::NoWorker { closed, drained }
+            }
+            waits => waits,
+        };
+        Reason::Placement(waits)
     }
 }

@@ -191,7 +191,13 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
     let plain =
         |reason: &str, hint: &str| explanation(record, reason, format!("{waiting}; {hint}"));
     match waiting {
-        WaitReason::NoWorker { closed: 0 } => plain("no-worker", "start one with `baton worker`"),
+        WaitReason::NoWorker { closed: 0, .. } => {
+            plain("no-worker", "start one with `baton worker`")
+        }
+        WaitReason::NoWorker { drained: 0, .. } => plain(
+            "no-worker",
+            "`baton workers` shows them; start another with `baton worker`",
+        ),
         WaitReason::NoWorker { .. } => plain(
             "no-worker",
             "`baton workers` shows why; undrain one with `baton drain --undo`, or start another",

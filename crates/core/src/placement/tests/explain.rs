@@ -31,13 +31,17 @@ fn no_worker_at_all() {
     p.drain(&name("w"));
     assert_eq!(
         said(&p, 1),
-        "the only worker is drained or unhealthy, and takes no work"
+        "the only worker is unhealthy, and takes no work"
     );
     join(&mut p, "v", offer(1, 1, 0));
     p.drain(&name("v"));
+    assert_eq!(said(&p, 1), "all 2 workers are unhealthy, and take no work");
+    let said = |closed, drained| WaitReason::NoWorker { closed, drained }.to_string();
+    assert_eq!(said(1, 1), "the only worker is drained, and takes no work");
+    assert_eq!(said(2, 2), "all 2 workers are drained, and take no work");
     assert_eq!(
-        said(&p, 1),
-        "all 2 workers are drained or unhealthy, and take no work"
+        said(3, 1),
+        "none of the 3 workers takes work: 1 is drained, 2 are unhealthy"
     );
 }
 

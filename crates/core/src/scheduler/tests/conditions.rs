@@ -185,9 +185,12 @@ fn an_array_runs_no_more_elements_at_once_than_it_allows() {
     let next = Scheduler::new(Config::default(), Epoch(2), ledger, now);
     assert_eq!(
         next.explain(InstanceId(4), now),
-        leader
-            .why(4)
-            .map(|_| { Reason::Placement(WaitReason::NoWorker { closed: 0 }) })
+        leader.why(4).map(|_| {
+            Reason::Placement(WaitReason::NoWorker {
+                closed: 0,
+                drained: 0,
+            })
+        })
     );
 }
 

@@ -410,7 +410,10 @@ fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
     assert_eq!(leader.leased(), [1]);
     assert_eq!(
         leader.reason(2),
-        Some(Reason::Placement(WaitReason::NoWorker { closed: 1 }))
+        Some(Reason::Placement(WaitReason::NoWorker {
+            closed: 1,
+            drained: 1
+        }))
     );
     let now = leader.clock();
     let ledger = leader.core.ledger().clone();
