@@ -5,6 +5,7 @@
 
 use baton_model::api::{Event, EventGap};
 use baton_model::ids::{InstanceId, RunId};
+use baton_model::time::Wall;
 use reqwest::{Response, Url};
 
 use crate::Client;
@@ -23,6 +24,8 @@ pub struct EventQuery {
     pub owner: Option<String>,
     /// Only events after this one; new events only if `None`.
     pub after: Option<u64>,
+    /// Only events from this time on; with `after`, of those after that one.
+    pub since: Option<Wall>,
     /// Wait for new events when all existing ones are sent.
     pub follow: bool,
 }
@@ -57,6 +60,7 @@ impl Client {
             ("run", query.run.map(|id| id.to_string())),
             ("owner", query.owner.clone()),
             ("after", query.after.map(|after| after.to_string())),
+            ("since", query.since.map(|since| since.0.to_string())),
             ("follow", (!query.follow).then(|| "false".to_owned())),
         ];
         for (key, value) in pairs {

@@ -18,7 +18,7 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::painter::{Progress, done_bar};
 use crate::table::{Cell, Table};
 use crate::text::Line;
-use crate::time::{now, stamp};
+use crate::time::{self, stamp};
 
 /// Time between two looks at a backfill that is waited for.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -215,19 +215,9 @@ async fn start(command: &Start, client: &Client) -> CommandResult {
 
 /// An instant, in the time zone of the schedule if the text names none.
 fn instant(text: &str, option: &str, zone: &Zone) -> Result<Wall, Failure> {
-    if text == "now" {
-        return Ok(now());
-    }
-    let is_date = text.len() == 10 && text.bytes().filter(|byte| *byte == b'-').count() == 2;
-    let whole = if is_date {
-        format!("{text} 00:00")
-    } else {
-        text.to_owned()
-    };
-    zone.instant(&whole).map_err(|error| {
+    time::instant(text, zone).map_err(|error| {
         Failure::usage(format!(
-            "{option}: {}; write it as 2026-11-01, '2026-11-01 06:00', 2026-11-01T06:00:00Z or now",
-            error.message
+            "{option}: {error}; write it as 2026-11-01, '2026-11-01 06:00', 2026-11-01T06:00:00Z or now"
         ))
     })
 }

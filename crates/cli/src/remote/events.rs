@@ -16,7 +16,7 @@ use super::waiting::retry_while_unreachable;
 use super::{ids, refused};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::scheduler::Interrupts;
-use crate::time::stamp;
+use crate::time::{past, stamp};
 
 /// The scheduler sends a keep-alive every 15 seconds; a connection silent for this long is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
@@ -30,6 +30,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 Examples:
   baton events
   baton events --owner analytics --json | jq -r .text
+  baton events --since 10m
+  baton events --since '2026-11-01 06:00' --no-follow
   baton events --after 0 --no-follow    all retained events, then exit
   baton events --run r3 --after 0
   baton events --instance i12 --after 0")]
@@ -46,6 +48,9 @@ pub(crate) struct EventsCommand {
     /// Start after this event number; 0 for all retained events [default: only new events]
     #[arg(long, value_name = "N")]
     after: Option<u64>,
+    /// Start with the events of this time: how long ago, such as 10m, or when
+    #[arg(long, value_name = "TIME", conflicts_with = "after")]
+    since: Option<String>,
     /// Exit after the last existing event
     #[arg(long)]
     no_follow: bool,
@@ -65,11 +70,14 @@ pub(super) async fn run(command: &EventsCommand, client: &Client) -> CommandResu
 
 async fn follow(command: &EventsCommand, client: &Client) -> CommandResult {
     let mut printer = Printer::new(command.json);
+    let since = command.since.as_deref().map(past).transpose();
+    let since = since.map_err(|error| Failure::usage(format!("--since: {error}")))?;
     let mut query = EventQuery {
         instance: command.instance,
         run: command.run,
         owner: command.owner.clone(),
         after: command.after,
+        since,
         follow: !command.no_follow,
     };
     let mut events = connect(client, &query).await.map_err(refused)?;

@@ -150,6 +150,13 @@ fn filters_and_what_is_wrong_are_told() {
     assert!(err.contains("there is no instance i99"), "{err}");
     let (code, ..) = told(&["--instance", "x"]);
     assert_eq!(code, Some(2));
+    let since = |time: &str| cluster.run(&["events", "--no-follow", "--since", time]);
+    let shown = since("10m").good();
+    assert!(shown.ends_with("  i2  accepted\n"), "{shown}");
+    assert_eq!(since("2999-01-01").good(), "");
+    let wrong = since("soon");
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("--since: "), "{}", wrong.err);
 }
 
 #[test]

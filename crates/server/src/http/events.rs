@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use baton_model::api::{Event, EventGap, Links};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
+use baton_model::time::Wall;
 use baton_store::facts::{FactPage, FactQuery};
 use baton_store::view::{RecordedFact, Seq};
 use baton_store::{Store, StoreError};
@@ -47,6 +48,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
     operation_id = "events",
     params(
         ("after" = Option<u64>, Query, description = "Start after the event of this number; 0 for all retained events. Default: only new events."),
+        ("since" = Option<u64>, Query, description = "Only events from this time on, in milliseconds since 1970. Starts with the first of them, unless `after` is set."),
         ("last-event-id" = Option<u64>, Header, description = "Like `after`, and takes precedence over it."),
         ("instance" = Option<String>, Query, description = "Only facts of this instance: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
         ("run" = Option<String>, Query, description = "Only facts of this run and its instances: `r12` or `12`.", pattern = "^r?[0-9]{1,18}$", example = "r12"),
@@ -71,7 +73,9 @@ pub(super) async fn follow(
 ) -> Answer<Response> {
     let parameters = Parameters::of(
         &uri,
-        &["after", "instance", "run", "owner", "follow", "rate"],
+        &[
+            "after", "since", "instance", "run", "owner", "follow", "rate",
+        ],
     )?;
     let seen = match last_event_id(&request.headers)? {
         Some(seen) => Some(seen),
@@ -100,14 +104,25 @@ pub(super) async fn follow(
             return Err(Fault::unknown_run(id));
         }
     }
-    let last = app.last_event().await?;
+    let since = parameters.number("since")?.map(Wall);
+    let read = move |store: &dyn Store| {
+        let last = store.facts(&END)?.last;
+        let start = match (seen, since) {
+            (Some(seen), _) => Seq(seen),
+            (None, Some(since)) => position_before(store, since, last)?,
+            (None, None) => last,
+        };
+        Ok((last, start))
+    };
+    let (last, position) = app.follow_read(read).await?;
     let follower = Follower {
         app: app.clone(),
         caller,
         instance,
         run,
         owner,
-        position: seen.map_or(last, Seq),
+        position,
+        since: since.unwrap_or_default(),
         reported: Seq(0),
         follow: parameters
             .parsed("follow", "true or false")?
@@ -148,6 +163,25 @@ fn rate(parameters: &Parameters) -> Answer<Option<usize>> {
     Ok(rate)
 }
 
+/// The position before the first fact that is not earlier than this time. Facts are in the order of
+/// their times, unless the clock was set back.
+fn position_before(store: &dyn Store, since: Wall, last: Seq) -> Result<Seq, StoreError> {
+    let (mut low, mut high) = (0, last.0);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let query = FactQuery {
+            after: Seq(middle),
+            owner: None,
+            run: None,
+        };
+        match store.facts(&query)?.items.first() {
+            Some(entry) if entry.at < since => low = entry.seq.0,
+            _ => high = middle,
+        }
+    }
+    Ok(Seq(low))
+}
+
 fn last_event_id(headers: &HeaderMap) -> Answer<Option<u64>> {
     let Some(value) = headers.get(LAST_EVENT_ID) else {
         return Ok(None);
@@ -168,6 +202,8 @@ struct Follower {
     run: Option<RunId>,
     owner: Option<String>,
     position: Seq,
+    /// Earlier facts are left out.
+    since: Wall,
     /// Up to where gaps were reported.
     reported: Seq,
     follow: bool,
@@ -248,11 +284,16 @@ impl Follower {
         Ok((text, page.more))
     }
 
+    const fn is_unfiltered(&self) -> bool {
+        let is_any = self.instance.is_none() && self.run.is_none() && self.owner.is_none();
+        is_any && self.since.0 == 0
+    }
+
     /// The newest events, after the number of those that are left out.
     async fn newest(&mut self, rate: usize) -> Answer<String> {
         let mut text = String::new();
         let (before, mut skipped) = (self.position, 0);
-        if self.instance.is_none() && self.run.is_none() && self.owner.is_none() {
+        if self.is_unfiltered() {
             // Without a filter every number is an event: the ones that are left out need not be read.
             let last = self.app.last_event().await?;
             let from = last.0.saturating_sub(rate as u64).max(before.0);
@@ -305,7 +346,8 @@ impl Follower {
         });
         // A pruned instance has no further facts.
         let gone = || Fault::not_found("the instance was pruned from the history");
-        let page = page.await?.ok_or_else(gone)?;
+        let mut page = page.await?.ok_or_else(gone)?;
+        page.items.retain(|entry| entry.at >= self.since);
         if page.pruned > self.position.max(self.reported) {
             self.reported = page.pruned;
             let lost = EventGap {

@@ -188,6 +188,36 @@ async fn a_client_that_reconnects_with_the_last_id_gets_each_fact_once_also_from
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_time_leaves_out_what_is_earlier() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    for name in ["a", "b", "c", "d", "e"] {
+        server.submit(name).await;
+    }
+    let events = all(&server, "").await;
+    let at = |event: &StreamEvent| event.data["at"].as_u64().expect("a time");
+    let times: Vec<u64> = events.iter().map(at).collect();
+    for since in times.iter().flat_map(|at| [*at, *at + 1]).chain([0]) {
+        let path = format!("/events?since={since}&follow=false");
+        let rest = Stream::open(&server, &path).await.rest().await;
+        let expected: Vec<_> = events
+            .iter()
+            .filter(|it| at(it) >= since)
+            .cloned()
+            .collect();
+        assert_eq!(rest, expected, "since {since} of {times:?}");
+        // With a number only what comes after that, and is not earlier.
+        let (path, skipped) = (format!("{path}&after=3"), 3);
+        let rest = Stream::open(&server, &path).await.rest().await;
+        let later = expected.into_iter().filter(|it| it.id > skipped);
+        assert_eq!(rest, later.collect::<Vec<_>>());
+    }
+    let wrong = server.get("/events?since=10m").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST, "{wrong:?}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn filters_leave_out_what_is_about_others() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

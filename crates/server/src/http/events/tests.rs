@@ -86,6 +86,7 @@ async fn what_a_rate_leaves_out_is_not_read() {
         run: None,
         owner: None,
         position: Seq(0),
+        since: Wall(0),
         reported: Seq(0),
         follow: true,
         rate: Some(40),
