@@ -8,8 +8,9 @@ use baton_core::workflow::ItemState;
 use baton_model::backfill::{BackfillHalt, BackfillState};
 use baton_model::conditions::{Dependency, DependencyRule, Upstream};
 use baton_model::fact::Fact;
-use baton_model::ids::{BackfillId, Epoch, InstanceId, RunId, StoreId};
+use baton_model::ids::{BackfillId, Epoch, InstanceId, RunId, StoreId, TokenId};
 use baton_model::library::{Created, TaskName};
+use baton_model::principal::Principal;
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
@@ -277,4 +278,33 @@ fn a_store_of_an_older_version_gets_an_identity_and_knows_its_terms() {
     assert_ne!(identity.store, StoreId(0));
     assert!(identity.knows(Epoch(1)) && identity.knows(Epoch(2)) && !identity.knows(Epoch(3)));
     assert!(!identity.unsettled);
+}
+
+#[test]
+fn the_submitters_of_schema_version_12_can_still_be_read() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v12.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let name = |text: &str| text.to_owned();
+    let ann = Principal::Unauthenticated { name: name("ann") };
+    let ci = Principal::Token {
+        id: TokenId(1),
+        name: name("ci"),
+    };
+    for (id, expected) in [(1, Some(&ann)), (2, None), (3, Some(&ci)), (5, Some(&ci))] {
+        let timeline = store.timeline(InstanceId(id), None, 1).expect("readable");
+        let Fact::InstancesSubmitted { submitted_by, .. } = &timeline.items[0].fact else {
+            panic!("{timeline:?}");
+        };
+        assert_eq!(submitted_by.as_deref(), expected, "i{id}");
+    }
+    let leader = Leader::elect(&store);
+    for (id, expected) in [(1, &ann), (2, &ci)] {
+        let run = store.run(RunId(id)).expect("readable").expect("kept");
+        assert_eq!(run.head.submitted_by.as_deref(), Some(expected));
+        let head = leader.ledger.runs().head(RunId(id)).expect("it lives");
+        assert_eq!(*head, run.head);
+    }
+    assert_eq!(store.check(), Ok(()));
 }
