@@ -292,7 +292,8 @@ class Transport:
             sent["Content-Type"] = MEDIA_TYPE
         if self._token is not None:
             sent["Authorization"] = f"Bearer {self._token}"
-        elif (user := settings.user()) is not None:
+        # A server that requires no tokens takes none into account.
+        if (user := settings.user()) is not None:
             sent["Baton-User"] = user
         began = self.now()
         left = max(left, _LAST_LOOK_SECONDS)

@@ -216,7 +216,7 @@ def test_settings_come_from_the_environment_unless_they_are_given(
     ]
 
 
-def test_without_a_token_the_name_of_the_user_is_sent(
+def test_the_name_of_the_user_is_sent_with_and_without_a_token(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 4
@@ -226,7 +226,7 @@ def test_without_a_token_the_name_of_the_user_is_sent(
     for unfit in ("a\nb", "x" * 101):
         monkeypatch.setenv("USER", unfit)
         Client(fake.url).run("r1")
-    assert [seen["Baton-User"] for seen in fake.headers] == ["ann", None, None, None]
+    assert [seen["Baton-User"] for seen in fake.headers] == ["ann", "ann", None, None]
 
 
 def test_https_where_it_is_not_spoken_is_told_at_once(fake: FakeServer) -> None:

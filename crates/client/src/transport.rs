@@ -167,7 +167,7 @@ impl Transport {
         (name, value): (HeaderName, &str),
     ) -> Result<Response, ClientError> {
         let request = self.http.get(url).timeout(RESPONSE_TIMEOUT);
-        self.execute(self.with_token(request.header(name, value)))
+        self.execute(self.with_credentials(request.header(name, value)))
             .await
     }
 
@@ -255,7 +255,7 @@ impl Transport {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
-        let response = self.execute(self.with_token(request)).await?;
+        let response = self.execute(self.with_credentials(request)).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -334,14 +334,16 @@ impl Transport {
         }
     }
 
-    fn with_token(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-        match &self.bearer {
-            Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),
-            None => match &self.user {
-                Some(user) => request.header(USER_HEADER, user.clone()),
-                None => request,
-            },
+    /// Adds who asks. A server that requires no tokens takes none into account, so the user is named
+    /// in any case.
+    fn with_credentials(&self, mut request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer.clone());
         }
+        if let Some(user) = &self.user {
+            request = request.header(USER_HEADER, user.clone());
+        }
+        request
     }
 
     async fn problem(&self, response: Response) -> ClientError {
@@ -468,7 +470,7 @@ mod tests {
         let printed = format!("{transport:?}");
         assert!(!printed.contains(token.expose()), "{printed}");
         let url = transport.at(&[""]);
-        let request = transport.with_token(transport.http.get(url)).build();
+        let request = transport.with_credentials(transport.http.get(url)).build();
         let request = request.expect("a request");
         let sent = &request.headers()[AUTHORIZATION];
         assert_eq!(sent, &format!("Bearer {}", token.expose()));

@@ -183,12 +183,14 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
             .filter(|url| !url.is_empty())
             .unwrap_or_else(|| DEFAULT_URL.to_owned()),
     };
-    let client = Client::with_tls(&url, &credentials.client_files()?).map_err(refused)?;
-    Ok(match (credentials.token()?, std::env::var(USER_VARIABLE)) {
-        (Some(token), _) => client.with_token(&token),
-        (None, Ok(user)) => client.with_user(&user),
-        (None, Err(_)) => client,
-    })
+    let mut client = Client::with_tls(&url, &credentials.client_files()?).map_err(refused)?;
+    if let Some(token) = credentials.token()? {
+        client = client.with_token(&token);
+    }
+    if let Ok(user) = std::env::var(USER_VARIABLE) {
+        client = client.with_user(&user);
+    }
+    Ok(client)
 }
 
 /// Runs an asynchronous command on the current thread.
