@@ -249,7 +249,15 @@ function showEvents(list) {
     const time = document.createElement("time");
     time.setAttribute("datetime", new Date(data.at).toISOString());
     time.dataset.at = data.at;
-    item.append(time, " ", what);
+    item.append(time, " ");
+    const about = data.links?.instance || data.links?.run;
+    if (about) {
+      const link = document.createElement("a");
+      link.href = about;
+      link.textContent = about.slice(about.lastIndexOf("/") + 1);
+      item.append(link, " ");
+    }
+    item.append(what);
     return item;
   };
   const kinds = (list.dataset.kinds || "").split(" ").filter(Boolean);

@@ -137,6 +137,15 @@ def test_output_grows_while_it_is_looked_at(page, server):
     assert page.problems == []
 
 
+def test_an_event_leads_to_its_instance(page, server):
+    page.goto(server.url + "/events")
+    href = page.locator("#events li a[href^='/instances/i']").first.get_attribute("href")
+    # Others may have come before it meanwhile.
+    page.locator(f"#events li a[href='{href}']").first.click()
+    expect(page.locator("h1")).to_contain_text(href.removeprefix("/instances/"))
+    assert page.problems == []
+
+
 def test_an_entry_is_launched_by_its_form(page, server):
     open_page(page, server, "/ann/tasks/nightly")
     page.get_by_label("day").fill("2026-11-16")
