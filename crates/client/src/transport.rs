@@ -91,7 +91,7 @@ impl Transport {
         });
     }
 
-    /// Sends this name of a user with every request that has no token.
+    /// Sends this name of a user with every request.
     pub(crate) fn set_user(&mut self, name: &str) {
         let name = Some(name).filter(|name| token::check_name(name).is_ok());
         self.user = name.and_then(|name| HeaderValue::from_str(name).ok());
@@ -463,10 +463,11 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_sent_and_not_printed() {
+    fn a_token_is_sent_with_the_name_of_the_user_and_not_printed() {
         let mut transport = transport();
         let token = Secret::from_bits([7; 32]);
         transport.set_token(&token);
+        transport.set_user("ann");
         let printed = format!("{transport:?}");
         assert!(!printed.contains(token.expose()), "{printed}");
         let url = transport.at(&[""]);
@@ -474,6 +475,7 @@ mod tests {
         let request = request.expect("a request");
         let sent = &request.headers()[AUTHORIZATION];
         assert_eq!(sent, &format!("Bearer {}", token.expose()));
+        assert_eq!(request.headers()[USER_HEADER], "ann");
     }
 
     /// Answers each request with these bytes; returns the address.

@@ -2,8 +2,9 @@
 //!
 //! A follower answers what needs only the store. It forwards the rest to the leader: every change, and
 //! a read whose handler needs the memory of the leader, which it says with a problem of the type
-//! [`NO_LEADER`]; also a read of a store that it cannot use, which the leader may have. The request is forwarded as it is, credentials included, and the leader decides as
-//! if the client had sent it there: forwarding grants nothing.
+//! [`NO_LEADER`]; also a read of a store that it cannot use, which the leader may have. The request is
+//! forwarded as it is, credentials included, and the leader decides as if the client had sent it there:
+//! forwarding grants nothing.
 //!
 //! There is one hop at most: a forwarded request names the scheduler that forwards it, and one that
 //! names any is never forwarded again. A client that was authenticated by its certificate cannot be
