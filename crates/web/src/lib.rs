@@ -9,7 +9,7 @@
 //! | [`frame`] | what all pages share: title, navigation, viewer, forms |
 //! | [`pages`] | one module for each page |
 //! | [`graph`] | the task graph of a run: layout, and as SVG; `baton show --graph` uses the layout |
-//! | [`gantt`], [`chart`] | timelines and charts as SVG |
+//! | [`attempts`], [`gantt`], [`chart`] | timelines and charts as SVG |
 //! | [`ansi`] | output of tasks, with its colours, as HTML |
 //! | [`json`] | any representation as HTML |
 //! | `diff` | changes from one definition to the next |
@@ -22,6 +22,7 @@
 
 pub mod ansi;
 pub mod assets;
+pub mod attempts;
 pub mod chart;
 mod diff;
 pub mod frame;

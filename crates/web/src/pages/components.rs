@@ -4,12 +4,13 @@
 //! test compares its colours with the tokens of the style sheet.
 
 use askama::Template;
-use baton_model::api::{ItemCounts, RunEdge, RunItem, RunTask};
+use baton_model::api::{Event, ItemCounts, RunEdge, RunItem, RunTask};
 use baton_model::state::{AttemptState, ProcessState, UniversalState, WorkerState};
 use baton_model::workflow::Condition;
 use serde_json::json;
 
 use super::instance::LogView;
+use crate::attempts::Attempts;
 use crate::chart::{self, Bar};
 use crate::diff;
 use crate::frame::{Action, Frame};
@@ -46,6 +47,7 @@ pub struct ComponentsPage {
     pub large_curve: Markup,
     pub graph: Markup,
     pub gantt: Markup,
+    pub attempts: Attempts,
     pub outcomes: [&'static str; 4],
 }
 
@@ -91,6 +93,7 @@ impl ComponentsPage {
             large_curve: chart::large_curve("Waiting instances", &points, "16"),
             graph: graph::render("r1", &tasks()),
             gantt: gantt::render(&items(), AT),
+            attempts: Attempts::new(&timeline(), UniversalState::Running, 2, AT),
             outcomes: ["launched", "late", "skipped", "backfilled"],
         }
     }
@@ -167,9 +170,42 @@ fn items() -> Vec<RunItem<serde_json::Value>> {
     ]
 }
 
+/// The timeline of an instance with a failed attempt and a running one.
+fn timeline() -> Vec<Event> {
+    let at = |before: u64, kind: &str, number: u32, more: serde_json::Value| {
+        let lease = json!({"attempt": {"instance": 1, "number": number}, "epoch": "1"});
+        let mut fact = json!({"instance": 1, "lease": lease});
+        fact.as_object_mut()
+            .into_iter()
+            .for_each(|fact| fact.extend(more.as_object().cloned().unwrap_or_default()));
+        json!({"seq": 1, "at": AT - before, "epoch": 1, "text": "", "fact": { kind: fact }})
+    };
+    let life = json!({"lineage": "1", "life": 1});
+    let holder = json!({"worker": "w1", "incarnation": life, "host": "1", "boot": "1"});
+    let none = serde_json::Value::Null;
+    let end =
+        json!({"end": {"real": {"exited": 3}}, "verdict": "requeued", "ran": null, "again": null});
+    let events = json!([
+        at(60_000, "instance-retried", 0, none.clone()),
+        at(50_000, "lease-granted", 1, json!({ "holder": holder })),
+        at(46_000, "attempt-confirmed", 1, none.clone()),
+        at(30_000, "attempt-ended", 1, end),
+        at(22_000, "lease-granted", 2, json!({ "holder": holder })),
+        at(20_000, "attempt-confirmed", 2, none),
+    ]);
+    serde_json::from_value(events).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_example_of_attempts_is_valid() {
+        let attempts = Attempts::new(&timeline(), UniversalState::Running, 2, AT);
+        let states: Vec<_> = attempts.rows.iter().map(|row| row.state).collect();
+        assert_eq!(states, ["RUNNING", "FAILED"]);
+    }
 
     #[test]
     fn every_colour_of_the_style_sheet_has_a_swatch() {

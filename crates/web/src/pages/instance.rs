@@ -5,8 +5,9 @@ use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, List, Pro
 use baton_model::state::UniversalState;
 use serde_json::Value;
 
-use super::{Offer, actions};
+use super::{Offer, actions, next};
 use crate::ansi;
+use crate::attempts::Attempts;
 use crate::chart;
 use crate::frame::{Action, Frame, Mood, Refresh};
 use crate::json;
@@ -32,7 +33,12 @@ pub struct InstancePage {
     pub times: Vec<(&'static str, Stamp)>,
     pub definition: Markup,
     pub actions: Vec<Action>,
+    pub attempts: Attempts,
+    /// The attempt of the output and the processes, if there are several.
+    pub selected: Option<u32>,
     pub timeline: Vec<(Stamp, String)>,
+    /// The address of later events, if there are too many for the page.
+    pub later: Option<String>,
     pub processes: Vec<ProcessRow>,
     /// Why processes are not shown.
     pub no_processes: Option<String>,
@@ -107,6 +113,8 @@ pub struct Answers {
     pub instance: Instance,
     pub explanation: Option<Explanation>,
     pub timeline: List<Event>,
+    /// The attempt that the viewer has selected; otherwise it is the last one.
+    pub selected: Option<u32>,
     pub processes: Result<AttemptProcesses, String>,
     pub logs: Vec<LogView>,
 }
@@ -118,6 +126,7 @@ impl InstancePage {
             instance,
             explanation,
             timeline,
+            selected,
             processes,
             logs,
         } = answers;
@@ -134,7 +143,11 @@ impl InstancePage {
             Err(why) => (Vec::new(), Some(why)),
         };
         let definition = definition(&timeline);
+        let selected = selected.unwrap_or(instance.attempts);
         Self {
+            attempts: Attempts::new(&timeline.items, state, selected, frame.now),
+            selected: (instance.attempts > 1).then_some(selected),
+            later: next(&timeline.links),
             id: instance.id.clone(),
             name: instance.name.clone(),
             state: state.word(),

@@ -61,7 +61,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["instances", id] if id.contains("..") => {
             return range::page(pages, ask, id, request).await;
         }
-        ["instances", id] => one(pages, &ask, id).await,
+        ["instances", id] => one(pages, &ask, id, &query).await,
         ["runs"] => runs(pages, &ask, &query).await,
         ["runs", id] => one_run(pages, &ask, id).await,
         ["library"] => library(pages, &ask, "/library", &query).await,
@@ -167,11 +167,19 @@ async fn instances(
     Ok(html(StatusCode::OK, &page))
 }
 
-async fn one(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
+async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
     let instance: Instance = ask.get(&format!("/instances/{id}")).await?;
     let id = instance.id.clone();
+    let selected = query.iter().find(|(name, _)| name == "attempt");
+    let selected = selected.map(|(_, number)| {
+        let number = number.parse::<u32>();
+        number.map_err(|_| super::ask::problem(400, "an attempt is a number"))
+    });
+    let selected = selected.transpose()?;
+    let of_attempt = selected.map_or_else(String::new, |number| format!("?attempt={number}"));
     let of = |rest: &str| format!("/instances/{id}/{rest}");
-    let (explain, timeline, processes) = (of("explain"), of("timeline"), of("processes"));
+    let (explain, timeline) = (of("explain"), of("timeline"));
+    let processes = of(&format!("processes{of_attempt}"));
     let has_attempt = instance.attempts > 0;
     let (explanation, timeline, processes, stdout, stderr) = tokio::join!(
         ask.get::<Explanation>(&explain),
@@ -185,14 +193,15 @@ async fn one(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> 
                 Err("No attempt has begun.".to_owned())
             }
         },
-        log(ask, &id, "stdout", has_attempt),
-        log(ask, &id, "stderr", has_attempt),
+        log(ask, &id, "stdout", &of_attempt, has_attempt),
+        log(ask, &id, "stderr", &of_attempt, has_attempt),
     );
     let title = format!("{id} {} {}", instance.name, instance.state);
     let answers = instance::Answers {
         instance,
         explanation: explanation.ok(),
         timeline: timeline?,
+        selected,
         processes,
         logs: vec![stdout, stderr],
     };
@@ -200,11 +209,17 @@ async fn one(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> 
     Ok(html(StatusCode::OK, &InstancePage::new(frame, answers)))
 }
 
-async fn log(ask: &Asker, id: &str, stream: &'static str, has_attempt: bool) -> LogView {
+async fn log(
+    ask: &Asker,
+    id: &str,
+    stream: &'static str,
+    of_attempt: &str,
+    has_attempt: bool,
+) -> LogView {
     if !has_attempt {
         return LogView::missing(stream, "No attempt has begun.".to_owned());
     }
-    let path = format!("/instances/{id}/logs/{stream}");
+    let path = format!("/instances/{id}/logs/{stream}{of_attempt}");
     match ask.tail(&path, LOG_BYTES).await {
         Ok((output, size)) => LogView::new(stream, &output, size, id, path),
         Err(problem) => LogView::missing(stream, problem.detail),
