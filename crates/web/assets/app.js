@@ -34,15 +34,17 @@ function morph(old, fresh) {
   }
   if (old.nodeType !== Node.ELEMENT_NODE) return;
   if (old.matches("time[data-at]") && old.dataset.at === fresh.dataset.at) return;
+  // The state of a control belongs to the reader.
+  if (old.matches("[data-control]")) return;
+  if (old.matches("pre.output") && keepsOutput(old, fresh)) return;
   // A heading has a button, which the server does not know.
   if (old.matches("table[data-sortable] th") && old.textContent === fresh.textContent) return;
   const keeps = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "class" && old.classList.contains("at"));
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !keeps(name)) old.removeAttribute(name);
   for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value && !keeps(name)) old.setAttribute(name, value);
   if (old === document.activeElement && "value" in old) return;
-  const following = old.matches("pre.output") && old.scrollTop + old.clientHeight >= old.scrollHeight - 4;
   morphChildren(old, fresh);
-  if (following) old.scrollTop = old.scrollHeight;
+  if (old.matches("pre.output") && isFollowed(old)) toEnd(old);
 }
 
 function morphChildren(old, fresh) {
@@ -206,19 +208,61 @@ function zoomable(picture) {
   document.getElementById("h-graph").after(tools);
 }
 
-// Search in output: lines without the text are hidden by showing only the others.
-function findIn(input) {
-  const log = document.getElementById("log-" + input.dataset.find);
-  let whole = null;
-  input.addEventListener("input", () => {
-    whole ??= log.innerHTML;
-    if (!input.value) { log.innerHTML = whole; whole = null; return; }
-    const holder = document.createElement("div");
-    holder.innerHTML = whole;
-    const lines = holder.textContent.split("\n").filter((line) => line.toLowerCase().includes(input.value.toLowerCase()));
-    log.textContent = lines.join("\n");
+// Output. A switch follows its end: scrolling up switches it off, scrolling to the end switches it on.
+const switchOf = (log) => document.querySelector(`[data-follow="${log.id}"]`);
+const isFollowed = (log) => switchOf(log)?.getAttribute("aria-pressed") === "true";
+const toEnd = (log) => { log.scrollTop = log.scrollHeight; };
+
+function setFollowed(log, followed) {
+  const was = isFollowed(log);
+  switchOf(log).setAttribute("aria-pressed", followed);
+  if (!followed || was) return;
+  toEnd(log);
+  // What has come meanwhile may have been left out.
+  if (body.dataset.refresh !== "never") reload();
+}
+
+function followable(log) {
+  const button = switchOf(log);
+  if (!button?.hidden) return;
+  button.hidden = false;
+  toEnd(log);
+  let top = log.scrollTop;
+  button.addEventListener("click", () => setFollowed(log, !isFollowed(log)));
+  log.addEventListener("scroll", () => {
+    const isEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+    // A smaller window also moves the end away, without an event of the reader.
+    if (isEnd || log.scrollTop < top) setFollowed(log, isEnd);
+    top = log.scrollTop;
   });
 }
+
+// Whole outputs of which only the lines with a text are shown.
+const unfiltered = new WeakMap();
+
+function keepsOutput(old, fresh) {
+  // A page has the last part of a long output: without its beginning, the reader would lose the place.
+  if (!isFollowed(old) && Number(fresh.dataset.begin) > Number(old.dataset.begin)) return true;
+  if (!unfiltered.has(old)) return false;
+  unfiltered.set(old, fresh.innerHTML);
+  return true;
+}
+
+function filter(input) {
+  const log = document.getElementById(input.dataset.find);
+  const whole = unfiltered.get(log) ?? log.innerHTML;
+  if (!input.value) {
+    if (unfiltered.delete(log)) log.innerHTML = whole;
+    return;
+  }
+  unfiltered.set(log, whole);
+  const holder = document.createElement("div");
+  holder.innerHTML = whole;
+  const lines = holder.textContent.split("\n").filter((line) => line.toLowerCase().includes(input.value.toLowerCase()));
+  log.textContent = lines.join("\n");
+}
+
+document.addEventListener("input", (event) => { if (event.target.matches("[data-find]")) filter(event.target); });
 
 // The page of events. The server sends the newest ones, and counts those that it leaves out.
 const EVENTS_SHOWN = 500;
@@ -300,13 +344,13 @@ document.addEventListener("keydown", (event) => {
 function prepare() {
   showTimes(document);
   for (const table of document.querySelectorAll("table[data-sortable]")) sortable(table);
+  for (const log of document.querySelectorAll("pre.output")) followable(log);
+  for (const input of document.querySelectorAll("[data-find]")) if (input.value) filter(input);
   const picture = document.getElementById("graph");
   if (picture) zoomable(picture);
 }
 
 prepare();
-for (const input of document.querySelectorAll("[data-find]")) findIn(input);
-for (const log of document.querySelectorAll("pre.output")) log.scrollTop = log.scrollHeight;
 const more = document.getElementById("more");
 if (more) extend(more);
 const events = document.getElementById("events");

@@ -71,3 +71,73 @@ def test_an_attempt_that_waits_is_a_row(page, server):
     expect(row).to_contain_text("has waited")
     expect(row.get_by_role("link")).to_have_count(0)
     assert page.problems == []
+
+
+CHATTER = """
+head -c 100000 /dev/zero | tr '\\0' x | fold -w 80
+seq 1 200 >&2
+until [ -e {release} ]; do printf '%02000d\\n' 7; echo more >&2; sleep 0.2; done
+"""
+
+AT_END = """id => {
+  const log = document.getElementById(id);
+  return log.scrollHeight > log.clientHeight && log.scrollTop + log.clientHeight >= log.scrollHeight - 4;
+}"""
+
+
+def test_a_switch_follows_the_end_of_each_output(page, server):
+    release = server.directory / "release-chatter"
+    id = server.baton("submit", "--name", "chatter", "--", "sh", "-c", CHATTER.format(release=release))
+    server.until(f"/instances/{id}", "state", "RUNNING")
+    try:
+        open_page(page, server, f"/instances/{id}")
+        out, err = page.locator("#log-stdout"), page.locator("#log-stderr")
+        follow_out = page.get_by_role("button", name="Follow stdout")
+        follow_err = page.get_by_role("button", name="Follow stderr")
+        expect(follow_out).to_have_attribute("aria-pressed", "true")
+        grows(page, "log-stderr")
+        page.wait_for_function(AT_END, arg="log-stdout")
+        page.wait_for_function(AT_END, arg="log-stderr")
+        assert Axe().run(page).violations_count == 0
+        picture(page, "follow")
+        # Scrolling up ends it, and what is read stays, although the page has only the end of a long output.
+        out.hover()
+        page.mouse.wheel(0, -300)
+        expect(follow_out).to_have_attribute("aria-pressed", "false")
+        expect(follow_err).to_have_attribute("aria-pressed", "true")
+        text, top = out.inner_text(), out.evaluate("log => log.scrollTop")
+        grows(page, "log-stderr")
+        page.wait_for_function(AT_END, arg="log-stderr")
+        assert (out.inner_text(), out.evaluate("log => log.scrollTop")) == (text, top)
+        # Of the short output, what is new is below.
+        err.press("Home")
+        expect(follow_err).to_have_attribute("aria-pressed", "false")
+        grows(page, "log-stderr")
+        assert err.evaluate("log => log.scrollTop") == 0
+        # The end switches it on, and so does the switch.
+        err.press("End")
+        expect(follow_err).to_have_attribute("aria-pressed", "true")
+        follow_out.click()
+        expect(follow_out).to_have_attribute("aria-pressed", "true")
+        page.wait_for_function("text => document.getElementById('log-stdout').innerText !== text", arg=text)
+        page.wait_for_function(AT_END, arg="log-stdout")
+        follow_err.click()
+        expect(follow_err).to_have_attribute("aria-pressed", "false")
+        # A search stays while the output grows.
+        page.locator("[data-find=log-stderr]").fill("more")
+        expect(err).not_to_contain_text("200")
+        grows(page, "log-stderr")
+        expect(err).not_to_contain_text("200")
+        page.locator("[data-find=log-stderr]").fill("")
+        expect(err).to_contain_text("200")
+        assert page.problems == []
+    finally:
+        release.touch()
+
+
+def grows(page, id):
+    """Waits until an output has grown."""
+    length = page.locator(f"#{id}").evaluate("log => log.textContent.length")
+    page.wait_for_function(
+        "([id, length]) => document.getElementById(id).textContent.length > length", arg=[id, length], timeout=60_000
+    )

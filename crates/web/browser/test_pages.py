@@ -132,7 +132,7 @@ def test_output_grows_while_it_is_looked_at(page, server):
         arg=lines,
         timeout=60_000,
     )
-    page.locator("[data-find=stdout]").fill("line 1")
+    page.locator("[data-find=log-stdout]").fill("line 1")
     expect(log).not_to_contain_text("line 2\n")
     assert page.problems == []
 

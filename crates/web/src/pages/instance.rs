@@ -72,8 +72,8 @@ pub struct LogView {
     /// Address of the whole, and the name of the file that it is saved as.
     pub href: String,
     pub file: String,
-    /// Whether the beginning is left out.
-    pub is_cut: bool,
+    /// Bytes at the beginning that are left out.
+    pub begin: u64,
     /// Why it is not shown.
     pub missing: Option<String>,
 }
@@ -88,7 +88,7 @@ impl LogView {
             stream,
             html: ansi::render(output),
             size: bytes(size),
-            is_cut: size > output.len() as u64,
+            begin: size.saturating_sub(output.len() as u64),
             missing: None,
         }
     }
@@ -102,7 +102,7 @@ impl LogView {
             size: String::new(),
             href: String::new(),
             file: String::new(),
-            is_cut: false,
+            begin: 0,
             missing: Some(why),
         }
     }
