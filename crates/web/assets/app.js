@@ -39,7 +39,8 @@ function morph(old, fresh) {
   if (old.matches("pre.output") && keepsOutput(old, fresh)) return;
   // A heading has a button, which the server does not know.
   if (old.matches("table[data-sortable] th") && old.textContent === fresh.textContent) return;
-  const keeps = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "class" && old.classList.contains("at"));
+  const keeps = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "class" && old.matches(".at, .dragged"))
+    || ((name === "width" || name === "height") && old.matches("svg.graph"));
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !keeps(name)) old.removeAttribute(name);
   for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value && !keeps(name)) old.setAttribute(name, value);
   if (old === document.activeElement && "value" in old) return;
@@ -183,29 +184,62 @@ function sortable(table) {
   }
 }
 
-// Zoom of the graph, by buttons.
-function zoomable(picture) {
+// The graph: zoom by buttons and keys, pan by dragging. Arrow keys scroll it as any other box.
+const DRAG_MIN = 4;
+let scale = 1;
+
+function zoomTo(picture, next) {
   const graph = picture.querySelector("svg.graph");
-  if (!graph || document.querySelector(".zoom")) return;
-  const width = Number(graph.getAttribute("width")), height = Number(graph.getAttribute("height"));
-  const tools = document.createElement("span");
-  tools.className = "zoom";
-  const zoom = (factor) => {
-    const now = Number(graph.getAttribute("width")) / width;
-    const next = factor === 0 ? Math.min(1, picture.clientWidth / width) : Math.min(4, Math.max(0.05, now * factor));
-    graph.setAttribute("width", width * next);
-    graph.setAttribute("height", height * next);
-  };
-  for (const [label, title, factor] of [["+", "Zoom in", 1.25], ["−", "Zoom out", 0.8], ["Fit", "Fit the width", 0]]) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = label;
-    button.title = title;
-    button.setAttribute("aria-label", title);
-    button.addEventListener("click", () => zoom(factor));
-    tools.append(button);
-  }
-  document.getElementById("h-graph").after(tools);
+  const { width, height } = graph.viewBox.baseVal;
+  const ratio = next / scale;
+  // What is in the middle stays there.
+  const [x, y] = [picture.scrollLeft + picture.clientWidth / 2, picture.scrollTop + picture.clientHeight / 2];
+  scale = next;
+  graph.setAttribute("width", width * scale);
+  graph.setAttribute("height", height * scale);
+  if (ratio !== 1) picture.scrollTo(x * ratio - picture.clientWidth / 2, y * ratio - picture.clientHeight / 2);
+}
+
+function zoom(picture, factor) {
+  const fit = () => Math.min(1, picture.clientWidth / picture.querySelector("svg.graph").viewBox.baseVal.width);
+  zoomTo(picture, factor === 0 ? fit() : Math.min(4, Math.max(0.05, scale * factor)));
+}
+
+function movable(picture) {
+  const tools = document.querySelector(".zoom");
+  if (!picture.querySelector("svg.graph")) return;
+  // After an update: the size is that of the reader.
+  if (!tools.hidden) { zoomTo(picture, scale); return; }
+  tools.hidden = false;
+  tools.addEventListener("click", (event) => { if (event.target.dataset.zoom) zoom(picture, Number(event.target.dataset.zoom)); });
+  picture.addEventListener("keydown", (event) => {
+    const factor = { "+": 1.25, "-": 0.8, "0": 0 }[event.key];
+    if (factor !== undefined && !event.ctrlKey && !event.metaKey) zoom(picture, factor);
+  });
+  draggable(picture);
+}
+
+function draggable(picture) {
+  let from = null, dragged = false;
+  picture.addEventListener("pointerdown", (event) => {
+    dragged = false;
+    // Fingers scroll the box already.
+    if (event.pointerType !== "mouse" || event.button !== 0) return;
+    from = { x: event.clientX, y: event.clientY, left: picture.scrollLeft, top: picture.scrollTop };
+  });
+  picture.addEventListener("pointermove", (event) => {
+    if (!from) return;
+    const [x, y] = [event.clientX - from.x, event.clientY - from.y];
+    if (!dragged && Math.hypot(x, y) < DRAG_MIN) return;
+    if (!dragged) { dragged = true; picture.setPointerCapture(event.pointerId); picture.classList.add("dragged"); }
+    picture.scrollTo(from.left - x, from.top - y);
+  });
+  const end = () => { from = null; picture.classList.remove("dragged"); };
+  picture.addEventListener("pointerup", end);
+  picture.addEventListener("pointercancel", end);
+  // Boxes are links: a drag that begins on one neither drags the link nor opens it.
+  picture.addEventListener("dragstart", (event) => event.preventDefault());
+  picture.addEventListener("click", (event) => { if (dragged) event.preventDefault(); dragged = false; }, true);
 }
 
 // Output. A switch follows its end: scrolling up switches it off, scrolling to the end switches it on.
@@ -347,7 +381,7 @@ function prepare() {
   for (const log of document.querySelectorAll("pre.output")) followable(log);
   for (const input of document.querySelectorAll("[data-find]")) if (input.value) filter(input);
   const picture = document.getElementById("graph");
-  if (picture) zoomable(picture);
+  if (picture) movable(picture);
 }
 
 prepare();
