@@ -12,6 +12,12 @@ const LARGE: Size = Size {
     height: 120.0,
     left: 48.0,
 };
+/// The same, with long labels at the left.
+const WIDE: Size = Size {
+    width: 640.0,
+    height: 120.0,
+    left: 84.0,
+};
 /// A picture in a row of a table.
 const SMALL: Size = Size {
     width: 230.0,
@@ -36,37 +42,61 @@ pub struct Bar {
     pub parts: Vec<(&'static str, u64)>,
 }
 
-/// Stacked bars.
+/// Stacked bars of numbers.
 #[must_use]
 pub fn bars(title: &str, bars: &[Bar]) -> Markup {
-    let total = |bar: &Bar| bar.parts.iter().map(|(_, size)| size).sum::<u64>();
-    let highest = bars.iter().map(total).max().unwrap_or(0);
-    if highest == 0 {
+    let columns = bars.iter().map(|bar| {
+        let parts = bar.parts.iter();
+        let sizes: Vec<String> = parts
+            .map(|(class, size)| format!("{size} {class}"))
+            .collect();
+        let parts = bar.parts.iter();
+        Column {
+            title: format!("{} {}", bar.hour.utc(), sizes.join(", ")),
+            label: bar.hour.hour(),
+            parts: parts.map(|(class, size)| (*class, *size as f64)).collect(),
+        }
+    });
+    let columns: Vec<Column> = columns.collect();
+    columns_of(LARGE, title, &columns, |highest| highest.to_string())
+}
+
+/// One bar of any quantity.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// The text of the bar.
+    pub title: String,
+    /// The text below it.
+    pub label: String,
+    /// The parts of the bar from below with the class of each.
+    pub parts: Vec<(&'static str, f64)>,
+}
+
+/// Stacked bars of a quantity that `text` formats.
+#[must_use]
+pub fn columns(title: &str, columns: &[Column], text: fn(f64) -> String) -> Markup {
+    columns_of(WIDE, title, columns, text)
+}
+
+fn columns_of(size: Size, title: &str, columns: &[Column], text: fn(f64) -> String) -> Markup {
+    let total = |column: &Column| column.parts.iter().map(|(_, size)| size).sum::<f64>();
+    let highest = columns.iter().map(total).fold(0.0, f64::max);
+    if highest <= 0.0 {
         return Markup::default();
     }
-    let mut svg = open(LARGE, title, &format!("highest {highest}"));
-    axis(LARGE, &mut svg, &highest.to_string());
-    let step = (LARGE.width - LARGE.left) / bars.len() as f64;
-    for (at, bar) in bars.iter().enumerate() {
-        let x = LARGE.left + step * at as f64;
-        let mut y = LARGE.height;
-        let sizes = bar
-            .parts
-            .iter()
-            .map(|(class, size)| format!("{size} {class}"));
-        let sizes: Vec<String> = sizes.collect();
-        let _ = write!(
-            svg,
-            "<g><title>{} {}</title>",
-            escape(&bar.hour.utc()),
-            escape(&sizes.join(", "))
-        );
-        for (class, size) in &bar.parts {
-            let height = LARGE.height * *size as f64 / highest as f64;
-            y -= height;
-            if *size == 0 {
+    let mut svg = open(size, title, &format!("highest {}", text(highest)));
+    axis(size, &mut svg, &text(highest));
+    let step = (size.width - size.left) / columns.len() as f64;
+    for (at, column) in columns.iter().enumerate() {
+        let x = size.left + step * at as f64;
+        let mut y = size.height;
+        let _ = write!(svg, "<g><title>{}</title>", escape(&column.title));
+        for (class, part) in &column.parts {
+            if *part <= 0.0 {
                 continue;
             }
+            let height = size.height * part / highest;
+            y -= height;
             let _ = write!(
                 svg,
                 "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{height:.1}\"/>",
@@ -74,12 +104,18 @@ pub fn bars(title: &str, bars: &[Bar]) -> Markup {
             );
         }
         svg.push_str("</g>");
-        if at % (bars.len() / 6).max(1) == 0 {
+        if at % columns.len().div_ceil(7).max(1) == 0 {
+            // The last label ends with its bar: beyond is no space.
+            let (x, anchor) = if at + 1 == columns.len() {
+                (size.width, "end")
+            } else {
+                (x, "start")
+            };
             let _ = write!(
                 svg,
-                "<text x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-                LARGE.height + FOOT - 4.0,
-                bar.hour.hour()
+                "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                size.height + FOOT - 4.0,
+                escape(&column.label)
             );
         }
     }

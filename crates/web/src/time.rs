@@ -50,6 +50,13 @@ impl Stamp {
 }
 
 impl Stamp {
+    /// The day in UTC, as `2026-01-31`.
+    #[must_use]
+    pub fn day(self) -> String {
+        let utc = self.utc();
+        utc.split(' ').next().unwrap_or_default().to_owned()
+    }
+
     /// The time of the day in UTC, as `14:05`.
     #[must_use]
     pub fn minute(self) -> String {
@@ -88,6 +95,7 @@ mod tests {
             "<time datetime=\"2025-11-16T22:10:03.25Z\" data-at=\"1763331003250\">2025-11-16 22:10:03Z</time>"
         );
         assert_eq!(Stamp(1_763_331_003_250).hour(), "22:00");
+        assert_eq!(Stamp(1_763_331_003_250).day(), "2025-11-16");
         assert_eq!(day("2025-11-16"), Some(1_763_251_200_000));
         assert_eq!(day("16.11.2025"), None);
         assert_eq!(Stamp(u64::MAX).utc(), "18446744073709551615 ms");

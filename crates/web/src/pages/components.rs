@@ -21,9 +21,10 @@ use crate::markup::Markup;
 use crate::time::Stamp;
 
 /// The colours of the style sheet.
-const COLOURS: [&str; 18] = [
+const COLOURS: [&str; 23] = [
     "text", "faint", "line", "paper", "raised", "link", "focus", "danger", "done", "done-bg",
-    "run", "run-bg", "wait", "wait-bg", "fail", "fail-bg", "halt", "halt-bg",
+    "run", "run-bg", "wait", "wait-bg", "fail", "fail-bg", "halt", "halt-bg", "series-1",
+    "series-2", "series-3", "series-4", "series-5",
 ];
 
 /// The time of all examples.
@@ -34,7 +35,7 @@ const AT: u64 = 1_763_331_003_250;
 #[template(path = "components.html")]
 pub struct ComponentsPage {
     pub frame: Frame,
-    pub colours: [&'static str; 18],
+    pub colours: [&'static str; 23],
     pub states: Vec<&'static str>,
     pub steps: Vec<(&'static str, bool)>,
     pub at: Stamp,

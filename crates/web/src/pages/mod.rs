@@ -14,6 +14,7 @@ pub mod plain;
 pub mod run;
 pub mod runs;
 pub mod schedulers;
+pub mod usage;
 
 pub use askama::Template;
 

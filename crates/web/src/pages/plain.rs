@@ -1,16 +1,12 @@
-//! Pages of a few lines: usage, events, signing in, errors, keys, and any other representation.
+//! Pages of a few lines: events, signing in, errors, keys, and any other representation.
 
 use askama::Template;
-use baton_model::api::{FieldProblem, List, Problem, Usage};
+use baton_model::api::{FieldProblem, Problem};
 use serde_json::Value;
 
-use super::next;
-use crate::chart::{self, Bar};
 use crate::frame::Frame;
 use crate::json;
 use crate::markup::Markup;
-use crate::text::duration;
-use crate::time::Stamp;
 
 /// Any representation of the API.
 #[derive(Template)]
@@ -93,61 +89,4 @@ pub struct EventsPage {
     pub query: String,
     /// Names of the events, separated by spaces.
     pub kinds: String,
-}
-
-/// Usage by hour and owner.
-#[derive(Template)]
-#[template(path = "usage.html")]
-pub struct UsagePage {
-    pub frame: Frame,
-    pub rows: Vec<UsageRow>,
-    pub chart: Markup,
-    pub next: Option<String>,
-}
-
-/// The usage of an owner in an hour.
-#[derive(Debug)]
-pub struct UsageRow {
-    pub hour: Stamp,
-    pub owner: String,
-    pub done: u64,
-    pub failed: u64,
-    pub halted: u64,
-    pub cpu_used: String,
-    pub cpu_claimed: String,
-    pub waited: String,
-}
-
-impl UsagePage {
-    #[must_use]
-    pub fn new(frame: Frame, list: &List<Usage>) -> Self {
-        let rows = list.items.iter().map(|it| UsageRow {
-            hour: Stamp(it.hour_at),
-            owner: it.owner.clone(),
-            done: it.done,
-            failed: it.failed,
-            halted: it.halted,
-            cpu_used: duration(it.cpu_used_seconds),
-            cpu_claimed: duration(it.cpu_claimed_seconds),
-            waited: duration(it.waited_seconds),
-        });
-        let mut bars: Vec<Bar> = Vec::new();
-        for it in &list.items {
-            let used = it.cpu_used_seconds.max(0.0) as u64;
-            match bars.iter_mut().find(|bar| bar.hour.0 == it.hour_at) {
-                Some(bar) => bar.parts[0].1 += used,
-                None => bars.push(Bar {
-                    hour: Stamp(it.hour_at),
-                    parts: vec![("running", used)],
-                }),
-            }
-        }
-        bars.sort_by_key(|bar| bar.hour);
-        Self {
-            frame,
-            rows: rows.collect(),
-            chart: chart::bars("CPU seconds by hour", &bars),
-            next: next(&list.links),
-        }
-    }
 }

@@ -18,10 +18,11 @@ use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::{Filters, InstancesPage, ListKind};
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
-use baton_web::pages::plain::{DataPage, EventsPage, KeysPage, UsagePage};
+use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
 use baton_web::pages::run::{self, PreviewPage, RunPage};
 use baton_web::pages::runs::RunsPage;
 use baton_web::pages::schedulers::{Leadership, SchedulersPage, leader};
+use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
 use super::ask::Asker;
@@ -40,6 +41,10 @@ const GRID_TASKS: usize = 100;
 
 /// Events a second on their page: more than anyone can read.
 const EVENTS_RATE: u64 = 40;
+
+/// Rows of usage that a request for the chart asks for, and such requests: a month of ten owners.
+const USAGE_ROWS: usize = 1_000;
+const USAGE_PAGES_MAX: usize = 8;
 
 /// The last bytes of an output that a page shows.
 const LOG_BYTES: usize = 64 << 10;
@@ -402,8 +407,50 @@ async fn schedulers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
 
 async fn usage(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
     let list: List<Usage> = ask.get(&with_query("/usage", query)).await?;
+    let of = |name: &str| query.iter().find(|(key, _)| key == name);
+    let number = |name: &str| of(name).and_then(|(_, value)| value.parse().ok());
+    let period = usage::Period {
+        owner: of("owner")
+            .map(|(_, owner)| owner.clone())
+            .unwrap_or_default(),
+        from: number("from"),
+        to: number("to"),
+    };
+    // A later page of the table is only appended.
+    let (all, is_cut) = if of("cursor").is_some() {
+        (Vec::new(), false)
+    } else {
+        all_usage(ask, &list, query).await?
+    };
+    let answers = usage::Answers { list, all, is_cut };
     let frame = pages.frame(ask, "Usage", "/usage/");
-    Ok(html(StatusCode::OK, &UsagePage::new(frame, &list)))
+    Ok(html(
+        StatusCode::OK,
+        &UsagePage::new(frame, period, answers),
+    ))
+}
+
+/// The usage of which a page of the table is the beginning, and whether there is still more.
+async fn all_usage(
+    ask: &Asker,
+    first: &List<Usage>,
+    query: &Pairs,
+) -> Result<(Vec<Usage>, bool), Problem> {
+    if !first.links.contains_key("next") {
+        return Ok((first.items.clone(), false));
+    }
+    let mut all = Vec::new();
+    let mut query: Pairs = query.clone();
+    query.retain(|(name, _)| name != "limit");
+    query.push(("limit".to_owned(), USAGE_ROWS.to_string()));
+    let mut path = Some(with_query("/usage", &query));
+    for _ in 0..USAGE_PAGES_MAX {
+        let Some(now) = path else { break };
+        let page: List<Usage> = ask.get(&now).await?;
+        all.extend(page.items);
+        path = page.links.get("next").cloned();
+    }
+    Ok((all, path.is_some()))
 }
 
 async fn events(pages: &Pages, ask: &Asker, mut query: Pairs) -> Result<Response, Problem> {
