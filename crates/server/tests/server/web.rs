@@ -505,3 +505,49 @@ fn made(store: &dyn Store, role: Role) -> (TokenId, Secret) {
     };
     (store.create_token(&new).expect("kept"), secret)
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_launch_keeps_what_was_typed_and_tells_the_error_at_its_field() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let params = json!({"n": {"type": "int", "min": 1, "max": 10, "default": 3}, "note": "<none>"});
+    let entry = json!({"task": "daily", "owner": "ann", "run": "true", "params": params});
+    let stored = server.send(Method::POST, "/ann/tasks/", &entry).await;
+    assert!(stored.status.is_success(), "{stored:?}");
+    let browser = Browser::new(&server);
+    let page = browser.page("/ann/tasks/daily").await;
+    let field = "<input type=\"number\" id=\"p-n\" name=\"param.n\" value=\"3\" min=\"1\" max=\"10\" step=\"1\" required aria-describedby=\"hint-n\">";
+    assert!(page.contains(field), "{page}");
+    let fields = |n| {
+        [
+            ("csrf", form_token(&page)),
+            ("target", "POST /ann/tasks/daily/run"),
+            ("form", "launch"),
+            ("back", "/ann/tasks/daily"),
+            ("default.n", "3"),
+            ("param.n", n),
+            ("default.note", "<none>"),
+            ("param.note", "<b>typed"),
+        ]
+    };
+    let refused = browser.submit("/-/act", &fields("11")).await;
+    assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let page = refused.text().await.expect("a page");
+    assert!(page.contains("data-refresh=\"never\""), "{page}");
+    assert!(
+        page.contains("value=\"11\"") && page.contains("aria-invalid=\"true\""),
+        "{page}"
+    );
+    assert!(
+        page.contains("id=\"error-n\">`11` is more than 10"),
+        "{page}"
+    );
+    assert!(page.contains("value=\"&#60;b&#62;typed\""), "{page}");
+    assert!(
+        page.contains("name=\"back\" value=\"/ann/tasks/daily\""),
+        "{page}"
+    );
+    let launched = browser.submit("/-/act", &fields("10")).await;
+    assert_eq!(launched.status(), StatusCode::SEE_OTHER);
+    assert_eq!(text(&launched, "location"), "/instances/i1");
+}

@@ -6,6 +6,7 @@ use baton_model::api::{DueTimes, Instance, List, Run, RunTask, Task, Tick};
 use serde_json::Value;
 
 use super::instances::InstanceRow;
+use super::launch::{Control, LaunchForm, Refusal};
 use super::library::word;
 use super::runs::RunRow;
 use super::{Offer, actions};
@@ -33,9 +34,8 @@ pub struct EntryPage {
     pub due: Vec<Stamp>,
     pub zone: String,
     pub actions: Vec<Action>,
-    /// The target of a launch by hand.
-    pub launch: Option<String>,
-    pub params: Vec<Parameter>,
+    /// The form for a launch by hand.
+    pub launch: Option<LaunchForm>,
     pub definition: Markup,
     pub ticks: Vec<TickRow>,
     pub instances: Vec<InstanceRow>,
@@ -98,16 +98,6 @@ impl Grid {
 /// Tasks of a grid.
 const GRID_TASKS_MAX: usize = 100;
 
-/// A parameter, as a field of the form.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Parameter {
-    pub name: String,
-    pub default: String,
-    pub is_required: bool,
-    pub choices: Vec<String>,
-    pub note: String,
-}
-
 /// The outcome of a due time.
 #[derive(Debug)]
 pub struct TickRow {
@@ -130,6 +120,8 @@ pub struct Answers {
     pub before: Option<Value>,
     /// Runs of the grid with their tasks, newest first.
     pub latest: Vec<(Run, Vec<RunTask>)>,
+    /// A launch that was refused.
+    pub refusal: Option<Refusal>,
 }
 
 impl EntryPage {
@@ -144,6 +136,7 @@ impl EntryPage {
             runs,
             before,
             latest,
+            refusal,
         } = answers;
         let now = frame.now;
         let definition = entry.definition.unwrap_or(Value::Null);
@@ -167,8 +160,10 @@ impl EntryPage {
             due: due.at.into_iter().map(Stamp).collect(),
             zone: due.zone.unwrap_or_default(),
             actions: actions(&entry.links, OFFERED),
-            launch: entry.links.get("run").cloned(),
-            params: parameters(&definition),
+            launch: entry
+                .links
+                .get("run")
+                .map(|target| LaunchForm::new(target.clone(), &definition, refusal)),
             definition: json::render(&definition),
             ticks: ticks.items.iter().map(TickRow::new).collect(),
             instances: instances
@@ -212,41 +207,6 @@ const OFFERED: &[Offer] = &[
     }),
 ];
 
-/// The parameters of a definition.
-fn parameters(definition: &Value) -> Vec<Parameter> {
-    let params = definition.get("params").and_then(Value::as_object);
-    let fields = params.into_iter().flatten();
-    fields
-        .map(|(name, value)| {
-            let details = value.as_object();
-            let detail = |field: &str| details.and_then(|details| details.get(field));
-            let default = match details {
-                Some(_) => detail("default"),
-                None => Some(value),
-            };
-            let default = default.filter(|default| !default.is_null());
-            let choices = detail("choices").and_then(Value::as_array);
-            Parameter {
-                name: name.clone(),
-                is_required: default.is_none(),
-                default: default.map(plain).unwrap_or_default(),
-                choices: choices.into_iter().flatten().map(plain).collect(),
-                note: detail("description")
-                    .or(detail("type"))
-                    .map(plain)
-                    .unwrap_or_default(),
-            }
-        })
-        .collect()
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
 impl TickRow {
     fn new(tick: &Tick) -> Self {
         let instance = tick
@@ -265,36 +225,5 @@ impl TickRow {
                 .unwrap_or_default(),
             href: launched.map(|(href, _)| href),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_form_has_the_parameters_with_their_defaults_and_choices() {
-        let found = parameters(&json!({"params": {
-            "day": null,
-            "n": 3,
-            "mode": {"default": "fast", "choices": ["fast", "slow"], "description": "How fast."},
-        }}));
-        let names: Vec<_> = found
-            .iter()
-            .map(|it| (&*it.name, &*it.default, it.is_required))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                ("day", "", true),
-                ("mode", "fast", false),
-                ("n", "3", false)
-            ]
-        );
-        assert_eq!(found[1].choices, ["fast", "slow"]);
-        assert_eq!(found[1].note, "How fast.");
-        assert!(parameters(&Value::Null).is_empty());
     }
 }

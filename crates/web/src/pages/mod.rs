@@ -8,6 +8,7 @@ pub mod fleet;
 pub mod host;
 pub mod instance;
 pub mod instances;
+pub mod launch;
 pub mod library;
 pub mod overview;
 pub mod plain;

@@ -3,17 +3,20 @@
 //! The API authorizes the operation like that of any client. A form also carries a token that only
 //! pages of this server know.
 
+use std::collections::BTreeMap;
+
 use axum::Form;
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{FieldProblem, Problem};
+use baton_web::pages::launch::Refusal;
 use baton_web::time::day;
 use serde_json::{Map, Value, json};
 
-use super::Pages;
 use super::ask::{Answered, Asker, problem};
 use super::session::{local, old_form};
+use super::{Pages, entry};
 
 /// Rows that a form may select.
 const SELECTED_MAX: usize = 1_000;
@@ -50,16 +53,14 @@ impl Fields {
     }
 
     fn plain_body(&self) -> Option<String> {
-        let params: Map<String, Value> = self
-            .0
-            .iter()
-            .filter_map(|(key, value)| {
-                let name = key.strip_prefix("param.")?;
-                // A default may contain references, which a given value must not.
-                let default = self.one(&format!("default.{name}"));
-                let is_changed = default != Some(value.as_str());
-                is_changed.then(|| (name.to_owned(), Value::from(value.clone())))
-            })
+        let typed = self.typed();
+        // A default may contain references, which a given value must not.
+        let changed = typed.into_iter().filter(|(name, typed)| {
+            let default = self.one(&format!("default.{name}"));
+            default.is_none_or(|default| unified(default) != typed.text)
+        });
+        let params: Map<String, Value> = changed
+            .map(|(name, typed)| (name, Value::from(typed.value())))
             .collect();
         if !params.is_empty() {
             return Some(json!({ "params": params }).to_string());
@@ -67,6 +68,46 @@ impl Fields {
         let body = self.one("body").filter(|body| !body.is_empty());
         body.map(str::to_owned)
     }
+
+    /// What was typed for each parameter. The last field of a name counts: an unchecked box sends
+    /// only the one before it.
+    fn typed(&self) -> BTreeMap<String, Typed> {
+        let fields = self.0.iter().filter_map(|(key, value)| {
+            let (kind, name) = key.split_once('.')?;
+            let is_list = match kind {
+                "param" => false,
+                "list" => true,
+                _ => return None,
+            };
+            let text = unified(value);
+            Some((name.to_owned(), Typed { is_list, text }))
+        });
+        fields.collect()
+    }
+}
+
+/// The text of a field for a parameter.
+struct Typed {
+    /// Whether each line is a value of a list.
+    is_list: bool,
+    text: String,
+}
+
+impl Typed {
+    /// The value of the parameter.
+    fn value(self) -> String {
+        if !self.is_list || self.text.trim_start().starts_with('[') {
+            return self.text;
+        }
+        let lines = self.text.lines().map(str::trim);
+        let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+        Value::from(lines).to_string()
+    }
+}
+
+/// A text with the ends of lines of Unix: browsers send others.
+fn unified(text: &str) -> String {
+    text.replace("\r\n", "\n")
 }
 
 pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Response {
@@ -87,8 +128,18 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
     };
     match outcome {
         Ok(created) => Redirect::to(&created.unwrap_or(back)).into_response(),
+        Err(problem) if is_refused(&problem) && fields.one("form") == Some("launch") => {
+            let typed = fields.typed().into_iter();
+            let typed = typed.map(|(name, typed)| (name, typed.text)).collect();
+            entry::refused(&pages, &ask, &back, Refusal { typed, problem }).await
+        }
         Err(problem) => pages.error(&ask, problem, Some(back)),
     }
+}
+
+/// Whether the values of a form may be the reason.
+fn is_refused(problem: &Problem) -> bool {
+    matches!(problem.status, 400 | 409 | 422 | 429)
 }
 
 /// Carries out `METHOD /path`; returns the address of what it has created.
@@ -171,4 +222,53 @@ async fn selected(ask: &Asker, operation: &str, fields: &Fields) -> Result<(), P
         errors,
         ..problem(409, &detail)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(fields: &[(&str, &str)]) -> Option<String> {
+        let fields = fields.iter();
+        let fields = fields.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Fields(fields.collect()).plain_body()
+    }
+
+    #[test]
+    fn only_changed_parameters_are_sent() {
+        let fields = [("default.n", "3"), ("param.n", "3"), ("body", "")];
+        assert_eq!(body(&fields), None);
+        let fields = [("default.n", "3"), ("param.n", "4")];
+        assert_eq!(body(&fields).as_deref(), Some(r#"{"params":{"n":"4"}}"#));
+        let fields = [("default.text", "a\nb"), ("param.text", "a\r\nb")];
+        assert_eq!(body(&fields), None);
+    }
+
+    #[test]
+    fn an_unchecked_box_is_false() {
+        let unchecked = [("default.b", "true"), ("param.b", "false")];
+        assert_eq!(
+            body(&unchecked).as_deref(),
+            Some(r#"{"params":{"b":"false"}}"#)
+        );
+        let checked = [
+            ("default.b", "true"),
+            ("param.b", "false"),
+            ("param.b", "true"),
+        ];
+        assert_eq!(body(&checked), None);
+    }
+
+    #[test]
+    fn the_lines_of_a_list_are_its_values() {
+        let of = |text: &str| body(&[("default.l", "x"), ("list.l", text)]);
+        let lines = Some(r#"{"params":{"l":"[\"a, b\",\"c\"]"}}"#);
+        assert_eq!(of("a, b\r\n\r\n c \r\n").as_deref(), lines);
+        assert_eq!(
+            of("[1, 2]").as_deref(),
+            Some(r#"{"params":{"l":"[1, 2]"}}"#)
+        );
+        assert_eq!(of("").as_deref(), Some(r#"{"params":{"l":"[]"}}"#));
+        assert_eq!(of("x"), None);
+    }
 }

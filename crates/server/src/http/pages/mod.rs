@@ -9,6 +9,7 @@
 //! | `ask` | requests to the API on behalf of the viewer |
 //! | `session` | signing in and out, and the tokens of forms |
 //! | `show` | the page of each address |
+//! | `entry` | the page of an entry of the library |
 //! | `range` | the page of a range, whose counts may take long |
 //! | `act` | forms that change something |
 //! | `live` | the stream that tells open pages to load again |
@@ -31,6 +32,7 @@
 
 mod act;
 mod ask;
+mod entry;
 mod live;
 mod range;
 mod recent;

@@ -4,15 +4,12 @@ use axum::extract::{Query, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{
-    Backfill, BackfillLaunch, DueTimes, ErrorGroup, Event, Explanation, Instance,
-    LibraryPage as Entries, List, MEDIA_TYPE, Problem, ResumePreview, Run, RunItem, RunTask,
-    Scheduler, Task, Tick, Usage, Worker,
+    Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries,
+    List, MEDIA_TYPE, Problem, ResumePreview, Run, RunItem, RunTask, Scheduler, Usage, Worker,
 };
 use baton_model::fact::FactKind;
-use baton_model::library::EntryKind;
 use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
-use baton_web::pages::entry::{self, EntryPage};
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::{Filters, InstancesPage, ListKind};
@@ -26,18 +23,15 @@ use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
 use super::ask::Asker;
-use super::{Pages, html, range};
+use super::{Pages, entry, html, range};
 use crate::http::views::encoded;
 
 /// Rows of a table on a page about something else.
-const ROWS: usize = 10;
+pub(super) const ROWS: usize = 10;
 
 /// Items of a run, and tasks, on its page.
 const ITEMS: usize = 200;
 const TASKS: usize = 1_000;
-
-/// Tasks of each run in the grid of a workflow.
-const GRID_TASKS: usize = 100;
 
 /// Events a second on their page: more than anyone can read.
 const EVENTS_RATE: u64 = 40;
@@ -50,7 +44,7 @@ const USAGE_PAGES_MAX: usize = 8;
 const LOG_BYTES: usize = 64 << 10;
 
 /// Query of a page, in order.
-type Pairs = Vec<(String, String)>;
+pub(super) type Pairs = Vec<(String, String)>;
 
 /// The page of a request.
 pub(super) async fn page(pages: &Pages, request: Request) -> Response {
@@ -73,7 +67,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["backfills"] => backfills(pages, &ask, &query).await,
         ["backfills", id] => backfill(pages, &ask, id).await,
         [owner, "tasks"] => library(pages, &ask, &format!("/{owner}/tasks"), &query).await,
-        [owner, "tasks", name] => entry(pages, &ask, owner, name, &query).await,
+        [owner, "tasks", name] => entry::page(pages, &ask, owner, name, &query).await,
         ["workers"] => workers(pages, &ask).await,
         ["schedulers"] => schedulers(pages, &ask).await,
         ["workers", name] => worker(pages, &ask, name).await,
@@ -90,7 +84,7 @@ fn pairs(request: &Request) -> Pairs {
 }
 
 /// The path with the parameters that have a value: a form sends empty fields, too.
-fn with_query(path: &str, query: &Pairs) -> String {
+pub(super) fn with_query(path: &str, query: &Pairs) -> String {
     let set = query.iter().filter(|(_, value)| !value.is_empty());
     let set: Vec<String> = set
         .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
@@ -301,74 +295,6 @@ async fn backfill(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Prob
     let frame = pages.frame(ask, backfill.id.clone(), "/backfills/");
     let page = BackfillPage::new(frame, &backfill, &launches);
     Ok(html(StatusCode::OK, &page))
-}
-
-/// The latest runs of a workflow with their tasks, for the grid.
-async fn latest(ask: &Asker, runs: Option<&List<Run>>) -> Vec<(Run, Vec<RunTask>)> {
-    let mut latest = Vec::new();
-    for run in runs.map(|list| &*list.items).unwrap_or_default() {
-        let tasks = format!("/runs/{}/tasks?limit={GRID_TASKS}", run.id);
-        if let Ok(tasks) = ask.get::<List<RunTask>>(&tasks).await {
-            latest.push((run.clone(), tasks.items));
-        }
-    }
-    latest
-}
-
-async fn entry(
-    pages: &Pages,
-    ask: &Asker,
-    owner: &str,
-    name: &str,
-    query: &Pairs,
-) -> Result<Response, Problem> {
-    // Segments of the address are encoded already.
-    let path = format!("/{owner}/tasks/{name}");
-    let entry: Task<Value> = ask.get(&with_query(&path, query)).await?;
-    let (due, ticks, revisions) = (
-        format!("{path}/due"),
-        format!("{path}/ticks?limit=50"),
-        format!("{path}/revisions"),
-    );
-    let of = format!(
-        "owner={}&name={}&limit={ROWS}",
-        encoded(&entry.owner),
-        encoded(&entry.name)
-    );
-    let (history, of_workflow) = (format!("/history?{of}"), format!("/runs?{of}"));
-    let is_workflow = entry.kind == EntryKind::Workflow;
-    let (due, ticks, revisions, latest) = tokio::join!(
-        ask.get::<DueTimes>(&due),
-        ask.get::<List<Tick>>(&ticks),
-        ask.get::<List<Task<Value>>>(&revisions),
-        async {
-            if is_workflow {
-                (None, ask.get::<List<Run>>(&of_workflow).await.ok())
-            } else {
-                (ask.get::<List<Instance>>(&history).await.ok(), None)
-            }
-        },
-    );
-    let before = match entry.revision {
-        0 | 1 => None,
-        revision => {
-            let before = format!("{path}?revision={}", revision - 1);
-            ask.get::<Task<Value>>(&before).await.ok()
-        }
-    };
-    let title = format!("{}/{}", entry.owner, entry.name);
-    let answers = entry::Answers {
-        before: before.and_then(|before| before.definition),
-        latest: self::latest(ask, latest.1.as_ref()).await,
-        entry,
-        due: due.ok(),
-        ticks: ticks?,
-        revisions: revisions?,
-        instances: latest.0,
-        runs: latest.1,
-    };
-    let frame = pages.frame(ask, title, "/library/");
-    Ok(html(StatusCode::OK, &EntryPage::new(frame, answers)))
 }
 
 async fn workers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
