@@ -551,3 +551,25 @@ async fn a_refused_launch_keeps_what_was_typed_and_tells_the_error_at_its_field(
     assert_eq!(launched.status(), StatusCode::SEE_OTHER);
     assert_eq!(text(&launched, "location"), "/instances/i1");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operation_that_creates_nothing_returns_to_its_page() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let entry = json!({"task": "daily", "owner": "ann", "run": "true", "trigger": {"schedule": "every day at 9:00"}});
+    let stored = server.send(Method::POST, "/ann/tasks/", &entry).await;
+    assert!(stored.status.is_success(), "{stored:?}");
+    let browser = Browser::new(&server);
+    let page = browser.page("/ann/tasks/daily").await;
+    let pause = [
+        ("csrf", form_token(&page)),
+        ("target", "PUT /ann/tasks/daily/paused"),
+        ("body", "{\"paused\":true}"),
+        ("back", "/ann/tasks/daily"),
+    ];
+    let paused = browser.submit("/-/act", &pause).await;
+    assert_eq!(paused.status(), StatusCode::SEE_OTHER);
+    // The entry has a link for backfills, which is an operation and no page.
+    assert_eq!(text(&paused, "location"), "/ann/tasks/daily");
+    assert!(browser.page("/ann/tasks/daily").await.contains("PAUSED"));
+}

@@ -152,8 +152,12 @@ async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<St
     let answered = send(ask, target, fields.body()?, &more).await?;
     let reply: Value = serde_json::from_slice(&answered.body).unwrap_or(Value::Null);
     let mut links = ["/links/control", "/links/backfill"].iter();
-    let created = links.find_map(|link| reply.pointer(link).and_then(Value::as_str));
-    Ok(created.map(local))
+    // A link with a method is an operation: an entry has one for backfills.
+    let created = links.find_map(|link| {
+        let path = reply.pointer(link)?.as_str()?;
+        path.starts_with('/').then(|| local(path))
+    });
+    Ok(created)
 }
 
 async fn send(
