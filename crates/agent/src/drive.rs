@@ -263,6 +263,8 @@ impl Agent {
         for (run, bytes) in self.usage_watch.sample(now, self.supervisor.attempts()) {
             self.handle(Event::MemoryUsed(run, bytes));
         }
+        let measured = self.usage_watch.measured(self.supervisor.attempts());
+        self.supervisor.worker_mut().measure(measured);
         self.log_limit.check(now, self.supervisor.attempts());
         if now >= self.sweep.next_due() {
             let attempts = self.supervisor.attempts();

@@ -34,6 +34,7 @@
 //! | `log_limit` | cutting logs that exceed the limit |
 //! | `processes` | the processes of an attempt |
 //! | `usage` | sampling the resource usage of attempts |
+//! | `meter` | the measured use of the worker: their sum |
 //! | `output_files` | the files of a task's standard output and standard error |
 //! | `outputs` | reading an attempt's outputs |
 //! | `stderr_tail` | reading the last lines of its standard error |
@@ -56,6 +57,7 @@ mod log_follower;
 mod log_limit;
 mod logs;
 mod lookup;
+mod meter;
 mod outgoing;
 mod output_files;
 mod outputs;

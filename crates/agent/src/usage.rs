@@ -1,11 +1,12 @@
 //! Resource usage of attempts.
 //!
-//! It is sampled for two purposes, in one pass over `/proc`:
+//! It is sampled for three purposes, in one pass over `/proc`:
 //!
 //! * Attempts with a memory limit, where no control group enforces the limits. The supervisor kills
 //!   an attempt beyond its limit at once; what it can allocate between two samples is bounded by a
 //!   resource limit that its launch sets.
 //! * Plain commands, for clients who watch them. The runner of a task samples its processes itself.
+//! * All running attempts, for the use of the worker, which its heartbeats report.
 //!
 //! The history of an attempt is bounded: a full one drops every second sample, and grows half as
 //! fast from then on, so it always covers the whole attempt. It is in memory only.
@@ -17,15 +18,18 @@ use baton_core::supervision::attempts::{Attempts, Phase};
 use baton_model::ids::LeaseId;
 use baton_model::limits::SAMPLES_PER_PROCESS_MAX;
 use baton_model::message::UsageSample;
+use baton_model::placement::MeasuredUse;
 use baton_model::task::RunKey;
 use baton_model::time::{Millis, Mono};
 use baton_runner::samples::{Sample, Sampler};
 use baton_runner::sys::clock;
 
+use crate::meter::{AttemptSample, UseMeter};
+
 /// The shortest interval between samples of attempts with a memory limit.
 const LIMITED_EVERY: Millis = Millis(500);
-/// The shortest interval between samples of all commands.
-const COMMANDS_EVERY: Millis = Millis::from_secs(5);
+/// The shortest interval between samples of all attempts.
+const ALL_EVERY: Millis = Millis::from_secs(5);
 /// A slow sample makes the intervals longer: it takes at most one part in this many of the time.
 const SAMPLE_COST_RATIO: u64 = 20;
 
@@ -34,7 +38,10 @@ pub(crate) struct UsageWatch {
     cgroup: Option<PathBuf>,
     sampler: Option<Sampler>,
     limited_at: Mono,
-    commands_at: Mono,
+    all_at: Mono,
+    meter: UseMeter,
+    /// None until the first sample, and if sampling has failed.
+    measured: Option<MeasuredUse>,
     histories: BTreeMap<LeaseId, UsageHistory>,
 }
 
@@ -44,7 +51,9 @@ impl UsageWatch {
             cgroup,
             sampler: Sampler::new().ok(),
             limited_at: now,
-            commands_at: now,
+            all_at: now,
+            meter: UseMeter::default(),
+            measured: None,
             histories: BTreeMap::new(),
         }
     }
@@ -52,8 +61,8 @@ impl UsageWatch {
     pub(crate) fn next_due(&self, attempts: &Attempts) -> Option<Mono> {
         self.sampler.as_ref()?;
         let limited = attempts.has_limited().then_some(self.limited_at);
-        let commands = (!attempts.is_empty()).then_some(self.commands_at);
-        [limited, commands].into_iter().flatten().min()
+        let all = (!attempts.is_empty()).then_some(self.all_at);
+        [limited, all].into_iter().flatten().min()
     }
 
     /// The samples of an attempt, oldest first.
@@ -62,11 +71,18 @@ impl UsageWatch {
         history.map_or_else(Vec::new, UsageHistory::samples)
     }
 
+    /// What the attempts of this worker use, as of the last sample of all of them.
+    pub(crate) fn measured(&self, attempts: &Attempts) -> Option<MeasuredUse> {
+        self.sampler.as_ref()?;
+        let idle = attempts.is_empty().then(MeasuredUse::default);
+        idle.or(self.measured)
+    }
+
     /// Samples what is due. Returns the memory that running attempts with a limit use.
     pub(crate) fn sample(&mut self, now: Mono, attempts: &Attempts) -> Vec<(RunKey, u64)> {
         let is_limited_due = attempts.has_limited() && now >= self.limited_at;
-        let are_commands_due = !attempts.is_empty() && now >= self.commands_at;
-        if !is_limited_due && !are_commands_due {
+        let are_all_due = !attempts.is_empty() && now >= self.all_at;
+        if !is_limited_due && !are_all_due {
             return Vec::new();
         }
         let mut roots = BTreeMap::new();
@@ -77,44 +93,62 @@ impl UsageWatch {
             }
         }
         let limited: Vec<RunKey> = roots.keys().copied().collect();
-        let mut commands: BTreeMap<RunKey, LeaseId> = BTreeMap::new();
-        if are_commands_due {
-            self.commands_at = now + COMMANDS_EVERY;
-            self.histories.retain(|lease, _| attempts.contains(*lease));
+        if are_all_due {
+            self.all_at = now + ALL_EVERY;
             let running = attempts.iter().filter(|it| it.phase == Phase::Running);
-            for attempt in running.filter(|it| !it.assignment.is_task()) {
-                if let Some((_, first)) = attempt.started {
-                    roots.insert(attempt.run, first.pid);
-                    commands.insert(attempt.run, attempt.assignment.lease);
-                }
-            }
+            roots.extend(running.filter_map(|it| Some((it.run, it.started?.1.pid))));
         }
         let samples = self.take(roots.into_iter().collect());
-        for sample in &samples {
-            if let Some(lease) = commands.get(&sample.run) {
-                let history = self.histories.entry(*lease).or_default();
-                history.push(sample.usage());
-            }
+        if are_all_due {
+            self.record(now, attempts, samples.as_deref());
         }
-        let samples = samples.into_iter();
+        let samples = samples.unwrap_or_default().into_iter();
         let samples = samples.filter(|sample| limited.binary_search(&sample.run).is_ok());
         samples.map(|sample| (sample.run, sample.rss)).collect()
     }
 
-    /// One pass over `/proc`.
-    fn take(&mut self, roots: Vec<(RunKey, u32)>) -> Vec<Sample> {
-        let Some(sampler) = self.sampler.as_mut().filter(|_| !roots.is_empty()) else {
-            return Vec::new();
+    /// Adds samples of all running attempts to their histories, and to the use of the worker.
+    fn record(&mut self, now: Mono, attempts: &Attempts, samples: Option<&[Sample]>) {
+        self.histories.retain(|lease, _| attempts.contains(*lease));
+        let Some(samples) = samples else {
+            self.measured = None;
+            return;
         };
-        let begun = clock::now();
-        let samples = sampler.sample(begun.wall, &roots).unwrap_or_else(|error| {
-            tracing::warn!("resource usage cannot be sampled: {error}");
-            Vec::new()
+        for sample in samples {
+            if let Some(attempt) = attempts.get(sample.run)
+                && !attempt.assignment.is_task()
+            {
+                let history = self.histories.entry(attempt.assignment.lease);
+                history.or_default().push(sample.usage());
+            }
+        }
+        let measured = samples.iter().filter_map(|sample| {
+            let (began, _) = attempts.get(sample.run)?.started?;
+            Some(AttemptSample {
+                run: sample.run,
+                started: began.mono,
+                cpu_ms: sample.cpu_ms,
+                memory: sample.rss,
+            })
         });
+        self.measured = Some(self.meter.sum(now, measured));
+    }
+
+    /// One pass over `/proc`; none if it fails.
+    fn take(&mut self, roots: Vec<(RunKey, u32)>) -> Option<Vec<Sample>> {
+        if roots.is_empty() {
+            return Some(Vec::new());
+        }
+        let sampler = self.sampler.as_mut()?;
+        let begun = clock::now();
+        let samples = sampler.sample(begun.wall, &roots);
+        let samples = samples
+            .inspect_err(|error| tracing::warn!("resource usage cannot be sampled: {error}"))
+            .ok();
         let ended = clock::now().mono;
         let pause = ended + ended.since(begun.mono).scaled(SAMPLE_COST_RATIO, 1);
         self.limited_at = self.limited_at.max(pause);
-        self.commands_at = self.commands_at.max(pause);
+        self.all_at = self.all_at.max(pause);
         samples
     }
 

@@ -152,6 +152,7 @@ mod tests {
             stamp: Stamp(Mono(at)),
             state: WorkerState::Healthy,
             worker_set: None,
+            measured: None,
         }
     }
 

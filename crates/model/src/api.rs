@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::Fact;
 use crate::outcome::AttemptEnd;
-use crate::placement::Capacity;
+use crate::placement::{Capacity, MeasuredUse};
 use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
 
@@ -448,9 +448,13 @@ pub struct Worker {
     pub slots: u32,
     /// Total resources.
     pub capacity: Capacity,
-    /// Resources that its attempts have claimed, in sum; not what they use as measured.
+    /// Resources that its attempts have claimed, in sum; `measured` is what they use.
     #[serde(default)]
     pub used: Capacity,
+    /// What its attempts use, in sum, as the worker has measured it within the last seconds;
+    /// absent if it has not, or is of a version that does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredUse>,
     /// Labels for placement constraints.
     pub labels: BTreeMap<String, String>,
     /// Seconds since its last message.

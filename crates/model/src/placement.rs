@@ -24,6 +24,18 @@ pub struct Capacity {
     pub named: BTreeMap<String, u64>,
 }
 
+/// What the processes of a worker's attempts use, in sum, as the worker has measured it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct MeasuredUse {
+    /// Thousandths of a core, over the last seconds.
+    pub cpu_milli: u64,
+    /// Bytes of resident memory. Shared memory is counted once per process.
+    pub memory: u64,
+}
+
 /// The resources and labels that a worker reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Offer {

@@ -1,6 +1,7 @@
 //! Table rows of instances and workers.
 
 use baton_model::api::{Instance, Worker};
+use baton_model::placement::MeasuredUse;
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
 
@@ -21,7 +22,8 @@ pub(crate) const QUEUED: &[&str] = &[
 
 /// Headings of [`worker`].
 pub(crate) const WORKER: &[&str] = &[
-    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "OTHER", "HEARD", "EXECUTOR", "LABELS",
+    "NAME", "STATE", "ATTEMPTS", "CPU", "MEMORY", "MEASURED", "OTHER", "HEARD", "EXECUTOR",
+    "LABELS",
 ];
 
 pub(crate) const fn style(state: UniversalState) -> Style {
@@ -125,8 +127,9 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         format!("{}/{}", worker.attempts, worker.slots).into(),
         share(worker.used.cpu_milli, worker.capacity.cpu_milli, cores).into(),
         share(worker.used.memory, worker.capacity.memory, size).into(),
+        measured(worker.measured).into(),
         others(worker).into(),
-        format!("{} ago", span(millis(worker.heard_seconds))).into(),
+        span(millis(worker.heard_seconds)).into(),
         clean(worker.executor.as_deref().unwrap_or("-")).into(),
         labels.join(" ").into(),
     ]
@@ -135,6 +138,14 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
 /// What is claimed of a resource, and all of it: `1.5/4`.
 fn share(used: u64, capacity: u64, text: fn(u64) -> String) -> String {
     format!("{}/{}", text(used), text(capacity))
+}
+
+/// What is used of cores and memory: `0.98 512MiB`; `-` if that is unknown.
+fn measured(measured: Option<MeasuredUse>) -> String {
+    measured.map_or_else(
+        || "-".to_owned(),
+        |it| format!("{} {}", cores(it.cpu_milli), size(it.memory)),
+    )
 }
 
 /// GPUs and custom resources of a worker, claimed and in all: `gpu=1/2 licence=0/4`.
@@ -244,9 +255,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_worker_is_one_row() {
-        let mut table = Table::headed(WORKER);
-        table.row(worker(&Worker {
+    fn a_worker_is_one_row_with_what_is_claimed_and_what_is_measured() {
+        let drained = Worker {
             name: "w1".to_owned(),
             state: WorkerState::Healthy,
             drained: true,
@@ -266,17 +276,41 @@ pub(crate) mod tests {
                 memory: 1 << 30,
                 ..Capacity::default()
             },
+            measured: None,
             labels: BTreeMap::from([("zone".to_owned(), "eu".to_owned())]),
             heard_seconds: 0.4,
             links: BTreeMap::new(),
-        }));
+        };
+        let mut table = Table::headed(WORKER);
+        table.row(worker(&drained));
         assert_eq!(
             table.lines(&Output::new()),
             [
-                "NAME  STATE              ATTEMPTS  CPU      MEMORY     OTHER        HEARD      EXECUTOR             LABELS",
-                "w1    HEALTHY (drained)  3/100     1.5/3.5  1GiB/8GiB  licence=0/2  400ms ago  node7:4211:1f3a9c02  zone=eu",
+                "NAME  STATE              ATTEMPTS  CPU      MEMORY     MEASURED  OTHER        HEARD  EXECUTOR             LABELS",
+                "w1    HEALTHY (drained)  3/100     1.5/3.5  1GiB/8GiB  -         licence=0/2  400ms  node7:4211:1f3a9c02  zone=eu",
             ]
         );
+        let typical = Worker {
+            drained: false,
+            capacity: Capacity {
+                named: BTreeMap::new(),
+                ..drained.capacity.clone()
+            },
+            measured: Some(MeasuredUse {
+                cpu_milli: 980,
+                memory: 512 << 20,
+            }),
+            labels: BTreeMap::new(),
+            ..drained
+        };
+        let mut table = Table::headed(WORKER);
+        table.row(worker(&typical));
+        let lines = table.lines(&Output::new());
+        assert_eq!(
+            lines[1],
+            "w1    HEALTHY  3/100     1.5/3.5  1GiB/8GiB  0.98 512MiB  -      400ms  node7:4211:1f3a9c02"
+        );
+        assert!(lines.iter().all(|line| line.len() <= 100), "{lines:?}");
     }
 
     #[test]

@@ -12,7 +12,9 @@ use crate::table::Table;
 
 /// List workers
 ///
-/// With --json, an array of workers, in the API's format.
+/// CPU (cores) and MEMORY are what attempts have claimed, of the capacity; MEASURED is what their
+/// processes use, as the worker last reported it, and HEARD how long ago that was. With --json, an
+/// array of workers, in the API's format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

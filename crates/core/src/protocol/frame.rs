@@ -8,6 +8,9 @@
 //! does not authorize it sends the reason in the last frame of the connection. Both concern the
 //! connection, not the protocol, whose state machines never see them.
 //!
+//! A heartbeat with a measured use has a frame of its own kind, which workers that do not measure
+//! never send.
+//!
 //! Specs that many attempts share are sent once per message: a million elements of an array have
 //! one spec. A worker that holds thousands of attempts can list them all in one frame.
 
@@ -15,8 +18,9 @@ use std::sync::Arc;
 
 use baton_model::ids::{Association, LeaseId, NotifySeq};
 use baton_model::limits::{FRAME_BYTES_MAX, PROTOCOL_VERSION};
-use baton_model::message::{HeldAttempt, Launch, ToScheduler, ToWorker};
+use baton_model::message::{Heartbeat, HeldAttempt, Launch, ToScheduler, ToWorker};
 use baton_model::outcome::Report;
+use baton_model::placement::MeasuredUse;
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::Stamp;
 use baton_model::token::Secret;
@@ -75,6 +79,12 @@ pub fn encode_to_scheduler(message: &ToScheduler, out: &mut Vec<u8>) -> Result<(
             &OutgoingFrame::RunningTasks(SharedHeld::of(*association, held)),
             out,
         ),
+        ToScheduler::ProcessHeartbeat(
+            heartbeat @ Heartbeat {
+                measured: Some(measured),
+                ..
+            },
+        ) => encode(&OutgoingFrame::MeasuredHeartbeat(heartbeat, *measured), out),
         other => encode(&OutgoingFrame::Other(other), out),
     }
 }
@@ -155,6 +165,12 @@ pub fn decode_to_scheduler(read: &[u8]) -> Result<Option<(ToScheduler, usize)>, 
     let message = match message {
         IncomingFrame::Other(message) => message,
         IncomingFrame::RunningTasks(shared) => shared.apart()?,
+        IncomingFrame::MeasuredHeartbeat(heartbeat, measured) => {
+            ToScheduler::ProcessHeartbeat(Heartbeat {
+                measured: Some(measured),
+                ..heartbeat
+            })
+        }
         IncomingFrame::Token(_) => {
             let why = "a token, which comes before everything else".to_owned();
             return Err(FrameError::Malformed(why));
@@ -192,6 +208,7 @@ enum OutgoingFrame<'a> {
     RunningTasks(SharedHeld),
     Other(&'a ToScheduler),
     Token(&'a str),
+    MeasuredHeartbeat(&'a Heartbeat, MeasuredUse),
 }
 
 /// A message to a scheduler as it is read.
@@ -200,6 +217,7 @@ enum IncomingFrame {
     RunningTasks(SharedHeld),
     Other(ToScheduler),
     Token(String),
+    MeasuredHeartbeat(Heartbeat, MeasuredUse),
 }
 
 /// The attempts that a worker holds, with each spec once.

@@ -13,7 +13,7 @@ use baton_model::message::{
     Heartbeat, HeartbeatReply, HeldAttempt, LaunchRefusal, LaunchVerdict, ToWorker,
 };
 use baton_model::outcome::KillMode;
-use baton_model::placement::Offer;
+use baton_model::placement::{MeasuredUse, Offer};
 use baton_model::spec::{Exclusive, InstanceSpec};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Stamp, Wall};
@@ -43,6 +43,7 @@ struct Remote {
     known: Option<KnownSet>,
     offer: Arc<Offer>,
     slots: u32,
+    measured: Option<MeasuredUse>,
 }
 
 impl Remote {
@@ -62,6 +63,7 @@ impl Remote {
             known: None,
             offer: Arc::default(),
             slots: 2,
+            measured: None,
         }
     }
 
@@ -129,6 +131,7 @@ impl Leader {
             stamp: Stamp(self.now),
             state,
             worker_set: remote.known,
+            measured: remote.measured,
         };
         let effects = self.give(Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)));
         let reply = effects.into_iter().find_map(|effect| match effect {
@@ -350,6 +353,22 @@ fn a_worker_that_refused_gets_nothing_until_it_has_spoken_again() {
 }
 
 #[test]
+fn a_seat_has_the_use_of_the_last_heartbeat_and_none_of_a_worker_that_does_not_measure() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    let busy = MeasuredUse {
+        cpu_milli: 980,
+        memory: 1 << 20,
+    };
+    for measured in [None, Some(busy), Some(MeasuredUse::default()), None] {
+        w.measured = measured;
+        leader.heartbeat(&mut w, WorkerState::New);
+        let seat = &leader.core.seats()[&w.holder.worker];
+        assert_eq!(seat.measured, measured);
+    }
+}
+
+#[test]
 fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.give(Input::Tick);
@@ -365,6 +384,7 @@ fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
         stamp: Stamp(Mono(5)),
         state: WorkerState::New,
         worker_set: None,
+        measured: None,
     };
     let now = Now {
         mono: leader.now,

@@ -22,7 +22,7 @@ use crate::ids::{
 };
 use crate::limits::{STATUS_OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
 use crate::outcome::{Outcome, Report};
-use crate::placement::Offer;
+use crate::placement::{MeasuredUse, Offer};
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::WorkerState;
 use crate::time::{Millis, Stamp};
@@ -57,6 +57,10 @@ pub struct Heartbeat {
     pub state: WorkerState,
     /// The last worker set that it received.
     pub worker_set: Option<KnownSet>,
+    /// What its attempts use; none if it has not been measured. A frame carries it beside the
+    /// heartbeat, so that a heartbeat without it is encoded as by workers that do not measure.
+    #[serde(skip)]
+    pub measured: Option<MeasuredUse>,
 }
 
 /// The answer to a heartbeat that was accepted.

@@ -170,6 +170,7 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         slots: seat.slots,
         capacity: offer.capacity.clone(),
         used: leader.used_by(name).unwrap_or_default(),
+        measured: seat.measured,
         labels: offer.labels.clone(),
         heard_seconds: clock::now().mono.since(seat.heard()).0 as f64 / 1_000.0,
         links: Links::new(),

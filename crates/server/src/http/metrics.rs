@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use baton_model::api::Worker;
+use baton_model::placement::{Capacity, MeasuredUse};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_store::view::{Counts, View};
 use tokio::time::timeout;
@@ -11,6 +12,7 @@ use tokio::time::timeout;
 use super::app::App;
 use crate::driver::Status;
 use crate::limits::SCRAPE_WAIT;
+use crate::metrics::table::Family;
 use crate::metrics::{Text, table};
 
 /// Metrics in the text format of Prometheus
@@ -63,6 +65,45 @@ fn fleet(text: &mut Text, all: &[Worker]) {
     let rows = states.map(|state| ([state.word()], number(&|worker| worker.state == *state)));
     text.family(&table::WORKERS, rows);
     text.one(&table::WORKERS_DRAINED, number(&|worker| worker.drained));
+    amounts(
+        text,
+        &table::WORKERS_CPU,
+        all,
+        |capacity| capacity.cpu_milli,
+        |measured| measured.cpu_milli,
+    );
+    amounts(
+        text,
+        &table::WORKERS_MEMORY,
+        all,
+        |capacity| capacity.memory,
+        |measured| measured.memory,
+    );
+}
+
+/// What the workers have of a resource in sum, what of it is claimed, and what is in use.
+fn amounts(
+    text: &mut Text,
+    family: &Family,
+    all: &[Worker],
+    amount: fn(&Capacity) -> u64,
+    measured: fn(MeasuredUse) -> u64,
+) {
+    let capacity = all.iter().map(|worker| amount(&worker.capacity));
+    let claimed = all.iter().map(|worker| amount(&worker.used));
+    let measured = all
+        .iter()
+        .filter_map(|worker| worker.measured.map(measured));
+    let measured = measured.reduce(u64::saturating_add);
+    let rows = [
+        ("capacity", Some(capacity.fold(0, u64::saturating_add))),
+        ("claimed", Some(claimed.fold(0, u64::saturating_add))),
+        ("measured", measured),
+    ];
+    let rows = rows
+        .into_iter()
+        .filter_map(|(name, sum)| Some(([name], sum?)));
+    text.family(family, rows);
 }
 
 #[cfg(test)]
@@ -104,6 +145,7 @@ mod tests {
             "baton_store_failures_total 1",
             "baton_instances{state=\"QUEUED\"} 0",
             "baton_workers{state=\"HEALTHY\"} 0",
+            "baton_workers_cpu_millicores{amount=\"claimed\"} 0",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} in\n{text}");
         }

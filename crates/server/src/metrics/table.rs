@@ -61,6 +61,10 @@ families! {
         "Workers by health; the last known while the store cannot be written.";
     WORKERS_DRAINED = "baton_workers_drained", Gauge, [],
         "Drained workers; absent while the server does not lead.";
+    WORKERS_CPU = "baton_workers_cpu_millicores", Gauge, ["amount"],
+        "Thousandths of a core of all workers: their `capacity`, what attempts have `claimed` of it, what they use as `measured`; the last is absent while no worker measures.";
+    WORKERS_MEMORY = "baton_workers_memory_bytes", Gauge, ["amount"],
+        "Memory of all workers in bytes, likewise.";
     DECISIONS = "baton_decisions_total", Counter, [],
         "Inputs processed by the leader.";
     FACTS = "baton_facts_total", Counter, ["kind"],

@@ -39,6 +39,7 @@ fn heartbeat(stamp: u64) -> Vec<u8> {
         stamp: Stamp(Mono(stamp)),
         state: WorkerState::New,
         worker_set: None,
+        measured: None,
     });
     let mut bytes = Vec::new();
     encode_to_scheduler(&message, &mut bytes).expect("short");

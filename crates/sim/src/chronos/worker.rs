@@ -43,6 +43,7 @@ impl TransientWorker {
             stamp: Stamp(now),
             state: self.state,
             worker_set: None,
+            measured: None,
         })
     }
 }

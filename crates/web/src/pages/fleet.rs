@@ -34,20 +34,23 @@ pub struct WorkerRow {
     pub heard: String,
 }
 
-/// The claimed part of a resource.
+/// The claimed part of a resource, and the part that is in use.
 #[derive(Debug)]
 pub struct Share {
     pub used: u64,
     pub capacity: u64,
     pub text: String,
+    /// The measured use, and its text; none if it is unknown.
+    pub measured: Option<(u64, String)>,
 }
 
 impl Share {
-    fn new(used: u64, capacity: u64, text: impl Fn(u64) -> String) -> Self {
+    fn new(used: u64, capacity: u64, measured: Option<u64>, text: impl Fn(u64) -> String) -> Self {
         Self {
             used,
             capacity,
             text: format!("{}/{}", text(used), text(capacity)),
+            measured: measured.map(|amount| (amount, text(amount))),
         }
     }
 }
@@ -73,8 +76,18 @@ impl WorkerRow {
             executor: worker.executor.clone().unwrap_or_default(),
             attempts: worker.attempts,
             slots: worker.slots,
-            cores: Share::new(worker.used.cpu_milli, worker.capacity.cpu_milli, cores),
-            memory: Share::new(worker.used.memory, worker.capacity.memory, bytes),
+            cores: Share::new(
+                worker.used.cpu_milli,
+                worker.capacity.cpu_milli,
+                worker.measured.map(|it| it.cpu_milli),
+                cores,
+            ),
+            memory: Share::new(
+                worker.used.memory,
+                worker.capacity.memory,
+                worker.measured.map(|it| it.memory),
+                bytes,
+            ),
             named: pairs(named.collect()),
             labels: pairs(labels.collect()),
             heard: duration(worker.heard_seconds),

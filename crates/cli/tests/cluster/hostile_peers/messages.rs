@@ -40,6 +40,7 @@ fn heartbeat() -> Heartbeat {
         stamp: Stamp(Mono(1)),
         state: WorkerState::Healthy,
         worker_set: None,
+        measured: None,
     }
 }
 

@@ -1,11 +1,14 @@
 //! Messages come out as they went in, and nothing else does any harm.
 
 use super::*;
-use baton_model::ids::SessionId;
+use baton_model::fact::Holder;
+use baton_model::hex::hex;
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, Incarnation, IncarnationNo, InstanceId, Lineage, StoreId,
+    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, Lineage,
+    SessionId, StoreId, WorkerName,
 };
 use baton_model::spec::Work;
+use baton_model::state::WorkerState;
 use baton_model::time::Mono;
 
 const ASSOCIATION: Association = Association {
@@ -194,4 +197,45 @@ fn another_version_and_another_protocol_are_told_apart() {
         check_preamble([a, b, c, d, 0, 9]),
         Err(FrameError::OtherVersion(9 << 8))
     );
+}
+
+fn heartbeat(measured: Option<MeasuredUse>) -> ToScheduler {
+    ToScheduler::ProcessHeartbeat(Heartbeat {
+        version: PROTOCOL_VERSION,
+        worker: Holder {
+            worker: WorkerName::new("w"),
+            incarnation: ASSOCIATION.incarnation,
+            host: HostId(1),
+            boot: BootId(2),
+        },
+        executor: None,
+        slots: 3,
+        offer: Arc::default(),
+        association: Some(ASSOCIATION),
+        epoch_seen: Epoch(3),
+        stamp: Stamp(Mono(4)),
+        state: WorkerState::Healthy,
+        worker_set: None,
+        measured,
+    })
+}
+
+#[test]
+fn a_heartbeat_carries_the_measured_use_and_one_without_it_is_as_before() {
+    let measured = MeasuredUse {
+        cpu_milli: 980,
+        memory: 1 << 40,
+    };
+    for message in [heartbeat(Some(measured)), heartbeat(None)] {
+        let mut bytes = Vec::new();
+        encode_to_scheduler(&message, &mut bytes).expect("short enough");
+        let read = decode_to_scheduler(&bytes).expect("well formed");
+        assert_eq!(read, Some((message, bytes.len())));
+    }
+    let mut bytes = Vec::new();
+    encode_to_scheduler(&heartbeat(None), &mut bytes).expect("short enough");
+    // What a worker that does not measure has always sent: frozen.
+    let before = "3b0000000100080177ffffffffffffffffff0102010200030000000000000001ffffffffffffffffff\
+                  01ffffffff3fffffffffffffffffff01020903040200";
+    assert_eq!(hex(&bytes), before);
 }

@@ -160,6 +160,7 @@ impl Protocol {
             now,
         );
         seat.executor.clone_from(&heartbeat.executor);
+        seat.measured = heartbeat.measured;
         seat.load = u32::try_from(self.holdings.leases(heartbeat.worker.incarnation).len())
             .unwrap_or(u32::MAX);
         self.seated
@@ -189,6 +190,7 @@ impl Protocol {
         seat.last_stamp = heartbeat.stamp;
         seat.slots = heartbeat.slots;
         seat.executor.clone_from(&heartbeat.executor);
+        seat.measured = heartbeat.measured;
         if seat.offer != heartbeat.offer {
             seat.offer = Arc::clone(&heartbeat.offer);
         }

@@ -7,7 +7,7 @@ use baton_model::fact::Holder;
 use baton_model::ids::{Association, CheckId, ExecutorId, LeaseId, NotifySeq, SessionId, Term};
 use baton_model::limits::CHECKS_OPEN_MAX;
 use baton_model::outcome::KillMode;
-use baton_model::placement::Offer;
+use baton_model::placement::{MeasuredUse, Offer};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::Timeouts;
@@ -116,6 +116,9 @@ pub struct Seat {
     pub(crate) load: u32,
     /// The offer that it reported.
     pub offer: Arc<Offer>,
+    /// What its attempts use, as it last reported it; none if it does not measure. Only for
+    /// display: no decision depends on it.
+    pub measured: Option<MeasuredUse>,
     /// The last update of the bullpen.
     pub(crate) offered: Option<(Arc<Offer>, Availability)>,
 }
@@ -152,6 +155,7 @@ impl Seat {
             reported_state: WorkerState::New,
             load: 0,
             offer,
+            measured: None,
             offered: None,
         }
     }

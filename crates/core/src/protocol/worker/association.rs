@@ -48,6 +48,7 @@ impl Worker {
             stamp,
             state: self.state,
             worker_set: self.worker_set,
+            measured: self.measured,
         })));
     }
 

@@ -47,7 +47,7 @@ use std::sync::Arc;
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, Epoch, ExecutorId, LeaseId, NotifySeq, RequestId};
 use baton_model::message::{LogAnswer, ProcessAnswer, ToScheduler, ToWorker};
-use baton_model::placement::Offer;
+use baton_model::placement::{MeasuredUse, Offer};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::{Timeouts, WorkerTimeouts};
@@ -68,6 +68,7 @@ pub struct Worker {
     executor: Option<ExecutorId>,
     slots: u32,
     offer: Arc<Offer>,
+    measured: Option<MeasuredUse>,
     bugs: Bugs,
     timeouts: WorkerTimeouts,
     association: Option<Association>,
@@ -119,6 +120,7 @@ impl Worker {
             executor: None,
             slots,
             offer,
+            measured: None,
             bugs,
             timeouts: Timeouts::default().for_worker(),
             association: None,
@@ -208,6 +210,11 @@ impl Worker {
     pub fn offer(&mut self, now: Mono, offer: Arc<Offer>) {
         self.offer = offer;
         self.next_heartbeat = self.next_heartbeat.min(now);
+    }
+
+    /// Heartbeats report this use from now on; the next one is not sent earlier for it.
+    pub const fn measure(&mut self, measured: Option<MeasuredUse>) {
+        self.measured = measured;
     }
 
     /// Its own view of its health.

@@ -151,6 +151,7 @@ fn a_worker_proves_a_copy_by_a_term_of_this_store_only() {
             stamp: Stamp(leader.now),
             state: WorkerState::Healthy,
             worker_set: None,
+            measured: None,
         };
         leader.now += Millis(1);
         let effects = leader.give(Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)));

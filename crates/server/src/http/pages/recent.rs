@@ -285,6 +285,7 @@ mod tests {
             slots: 1,
             capacity: baton_model::placement::Capacity::default(),
             used: baton_model::placement::Capacity::default(),
+            measured: None,
             labels: BTreeMap::new(),
             heard_seconds: 0.0,
             links: BTreeMap::new(),
