@@ -17,7 +17,7 @@ retry: {{ attempts: {attempts}, backoff: 10ms }}
 def flaky(server):
     """Instances that have failed, by their number of attempts."""
     ids = {}
-    for attempts in (1, 3, 50):
+    for attempts in (1, 3, 50, 120):
         file = server.directory / f"flaky{attempts}.yaml"
         file.write_text(FLAKY.format(attempts=attempts))
         ids[attempts] = server.baton("submit", file.name)
@@ -61,6 +61,24 @@ def test_an_attempt_leads_to_its_output(page, server, flaky):
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").first.click()
     assert download.value.path().read_text() == "output of attempt 2\n"
+    # The latest one is the page itself, so that it goes on with the next.
+    page.get_by_role("link", name="Attempt 3").click()
+    expect(page.locator("#h-output")).to_have_text("Output of attempt 3")
+    assert "attempt=" not in page.url
+    assert page.problems == []
+
+
+def test_many_attempts_keep_the_page_small(page, server, flaky):
+    open_page(page, server, f"/instances/{flaky[120]}")
+    expect(page.locator(".attempts li")).to_have_count(50)
+    expect(page.locator(".attempts li").first).to_contain_text("Attempt 120")
+    expect(page.locator("main")).to_contain_text("70 earlier attempts are in the timeline.")
+    expect(page.locator(".timeline li")).to_have_count(200)
+    expect(page.locator(".timeline li").last).to_contain_text("attempt 120 ended: exit 3; gave up")
+    page.locator("summary", has_text="Definition").click()
+    expect(page.locator("details pre")).to_contain_text("flaky")
+    page.get_by_role("link", name="earlier events").click()
+    expect(page.locator("pre.json")).to_contain_text("attempt 1 was started")
     assert page.problems == []
 
 

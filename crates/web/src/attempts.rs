@@ -40,6 +40,9 @@ pub struct Attempts {
 #[derive(Debug, PartialEq, Eq)]
 pub struct AttemptRow {
     pub number: u32,
+    /// Its output on the page of the instance; none if it waits for a worker. That of the latest is
+    /// the page itself, which also shows the attempts after it.
+    pub href: Option<String>,
     pub state: &'static str,
     /// Its worker; empty if it waits for one.
     pub worker: String,
@@ -88,8 +91,14 @@ impl Attempts {
         attempts.drain(..omitted);
         let from = attempts.first().map_or(now, |first| first.waits_from);
         let scale = Scale { from, until };
+        let latest = attempts.iter().rev().find(|it| it.assigned.is_some());
+        let latest = latest.map(|it| it.number);
         let rows = attempts.iter().rev().map(|it| AttemptRow {
             number: it.number,
+            href: it.assigned.map(|_| match it.number {
+                number if Some(number) == latest => "?#h-output".to_owned(),
+                number => format!("?attempt={number}#h-output"),
+            }),
             state: it.state(),
             worker: it.worker.clone(),
             text: it.text(now),
@@ -342,6 +351,11 @@ mod tests {
         assert_eq!((found.from, &*found.span), (Stamp(1_000), "20 s"));
         let selected: Vec<_> = found.rows.iter().map(|it| it.is_selected).collect();
         assert_eq!(selected, [false, true, false]);
+        let links: Vec<_> = found.rows.iter().map(|it| it.href.as_deref()).collect();
+        assert_eq!(
+            links,
+            [None, Some("?#h-output"), Some("?attempt=1#h-output")]
+        );
         let bar = &found.rows[2].bar.0;
         assert!(
             bar.contains("<rect class=\"waited\" x=\"0.0\" y=\"8\" width=\"50.0\""),

@@ -1,11 +1,11 @@
 //! One instance: where it is, why, what it did and what it printed.
 
 use askama::Template;
-use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, List, Process};
+use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, Process};
 use baton_model::state::UniversalState;
 use serde_json::Value;
 
-use super::{Offer, actions, next};
+use super::{Offer, actions};
 use crate::ansi;
 use crate::attempts::Attempts;
 use crate::chart;
@@ -14,6 +14,9 @@ use crate::json;
 use crate::markup::Markup;
 use crate::text::{bytes, duration, encoded};
 use crate::time::Stamp;
+
+/// Events of the timeline on the page: those of fifty attempts, and some more.
+const EVENTS_MAX: usize = 200;
 
 /// The page of an instance.
 #[derive(Template)]
@@ -37,8 +40,8 @@ pub struct InstancePage {
     /// The attempt of the output and the processes, if there are several.
     pub selected: Option<u32>,
     pub timeline: Vec<(Stamp, String)>,
-    /// The address of later events, if there are too many for the page.
-    pub later: Option<String>,
+    /// Number of earlier events that are left out.
+    pub earlier: usize,
     pub processes: Vec<ProcessRow>,
     /// Why processes are not shown.
     pub no_processes: Option<String>,
@@ -112,7 +115,8 @@ impl LogView {
 pub struct Answers {
     pub instance: Instance,
     pub explanation: Option<Explanation>,
-    pub timeline: List<Event>,
+    /// All events, the oldest first.
+    pub timeline: Vec<Event>,
     /// The attempt that the viewer has selected; otherwise it is the last one.
     pub selected: Option<u32>,
     pub processes: Result<AttemptProcesses, String>,
@@ -143,11 +147,12 @@ impl InstancePage {
             Err(why) => (Vec::new(), Some(why)),
         };
         let definition = definition(&timeline);
+        let earlier = timeline.len().saturating_sub(EVENTS_MAX);
         let selected = selected.unwrap_or(instance.attempts);
         Self {
-            attempts: Attempts::new(&timeline.items, state, selected, frame.now),
+            attempts: Attempts::new(&timeline, state, selected, frame.now),
             selected: (instance.attempts > 1).then_some(selected),
-            later: next(&timeline.links),
+            earlier,
             id: instance.id.clone(),
             name: instance.name.clone(),
             state: state.word(),
@@ -159,8 +164,8 @@ impl InstancePage {
             definition,
             actions: actions(&instance.links, OFFERED),
             timeline: timeline
-                .items
                 .into_iter()
+                .skip(earlier)
                 .map(|event| (Stamp(event.at), event.text))
                 .collect(),
             processes,
@@ -267,8 +272,8 @@ fn times(it: &Instance) -> Vec<(&'static str, Stamp)> {
 }
 
 /// What was submitted, from the first entry of the timeline.
-fn definition(timeline: &List<Event>) -> Markup {
-    let first = timeline.items.first();
+fn definition(timeline: &[Event]) -> Markup {
+    let first = timeline.first();
     let fact = first.and_then(|event| serde_json::to_value(&event.fact).ok());
     let spec = fact.as_ref().and_then(|fact| find(fact, "spec"));
     spec.map(json::render).unwrap_or_default()

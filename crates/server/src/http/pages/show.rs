@@ -40,6 +40,9 @@ const EVENTS_RATE: u64 = 40;
 const USAGE_ROWS: usize = 1_000;
 const USAGE_PAGES_MAX: usize = 8;
 
+/// Requests for the timeline of an instance: some thousand attempts.
+const TIMELINE_PAGES_MAX: usize = 10;
+
 /// The last bytes of an output that a page shows.
 const LOG_BYTES: usize = 64 << 10;
 
@@ -182,7 +185,7 @@ async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Resp
     let has_attempt = instance.attempts > 0;
     let (explanation, timeline, processes, stdout, stderr) = tokio::join!(
         ask.get::<Explanation>(&explain),
-        ask.get::<List<Event>>(&timeline),
+        whole_timeline(ask, timeline),
         async {
             if has_attempt {
                 ask.get_from_worker(&processes)
@@ -206,6 +209,19 @@ async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Resp
     };
     let frame = pages.frame(ask, title, "");
     Ok(html(StatusCode::OK, &InstancePage::new(frame, answers)))
+}
+
+/// All events of a timeline.
+async fn whole_timeline(ask: &Asker, path: String) -> Result<Vec<Event>, Problem> {
+    let mut events = Vec::new();
+    let mut next = Some(path);
+    for _ in 0..TIMELINE_PAGES_MAX {
+        let Some(path) = next else { break };
+        let page: List<Event> = ask.get(&path).await?;
+        events.extend(page.items);
+        next = page.links.get("next").cloned();
+    }
+    Ok(events)
 }
 
 async fn log(
