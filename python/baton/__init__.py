@@ -55,7 +55,17 @@ from .futures import CallFuture
 from .instances import Handle, Instance
 from .library import Entry, Library, Tick
 from .run import Run
-from .views import ErrorGroup, ItemCounts, Limit, Process, RunEdge, RunItem, RunProblem, RunTask
+from .views import (
+    ErrorGroup,
+    ItemCounts,
+    Limit,
+    Process,
+    RunEdge,
+    RunItem,
+    RunProblem,
+    RunTask,
+    Submitter,
+)
 from .tasks import Output, Task, Template
 from .waiting import Waited, as_completed, wait
 from .workflow import Workflow
@@ -94,6 +104,7 @@ __all__ = [
     "RunItem",
     "RunProblem",
     "RunTask",
+    "Submitter",
     "Task",
     "TaskFunction",
     "Template",

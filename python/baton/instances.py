@@ -29,7 +29,7 @@ from .boxes import is_box
 from .errors import BatonError, InstanceFailed, Problem, WaitTimeout
 from .progress import Progress, View
 from .transport import may_pass
-from .views import ENDED, ItemCounts, Process
+from .views import ENDED, ItemCounts, Process, Submitter
 
 if TYPE_CHECKING:
     from .client import Client
@@ -181,6 +181,16 @@ class Instance(Handle):
     def end_text(self) -> Optional[str]:
         """A description of how its last attempt has ended."""
         return self.info.get("endText")
+
+    @property
+    def submitted_by(self) -> Optional[Submitter]:
+        """The client that has submitted or triggered it, or its run.
+
+        None if that is not known, if a schedule has launched it, or before `refresh` of an entry
+        of a list or a new submission.
+        """
+        found = self.info.get("details", {}).get("origin", {}).get("submittedBy")
+        return None if found is None else Submitter.read(found)
 
     def wait(self, timeout: Optional[float] = None, progress: bool = False) -> Instance:
         """Waits until it is DONE.

@@ -28,7 +28,7 @@ from .boxes import is_box
 from .errors import BatonError, Problem, RunFailed
 from .instances import Handle, Instance
 from .parts import values_of
-from .views import ErrorGroup, ItemCounts, Process, RunItem, RunProblem, RunTask
+from .views import ErrorGroup, ItemCounts, Process, RunItem, RunProblem, RunTask, Submitter
 from .tasks import Task
 from .workflow import Workflow, file_of
 
@@ -59,6 +59,16 @@ class Run(Handle):
     def generation(self) -> int:
         """The current generation."""
         return int(self.info.get("generation", 0))
+
+    @property
+    def submitted_by(self) -> Optional[Submitter]:
+        """The client that has submitted or triggered it.
+
+        None if that is not known, if a schedule has launched it, or before `refresh` of a new
+        submission.
+        """
+        found = self.info.get("submittedBy")
+        return None if found is None else Submitter.read(found)
 
     @property
     def timed_out(self) -> bool:

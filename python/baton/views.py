@@ -50,6 +50,30 @@ class RunProblem:
 
 
 @dataclass(frozen=True)
+class Submitter:
+    """The client that has submitted an instance or a run, or triggered it."""
+
+    #: `token`, `certificate`, `trigger-secret`, or `unauthenticated`: then the name is only claimed.
+    kind: str
+    #: For people: `ann (token t3)`.
+    text: str
+    #: Name of its token or certificate, or of its user.
+    name: Optional[str] = None
+    #: Id of its token.
+    token: Optional[str] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Submitter:
+        """Reads the server's JSON."""
+        return cls(
+            kind=data["kind"],
+            text=data["text"],
+            name=data.get("name"),
+            token=data.get("token"),
+        )
+
+
+@dataclass(frozen=True)
 class Limit:
     """A cluster-wide limit of a resource."""
 

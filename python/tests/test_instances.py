@@ -14,6 +14,7 @@ from baton import (
     Client,
     Instance,
     InstanceFailed,
+    Submitter,
     WaitTimeout,
     Workflow,
     WorkflowError,
@@ -42,6 +43,24 @@ def test_a_command_is_submitted_waited_for_and_read(client: Client) -> None:
     words = client.submit(["sh", "-c", "echo rows=7 > $BATON_OUTPUT"], name="words", owner="py")
     assert words.wait(PATIENCE).outputs() == {"rows": 7}
     assert (words.name, words.owner) == ("words", "py")
+
+
+def test_the_submitter_of_an_instance_and_a_run_is_known(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "ann")
+    ann = Submitter("unauthenticated", "ann (not authenticated)", name="ann")
+    instance = client.submit("true").wait(PATIENCE)
+    assert instance.refresh().submitted_by == ann
+    workflow = Workflow("w")
+    workflow.task("a", "true")
+    run = client.submit(workflow).wait(PATIENCE)
+    assert run.refresh().submitted_by == ann
+    item = next(iter(run.items()))
+    assert client.instance(item.instance).submitted_by == ann
+    monkeypatch.delenv("USER")
+    unknown = client.submit("true")
+    assert unknown.submitted_by is None and unknown.refresh().submitted_by is None
 
 
 def test_a_task_file_takes_other_fields(client: Client) -> None:
