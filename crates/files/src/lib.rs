@@ -24,7 +24,7 @@
 //! | the same to [`Definition`] | `definition` | a library revision, with unbound templates |
 //! | tree to [`WorkflowFile`] to plan | `read`, `workflow` | tasks, their order and items |
 //!
-//! Further modules: [`units`] (durations and sizes, also for command lines), [`indices`] of arrays, [`Param`],
+//! Further modules: [`units`] (durations and sizes, also for command lines), [`times`], [`indices`] of arrays, [`Param`],
 //! [`Policy`], [`Errors`], [`limits`], and [`wfcommons`] (imports recorded workflows).
 //! `baton_core::clock` parses schedules; `baton_core::workflow` parses references and conditions.
 //! `schema` has the tables of all fields, from which `docs/tasks.md` and the JSON Schemas come;
@@ -46,6 +46,7 @@ mod schema;
 mod source;
 mod suggest;
 mod template;
+pub mod times;
 mod tree;
 pub mod units;
 pub mod wfcommons;
