@@ -49,7 +49,7 @@ impl View {
 
 /// Position in a view: the rank (0 until the instance has ended, then the negated number of its
 /// last fact), then the id, as the signed number that the database compares. A cursor is valid only
-/// in its own view. Its text form is two numbers separated by a dot.
+/// in its own view and order. Its text form is two numbers separated by a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor(pub i64, pub i64);
 
@@ -96,7 +96,15 @@ pub struct Query {
     pub owner: Option<String>,
     /// Only instances of this name.
     pub name: Option<String>,
-    /// Only records after this position.
+    /// Only instances whose current attempt, or else the last one, is on this worker.
+    pub worker: Option<String>,
+    /// Only instances that have last changed at this time or later.
+    pub since: Option<Wall>,
+    /// Only instances that have last changed before this time.
+    pub until: Option<Wall>,
+    /// In the opposite order of the view.
+    pub reversed: bool,
+    /// Only records after this position, in that order.
     pub after: Option<Cursor>,
     /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
     pub limit: usize,
@@ -111,6 +119,10 @@ impl Query {
             state: None,
             owner: None,
             name: None,
+            worker: None,
+            since: None,
+            until: None,
+            reversed: false,
             after: None,
             limit,
         }
@@ -127,6 +139,33 @@ impl Query {
     pub(crate) fn matches(&self, owner: &str, name: &str) -> bool {
         let is = |wanted: &Option<String>, it| wanted.as_deref().is_none_or(|wanted| wanted == it);
         is(&self.owner, owner) && is(&self.name, name)
+    }
+
+    /// True if an instance that has last changed at this time passes the filters.
+    pub(crate) fn is_within(&self, changed_at: Wall) -> bool {
+        self.since.is_none_or(|since| changed_at >= since)
+            && self.until.is_none_or(|until| changed_at < until)
+    }
+
+    /// The position of a record in the order of the query. In the opposite order it is that of its
+    /// first id: no part of a range that falls apart between two pages comes again after it.
+    pub(crate) fn position(&self, record: &Record) -> Cursor {
+        let cursor = record.cursor();
+        if self.reversed {
+            Cursor(cursor.0, sql_id(record.instance.id))
+        } else {
+            cursor
+        }
+    }
+
+    /// A key that sorts positions in the order of the query.
+    const fn key(&self, position: Cursor) -> Cursor {
+        if self.reversed {
+            // The complement inverts the order of all numbers, also of the least one.
+            Cursor(!position.0, !position.1)
+        } else {
+            position
+        }
     }
 
     pub(crate) const fn items_max(&self) -> usize {
@@ -311,7 +350,7 @@ impl Counts {
     }
 }
 
-/// Bounded scan of one source of a page, in the order of the view.
+/// Bounded scan of one source of a page, in the order of the query.
 pub(crate) struct Scan<'a> {
     query: &'a Query,
     found: Vec<Record>,
@@ -351,13 +390,16 @@ impl<'a> Scan<'a> {
 
 /// Merges the sources of a page: everything up to where the first of them stopped.
 pub(crate) fn merge(scans: Vec<Scan<'_>>, query: &Query) -> Page<Record> {
-    let stopped = scans.iter().filter_map(|scan| scan.stopped).min();
+    let stopped = scans.iter().filter_map(|scan| scan.stopped);
+    let stopped = stopped.min_by_key(|position| query.key(*position));
     let mut found: Vec<_> = scans.into_iter().flat_map(|scan| scan.found).collect();
-    found.sort_unstable_by_key(Record::cursor);
+    let key = |record: &Record| query.key(query.position(record));
+    found.sort_unstable_by_key(key);
     if let Some(stopped) = stopped {
-        found.truncate(found.partition_point(|record| record.cursor() <= stopped));
+        found.truncate(found.partition_point(|record| key(record) <= query.key(stopped)));
     }
-    let mut page = Page::from_lookahead(found, query.items_max(), Record::cursor);
+    let position = |record: &Record| query.position(record);
+    let mut page = Page::from_lookahead(found, query.items_max(), position);
     page.next = page.next.or(stopped);
     page
 }
@@ -414,8 +456,14 @@ pub struct RunQuery {
     pub owner: Option<String>,
     /// Only runs of this workflow.
     pub name: Option<String>,
-    /// Only runs before this one.
-    pub before: Option<RunId>,
+    /// Only runs that have begun at this time or later.
+    pub since: Option<Wall>,
+    /// Only runs that have begun before this time.
+    pub until: Option<Wall>,
+    /// The oldest first, instead of the latest.
+    pub oldest_first: bool,
+    /// Only runs after this one, in that order.
+    pub after: Option<RunId>,
     /// Maximum number of items; capped at [`PAGE_ITEMS_MAX`].
     pub limit: usize,
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use baton_model::ids::{InstanceId, RunId};
+use baton_model::time::Wall;
 
 use super::db::{Db, Error, OptionalRow as _, params};
 use super::rows::{self, unsigned};
@@ -65,6 +66,38 @@ pub(super) fn page(db: &Db<'_>, query: &FactQuery) -> Result<FactPage, Error> {
         facts.items = matching;
     }
     Ok(facts)
+}
+
+/// The last fact before this time, 0 if there is none. Facts are in the order of their times, unless
+/// the clock was set back.
+pub(super) fn last_before(db: &Db<'_>, time: Wall) -> Result<Seq, Error> {
+    let last = "SELECT last_seq FROM totals";
+    let (mut low, mut high) = (0, db.query_row(last, (), |row| row.get::<i64>(0))?);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match next(db, middle)? {
+            Some((seq, at)) if at < time => low = seq,
+            _ => high = middle,
+        }
+    }
+    Ok(Seq(low.cast_unsigned()))
+}
+
+/// The first fact after a number, and its time.
+fn next(db: &Db<'_>, after: i64) -> Result<Option<(i64, Wall)>, Error> {
+    const NEXT: [&str; 2] = [
+        "SELECT seq, at_ms FROM history INDEXED BY history_by_seq WHERE seq > ?1 ORDER BY seq LIMIT 1",
+        "SELECT seq, at_ms FROM wide WHERE seq > ?1 ORDER BY seq LIMIT 1",
+    ];
+    let mut first = None;
+    for sql in NEXT {
+        let found = db
+            .prepare_cached(sql)?
+            .query_row([after], |row| Ok((row.get(0)?, Wall(unsigned(row, 1)?))))
+            .optional()?;
+        first = first.into_iter().chain(found).min();
+    }
+    Ok(first)
 }
 
 /// The number before the first fact of a run; 0 if the run is not stored.

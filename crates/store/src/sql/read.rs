@@ -8,15 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use baton_core::ledger::{Identity, Ledger, LedgerError, LedgerParts, Range};
 use baton_model::ids::{Epoch, InstanceId, StoreId, WorkerName};
 use baton_model::state::UniversalState;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 
-use super::db::{Db, Error, Rows, params};
+use super::db::{Db, Error, Row, Rows, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
-use super::{Engine, backfills, library, runs};
+use super::{Engine, backfills, facts, library, runs};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX};
-use crate::view::{self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, sql_id};
+use crate::view::{
+    self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, View, sql_id,
+};
 use crate::{Fingerprint, StoreError};
 
 /// Pool of read connections.
@@ -261,8 +263,8 @@ fn admit_table(
         if state.is_terminal() {
             continue;
         }
-        let mut living = db.prepare_cached(source.beyond)?;
-        let mut found = living.scan(params![state.word(), i64::MIN, i64::MAX])?;
+        let mut living = db.prepare_cached(source.forward.between)?;
+        let mut found = living.scan(params![state.word(), i64::MIN, i64::MAX, i64::MAX])?;
         while let Some(row) = found.next()? {
             let record = (source.record)(&row, cache)?;
             let instance = record.instance;
@@ -330,12 +332,31 @@ fn limits(db: &Db<'_>) -> Result<Vec<(String, u64)>, Error> {
 pub(super) fn page(db: &Db<'_>, query: &Query) -> Result<Page<Record>, Error> {
     let mut cache = SpecCache::default();
     let mut scans = Vec::new();
+    let ranks = ranks(db, query)?;
     for state in query.states() {
         for source in [SPANS, INSTANCES] {
-            scans.push(scan(db, query, state, &source, &mut cache)?);
+            scans.push(scan(db, query, state, ranks, &source, &mut cache)?);
         }
     }
     Ok(view::merge(scans, query))
+}
+
+/// Ranks above the first one and not above the second one.
+type Ranks = (i64, i64);
+
+/// The ranks of the instances that have ended in the time of the query; those of the others do not
+/// tell their times.
+fn ranks(db: &Db<'_>, query: &Query) -> Result<Ranks, Error> {
+    let (mut above, mut most) = (i64::MIN, i64::MAX);
+    if query.view == View::History {
+        if let Some(until) = query.until {
+            above = -facts::last_before(db, until)?.0.cast_signed() - 1;
+        }
+        if let Some(since) = query.since {
+            most = -facts::last_before(db, since)?.0.cast_signed() - 1;
+        }
+    }
+    Ok((above, most))
 }
 
 /// Scans one state in one table: first the rest of the rank in which the previous page ended, then
@@ -344,17 +365,22 @@ fn scan<'a>(
     db: &Db<'_>,
     query: &'a Query,
     state: UniversalState,
+    (mut above, mut most): Ranks,
     source: &Source,
     cache: &mut SpecCache,
 ) -> Result<Scan<'a>, Error> {
     let mut scan = Scan::new(query);
     let word = state.word();
+    let (statements, id) = if query.reversed {
+        (&source.backward, source.first)
+    } else {
+        (&source.forward, 0)
+    };
     let mut visit_rows = |rows: &mut Rows<'_>| {
         while let Some(row) = rows.next()? {
-            let owner = row.text(source.spec + 2)?;
-            let matches = query.matches(owner, row.text(source.spec + 3)?);
+            let matches = matches(query, source, &row)?;
             let record = || (source.record)(&row, cache);
-            if !scan.visit(rows::cursor(&row)?, matches, record)? {
+            if !scan.visit(rows::cursor(&row, id)?, matches, record)? {
                 return Ok(false);
             }
         }
@@ -362,15 +388,34 @@ fn scan<'a>(
     };
     let mut more = true;
     if let Some(Cursor(rank, id)) = query.after {
-        let mut rest = db.prepare_cached(source.rest)?;
-        more = visit_rows(&mut rest.query(params![word, rank, id, PAGE_SCAN_MAX as i64])?)?;
+        if above < rank && rank <= most {
+            let mut rest = db.prepare_cached(statements.rest)?;
+            more = visit_rows(&mut rest.query(params![word, rank, id, PAGE_SCAN_MAX as i64])?)?;
+        }
+        if query.reversed {
+            most = most.min(rank.saturating_sub(1));
+        } else {
+            above = above.max(rank);
+        }
     }
     if more {
-        let rank = query.after.map_or(i64::MIN, |after| after.0);
-        let mut beyond = db.prepare_cached(source.beyond)?;
-        visit_rows(&mut beyond.query(params![word, rank, PAGE_SCAN_MAX as i64])?)?;
+        let mut between = db.prepare_cached(statements.between)?;
+        visit_rows(&mut between.query(params![word, above, most, PAGE_SCAN_MAX as i64])?)?;
     }
     Ok(scan)
+}
+
+/// True if a row passes the filters.
+fn matches(query: &Query, source: &Source, row: &Row<'_>) -> Result<bool, Error> {
+    let (owner, name) = (row.text(source.spec + 2)?, row.text(source.spec + 3)?);
+    if !query.matches(owner, name) || !query.is_within(Wall(unsigned(row, 5)?)) {
+        return Ok(false);
+    }
+    match &query.worker {
+        // A range has had no attempt.
+        Some(worker) => Ok(!source.ranges && rows::is_on_worker(row, worker)?),
+        None => Ok(true),
+    }
 }
 
 /// The facts about one instance.

@@ -50,35 +50,73 @@ macro_rules! span {
     };
 }
 
+/// Statements that read the rows of one state in one order, up to a number.
+pub(super) struct Ordered {
+    /// Those of one rank, after an id.
+    pub(super) rest: &'static str,
+    /// Those above one rank, and not above another.
+    pub(super) between: &'static str,
+}
+
 /// Statements over a table of instances, and the conversion of its rows to records.
 pub(super) struct Source {
-    /// Rows of one state and rank, after an id, up to a number.
-    pub(super) rest: &'static str,
-    /// Rows of one state, after a rank, up to a number.
-    pub(super) beyond: &'static str,
+    /// By rank and id.
+    pub(super) forward: Ordered,
+    /// The opposite order.
+    pub(super) backward: Ordered,
     /// The next state word after a word.
     pub(super) states: &'static str,
     /// True if its rows are ranges.
     pub(super) ranges: bool,
+    /// Index of the column of the first id.
+    pub(super) first: usize,
     /// Index of the first column of the spec.
     pub(super) spec: usize,
     pub(super) record: fn(&Row<'_>, &mut SpecCache) -> Result<Record, Error>,
 }
 
 pub(super) const INSTANCES: Source = Source {
-    rest: instance!("WHERE i.state = ?1 AND i.rank = ?2 AND i.id > ?3 ORDER BY i.id LIMIT ?4"),
-    beyond: instance!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.id LIMIT ?3"),
+    forward: Ordered {
+        rest: instance!("WHERE i.state = ?1 AND i.rank = ?2 AND i.id > ?3 ORDER BY i.id LIMIT ?4"),
+        between: instance!(
+            "WHERE i.state = ?1 AND i.rank > ?2 AND i.rank <= ?3 ORDER BY i.rank, i.id LIMIT ?4"
+        ),
+    },
+    backward: Ordered {
+        rest: instance!(
+            "WHERE i.state = ?1 AND i.rank = ?2 AND i.id < ?3 ORDER BY i.id DESC LIMIT ?4"
+        ),
+        between: instance!(
+            "WHERE i.state = ?1 AND i.rank > ?2 AND i.rank <= ?3 \
+             ORDER BY i.rank DESC, i.id DESC LIMIT ?4"
+        ),
+    },
     states: "SELECT min(state) FROM instance WHERE state > ?1",
     ranges: false,
+    first: 0,
     spec: 23,
     record,
 };
 
 pub(super) const SPANS: Source = Source {
-    rest: span!("WHERE i.state = ?1 AND i.rank = ?2 AND i.last > ?3 ORDER BY i.last LIMIT ?4"),
-    beyond: span!("WHERE i.state = ?1 AND i.rank > ?2 ORDER BY i.rank, i.last LIMIT ?3"),
+    forward: Ordered {
+        rest: span!("WHERE i.state = ?1 AND i.rank = ?2 AND i.last > ?3 ORDER BY i.last LIMIT ?4"),
+        between: span!(
+            "WHERE i.state = ?1 AND i.rank > ?2 AND i.rank <= ?3 ORDER BY i.rank, i.last LIMIT ?4"
+        ),
+    },
+    backward: Ordered {
+        rest: span!(
+            "WHERE i.state = ?1 AND i.rank = ?2 AND i.last < ?3 ORDER BY i.last DESC LIMIT ?4"
+        ),
+        between: span!(
+            "WHERE i.state = ?1 AND i.rank > ?2 AND i.rank <= ?3 \
+             ORDER BY i.rank DESC, i.last DESC LIMIT ?4"
+        ),
+    },
     states: "SELECT min(state) FROM span WHERE state > ?1",
     ranges: true,
+    first: 7,
     spec: 8,
     record: span_record,
 };
@@ -226,10 +264,19 @@ pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span<SpecId>, Error> {
     })
 }
 
-/// The position of an instance or a range in its view.
-pub(super) fn cursor(row: &Row<'_>) -> Result<Cursor, Error> {
-    let (last, changed) = (InstanceId(unsigned(row, 0)?), Seq(unsigned(row, 6)?));
-    Ok(Cursor::new(state(row, 1)?, changed, last))
+/// The position in its view of the id in this column, of an instance or a range.
+pub(super) fn cursor(row: &Row<'_>, column: usize) -> Result<Cursor, Error> {
+    let (id, changed) = (InstanceId(unsigned(row, column)?), Seq(unsigned(row, 6)?));
+    Ok(Cursor::new(state(row, 1)?, changed, id))
+}
+
+/// True if the current attempt of an instance, or else the last one, is on this worker.
+pub(super) fn is_on_worker(row: &Row<'_>, worker: &str) -> Result<bool, Error> {
+    if let Some(holder) = row.text_or_null(14)? {
+        return Ok(holder == worker);
+    }
+    let end = json::<End>(row, 20)?;
+    Ok(end.is_some_and(|End(_, _, last, ..)| *last.0 == *worker))
 }
 
 fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, Error> {

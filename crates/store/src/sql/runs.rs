@@ -21,11 +21,11 @@ use crate::view::{
 
 /// A statement whose columns [`record`] reads.
 macro_rules! run {
-    ($rest:literal) => {
+    ($($rest:literal),+) => {
         concat!(
             "SELECT id, name, owner, state, generation, plan, halting, cause, submitted_ms, \
              begun_ms, changed_ms, origin, submitted_by FROM run ",
-            $rest
+            $($rest),+
         )
     };
 }
@@ -182,29 +182,41 @@ pub(super) fn find(db: &Db<'_>, run: RunId) -> Result<Option<RunRecord>, Error> 
         .optional()
 }
 
-/// Runs, the latest first.
+/// A page of runs that pass the filters, in the order of their ids.
+macro_rules! runs {
+    ($after:literal, $order:literal) => {
+        run!(
+            "WHERE ",
+            $after,
+            " AND owner = coalesce(?3, owner) AND name = coalesce(?4, name) \
+             AND begun_ms >= ?5 AND begun_ms < ?6 ORDER BY ",
+            $order,
+            " LIMIT ?7"
+        )
+    };
+}
+
+/// Runs, the latest or the oldest first.
 pub(super) fn page(db: &Db<'_>, query: &RunQuery) -> Result<Page<RunRecord, RunId>, Error> {
     let limit = page_limit(query.limit);
-    // Ids are stored signed, and none is that high.
-    let before = query.before.map(|it| i64::try_from(it.0));
-    let before = before.map_or(i64::MAX, |it| it.unwrap_or(i64::MAX));
+    // Ids and times are stored signed, and none is that high.
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let beginning = if query.oldest_first { -1 } else { i64::MAX };
     // Each statement stops at the limit; with a filter that few runs match it scans all runs, or
     // all in that state, which are thousands.
-    let mut statement = db.prepare_cached(match query.state {
-        None => run!(
-            "WHERE id < ?1 AND owner = coalesce(?3, owner) \
-             AND name = coalesce(?4, name) ORDER BY id DESC LIMIT ?5"
-        ),
-        Some(_) => run!(
-            "WHERE id < ?1 AND state = ?2 AND owner = coalesce(?3, owner) \
-             AND name = coalesce(?4, name) ORDER BY id DESC LIMIT ?5"
-        ),
+    let mut statement = db.prepare_cached(match (query.state, query.oldest_first) {
+        (None, false) => runs!("id < ?1", "id DESC"),
+        (None, true) => runs!("id > ?1", "id"),
+        (Some(_), false) => runs!("id < ?1 AND state = ?2", "id DESC"),
+        (Some(_), true) => runs!("id > ?1 AND state = ?2", "id"),
     })?;
     let values = params![
-        before,
+        query.after.map_or(beginning, |it| signed(it.0)),
         query.state.map(|it| it.word()),
         query.owner,
         query.name,
+        query.since.map_or(0, |it| signed(it.0)),
+        query.until.map_or(i64::MAX, |it| signed(it.0)),
         limit as i64 + 1
     ];
     let found = statement.query_map(values, record)?;

@@ -6,6 +6,7 @@
 //! runs against it, unchanged.
 
 mod backfills;
+mod filtering;
 mod following;
 mod items;
 mod leadership;
@@ -110,6 +111,12 @@ macro_rules! backends {
                 owners_and_names_can_be_asked_for,
                 a_cursor_survives_being_printed,
                 readers_and_a_writer_at_the_same_time,
+            }
+            filtering {
+                a_view_can_be_read_backwards,
+                a_worker_can_be_asked_for,
+                a_time_can_be_asked_for,
+                runs_can_be_asked_for_by_time_in_both_orders,
             }
             submitters {
                 the_submitter_of_instances_is_in_the_timeline_of_each,

@@ -294,42 +294,60 @@ pub(crate) fn a_halted_range_is_one_end_and_each_of_it_can_be_retried(open: Open
 pub(crate) fn ranges_that_fall_apart_between_pages_are_shown_once(open: Open<'_>) {
     let store = open();
     let mut leader = Leader::elect(&*store);
-    let arrays = (0..6).map(|n| array(n * 100, n * 100 + 9));
-    leader.commit(&*store, arrays.collect());
-    for (view, state) in [(View::Bullpen, "waiting"), (View::History, "halted")] {
-        let mut query = Query::first(view, 1);
-        let mut seen = Vec::new();
-        let mut n = 0;
-        loop {
-            let page = store.page(&query).expect("readable");
-            for it in page.items {
-                let first = it.instance.id;
-                seen.extend(first.0..=it.span.unwrap_or(first).0);
+    for (base, reversed) in [(0, false), (10_000, true)] {
+        let arrays = (0..6).map(|n| base + n * 100).map(|id| array(id, id + 9));
+        leader.commit(&*store, arrays.collect());
+        for view in [View::Bullpen, View::History] {
+            read_ranges_that_fall_apart(&*store, &mut leader, view, reversed);
+            leader.commit(&*store, vec![halted(base, base + 1_000)]);
+        }
+        let arena = store
+            .page(&Query::first(View::Arena, 100))
+            .expect("readable");
+        for record in arena.items {
+            let lease = record.instance.lease.expect("it is in the arena").id;
+            let end = ended(&leader, lease, AttemptEnd::Real(Outcome::Exited(0)));
+            leader.commit(&*store, vec![end]);
+        }
+    }
+}
+
+/// Reads one range a page; then one in the middle of it moves to another view.
+fn read_ranges_that_fall_apart(store: &dyn Store, leader: &mut Leader, view: View, reversed: bool) {
+    let mut query = Query {
+        reversed,
+        ..Query::first(view, 1)
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.page(&query).expect("readable");
+        for it in page.items {
+            let (first, last) = (it.instance.id, it.span.unwrap_or(it.instance.id));
+            seen.extend(first.0..=last.0);
+            let middle = InstanceId(first.0.midpoint(last.0));
+            if first == last {
+                continue;
             }
-            // One in the middle of the range that was just read moves to another view.
-            let id = InstanceId(n * 100 + 5 + u64::from(view == View::History));
-            if n < 6 && view == View::Bullpen {
-                let lease = leader.ledger.next_lease(id, leader.epoch);
-                leader.commit(&*store, vec![granted(lease)]);
-            } else if n < 6 {
-                let ended = store.instance(id).expect("readable").expect("is there");
+            if view == View::Bullpen {
+                let lease = leader.ledger.next_lease(middle, leader.epoch);
+                leader.commit(store, vec![granted(lease)]);
+            } else {
+                let ended = store.instance(middle).expect("readable").expect("is there");
                 leader.ledger.admit(ended.instance).expect("it was away");
-                leader.commit(&*store, vec![Fact::InstanceRetried { instance: id }]);
-            }
-            n += 1;
-            query.after = page.next;
-            if query.after.is_none() {
-                break;
+                leader.commit(store, vec![Fact::InstanceRetried { instance: middle }]);
             }
         }
-        let count = seen.len();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), count, "{state}: some were shown twice");
-        // A record that left the view may have left before it was read.
-        assert!(count >= 48, "{state}: {count} were shown");
-        leader.commit(&*store, vec![halted(0, 1_000)]);
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
     }
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), count, "{view:?}: some were shown twice");
+    // A record that left the view may have left before it was read.
+    assert!(count >= 48, "{view:?}: {count} were shown");
 }
 
 pub(crate) fn owners_and_names_can_be_asked_for(open: Open<'_>) {

@@ -218,7 +218,7 @@ pub(crate) fn runs_come_in_pages_by_state_owner_and_name(open: Open<'_>) {
             if page.next.is_none() {
                 return found;
             }
-            query.before = page.next;
+            query.after = page.next;
         }
     };
     let expected =
@@ -248,7 +248,7 @@ pub(crate) fn runs_come_in_pages_by_state_owner_and_name(open: Open<'_>) {
         assert_eq!(all(&some), expected(|n| n % 3 == 0));
         for (before, count) in [(0, 0), (5, 4), (13, 12), (u64::MAX, 12)] {
             let before = RunQuery {
-                before: Some(RunId(before)),
+                after: Some(RunId(before)),
                 ..every.clone()
             };
             assert_eq!(all(&before).len(), count);

@@ -57,8 +57,9 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
         state: parameters.text("state").map(state).transpose()?,
         owner: parameters.text("owner").map(str::to_owned),
         name: parameters.text("name").map(str::to_owned),
-        before: parameters.number("cursor")?.map(RunId),
+        after: parameters.number("cursor")?.map(RunId),
         limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+        ..RunQuery::default()
     };
     let page = app.read(move |store| store.runs(&query)).await?;
     let next = page.next.map(|run| run.0.to_string());
