@@ -91,13 +91,20 @@ class Client(Submitter, Several):
         name: Optional[str] = None,
         owner: Optional[str] = None,
         limit: Optional[int] = None,
+        worker: Optional[str] = None,
+        since: Optional[str] = None,
+        until: Optional[str] = None,
     ) -> Iterator[Instance]:
         """Instances with their state, read page by page: those that run, those that wait, then
         those that have ended, the newest first; at most `limit`, if given.
+
+        `since` and `until` limit the time of the last change (submission, start or end): how long
+        ago, such as `2h`, or a date and time, in UTC if it names no zone.
         """
         page = _page(limit)
         wanted = None if state is None else state.upper()
         query = {"state": wanted, "name": name, "owner": owner, "limit": page}
+        query.update({"worker": worker, "since": since, "until": until})
         lists = ["arena", "bullpen", "history"]
         if wanted is not None:
             lists = ["history"] if wanted in ENDED else ["arena", "bullpen"]
@@ -134,10 +141,15 @@ class Client(Submitter, Several):
         owner: Optional[str] = None,
         name: Optional[str] = None,
         limit: Optional[int] = None,
+        since: Optional[str] = None,
+        until: Optional[str] = None,
     ) -> Iterator[Run]:
-        """Runs, the newest first, read page by page; at most `limit`, if given."""
+        """Runs, the newest first, read page by page; at most `limit`, if given. `since` and `until`
+        limit the time at which they have begun, as in :meth:`instances`.
+        """
         page = _page(limit)
         query: Dict[str, Any] = {"state": state, "owner": owner, "name": name, "limit": page}
+        query.update({"since": since, "until": until})
         for count, data in enumerate(self.pages(self.transport.at("runs", end="/"), query)):
             if limit is not None and count >= limit:
                 return

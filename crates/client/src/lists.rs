@@ -3,6 +3,7 @@
 use baton_model::api::{
     DrainRequest, Instance, Limit, LimitRemoval, List, Scheduler, SetLimit, Worker,
 };
+use baton_model::time::Wall;
 use reqwest::{Method, Url};
 
 use crate::Client;
@@ -25,6 +26,14 @@ pub struct Filter {
     pub owner: Option<String>,
     /// Only instances of this name.
     pub name: Option<String>,
+    /// Only instances whose current attempt, or else the last one, is on this worker.
+    pub worker: Option<String>,
+    /// Only instances that have last changed at this time or later.
+    pub since: Option<Wall>,
+    /// Only instances that have last changed before this time.
+    pub until: Option<Wall>,
+    /// The order, such as `-submitted`.
+    pub sort: Option<String>,
     /// Maximum number of items on a page.
     pub limit: Option<u64>,
     /// Whether the scheduler says why each of the first waits; in the bullpen only.
@@ -62,11 +71,16 @@ impl Client {
     pub fn view(&self, view: View, filter: &Filter) -> Pages<'_> {
         let mut url = self.transport.at(&[view.into_str(), ""]);
         let limit = filter.limit.map(|limit| limit.to_string());
+        let time = |time: Option<Wall>| time.map(|time| time.0.to_string());
         let reasons = filter.reasons.then(|| "true".to_owned());
         let pairs = [
             ("state", &filter.state),
             ("owner", &filter.owner),
             ("name", &filter.name),
+            ("worker", &filter.worker),
+            ("since", &time(filter.since)),
+            ("until", &time(filter.until)),
+            ("sort", &filter.sort),
             ("limit", &limit),
             ("reasons", &reasons),
         ];

@@ -8,6 +8,7 @@ use baton_model::api::{
 };
 use baton_model::ids::RunId;
 use baton_model::outcome::KillMode;
+use baton_model::time::Wall;
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,6 +27,12 @@ pub struct RunFilter {
     pub owner: Option<String>,
     /// Only runs of this workflow.
     pub name: Option<String>,
+    /// Only runs that have begun at this time or later.
+    pub since: Option<Wall>,
+    /// Only runs that have begun before this time.
+    pub until: Option<Wall>,
+    /// The order, such as `submitted`; the latest first without it.
+    pub sort: Option<String>,
 }
 
 /// An item, with its value.
@@ -95,12 +102,16 @@ impl Client {
         self.transport.get_within(url, wait).await
     }
 
-    /// Runs, the latest first, at most `limit`.
+    /// Runs, at most `limit`.
     pub async fn runs(&self, filter: &RunFilter, limit: usize) -> Result<Vec<Run>, ClientError> {
         let mut url = self.transport.at(&["runs", ""]);
         query(&mut url, "state", filter.state.as_deref());
         query(&mut url, "owner", filter.owner.as_deref());
         query(&mut url, "name", filter.name.as_deref());
+        let time = |time: Option<Wall>| time.map(|time| time.0.to_string());
+        query(&mut url, "since", time(filter.since).as_deref());
+        query(&mut url, "until", time(filter.until).as_deref());
+        query(&mut url, "sort", filter.sort.as_deref());
         self.all(url, limit).await
     }
 

@@ -185,6 +185,32 @@ def test_an_entry_shows_changes_a_grid_and_begins_a_backfill(page, server):
     assert page.problems == []
 
 
+def test_orders_and_filters_are_in_the_address(page, server):
+    server.baton("submit", "--name", "order", "--array", "1-3", "--wait", "--", "true")
+    open_page(page, server, "/history/?name=order")
+    ids = page.locator("#list tbody tr td:nth-child(2) a")
+    newest = ids.all_inner_texts()
+    assert len(newest) == 3
+    heading = page.locator("th[aria-sort]")
+    expect(heading).to_have_attribute("aria-sort", "descending")
+    heading.get_by_role("link", name="End").click()
+    expect(page).to_have_url(server.url + "/history/?name=order&sort=ended")
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    expect(ids).to_have_text(newest[::-1])
+    page.get_by_label("Worker", exact=True).fill("local")
+    page.get_by_label("Since", exact=True).fill("1h")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**/history/?*worker=local&since=1h*sort=ended")
+    page.reload()
+    expect(page.get_by_label("Since", exact=True)).to_have_value("1h")
+    expect(heading).to_have_attribute("aria-sort", "ascending")
+    expect(ids).to_have_text(newest[::-1])
+    page.get_by_label("Worker", exact=True).fill("elsewhere")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(".empty")).to_have_text("No instance matches the filters.")
+    assert page.problems == []
+
+
 def test_keys_lead_through_a_list(page, server):
     # Rows that no other test changes meanwhile.
     server.baton("submit", "--name", "keys", "--array", "1-3", "--wait", "--", "true")

@@ -5,14 +5,13 @@ use std::io::Write;
 use baton_client::{Client, Filter, View};
 use baton_model::api::Instance;
 use baton_model::state::UniversalState;
-use baton_model::time::{Millis, Wall};
+use baton_model::time::Wall;
 use clap::Args;
 
-use super::selection::since;
 use super::{ids, refused, rows};
 use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
-use crate::time::now;
+use crate::time::{now, past};
 
 /// Default number of rows.
 const ROWS: u64 = 50;
@@ -37,6 +36,20 @@ struct ListArgs {
     /// Only instances with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Only instances whose current attempt, or else the last one, is on this worker
+    #[arg(long, value_name = "WORKER")]
+    worker: Option<String>,
+    /// Only instances that were submitted, started or have ended, whatever was last, at this time or
+    /// later: how long ago, such as 90m or 2d, or when
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    since: Option<Wall>,
+    /// The same, before this time
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    until: Option<Wall>,
+    /// Order of the rows: submitted, or -submitted for the latest first; of ended instances -ended,
+    /// or ended for the oldest first
+    #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
+    sort: Option<String>,
     /// Print a JSON array of instances, in the API's format
     #[arg(long)]
     json: bool,
@@ -59,7 +72,8 @@ pub(crate) struct Bullpen {
 #[command(after_help = "\
 Examples:
   baton arena
-  baton arena --name nightly-report --json")]
+  baton arena --name nightly-report --json
+  baton arena --worker w1 --until 6h          what has run for more than six hours there")]
 pub(crate) struct Arena {
     #[command(flatten)]
     args: ListArgs,
@@ -71,13 +85,11 @@ pub(crate) struct Arena {
 Examples:
   baton history -n 10
   baton history --state FAILED --owner analytics --since 1d
+  baton history --since '2026-11-01 06:00' --until 2026-11-02 --sort ended
   baton history --all --json > history.json")]
 pub(crate) struct History {
     #[command(flatten)]
     args: ListArgs,
-    /// Only instances that have ended within this time, such as 90m or 2d
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Millis>,
 }
 
 /// Parses any state; the scheduler decides which view it belongs to.
@@ -104,27 +116,27 @@ pub(super) const fn view_of(state: UniversalState) -> Option<View> {
 }
 
 pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> CommandResult {
-    list(View::Bullpen, &command.args, None, client).await
+    list(View::Bullpen, &command.args, client).await
 }
 
 pub(super) async fn arena(command: &Arena, client: &Client) -> CommandResult {
-    list(View::Arena, &command.args, None, client).await
+    list(View::Arena, &command.args, client).await
 }
 
 pub(super) async fn history(command: &History, client: &Client) -> CommandResult {
-    let since = command.since;
-    let since = since.map(|since| Wall(now().0.saturating_sub(since.0)));
-    list(View::History, &command.args, since, client).await
+    list(View::History, &command.args, client).await
 }
 
-/// Prints the rows of a view up to the first that has not changed since then: the latest end is the
-/// first row of a history.
-async fn list(view: View, args: &ListArgs, since: Option<Wall>, client: &Client) -> CommandResult {
+async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
     let most = if args.all { u64::MAX } else { args.number };
     let filter = Filter {
         state: args.state.map(|state| state.word().to_owned()),
         owner: args.owner.clone(),
         name: args.name.clone(),
+        worker: args.worker.clone(),
+        since: args.since,
+        until: args.until,
+        sort: args.sort.clone(),
         limit: Some(most.clamp(1, PAGE)),
         reasons: view == View::Bullpen,
     };
@@ -134,15 +146,11 @@ async fn list(view: View, args: &ListArgs, since: Option<Wall>, client: &Client)
     while left > 0
         && let Some(mut page) = pages.next().await.map_err(refused)?
     {
-        let is_old = |row: &Instance| since.is_some_and(|since| Wall(row.changed_at) < since);
-        let old = page.items.iter().position(is_old);
-        page.items.truncate(old.unwrap_or(usize::MAX));
-        let last = old.is_some() || !page.links.contains_key("next");
+        let last = !page.links.contains_key("next");
         let room = usize::try_from(left).unwrap_or(usize::MAX);
         more = page.items.len() > room || !last;
         page.items.truncate(room);
-        // It counts the whole history.
-        total = page.total.or(total).filter(|_| since.is_none());
+        total = page.total.or(total);
         left -= u64::try_from(page.items.len()).unwrap_or(left);
         printer.page(&page.items)?;
         if last {
@@ -154,18 +162,18 @@ async fn list(view: View, args: &ListArgs, since: Option<Wall>, client: &Client)
         return Ok(());
     }
     match (printed, more && !args.all) {
-        (0, false) => note(&empty_notice(view, &filter, since.is_some())),
+        (0, false) => note(&empty_notice(view, &filter)),
         (printed, true) => note(&truncated_notice(printed, total)),
         _ => {}
     }
     Ok(())
 }
 
-fn empty_notice(view: View, filter: &Filter, limited: bool) -> String {
-    let Filter {
-        state, owner, name, ..
-    } = filter;
-    if state.is_none() && owner.is_none() && name.is_none() && !limited {
+fn empty_notice(view: View, filter: &Filter) -> String {
+    let texts = [&filter.state, &filter.owner, &filter.name, &filter.worker];
+    let is_filtered =
+        texts.into_iter().any(Option::is_some) || filter.since.is_some() || filter.until.is_some();
+    if !is_filtered {
         format!("the {} is empty", view.into_str())
     } else {
         format!("no instance in the {} matches", view.into_str())
@@ -259,11 +267,17 @@ mod tests {
             "50 rows of 12,345 instances; show more with -n N or --all"
         );
         assert_eq!(
-            empty_notice(View::Arena, &Filter::default(), false),
+            empty_notice(View::Arena, &Filter::default()),
             "the arena is empty"
         );
         assert_eq!(
-            empty_notice(View::History, &Filter::default(), true),
+            empty_notice(
+                View::History,
+                &Filter {
+                    since: Some(Wall(1)),
+                    ..Filter::default()
+                }
+            ),
             "no instance in the history matches"
         );
         let filter = Filter {
@@ -271,7 +285,7 @@ mod tests {
             ..Filter::default()
         };
         assert_eq!(
-            empty_notice(View::History, &filter, false),
+            empty_notice(View::History, &filter),
             "no instance in the history matches"
         );
     }

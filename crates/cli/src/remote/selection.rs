@@ -17,7 +17,7 @@ use super::ids::{self, IdArg, Target};
 use super::{list, refused};
 use crate::output::{CommandResult, Failure, clean, note};
 use crate::text::shell;
-use crate::time::{between, now, span};
+use crate::time::{now, span};
 
 /// Rows of one page while a filter is resolved: the maximum that a scheduler returns.
 const PAGE: u64 = 1_000;
@@ -402,17 +402,14 @@ async fn matching(
             state: filter.state.map(|state| state.word().to_owned()),
             owner: filter.names.owner.clone(),
             name: filter.names.name.clone(),
+            since,
             limit: Some(PAGE),
-            reasons: false,
+            ..Filter::default()
         };
         let mut pages = client.view(*view, &query);
         while let Some(page) = pages.next().await.map_err(refused)? {
             for row in &page.items {
-                let recent =
-                    since.is_none_or(|since| between(Wall(row.changed_at), since) == Millis(0));
-                if recent {
-                    found.push(row_of(row)?);
-                }
+                found.push(row_of(row)?);
             }
         }
     }

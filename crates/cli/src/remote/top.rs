@@ -102,11 +102,10 @@ async fn fetch(
     client: &Client,
 ) -> Result<(Vec<Activity>, Option<u64>), ClientError> {
     let filter = Filter {
-        state: None,
         owner: command.owner.clone(),
         name: command.name.clone(),
         limit: Some(command.number),
-        reasons: false,
+        ..Filter::default()
     };
     let page: Option<List<Instance>> = client.view(View::Arena, &filter).next().await?;
     let Some(page) = page else {

@@ -6,14 +6,18 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri, header};
+use baton_core::clock::Zone;
+use baton_files::times;
 use baton_model::api::MEDIA_TYPE;
 use baton_model::ids::{BackfillId, InstanceId, RunId};
 use baton_model::outcome::KillMode;
+use baton_model::time::Wall;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::peer::Peer;
 use super::problem::{Answer, Fault};
+use crate::clock;
 use crate::limits::{TARGET_RANGES_MAX, WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
 
 /// The instances that a path names.
@@ -139,6 +143,34 @@ impl Parameters {
             })
         };
         self.text(name).map(read).transpose()
+    }
+
+    /// A time: milliseconds since 1970, how long ago, such as `2h`, or an instant, in UTC if the text
+    /// names no zone.
+    pub(super) fn time(&self, name: &str) -> Answer<Option<Wall>> {
+        let read = |text: &str| {
+            if let Ok(ms) = text.parse() {
+                return Ok(Wall(ms));
+            }
+            let past = times::past(text, clock::now().wall, &Zone::UTC);
+            past.map_err(|error| Fault::bad_request(format!("{name}: {error}")))
+        };
+        self.text(name).map(read).transpose()
+    }
+
+    /// The order of a list: one of two words, of which the first is the default. True if it is the
+    /// second one.
+    pub(super) fn is_reversed(&self, orders: [&str; 2]) -> Answer<bool> {
+        let [usual, reversed] = orders;
+        match self.text("sort") {
+            None => Ok(false),
+            Some(word) if word == usual => Ok(false),
+            Some(word) if word == reversed => Ok(true),
+            Some(other) => Err(Fault::bad_request(format!(
+                "this list cannot be sorted by {:?}; supported: {usual}, {reversed}",
+                short(other)
+            ))),
+        }
     }
 
     /// How attempts are killed: `now` asks for all processes at once.

@@ -22,7 +22,7 @@ use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
 /// Instances of a page for which the leader is asked why they wait.
 const REASONS_MAX: usize = 100;
 
-/// Instances that are ready and have no lease, by id
+/// Instances that are ready and have no lease, in the order of submission
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/bullpen/",
@@ -30,6 +30,7 @@ const REASONS_MAX: usize = 100;
     operation_id = "bullpen",
     params(
         Page,
+        ("sort" = Option<String>, Query, description = "`submitted`, which is the default, or `-submitted`: the latest first."),
         ("reasons" = Option<bool>, Query, description = "`true`: with the reason for which each of the first 100 waits."),
     ),
     responses(
@@ -43,7 +44,7 @@ pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response
     page(&app, View::Bullpen, "/bullpen/", &uri).await
 }
 
-/// Instances that are leased, by id
+/// Instances that are leased, in the order of submission
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
     path = "/arena/",
@@ -51,6 +52,7 @@ pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response
     operation_id = "arena",
     params(
         Page,
+        ("sort" = Option<String>, Query, description = "`submitted`, which is the default, or `-submitted`: the latest first."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Instance>),
@@ -71,6 +73,7 @@ pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> 
     operation_id = "history",
     params(
         Page,
+        ("sort" = Option<String>, Query, description = "`-ended`, which is the default, or `ended`: the oldest end first."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Instance>),
@@ -84,8 +87,14 @@ pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response
 }
 
 async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> {
-    let known = ["cursor", "limit", "state", "owner", "name", "reasons"];
+    let known = [
+        "cursor", "limit", "state", "owner", "name", "worker", "since", "until", "sort", "reasons",
+    ];
     let parameters = Parameters::of(uri, &known)?;
+    let orders = match view {
+        View::Bullpen | View::Arena => ["submitted", "-submitted"],
+        View::History => ["-ended", "ended"],
+    };
     let query = Query {
         state: parameters
             .text("state")
@@ -94,6 +103,10 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
         after: parameters.parsed("cursor", "a cursor")?,
         owner: parameters.text("owner").map(str::to_owned),
         name: parameters.text("name").map(str::to_owned),
+        worker: parameters.text("worker").map(str::to_owned),
+        since: parameters.time("since")?,
+        until: parameters.time("until")?,
+        reversed: parameters.is_reversed(orders)?,
         ..Query::first(
             view,
             parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
@@ -102,7 +115,9 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     let with_reasons = parameters
         .parsed("reasons", "true or false")?
         .unwrap_or(false);
-    let filtered = query.owner.is_some() || query.name.is_some();
+    let texts = [&query.owner, &query.name, &query.worker];
+    let is_filtered =
+        texts.into_iter().any(Option::is_some) || query.since.is_some() || query.until.is_some();
     let only = query.state;
     let (page, counts) = app
         .read(move |store| Ok((store.page(&query)?, store.counts()?)))
@@ -122,7 +137,7 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     }
     let list = List::<Instance> {
         items,
-        total: (!filtered).then_some(total),
+        total: (!is_filtered).then_some(total),
         links: page_links(path, &parameters, page.next.map(|next| next.to_string())),
     };
     let lasting: Vec<Instance> = list.items.iter().map(views::lasting).collect();

@@ -111,6 +111,113 @@ async fn pages_follow_each_other_and_filters_hold_across_them() {
     server.stop().await;
 }
 
+/// The ids of all pages of a list.
+async fn ids(server: &Server, list: &str) -> Vec<String> {
+    let mut next = Some(list.to_owned());
+    let mut ids = Vec::new();
+    while let Some(path) = next {
+        let page = server.get(&path).await;
+        assert_eq!(page.status, StatusCode::OK, "{page:?}");
+        let items = page.body["items"].as_array().expect("items");
+        let found = items.iter().map(|item| item["id"].as_str().expect("an id"));
+        ids.extend(found.map(str::to_owned));
+        assert!(ids.len() <= 10, "a page was shown twice: {ids:?}");
+        next = page.body["links"]["next"].as_str().map(str::to_owned);
+    }
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_follow_each_other_in_every_order() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let workflow = json!({"file": {"workflow": "w", "tasks": {"a": {"run": "true"}}}});
+    for _ in 0..3 {
+        server.send(Method::POST, "/runs/", &workflow).await;
+    }
+    assert!(until(async || server.get("/bullpen/").await.body["total"] == 3).await);
+    assert_eq!(ids(&server, "/runs/?limit=2").await, ["r3", "r2", "r1"]);
+    let oldest = ids(&server, "/runs/?limit=2&sort=submitted").await;
+    assert_eq!(oldest, ["r1", "r2", "r3"]);
+    for path in ["bullpen", "arena"] {
+        let list = format!("/{path}/?limit=2&sort=");
+        let forward = ids(&server, &format!("{list}submitted")).await;
+        let mut backward = ids(&server, &format!("{list}-submitted")).await;
+        backward.reverse();
+        assert_eq!(forward, backward, "{path}");
+        assert_eq!(forward.len(), if path == "bullpen" { 3 } else { 0 });
+    }
+    let mut cancelled = Vec::new();
+    for name in ["x", "y", "z"] {
+        let path = server.submit(name).await;
+        server.delete(&path).await;
+        cancelled.push(path.replace("/instances/", ""));
+    }
+    assert_eq!(
+        ids(&server, "/history/?limit=2&sort=ended").await,
+        cancelled
+    );
+    cancelled.reverse();
+    assert_eq!(
+        ids(&server, "/history/?limit=2&sort=-ended").await,
+        cancelled
+    );
+    assert_eq!(ids(&server, "/history/?limit=2").await, cancelled);
+    for wrong in [
+        "/history/?sort=submitted",
+        "/arena/?sort=ended",
+        "/runs/?sort=x",
+    ] {
+        let refused = server.get(wrong).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_and_times_are_filters_of_lists() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let ended = server.submit("ended").await;
+    server.delete(&ended).await;
+    let ended = ended.replace("/instances/", "");
+    let at = server.get("/history/").await.body["items"][0]["changedAt"].clone();
+    let at = at.as_u64().expect("a time");
+    for (filter, found) in [
+        ("since=1h".to_owned(), true),
+        ("until=1h".to_owned(), false),
+        (format!("since={at}&until={}", at + 1), true),
+        (format!("since={}", at + 1), false),
+        (format!("until={at}"), false),
+        ("since=2020-01-01&until=now".to_owned(), true),
+        (
+            "since=2020-01-01&until=2020-01-02%2006:00".to_owned(),
+            false,
+        ),
+        ("worker=w1".to_owned(), false),
+    ] {
+        let page = server.get(&format!("/history/?{filter}")).await.body;
+        assert_eq!(page["items"][0]["id"] == *ended, found, "{filter}: {page}");
+        assert_eq!(page["total"], Value::Null, "a filtered list counts nothing");
+    }
+    let run = json!({"file": {"workflow": "w", "tasks": {"a": {"run": "true"}}}});
+    server.send(Method::POST, "/runs/", &run).await;
+    assert_eq!(ids(&server, "/runs/?since=1h").await, ["r1"]);
+    assert!(ids(&server, "/runs/?until=1h").await.is_empty());
+    let _worker = server.worker("w1").await;
+    let held = async || !ids(&server, "/arena/?worker=w1").await.is_empty();
+    assert!(until(held).await);
+    assert!(ids(&server, "/arena/?worker=w2").await.is_empty());
+    let refused = server.get("/history/?since=yesterday").await;
+    refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+    let detail = refused.body["detail"].as_str().expect("a text");
+    assert!(
+        detail.starts_with("since: ") && detail.contains("2h"),
+        "{detail}"
+    );
+    server.stop().await;
+}
+
 async fn explained(server: &Server, path: &str, reason: &str) -> Value {
     let mut last = Value::Null;
     let reached = until(async || {

@@ -134,8 +134,6 @@ impl WorkerPage {
         running: &List<Instance>,
         changes: Vec<Change>,
     ) -> Self {
-        let held = running.items.iter();
-        let held = held.filter(|it| it.worker.as_ref() == Some(&worker.name));
         let mut actions = actions(&worker.links, OFFERED);
         if !frame.viewer.may_administer {
             actions.retain(|action| !action.target.ends_with("/forget"));
@@ -143,7 +141,7 @@ impl WorkerPage {
         Self {
             frame,
             worker: WorkerRow::new(worker),
-            rows: held.map(InstanceRow::new).collect(),
+            rows: running.items.iter().map(InstanceRow::new).collect(),
             actions,
             history: changes
                 .into_iter()

@@ -4,6 +4,7 @@ use askama::Template;
 use baton_model::api::{Instance, List};
 use baton_model::state::UniversalState;
 
+use super::filters::{Column, Filters, Heading};
 use super::next;
 use crate::frame::{Action, Frame};
 use crate::text::duration;
@@ -19,27 +20,15 @@ pub struct InstancesPage {
     pub filters: Filters,
     /// States that the list may have.
     pub states: Vec<&'static str>,
+    /// Whether its instances have run on workers.
+    pub has_workers: bool,
+    pub headings: Vec<Heading>,
     pub rows: Vec<InstanceRow>,
     pub next: Option<String>,
     /// What to type next, if the list is empty.
     pub hint: &'static str,
     /// Operations on selected rows: value and label.
     pub bulk: Vec<(&'static str, &'static str)>,
-}
-
-/// The filters of a list, as the address has them.
-#[derive(Clone, Debug, Default)]
-pub struct Filters {
-    pub state: String,
-    pub owner: String,
-    pub name: String,
-}
-
-impl Filters {
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.state.is_empty() && self.owner.is_empty() && self.name.is_empty()
-    }
 }
 
 /// A row of a list.
@@ -60,6 +49,7 @@ pub struct InstanceRow {
     pub elapsed: String,
     pub elapsed_ms: u64,
     pub end: String,
+    pub ended: Option<Stamp>,
 }
 
 impl InstanceRow {
@@ -90,6 +80,7 @@ impl InstanceRow {
             elapsed: instance.elapsed_seconds.map(duration).unwrap_or_default(),
             elapsed_ms: (instance.elapsed_seconds.unwrap_or(0.0) * 1_000.0) as u64,
             end: instance.end_text.clone().unwrap_or_default(),
+            ended: (instance.state.is_terminal()).then_some(Stamp(instance.changed_at)),
         }
     }
 }
@@ -100,6 +91,30 @@ pub enum ListKind {
     Arena,
     Bullpen,
     History,
+}
+
+impl ListKind {
+    fn headings(self, filters: &Filters) -> Vec<Heading> {
+        let mut columns = vec![
+            Column::text("Id"),
+            Column::text("Name"),
+            Column::text("Owner"),
+            Column::text("State"),
+            Column::text("Worker"),
+            Column::number("Attempts"),
+            Column::text("Submitted"),
+            Column::number("Elapsed"),
+            Column::text("End"),
+        ];
+        let (column, key, usual) = match self {
+            Self::Arena | Self::Bullpen => ("Submitted", "submitted", "submitted"),
+            Self::History => ("End", "ended", "-ended"),
+        };
+        for it in &mut columns {
+            it.key = (it.label == column).then_some(key);
+        }
+        Heading::all(&columns, filters, usual)
+    }
 }
 
 impl InstancesPage {
@@ -133,6 +148,8 @@ impl InstancesPage {
             frame,
             heading,
             total: list.total,
+            has_workers: kind != ListKind::Bullpen,
+            headings: kind.headings(&filters),
             filters,
             states: states.iter().map(|state| state.word()).collect(),
             rows: list.items.iter().map(InstanceRow::new).collect(),

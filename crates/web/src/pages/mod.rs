@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod components;
 pub mod entry;
+pub mod filters;
 pub mod fleet;
 pub mod host;
 pub mod instance;

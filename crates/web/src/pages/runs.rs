@@ -4,7 +4,7 @@ use askama::Template;
 use baton_model::api::{List, Run};
 use baton_model::state::UniversalState;
 
-use super::instances::Filters;
+use super::filters::{Column, Filters, Heading};
 use super::next;
 use crate::frame::Frame;
 use crate::graph;
@@ -18,6 +18,7 @@ pub struct RunsPage {
     pub frame: Frame,
     pub filters: Filters,
     pub states: Vec<&'static str>,
+    pub headings: Vec<Heading>,
     pub rows: Vec<RunRow>,
     pub next: Option<String>,
 }
@@ -69,9 +70,20 @@ impl RunsPage {
             UniversalState::Failed,
             UniversalState::Halted,
         ];
+        let columns = [
+            Column::text("Id").sorted("submitted"),
+            Column::text("Workflow"),
+            Column::text("Owner"),
+            Column::text("State"),
+            Column::text("Progress"),
+            Column::text("Due"),
+            Column::text("Began"),
+            Column::number("Elapsed"),
+        ];
         let now = frame.now;
         Self {
             frame,
+            headings: Heading::all(&columns, &filters, "-submitted"),
             filters,
             states: states.iter().map(|state| state.word()).collect(),
             rows: list.items.iter().map(|run| RunRow::new(run, now)).collect(),

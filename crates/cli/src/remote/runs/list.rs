@@ -9,7 +9,7 @@ use super::super::{ids, refused, rows};
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::text::fit;
-use crate::time::{between, now, span};
+use crate::time::{between, now, past, span};
 use crate::views::task_state;
 
 /// Rows with the progress and the parameters of their runs.
@@ -22,7 +22,8 @@ const PARAMS_WIDTH: usize = 40;
 #[command(after_help = "\
 Examples:
   baton runs
-  baton runs --state FAILED --json | jq -r '.[].id'")]
+  baton runs --state FAILED --json | jq -r '.[].id'
+  baton runs --name nightly --since 7d --sort submitted")]
 pub(crate) struct Runs {
     /// Maximum number of rows
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
@@ -36,6 +37,15 @@ pub(crate) struct Runs {
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Only runs that have begun at this time or later: how long ago, such as 2h, or when
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    since: Option<Wall>,
+    /// Only runs that have begun before this time
+    #[arg(long, value_name = "TIME", value_parser = past)]
+    until: Option<Wall>,
+    /// Order of the rows: -submitted, or submitted for the oldest first
+    #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
+    sort: Option<String>,
     /// Print a JSON array of runs, in the API's format
     #[arg(long)]
     json: bool,
@@ -46,6 +56,9 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
         state: command.state.as_ref().map(|it| it.to_ascii_uppercase()),
         owner: command.owner.clone(),
         name: command.name.clone(),
+        since: command.since,
+        until: command.until,
+        sort: command.sort.clone(),
     };
     let runs = client
         .runs(&filter, command.number)
@@ -91,7 +104,9 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
 
 /// The notice for an empty list.
 fn empty_notice(command: &Runs) -> Option<&'static str> {
-    let any = command.state.is_none() && command.owner.is_none() && command.name.is_none();
+    let texts = [&command.state, &command.owner, &command.name];
+    let times = [command.since, command.until];
+    let any = texts.into_iter().all(Option::is_none) && times.iter().all(Option::is_none);
     match (command.number, any) {
         // `-n 0` asks for none.
         (0, _) => None,
@@ -158,6 +173,7 @@ mod tests {
     #[test]
     fn an_empty_list_says_why_it_is_empty() {
         assert!(notice(&[]).is_some_and(|text| text.contains("submit")));
+        assert!(notice(&["--since", "1h"]).is_some_and(|text| text.contains("no such")));
         assert!(notice(&["--name", "nosuch"]).is_some_and(|text| text.contains("no such")));
         assert!(notice(&["-n", "0"]).is_none());
     }

@@ -162,6 +162,19 @@ impl IntoParams for Page {
             optional("state", Type::String, "Only instances in this state."),
             optional("owner", Type::String, "Only of this owner."),
             optional("name", Type::String, "Only instances of this name."),
+            optional(
+                "worker",
+                Type::String,
+                "Only instances whose current attempt, or else the last one, is on this worker.",
+            ),
+            optional(
+                "since",
+                Type::String,
+                "Only instances that were submitted, launched, started or have ended, whatever \
+                 was last, at this time or later: in milliseconds since 1970, as a duration \
+                 before now such as `2h`, or as a date and time, in UTC if it names no zone.",
+            ),
+            optional("until", Type::String, "The same, before this time."),
         ]
     }
 }

@@ -10,9 +10,10 @@ use baton_model::api::{
 use baton_model::fact::FactKind;
 use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
+use baton_web::pages::filters::Filters;
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
-use baton_web::pages::instances::{Filters, InstancesPage, ListKind};
+use baton_web::pages::instances::{InstancesPage, ListKind};
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
@@ -108,6 +109,10 @@ fn filters(query: &Pairs) -> Filters {
         state: of("state"),
         owner: of("owner"),
         name: of("name"),
+        worker: of("worker"),
+        since: of("since"),
+        until: of("until"),
+        sort: of("sort"),
     }
 }
 
@@ -323,7 +328,8 @@ async fn workers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
 
 async fn worker(pages: &Pages, ask: &Asker, name: &str) -> Result<Response, Problem> {
     let worker: Worker = ask.get(&format!("/workers/{name}")).await?;
-    let running: List<Instance> = ask.get("/arena?limit=1000").await?;
+    let running = format!("/arena?worker={}&limit=1000", encoded(&worker.name));
+    let running: List<Instance> = ask.get(&running).await?;
     let mut frame = pages.frame(ask, worker.name.clone(), "/workers/");
     frame.refresh = Refresh::Often;
     let changes = pages.0.recent.worker(&worker.name);

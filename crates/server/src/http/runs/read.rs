@@ -41,7 +41,10 @@ pub(super) const PAGE_MAX: usize = 1_000;
         ("state" = Option<String>, Query, description = "Only runs in this state, such as RUNNING."),
         ("owner" = Option<String>, Query, description = "Only of this owner."),
         ("name" = Option<String>, Query, description = "Only runs of this workflow."),
-        ("cursor" = Option<u64>, Query, description = "Only runs before this one; from the link `next`."),
+        ("since" = Option<String>, Query, description = "Only runs that have begun at this time or later: in milliseconds since 1970, as a duration before now such as `2h`, or as a date and time, in UTC if it names no zone."),
+        ("until" = Option<String>, Query, description = "Only runs that have begun before this time."),
+        ("sort" = Option<String>, Query, description = "`-submitted`, which is the default, or `submitted`: the oldest first."),
+        ("cursor" = Option<u64>, Query, description = "Only runs after this one, in that order; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
@@ -52,14 +55,19 @@ pub(super) const PAGE_MAX: usize = 1_000;
     )
 ))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
-    let parameters = Parameters::of(&uri, &["state", "owner", "name", "cursor", "limit"])?;
+    let known = [
+        "state", "owner", "name", "since", "until", "sort", "cursor", "limit",
+    ];
+    let parameters = Parameters::of(&uri, &known)?;
     let query = RunQuery {
         state: parameters.text("state").map(state).transpose()?,
         owner: parameters.text("owner").map(str::to_owned),
         name: parameters.text("name").map(str::to_owned),
+        since: parameters.time("since")?,
+        until: parameters.time("until")?,
+        oldest_first: parameters.is_reversed(["-submitted", "submitted"])?,
         after: parameters.number("cursor")?.map(RunId),
         limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
-        ..RunQuery::default()
     };
     let page = app.read(move |store| store.runs(&query)).await?;
     let next = page.next.map(|run| run.0.to_string());
