@@ -59,12 +59,14 @@ from .views import (
     ErrorGroup,
     ItemCounts,
     Limit,
+    MeasuredUse,
     Process,
     RunEdge,
     RunItem,
     RunProblem,
     RunTask,
     Submitter,
+    Worker,
 )
 from .tasks import Output, Task, Template
 from .waiting import Waited, as_completed, wait
@@ -93,6 +95,7 @@ __all__ = [
     "ItemCounts",
     "Library",
     "Limit",
+    "MeasuredUse",
     "Output",
     "Problem",
     "Process",
@@ -111,6 +114,7 @@ __all__ = [
     "Tick",
     "WaitTimeout",
     "Waited",
+    "Worker",
     "Workflow",
     "WorkflowError",
     "as_completed",

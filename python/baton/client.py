@@ -29,7 +29,7 @@ from .settings import Cert
 from .several import Several
 from .submit import Submitter
 from .transport import Transport
-from .views import ENDED, Limit
+from .views import ENDED, Limit, Worker
 from .waiting import Waited
 
 _PAGE = 1000
@@ -292,6 +292,11 @@ class Client(Submitter, Several):
     def resume_backfill(self, id: str) -> None:
         """Resumes a halted backfill."""
         self.transport.change("POST", self.transport.at("backfills", id, "resume"))
+
+    def workers(self) -> List[Worker]:
+        """All known workers, with what their attempts have claimed, and what they use."""
+        path = self.transport.at("workers", end="/")
+        return [Worker.read(each) for each in self.pages(path, {})]
 
     def limits(self) -> List[Limit]:
         """Cluster-wide limits of resources, by name."""

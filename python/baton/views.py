@@ -102,6 +102,55 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class MeasuredUse:
+    """What the attempts of a worker use, in sum, as the worker has measured it."""
+
+    #: Thousandths of a core, over the last seconds.
+    cpu_milli: int
+    #: Bytes of resident memory.
+    memory: int
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A worker, as the scheduler knows it."""
+
+    name: str
+    state: str
+    #: It gets no new work.
+    drained: bool
+    #: Attempts that it may be running, and how many it may hold.
+    attempts: int
+    slots: int
+    #: Its resources: `cpu_milli` (thousandths of a core), `memory` and `disk` (bytes), `gpu`, `named`.
+    capacity: Dict[str, Any]
+    #: What its attempts have claimed of them.
+    used: Dict[str, Any]
+    labels: Dict[str, str]
+    #: Seconds since its last message.
+    heard_seconds: float
+    #: What its attempts use; None if it has not been measured.
+    measured: Optional[MeasuredUse] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Worker:
+        """Reads the server's JSON."""
+        measured = data.get("measured")
+        return cls(
+            name=data["name"],
+            state=data["state"],
+            drained=data["drained"],
+            attempts=data["attempts"],
+            slots=data["slots"],
+            capacity=dict(data["capacity"]),
+            used=dict(data["used"]),
+            labels=dict(data["labels"]),
+            heard_seconds=data["heardSeconds"],
+            measured=measured and MeasuredUse(measured["cpu_milli"], measured["memory"]),
+        )
+
+
+@dataclass(frozen=True)
 class RunEdge:
     """A dependency on an upstream task."""
 

@@ -63,6 +63,19 @@ def test_the_submitter_of_an_instance_and_a_run_is_known(
     assert unknown.submitted_by is None and unknown.refresh().submitted_by is None
 
 
+def test_a_worker_has_what_is_claimed_and_what_is_measured(client: Client) -> None:
+    busy = client.submit("while :; do :; done", resources={"cpu": 0.25})
+
+    def measured() -> bool:
+        uses = [each.measured for each in client.workers()]
+        return any(each is not None and each.cpu_milli > 250 for each in uses)
+
+    until("the worker measures its use", measured)
+    (worker,) = client.workers()
+    assert worker.capacity["cpu_milli"] == 32_000 and worker.used["cpu_milli"] >= 250
+    assert busy.cancel(now=True)
+
+
 def test_a_task_file_takes_other_fields(client: Client) -> None:
     file = {"task": "file", "run": "echo $A $B", "env": {"A": "a", "B": "b"}}
     instance = client.submit(file, env={"B": "changed"}, name="renamed")
