@@ -142,7 +142,8 @@ fn periods(period: &Period, from: u64, to: u64) -> Vec<(&'static str, String, bo
     all.collect()
 }
 
-/// The owners with the most usage first, with their CPU seconds, and the sum of all others.
+/// The owners with the most usage, with their CPU seconds, and the sum of all others. They are in the
+/// order of their names, so that a small change of their usage does not change their colours.
 struct Shares<'a> {
     owners: Vec<(&'a str, f64)>,
     others: (usize, f64),
@@ -157,6 +158,7 @@ impl<'a> Shares<'a> {
         let mut owners: Vec<(&str, f64)> = sums.into_iter().collect();
         owners.sort_by(|a, b| b.1.total_cmp(&a.1));
         let others = owners.split_off(owners.len().min(SERIES.len()));
+        owners.sort_by_key(|it| it.0);
         Self {
             owners,
             others: (others.len(), others.iter().map(|it| it.1).sum()),
@@ -257,7 +259,8 @@ mod tests {
         let shares = Shares::new(&all);
         let legend = shares.legend(None);
         let labels: Vec<_> = legend.iter().map(|it| (it.class, &*it.label)).collect();
-        assert_eq!(labels[0], ("o-1", "g"));
+        assert_eq!(labels[0], ("o-1", "c"));
+        assert_eq!(labels[4], ("o-5", "g"));
         assert_eq!(labels[5], ("o-others", "2 others"));
         assert_eq!(legend[5].cpu_used, "3.00 s");
         let svg = shares.chart(&all, 0, 2 * HOUR_MS, HOUR_MS).0;
@@ -267,7 +270,7 @@ mod tests {
             "hours without usage are there"
         );
         assert!(
-            svg.contains("1970-01-01 00:00:00Z g 7.00 s, f 6.00 s"),
+            svg.contains("1970-01-01 00:00:00Z c 3.00 s, d 4.00 s"),
             "{svg}"
         );
         assert!(svg.contains("class=\"o-others\""), "{svg}");
