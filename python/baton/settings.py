@@ -65,13 +65,27 @@ def _parts(text: str) -> SplitResult:
 
 def token(value: Optional[str]) -> Optional[str]:
     """The token to send, if any."""
-    text = value or os.environ.get("BATON_TOKEN") or ""
+    text = value or os.environ.get("BATON_TOKEN") or _token_of_file()
     # Without the text: it may be a misspelt secret.
     known = isinstance(text, str) and text.strip().isascii()
     if not known or any(not " " < letter < "\x7f" for letter in text.strip()):
         detail = "it must be one line as `baton token create` prints it"
         raise BatonError(Problem("the token is invalid", detail))
     return text.strip() or None
+
+
+def _token_of_file() -> str:
+    """The token in the file that `BATON_TOKEN_FILE` names, as for `baton`; none without it."""
+    path = os.environ.get("BATON_TOKEN_FILE")
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        detail = f"{path} of BATON_TOKEN_FILE: {reason}"
+        raise BatonError(Problem("the token file cannot be read", detail)) from error
 
 
 def user() -> Optional[str]:

@@ -201,6 +201,8 @@ class RunItem:
     instance: str
     state: str
     generation: int
+    #: Attempts of its instance so far.
+    attempts: int = 0
     #: The value of the item, if its task has `for_each` or `matrix`.
     value: Any = None
     #: Milliseconds since 1970, by its worker's clock.
@@ -221,6 +223,7 @@ class RunItem:
             instance=data["instance"],
             state=data["state"],
             generation=data["generation"],
+            attempts=data.get("attempts", 0),
             value=data.get("value"),
             started_at=data.get("startedAt"),
             ended_at=data.get("endedAt"),

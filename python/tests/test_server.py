@@ -65,6 +65,8 @@ def test_a_fork_joins_after_a_failure_that_is_tried_again(client: Client) -> Non
     data = {task.name: task for task in run.tasks()}
     assert [edge.task for edge in data["join"].after] == ["left", "right"]
     assert data["left"].items.done == 1
+    attempts = {item.task: item.attempts for item in run.items()}
+    assert attempts["left"] > 1 and attempts["right"] == 1, attempts
     assert run.logs(join) == "joined\n" and "not this time" not in run.logs("left", stderr=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from pathlib import Path
 
 import pytest
 
@@ -214,6 +215,27 @@ def test_settings_come_from_the_environment_unless_they_are_given(
         "Bearer baton_env",
         "Bearer baton_given",
     ]
+
+
+def test_a_token_comes_from_the_file_that_the_environment_names(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("baton_file\n")
+    monkeypatch.delenv("BATON_TOKEN", raising=False)
+    monkeypatch.setenv("BATON_TOKEN_FILE", str(path))
+    fake.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 2
+    Client(fake.url).run("r1")
+    monkeypatch.setenv("BATON_TOKEN", "baton_env")
+    Client(fake.url).run("r1")
+    assert [seen["Authorization"] for seen in fake.headers] == [
+        "Bearer baton_file",
+        "Bearer baton_env",
+    ]
+    monkeypatch.delenv("BATON_TOKEN")
+    path.unlink()
+    with pytest.raises(BatonError, match="BATON_TOKEN_FILE: No such file"):
+        Client(fake.url)
 
 
 def test_the_name_of_the_user_is_sent_with_and_without_a_token(
