@@ -53,8 +53,18 @@ pub(crate) fn past(text: &str) -> Result<Wall, String> {
 
 /// Formats a date and time in the viewer's zone: `2026-11-15 13:30:00+01:00`, or with `Z` in UTC.
 pub(crate) fn stamp(wall: Wall) -> String {
+    stamp_in(viewer(), wall)
+}
+
+/// Formats the time of day in the viewer's zone: `13:30:00`.
+pub(crate) fn time_of_day(wall: Wall) -> String {
+    viewer().format("%H:%M:%S", wall)
+}
+
+/// The zone in which times are shown.
+fn viewer() -> &'static Zone {
     static VIEWER: OnceLock<Zone> = OnceLock::new();
-    stamp_in(VIEWER.get_or_init(viewer_zone), wall)
+    VIEWER.get_or_init(viewer_zone)
 }
 
 fn stamp_in(zone: &Zone, wall: Wall) -> String {
@@ -67,7 +77,7 @@ fn stamp_in(zone: &Zone, wall: Wall) -> String {
 
 static USES_UTC: AtomicBool = AtomicBool::new(false);
 
-/// Makes [`stamp`] format times in UTC; called before it is first used.
+/// Makes times be formatted in UTC; called before the first one is.
 pub(crate) fn use_utc() {
     USES_UTC.store(true, Ordering::Relaxed);
 }

@@ -5,7 +5,7 @@
 //! the workflow so that they do not jump; the others are counted. A caller that ends each line with
 //! a line feed must ask for one line less than the terminal has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::api::{ErrorGroup, ItemCounts, Run, RunTask};
 use baton_model::time::{Millis, Wall};
@@ -17,9 +17,11 @@ use crate::painter::{BAR_WIDTH, NAME_WIDTH_MAX, spinner};
 use crate::remote::ids::count;
 use crate::remote::rows;
 use crate::text::{self, Line, fit};
-use crate::time::{between, span};
+use crate::time::{between, span, time_of_day};
 
 const ERRORS_MAX: usize = 3;
+/// How long nothing runs before lines tell why: most items start sooner.
+const REASON_WAIT: Millis = Millis::from_secs(3);
 
 /// The input of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -210,11 +212,15 @@ pub(super) fn error(group: &ErrorGroup) -> Line {
 }
 
 /// Progress line by line, for output that cannot be redrawn: a line for each change since the
-/// previous frame, with the time of day (UTC).
+/// previous frame, with the time of day.
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     run: String,
     tasks: BTreeMap<String, String>,
+    /// Since when items wait and none runs.
+    stuck_since: Option<Wall>,
+    /// Tasks whose reason was told since then.
+    explained: BTreeSet<String>,
 }
 
 impl Plain {
@@ -239,6 +245,8 @@ impl Plain {
                 self.tasks.insert(task.name.clone(), text);
             }
         }
+        let reasons = self.reasons(frame).into_iter();
+        lines.extend(reasons.map(|(task, reason)| format!("{at} {task} waits: {reason}")));
         // The final state of the run comes last.
         if news && over {
             lines.push(format!("{at} {run}"));
@@ -246,16 +254,36 @@ impl Plain {
         self.run = run;
         lines
     }
+
+    /// Why the queued tasks of a run wait, once each, if none of its items has run for a while: a
+    /// reason of busy moments changes too often for a log.
+    fn reasons(&mut self, frame: &Frame<'_>) -> Vec<(String, String)> {
+        let waits = |items: &ItemCounts| items.ready + items.queued > 0;
+        let items = sum(frame.tasks);
+        if items.running > 0 || !waits(&items) {
+            self.stuck_since = None;
+            self.explained.clear();
+            return Vec::new();
+        }
+        let since = *self.stuck_since.get_or_insert(frame.now);
+        if between(since, frame.now) < REASON_WAIT {
+            return Vec::new();
+        }
+        let tasks = frame.tasks.iter().filter(|task| waits(&task.items));
+        let mut reasons = Vec::new();
+        for task in tasks {
+            if let Some(reason) = &task.reason
+                && self.explained.insert(task.name.clone())
+            {
+                reasons.push((clean(&task.name), clean(reason)));
+            }
+        }
+        reasons
+    }
 }
 
 fn task_line(run: &Run, task: &RunTask) -> Option<String> {
     let begun = task_state::total(&task.items) > task.items.waiting;
     let known_empty = task_state::total(&task.items) == 0 && !task.unmapped;
     (begun || known_empty).then(|| task_state::sentence(run, task))
-}
-
-fn time_of_day(wall: Wall) -> String {
-    let seconds = wall.0 / 1_000 % 86_400;
-    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}", seconds % 60)
 }

@@ -2,7 +2,9 @@
 
 use baton_testing::cluster::Cluster;
 use baton_testing::command::{Ended, baton, run};
+use baton_testing::processes::send;
 use baton_testing::until;
+use rustix::process::Signal;
 use serde_json::json;
 
 #[test]
@@ -88,10 +90,34 @@ fn what_waits_says_why_in_every_view() {
     ));
     let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(reason)));
     assert!(told.is_some());
-    baton_testing::processes::send(waiting.id(), rustix::process::Signal::INT);
+    send(waiting.id(), Signal::INT);
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     assert!(rest.join(" ").contains("`baton wait i2`"), "{rest:?}");
     assert_eq!(waiting.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn a_run_that_does_not_start_says_why_into_a_pipe_and_how_to_go_on() {
+    let cluster = Cluster::with_worker();
+    let file = "workflow: big\ntasks:\n  load: { run: 'true', resources: { cpu: 100 } }\n";
+    std::fs::write(cluster.path("big.yaml"), file).expect("written");
+    for (args, run) in [
+        (&["submit", "big.yaml", "--wait"][..], "r1"),
+        (&["submit", "big.yaml", "--watch"], "r2"),
+        (&["watch", "r1"], "r1"),
+    ] {
+        let mut waiting = cluster.begin(args);
+        let stderr = waiting.stderr.take().expect("piped");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+        let reason = "load waits: it requests 100 cores";
+        let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(reason)));
+        assert!(told.is_some(), "{args:?}");
+        send(waiting.id(), Signal::INT);
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        let again = format!("`baton wait {run}` waits for it again, `baton cancel {run}` cancels");
+        assert!(rest.join(" ").contains(&again), "{args:?}: {rest:?}");
+        assert_eq!(waiting.wait().expect("it ends").code(), Some(130));
+    }
 }
 
 #[test]
@@ -116,6 +142,9 @@ fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
     });
     let items = cluster.run(&["show", "r1", "--items"]).good();
     assert!(items.contains("ATTEMPT"), "{items}");
+    let timeline = cluster.run(&["show", "r1", "--timeline"]).good();
+    assert!(timeline.contains("extract (attempt 2)"), "{timeline}");
+    assert!(!timeline.contains("load (attempt"), "{timeline}");
 }
 
 #[test]

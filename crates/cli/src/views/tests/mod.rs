@@ -352,6 +352,25 @@ fn a_pipe_gets_a_line_for_each_change() {
 }
 
 #[test]
+fn a_pipe_is_told_why_a_run_does_not_start() {
+    let mut case = Case::new("etl", vec![task("load", counts("2q"), &[])]);
+    case.tasks[0].reason = Some("it requests 100 cores, more than any worker has".to_owned());
+    case.now = Wall(BEGUN + 65_000);
+    let mut plain = Plain::default();
+    plain.lines(&case.frame());
+    case.now = Wall(BEGUN + 67_900);
+    assert_eq!(plain.lines(&case.frame()), Vec::<String>::new());
+    case.now = Wall(BEGUN + 68_000);
+    let told = "12:01:08 load waits: it requests 100 cores, more than any worker has";
+    assert_eq!(plain.lines(&case.frame()), [told]);
+    case.now = Wall(BEGUN + 90_000);
+    assert_eq!(plain.lines(&case.frame()), Vec::<String>::new(), "once");
+    case.tasks[0].items = counts("1r 1q");
+    let running = "12:01:30 load 0/2 done, 1 running, 1 queued";
+    assert_eq!(plain.lines(&case.frame()), [running]);
+}
+
+#[test]
 fn a_pipe_is_told_that_a_run_is_being_halted() {
     let mut case = cases::draining();
     let mut plain = Plain::default();
