@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{ids, refused, rows, runs};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
+use crate::text::count;
 use crate::time::{between, now, span};
 use crate::views::total;
 
@@ -27,7 +28,8 @@ const LATELY: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Show everything on one screen: scheduler, workers, what runs, waits, has failed and comes next
 ///
-/// With --json, an object: scheduler, workers, running, waiting (with reasons), failed, runs and due.
+/// With --json, an object: scheduler, workers, running, launched (on a worker, not started), waiting
+/// (with reasons), failed, runs and due.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,6 +49,8 @@ struct Overview {
     scheduler: Readiness,
     workers: Vec<Worker>,
     running: Part,
+    /// Instances that a worker has and has not started.
+    launched: u64,
     waiting: Waiting,
     /// Of the last day.
     failed: Vec<Instance>,
@@ -98,7 +102,8 @@ pub(super) async fn run(command: &Status, client: &Client) -> CommandResult {
 async fn read(client: &Client) -> Result<Overview, Failure> {
     let scheduler = client.ready().await.map_err(refused)?;
     let workers = client.workers().await.map_err(refused)?;
-    let running = part(View::Arena, None, ROWS, client).await?;
+    let running = part(View::Arena, Some(UniversalState::Running), ROWS, client).await?;
+    let launched = part(View::Arena, Some(UniversalState::Launched), 1, client).await?;
     let queued = part(View::Bullpen, None, EXPLAINED_MAX, client).await?;
     let failed = part(View::History, Some(UniversalState::Failed), ROWS, client).await?;
     let since = now().0.saturating_sub(LATELY.0);
@@ -127,6 +132,7 @@ async fn read(client: &Client) -> Result<Overview, Failure> {
             reasons: reasons(&queued.items, client).await,
         },
         running,
+        launched: launched.total,
         failed,
         runs: runs_in_progress(client).await?,
         due,
@@ -288,16 +294,26 @@ fn summary(overview: &Overview) -> Vec<(&'static str, Cell)> {
         _ => "",
     };
     let workers = format!(
-        "{healthy} of {all} healthy, {} attempts on {} cores{hint}",
-        ids::count(attempts),
+        "{healthy} of {all} healthy, {} on {} cores{hint}",
+        count(attempts, "attempt", "attempts"),
         rows::cores(cores)
     );
     vec![
         ("scheduler", scheduler),
         ("workers", Cell::new(workers, style)),
-        ("running", ids::count(overview.running.total).into()),
+        ("running", running(overview).into()),
         ("waiting", ids::count(overview.waiting.total).into()),
     ]
+}
+
+/// `2, and 86 wait on workers`.
+fn running(overview: &Overview) -> String {
+    let running = ids::count(overview.running.total);
+    match overview.launched {
+        0 => running,
+        1 => format!("{running}, and 1 waits on its worker"),
+        launched => format!("{running}, and {} wait on workers", ids::count(launched)),
+    }
 }
 
 /// Prints one part, unless it is empty.

@@ -121,6 +121,34 @@ fn a_run_that_does_not_start_says_why_into_a_pipe_and_how_to_go_on() {
 }
 
 #[test]
+fn what_a_worker_has_not_started_is_not_counted_as_running() {
+    let cluster = Cluster::with_worker();
+    let hold = ["submit", "--cpu", "0.1", "--", "sleep 1000"];
+    cluster.run(&hold).good();
+    cluster.until_state("i1", "RUNNING");
+    let worker = cluster.worker_pid("w1");
+    assert!(send(worker, Signal::STOP));
+    cluster.run(&hold).good();
+    cluster.until_state("i2", "LAUNCHED");
+    let shown = cluster.run(&["status"]).good();
+    assert!(
+        shown.contains("running    1, and 1 waits on its worker"),
+        "{shown}"
+    );
+    let json = cluster.run(&["status", "--json"]).json();
+    assert_eq!(
+        (&json["running"]["total"], &json["launched"]),
+        (&1.into(), &1.into())
+    );
+    // Only what runs has a duration.
+    let arena = cluster.run(&["arena", "--json"]).json();
+    assert!(arena[0]["elapsedSeconds"].is_number(), "{arena}");
+    assert_eq!(arena[1].get("elapsedSeconds"), None, "{arena}");
+    assert!(send(worker, Signal::CONT));
+    cluster.until_state("i2", "RUNNING");
+}
+
+#[test]
 fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
     let cluster = Cluster::with_worker();
     let file = "workflow: etl\nparams: { day: monday }\ntasks:\n  extract: { run: \"test $BATON_ATTEMPT = 2\", \
