@@ -1,8 +1,9 @@
 //! `baton explain`: why an instance or a run is in its state.
 
-use std::io::Write;
+use std::io::{self, IsTerminal, Write};
 
 use baton_client::{Client, View};
+use baton_model::api::Instance;
 use baton_model::state::UniversalState;
 use clap::Args;
 
@@ -10,7 +11,9 @@ use super::ids::{IdArg, Target};
 use super::selection::{self, FilterArgs, Sequence, Unit};
 use super::show::write_tail;
 use super::{DataArgs, ids, refused, rows, runs};
-use crate::output::{CommandResult, Output, Style, clean};
+use crate::output::{CommandResult, Output, Style, clean, colours};
+use crate::painter::size;
+use crate::views::summary::format_commands;
 
 /// Explain the state of an instance or a run, and what to do next
 ///
@@ -67,10 +70,33 @@ async fn one(target: Target, command: &Explain, client: &Client) -> CommandResul
         let id = out.paint(Style::Strong, &clean(&explanation.id));
         let state = out.paint(rows::style(explanation.state), explanation.state.word());
         writeln!(out, "{id} {state}: {}", clean(&explanation.text))?;
+        let instance = client.instance(span.first).await.map_err(refused)?;
         if explanation.state == UniversalState::Failed {
-            let instance = client.instance(span.first).await.map_err(refused)?;
             write_tail(&mut out, &instance)?;
+        }
+        if command.data.data.is_none() {
+            let (width, _) = size(io::stdout());
+            let colour = colours(io::stdout().is_terminal());
+            for line in format_commands(next(&instance), width, colour) {
+                writeln!(out, "{line}")?;
+            }
         }
     }
     out.done()
+}
+
+/// Commands for an instance that has not succeeded, each with its effect.
+fn next(instance: &Instance) -> Vec<(String, &'static str)> {
+    let id = clean(&instance.id);
+    let look = match instance.state {
+        UniversalState::Failed => (format!("baton logs {id}"), "its output"),
+        UniversalState::Halted => (format!("baton show {id}"), "who or what has stopped it"),
+        _ => return Vec::new(),
+    };
+    // An item runs again with its run.
+    let again = match &instance.run {
+        Some(run) => (format!("baton explain {}", clean(run)), "its run"),
+        None => (format!("baton retry {id}"), "runs it again"),
+    };
+    vec![look, again]
 }

@@ -294,7 +294,7 @@ pub(super) fn commands(run: &Run, errors: &[ErrorGroup]) -> Vec<(String, &'stati
 }
 
 /// Formats commands to copy, which are never truncated, with comments if they fit.
-pub(super) fn format_commands(
+pub(crate) fn format_commands(
     commands: Vec<(String, &'static str)>,
     width: usize,
     colour: bool,

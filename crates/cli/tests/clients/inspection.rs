@@ -149,6 +149,36 @@ fn what_a_worker_has_not_started_is_not_counted_as_running() {
 }
 
 #[test]
+fn what_has_not_succeeded_is_explained_with_the_next_commands() {
+    let cluster = Cluster::with_worker();
+    let fail = ["submit", "--wait", "--", "echo no such table >&2; exit 4"];
+    assert_eq!(cluster.run(&fail).code, Some(4));
+    let explained = cluster.run(&["explain", "i1"]).good();
+    for told in [
+        "exit 4",
+        "no such table",
+        "next: baton logs i1",
+        "baton retry i1",
+    ] {
+        assert!(explained.contains(told), "{told}: {explained}");
+    }
+    cluster
+        .run(&["submit", "--cpu", "100", "--", "true"])
+        .good();
+    cluster.run(&["cancel", "i2"]).good();
+    let explained = cluster.run(&["explain", "i2"]).good();
+    for told in ["never started", "next: baton show i2", "baton retry i2"] {
+        assert!(explained.contains(told), "{told}: {explained}");
+    }
+    let workflow = "workflow: w\ntasks:\n  a: { run: 'exit 3' }\n";
+    std::fs::write(cluster.path("w.yaml"), workflow).expect("written");
+    cluster.run(&["submit", "w.yaml", "--wait"]);
+    let explained = cluster.run(&["explain", "i3"]).good();
+    assert!(explained.contains("baton explain r1"), "{explained}");
+    assert!(!explained.contains("baton retry i3"), "{explained}");
+}
+
+#[test]
 fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
     let cluster = Cluster::with_worker();
     let file = "workflow: etl\nparams: { day: monday }\ntasks:\n  extract: { run: \"test $BATON_ATTEMPT = 2\", \

@@ -32,19 +32,19 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
 
 /// Explains how an instance ended, or is about to.
 pub(super) fn ended(record: &Record) -> Explanation {
-    let it = &record.instance;
-    let end = record.last.as_ref().map(|last| last.end.to_string());
-    let over = if it.state.is_terminal() {
-        "it has ended"
-    } else {
-        "it continues shortly"
-    };
-    let text = match end {
-        Some(end) => format!(
-            "{over}; its last attempt ended: {end}{}",
+    if !record.instance.state.is_terminal() {
+        // The leader knows more than its store, which may have no room.
+        let text =
+            "its end is being recorded; `baton status` tells whether the scheduler can write";
+        return explanation(record, "ended", text.to_owned());
+    }
+    let text = match &record.last {
+        Some(last) => format!(
+            "it has ended; its last attempt ended: {}{}",
+            last.end,
             exhausted_retries(record)
         ),
-        None => format!("{over}; it was never started"),
+        None => "it has ended; it was never started".to_owned(),
     };
     explanation(record, "ended", text)
 }
