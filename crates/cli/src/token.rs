@@ -197,13 +197,19 @@ fn create(command: &Create, backend: &TokenBackend) -> CommandResult {
         return out.done();
     }
     let token = &created.token;
-    match file {
-        Some(file) => file.write(&created.secret)?,
-        None => writeln!(out, "{}", created.secret)?,
-    }
+    let place = match (file, &command.output) {
+        (Some(file), Some(path)) => {
+            file.write(&created.secret)?;
+            format!("its secret is in {}", path.display())
+        }
+        _ => {
+            writeln!(out, "{}", created.secret)?;
+            "store its secret".to_owned()
+        }
+    };
     out.done()?;
     note(&format!(
-        "created {} with role {}; store its secret, which cannot be shown again",
+        "created {} with role {}; {place}, and cannot be shown again",
         clean(&token.id),
         token.role
     ));

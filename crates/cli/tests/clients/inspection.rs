@@ -215,6 +215,7 @@ fn a_token_goes_to_a_new_file_that_only_its_owner_can_read() {
         run(dir.path(), &args)
     };
     let created = create("t");
+    assert!(created.err.contains("its secret is in t,"), "{created:?}");
     assert_eq!(created.good(), "");
     let path = dir.path().join("t");
     let secret = std::fs::read_to_string(&path).expect("written");
