@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use baton_model::api::Problem;
+use baton_model::api::{FieldProblem, Problem};
+use reqwest::StatusCode;
 
 /// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -78,14 +79,22 @@ impl ClientError {
     }
 }
 
-/// Same layout as for errors in local files: location, problem, hint.
+/// Same layout as for errors in local files: location, problem, hint. The words of HTTP for a status
+/// are left out: the detail says more.
 fn write_problem(problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str(&problem.title)?;
+    let status = StatusCode::from_u16(problem.status).ok();
+    let status = status.and_then(|status| status.canonical_reason());
+    let title = Some(&*problem.title).filter(|title| Some(*title) != status);
     // Each error below repeats its own message.
     let detail = &problem.detail;
-    let repeated = problem.errors.iter().any(|error| error.message == *detail);
-    if !detail.is_empty() && *detail != problem.title && !repeated {
-        write!(f, ": {detail}")?;
+    let repeats = |error: &FieldProblem| detail.ends_with(&*error.message);
+    let repeated = problem.errors.iter().any(repeats) || *detail == problem.title;
+    match (title, Some(detail).filter(|it| !it.is_empty() && !repeated)) {
+        (Some(title), Some(detail)) => write!(f, "{title}: {detail}")?,
+        (None, Some(detail)) => f.write_str(detail)?,
+        (Some(title), None) => f.write_str(title)?,
+        (None, None) if problem.errors.is_empty() => f.write_str(&problem.title)?,
+        (None, None) => f.write_str("the scheduler refuses it:")?,
     }
     for error in &problem.errors {
         f.write_str("\n\n")?;
@@ -99,8 +108,6 @@ fn write_problem(problem: &Problem, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use baton_model::api::FieldProblem;
-
     use super::*;
 
     #[test]
@@ -137,6 +144,41 @@ mod tests {
              you mean `run`?"
         );
         assert!(!problem.is_transient() && !problem.is_not_found());
+    }
+
+    #[test]
+    fn the_words_of_http_are_left_out() {
+        let problem = |title: &str, detail: &str, errors: &[(&str, &str)]| {
+            let errors = errors.iter().map(|(field, message)| FieldProblem {
+                field: (*field).to_owned(),
+                message: (*message).to_owned(),
+                hint: "leave it out".to_owned(),
+            });
+            let problem = Problem {
+                kind: "invalid".to_owned(),
+                title: title.to_owned(),
+                status: if title == "Conflict" { 409 } else { 422 },
+                detail: detail.to_owned(),
+                errors: errors.collect(),
+            };
+            ClientError::Problem(Box::new(problem)).to_string()
+        };
+        assert_eq!(problem("Conflict", "r1 is DONE", &[]), "r1 is DONE");
+        assert_eq!(problem("Conflict", "", &[]), "Conflict");
+        let never = "it would never start";
+        assert_eq!(
+            problem("Unprocessable Entity", never, &[("after", never)]),
+            "the scheduler refuses it:\n\nafter\n  it would never start\n  hint: leave it out"
+        );
+        let unknown = ("name", "it is not a name");
+        assert_eq!(
+            problem(
+                "Unprocessable Entity",
+                "`name`: it is not a name",
+                &[unknown]
+            ),
+            "the scheduler refuses it:\n\nname\n  it is not a name\n  hint: leave it out"
+        );
     }
 
     #[test]
