@@ -76,12 +76,11 @@ fn certificate(why: &CertificateError) -> String {
     }
 }
 
-/// A name out of rustls's own form, `DnsName("sched")`.
+/// A name out of rustls's own form: `DnsName("sched")`, `IpAddress(127.0.0.1)`.
 fn plain_name(name: &str) -> &str {
-    let inner = name.split_once('"').map(|(_, rest)| rest);
-    inner
-        .and_then(|rest| rest.strip_suffix("\")"))
-        .unwrap_or(name)
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
+    let inner = inner.strip_suffix(')').unwrap_or(inner);
+    inner.trim_matches('"')
 }
 
 fn alert_message(alert: AlertDescription) -> String {
@@ -117,6 +116,7 @@ mod tests {
         assert!(text.contains("--ca"), "{text}");
         assert_eq!(describe(&io::Error::other("else")), None);
         assert_eq!(plain_name(r#"DnsName("sched")"#), "sched");
+        assert_eq!(plain_name("IpAddress(127.0.0.1)"), "127.0.0.1");
         assert_eq!(plain_name("127.0.0.1"), "127.0.0.1");
     }
 }
