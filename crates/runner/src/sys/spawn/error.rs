@@ -127,7 +127,13 @@ fn reason(step: &Step, error: &io::Error) -> String {
     if matches!(step, Step::Interpreter(_) | Step::File { .. }) {
         return String::new();
     }
-    let script = if error.raw_os_error() == Some(libc::ENOEXEC) {
+    let code = error.raw_os_error();
+    if let (Step::Program(name), Some(libc::ENOENT)) = (step, code)
+        && !name.contains('/')
+    {
+        return ": no such program in the directories of its PATH".to_owned();
+    }
+    let script = if code == Some(libc::ENOEXEC) {
         " (a script needs a first line such as `#!/bin/sh`)"
     } else {
         ""

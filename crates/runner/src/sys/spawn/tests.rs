@@ -108,7 +108,7 @@ fn a_missing_program_is_named() {
     for env in [vec![], path(""), path("/nowhere:/usr/bin")] {
         let error = failure(&Command::new(&argv, &env));
         assert_eq!(error.step, Step::Program("no-such-program".to_owned()));
-        let text = "cannot start `no-such-program`: no such file or directory";
+        let text = "cannot start `no-such-program`: no such program in the directories of its PATH";
         assert_eq!(error.to_string(), text);
     }
 }
