@@ -54,6 +54,17 @@ fn files_are_checked_without_a_scheduler() {
         "etl.yaml",
     ];
     assert!(run(&dry).good().starts_with("ok etl.yaml"));
+    let array = ["submit", "--array", "1-9:4", "--dry-run", "--", "./x"];
+    assert_eq!(
+        run(&array).good(),
+        "ok command line: [\"./x\"], 3 instances\n"
+    );
+    let program = run(&["submit", "./x.sh"]);
+    assert_eq!(program.code, Some(2), "{program:?}");
+    assert!(
+        program.err.contains("`baton submit -- ./x.sh`"),
+        "{program:?}"
+    );
     let unknown = run(&["validate", "etl.yaml"]);
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.err.contains("baton check FILE"), "{unknown:?}");

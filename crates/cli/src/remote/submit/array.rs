@@ -67,6 +67,15 @@ impl ArrayArgs {
         self.each_line.is_some() || self.from_json.is_some()
     }
 
+    /// The number of instances.
+    pub(super) fn count(&self) -> Result<u64, Failure> {
+        if let Some(array) = &self.array {
+            return Ok(indices::count(&array.ranges));
+        }
+        let items = self.request()?.items;
+        Ok(items.map_or(1, |items| items.len() as u64))
+    }
+
     /// The part of a request that describes the array.
     pub(super) fn request(&self) -> Result<api::Submit<Value>, Failure> {
         let mut request = api::Submit::default();

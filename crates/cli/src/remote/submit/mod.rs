@@ -5,10 +5,10 @@ mod directory;
 mod task;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baton_client::{Client, Span};
-use baton_files::{AnyFile, WorkflowFile};
+use baton_files::{AnyFile, Kind, Problem, WorkflowFile};
 use baton_model::api::{self, RangeSummary, SubmitReply};
 use baton_model::conditions::Dependency;
 use baton_model::state::UniversalState;
@@ -21,6 +21,7 @@ use super::{ids, refused, waiting};
 use crate::check::check_all;
 use crate::local::{pair, params, variable};
 use crate::output::{CommandResult, Failure, Output, clean, note};
+use crate::text::{count, shell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -156,7 +157,7 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
         return dry_run(command);
     }
     if let (Some(path), []) = (&command.file, &*command.command)
-        && let AnyFile::Workflow(file) = baton_files::load_any(path).map_err(Failure::usage)?
+        && let AnyFile::Workflow(file) = load(path)?
     {
         return workflow(command, &file, client).await;
     }
@@ -217,13 +218,29 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
     out.done()
 }
 
+/// Reads a file. A program in its place, as other schedulers take it, gets the command that runs it.
+fn load(path: &Path) -> Result<AnyFile, Failure> {
+    baton_files::load_any(path).map_err(|errors| {
+        let unknown = |problem: &Problem| problem.kind == Kind::UnknownFormat;
+        if errors.problems.iter().any(unknown) {
+            let path = path.display().to_string();
+            return Failure::usage(format!(
+                "{path} is no task or workflow file, whose names end with .yaml, .yml, .toml or \
+                 .json; to run it as a command: `baton submit -- {}`",
+                shell(&path)
+            ));
+        }
+        Failure::usage(errors)
+    })
+}
+
 /// Checks as much as can be known without a scheduler.
 fn dry_run(command: &Submit) -> CommandResult {
-    command.array.request()?;
+    let instances = command.array.count()?;
     let directory = directory::named(command)?;
     match (&command.file, &*command.command) {
         (Some(path), []) => {
-            if let AnyFile::Task(_) = baton_files::load_any(path).map_err(Failure::usage)? {
+            if let AnyFile::Task(_) = load(path)? {
                 task::from_file(path, &command.options, &directory)?;
             }
             check_all(std::slice::from_ref(path), &command.params, command.json)
@@ -235,7 +252,8 @@ fn dry_run(command: &Submit) -> CommandResult {
             if command.json {
                 out.json(&task)?;
             } else {
-                writeln!(out, "ok command line: {}", task["run"])?;
+                let instances = count(instances, "instance", "instances");
+                writeln!(out, "ok command line: {}, {instances}", task["run"])?;
             }
             out.done()
         }
