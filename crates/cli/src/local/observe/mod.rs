@@ -54,7 +54,7 @@ Examples:
 ^C ends it; the tasks go on.")]
 pub(super) struct Observe {
     /// Port to listen on; 0 for any
-    #[arg(long, value_name = "N", default_value_t = 8_081)]
+    #[arg(long, value_name = "N", default_value_t = 8_082)]
     port: u16,
     /// Address to listen on; the pages are not encrypted
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
