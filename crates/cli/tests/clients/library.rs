@@ -41,7 +41,7 @@ fn a_task_is_put_looked_at_compared_and_removed() {
     assert_eq!(old.json()["definition"].get("timeout"), None);
     let shown = cluster.run(&["library", "show", "demo/hello"]).good();
     assert!(
-        shown.contains("manually") && shown.contains("\"1h\""),
+        shown.contains("manually") && shown.contains("\ntimeout: \"1h\"\n"),
         "{shown}"
     );
     assert!(
@@ -139,6 +139,9 @@ fn a_scheduled_task_runs_by_itself_and_knows_when_it_was_due() {
     );
     let shown = cluster.run(&["show", id, "--json"]).json();
     assert_eq!(shown["instance"]["nominalAt"], launched["nominalAt"]);
+    let shown = cluster.run(&["show", id]).good();
+    let origin = "origin     by its schedule, revision 1 of demo/tick, due 20";
+    assert!(shown.contains(origin), "{shown}");
     let table = cluster.run(&["ticks"]).good();
     assert!(
         table.contains("demo/tick") && table.contains("launched"),

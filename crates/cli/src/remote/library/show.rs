@@ -198,7 +198,7 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     table.print(out)?;
     if let Some(definition) = &task.definition {
         writeln!(out)?;
-        writeln!(out, "{}", text(definition)?)?;
+        out.write_all(crate::yaml::render(definition).as_bytes())?;
     }
     Ok(())
 }
