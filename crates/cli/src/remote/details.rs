@@ -6,6 +6,7 @@ use baton_client::{Client, LogQuery, Stream};
 use baton_model::api::{Event, Instance, InstanceDetails, ProcessCommand};
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
+use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::Rule;
 use baton_model::spec::Exclusive;
 use baton_model::task::Resources;
@@ -40,7 +41,10 @@ pub(super) fn work(details: &InstanceDetails) -> Vec<(&'static str, String)> {
         rows.push(("user", clean(user)));
     }
     rows.push(("resources", resources(&details.resources)));
-    let constraints = details.constraints.iter().map(|constraint| {
+    // The row of the directory tells what this label is for.
+    let constraints = details.constraints.iter();
+    let constraints = constraints.filter(|it| it.label != DIRECTORY_LABEL);
+    let constraints = constraints.map(|constraint| {
         let label = clean(&constraint.label);
         let words = |values: &std::collections::BTreeSet<String>| {
             let values: Vec<String> = values.iter().map(|value| clean(value)).collect();

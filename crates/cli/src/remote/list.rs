@@ -8,9 +8,10 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::Args;
 
-use super::{ids, refused, rows};
+use super::{refused, rows};
 use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
+use crate::text::count;
 use crate::time::{now, past};
 
 /// Default number of rows.
@@ -181,13 +182,13 @@ fn empty_notice(view: View, filter: &Filter) -> String {
 }
 
 fn truncated_notice(printed: u64, total: Option<u64>) -> String {
-    let printed = ids::count(printed);
+    let printed = count(printed, "row", "rows");
     match total {
         Some(total) => format!(
-            "{printed} rows of {} instances; show more with -n N or --all",
-            ids::count(total)
+            "{printed} of {}; show more with -n N or --all",
+            count(total, "instance", "instances")
         ),
-        None => format!("{printed} rows, and there are more; show more with -n N or --all"),
+        None => format!("{printed}, and there are more; show more with -n N or --all"),
     }
 }
 
@@ -265,6 +266,10 @@ mod tests {
         assert_eq!(
             truncated_notice(50, Some(12_345)),
             "50 rows of 12,345 instances; show more with -n N or --all"
+        );
+        assert_eq!(
+            truncated_notice(1, Some(2)),
+            "1 row of 2 instances; show more with -n N or --all"
         );
         assert_eq!(
             empty_notice(View::Arena, &Filter::default()),

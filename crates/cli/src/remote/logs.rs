@@ -191,6 +191,7 @@ async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> 
 /// Says why nothing was printed.
 async fn explain_silence(client: &Client, id: InstanceId, command: &Logs) -> String {
     let instance = client.instance(id).await.ok();
+    let ended = instance.as_ref().is_none_or(|it| it.state.is_terminal());
     let details = instance.and_then(|instance| instance.details);
     let (stdout, stderr) = details.map_or((None, None), |it| (it.stdout, it.stderr));
     let files = [("stdout", stdout), ("stderr", stderr)];
@@ -207,10 +208,15 @@ async fn explain_silence(client: &Client, id: InstanceId, command: &Logs) -> Str
         _ => None,
     };
     let Some((selected, other, place)) = other else {
-        return "nothing on stdout and stderr: it printed nothing, or its logs were removed"
-            .to_owned();
+        let reason = if ended {
+            "it printed nothing, or its logs were removed"
+        } else {
+            "it has printed nothing yet"
+        };
+        return format!("nothing on stdout and stderr: {reason}");
     };
     match details::log_sizes(client, id).await[place] {
+        Some(0) => format!("nothing on {selected}, nor on {other}"),
         Some(bytes) => format!(
             "nothing on {selected}; {} on {other}",
             count(bytes, "byte", "bytes")

@@ -51,12 +51,12 @@ pub(crate) struct Drain {
 #[command(after_help = "\
 Examples:
   baton forget w1                    asks for confirmation
-  baton forget w1 --yes")]
+  baton forget w1 -y")]
 pub(crate) struct Forget {
     /// Name of the worker
     worker: String,
     /// Do not ask for confirmation
-    #[arg(long)]
+    #[arg(short, long)]
     yes: bool,
     /// Print JSON
     #[arg(long)]
@@ -124,7 +124,7 @@ pub(super) async fn forget(command: &Forget, client: &Client) -> CommandResult {
 fn confirm(question: &str) -> CommandResult {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::usage(
-            "cannot ask for confirmation without a terminal; confirm with --yes",
+            "cannot ask for confirmation without a terminal; confirm with -y",
         ));
     }
     write!(io::stderr(), "{question} [y/N] ")?;

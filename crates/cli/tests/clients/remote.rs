@@ -218,7 +218,7 @@ fn a_worker_is_not_forgotten_without_a_confirmation() {
     let cluster = Cluster::with_worker();
     let refused = cluster.run(&["forget", "w1"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.err.contains("--yes"), "{refused:?}");
+    assert!(refused.err.contains("-y"), "{refused:?}");
     assert_eq!(cluster.run(&["workers", "--json"]).json()[0]["name"], "w1");
 }
 

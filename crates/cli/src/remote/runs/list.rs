@@ -134,15 +134,17 @@ fn row(run: &Run, now: Wall) -> [Cell; 9] {
     ]
 }
 
-/// `3/5, 1 failed`.
+/// `3/5, 1 failed, 1 skipped`.
 fn progress(run: &Run) -> String {
     let Some(items) = &run.items else {
         return "-".to_owned();
     };
     let total = task_state::total(items);
     let mut text = format!("{}/{}", ids::count(items.done), ids::count(total));
-    if items.failed > 0 {
-        text.push_str(&format!(", {} failed", ids::count(items.failed)));
+    for (number, word) in [(items.failed, "failed"), (items.skipped, "skipped")] {
+        if number > 0 {
+            text.push_str(&format!(", {} {word}", ids::count(number)));
+        }
     }
     text
 }
