@@ -23,8 +23,8 @@ pub(super) fn identify(
         (None, Some(certificate)) => certificate.caller(now).map_err(unauthorized),
         (None, None) => Err(unauthorized(
             "this server requires authentication: send a token as `Authorization: Bearer …`; \
-             `baton` reads it from --token-file or BATON_TOKEN; a certificate works as well where \
-             --client-ca is set",
+             `baton` reads it from --token-file, BATON_TOKEN or BATON_TOKEN_FILE; a certificate \
+             works as well where --client-ca is set",
         )),
     }
 }
