@@ -113,6 +113,9 @@ fn a_command_for_the_server_of_this_host_runs_in_the_directory_of_its_submission
     client(&["submit", "--wait", "--sandbox", "--", "pwd"]).good();
     let sandbox = client(&["logs", "i2"]).good();
     assert!(sandbox.contains("/data/worker/work/i2.1."), "{sandbox}");
+    let text = client(&["show", "i1"]).good();
+    assert!(text.contains("directory  /"), "{text}");
+    assert!(!text.contains("labels"), "{text}");
     let shown: Value = client(&["show", "i1", "--json"]).json();
     let cwd = &shown["instance"]["details"]["cwd"];
     assert_eq!(cwd, here.to_str().expect("UTF-8"));

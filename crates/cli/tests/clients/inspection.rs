@@ -146,6 +146,11 @@ fn what_a_worker_has_not_started_is_not_counted_as_running() {
     assert_eq!(arena[1].get("elapsedSeconds"), None, "{arena}");
     assert!(send(worker, Signal::CONT));
     cluster.until_state("i2", "RUNNING");
+    let silent = cluster.run(&["logs", "i2"]);
+    assert!(
+        silent.err.contains("it has printed nothing yet"),
+        "{silent:?}"
+    );
 }
 
 #[test]
@@ -182,7 +187,7 @@ fn what_has_not_succeeded_is_explained_with_the_next_commands() {
 fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
     let cluster = Cluster::with_worker();
     let file = "workflow: etl\nparams: { day: monday }\ntasks:\n  extract: { run: \"test $BATON_ATTEMPT = 2\", \
-                retry: { attempts: 2, backoff: 1ms } }\n  load: { after: extract, run: \"true\" }\n";
+                retry: { attempts: 2, backoff: 1ms } }\n  load: { after: extract, run: \"true\" }\n  never: { run: \"true\", when: \"false\" }\n";
     std::fs::write(cluster.path("etl.yaml"), file).expect("written");
     cluster.run(&["submit", "etl.yaml", "--wait"]).good();
     let shown = cluster.run(&["show", "r1"]).good();
@@ -191,7 +196,7 @@ fn a_run_that_is_over_is_shown_with_its_parameters_and_tasks() {
     }
     let runs = cluster.run(&["runs"]).good();
     assert!(
-        runs.contains("2/2") && runs.contains("day=monday"),
+        runs.contains("2/3, 1 skipped") && runs.contains("day=monday"),
         "{runs}"
     );
     until("the item has its attempts", || {
