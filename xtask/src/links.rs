@@ -1,8 +1,9 @@
 //! Relative links of the Markdown pages: each must lead to a file or directory
-//! of this repository. Addresses of other hosts are not checked, because a check
-//! that needs the network fails for reasons outside the change.
+//! of this repository, and one with an anchor to a heading of its page. Addresses
+//! of other hosts are not checked, because a check that needs the network fails
+//! for reasons outside the change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Findings;
 use crate::markdown::prose;
@@ -25,6 +26,55 @@ pub(crate) fn dead_links(page: &str, text: &str, files: &BTreeSet<&str>) -> Find
             if !exists {
                 findings.push(format!(
                     "{page}:{number}: the link {target} leads nowhere; fix the path or remove the link"
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The anchors of a page: its headings, as code hosts name them.
+pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if is_code || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let heading = heading.trim().to_lowercase();
+        let kept = heading.chars().filter_map(|letter| match letter {
+            ' ' => Some('-'),
+            '-' | '_' => Some(letter),
+            letter => letter.is_alphanumeric().then_some(letter),
+        });
+        anchors.insert(kept.collect());
+    }
+    anchors
+}
+
+/// The links of `page` to a heading that its target lacks. `anchors` are those of all pages.
+pub(crate) fn dead_anchors(
+    page: &str,
+    text: &str,
+    anchors: &BTreeMap<&str, BTreeSet<String>>,
+) -> Findings {
+    let mut findings = Findings::new();
+    for (number, line) in prose(text) {
+        for target in targets(&line) {
+            let Some((path, anchor)) = target.split_once('#').filter(|_| !has_scheme(target))
+            else {
+                continue;
+            };
+            let found = match path {
+                "" => Some(page.to_owned()),
+                path => resolve(page, path),
+            };
+            let known = found.and_then(|found| anchors.get(found.as_str()));
+            if known.is_some_and(|known| !known.contains(anchor)) {
+                findings.push(format!(
+                    "{page}:{number}: the link {target} leads to no heading; name one of its page"
                 ));
             }
         }
@@ -121,6 +171,25 @@ mod tests {
         );
         assert_eq!(dead("README.md", "[x]: docs/b.md\n").len(), 1);
         assert_eq!(dead("README.md", "[a](docs/a.md) and [b](b.md)").len(), 1);
+    }
+
+    #[test]
+    fn an_anchor_is_a_heading_of_its_page() {
+        let a = "# Tasks: `baton run`\n```sh\n# no heading\n```\n## From Python\n";
+        let pages = BTreeMap::from([("docs/a.md", anchors(a)), ("README.md", anchors("# B\n"))]);
+        let dead = |text| dead_anchors("README.md", text, &pages);
+        let fine = "[t](docs/a.md#tasks-baton-run) [p](docs/a.md#from-python) [b](#b) [c](x.rs#L9)";
+        assert_eq!(dead(fine), Findings::new());
+        assert_eq!(
+            dead("\n[n](docs/a.md#no-heading)"),
+            [
+                "README.md:2: the link docs/a.md#no-heading leads to no heading; name one of its page"
+            ]
+        );
+        assert_eq!(
+            dead("[h](https://example.org/docs/a.md#x) [t](#top)").len(),
+            1
+        );
     }
 
     #[test]

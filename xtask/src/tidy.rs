@@ -3,7 +3,7 @@
 //! Each rule replaces a recurring review comment. The needles are composed from
 //! parts, so that this file, which must name what it forbids, keeps its own rules.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Findings;
 use crate::language;
@@ -39,6 +39,12 @@ const PRIVATE_DIRS: &[&str] = &["work", "root", "home"];
 pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
     let files = repo.files()?;
     let known: BTreeSet<&str> = files.iter().map(String::as_str).collect();
+    let mut anchors = BTreeMap::new();
+    for path in files.iter().filter(|path| path.ends_with(".md")) {
+        if let Some(text) = repo.text(path)? {
+            anchors.insert(path.as_str(), links::anchors(&text));
+        }
+    }
     let mut findings = Findings::new();
     for path in &files {
         let Some(text) = repo.text(path)? else {
@@ -50,6 +56,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
         }
         if links::is_checked(path) {
             findings.extend(links::dead_links(path, &text, &known));
+            findings.extend(links::dead_anchors(path, &text, &anchors));
         }
     }
     Ok(findings)
