@@ -360,6 +360,16 @@ function step(by) {
   next.scrollIntoView({ block: "nearest" });
 }
 
+// Arrows walk through a grid of cells, which are links.
+document.addEventListener("keydown", (event) => {
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const cells = event.target.closest?.(".cells");
+  if (!by || !cells) return;
+  const links = [...cells.querySelectorAll("a")];
+  links[links.indexOf(event.target) + by]?.focus();
+  event.preventDefault();
+});
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
   const row = () => document.querySelector("#list tr.at");

@@ -99,6 +99,29 @@ def test_a_run_shows_its_graph_its_failures_and_what_a_retry_would_run(page, ser
     assert page.problems == []
 
 
+def test_every_item_of_a_run_is_a_link(page, server):
+    open_page(page, server, "/runs/r1")
+    cells = page.locator(".cells a")
+    expect(cells).to_have_count(4)
+    cells.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(cells.nth(1)).to_be_focused()
+    name = cells.nth(1).get_attribute("aria-label")
+    assert name == "fetch[1] DONE"
+    href = cells.nth(1).get_attribute("href")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(server.url + href)
+    open_page(page, server, "/runs/r1/items/?limit=2&task=fetch")
+    expect(cells).to_have_count(2)
+    page.get_by_role("link", name="Next items").click()
+    expect(page.get_by_role("group", name="Items").locator("tbody tr")).to_have_count(1)
+    expect(page.get_by_role("link", name="Next items")).to_have_count(0)
+    page.get_by_label("Item", exact=True).fill("1")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("group", name="Items").locator(f"a[href='{href}']")).to_be_visible()
+    assert page.problems == []
+
+
 def test_live_updates_survive_a_restart_and_actions_work(page, tmp_path):
     server = Server(tmp_path)
     try:

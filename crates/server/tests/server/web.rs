@@ -211,8 +211,17 @@ async fn the_states_of_items_and_the_use_of_workers_are_drawn() {
     assert!(sent.status.is_success(), "{sent:?}");
     let browser = Browser::new(&server);
     let run = browser.page("/runs/r1").await;
-    let cell = "<li class=\"cell s-QUEUED\" title=\"each[1] QUEUED\">";
+    let cell = "<a class=\"cell s-QUEUED\" href=\"/instances/i2\" title=\"each[1] QUEUED\"";
     assert!(run.contains(cell), "{run}");
+    let first = browser.page("/runs/r1/items/?limit=1").await;
+    assert!(first.contains("href=\"/instances/i1\"") && !first.contains(cell));
+    let next = "<a rel=\"next\" href=\"";
+    let start = first.find(next).expect("a second page") + next.len();
+    let end = first[start..].find('"').expect("closed");
+    let next = first[start..start + end].replace("&#38;", "&");
+    let second = browser.page(&next).await;
+    assert!(second.contains("href=\"/instances/i2\""), "{second}");
+    assert!(!second.contains("rel=\"next\""), "{second}");
     let worker = server.worker("w1").await;
     let joined = async || browser.page("/workers/").await.contains("HEALTHY");
     assert!(until(joined).await);

@@ -9,6 +9,7 @@ pub mod fleet;
 pub mod host;
 pub mod instance;
 pub mod instances;
+pub mod items;
 pub mod launch;
 pub mod library;
 pub mod overview;

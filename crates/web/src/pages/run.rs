@@ -216,7 +216,8 @@ impl TaskRow {
 }
 
 impl ItemRow {
-    fn new(item: &RunItem<Value>) -> Self {
+    #[must_use]
+    pub fn new(item: &RunItem<Value>) -> Self {
         let value = item.value.as_ref();
         Self {
             instance: item.instance.clone(),

@@ -14,6 +14,7 @@ use baton_web::pages::filters::Filters;
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::{InstancesPage, ListKind};
+use baton_web::pages::items::{ItemFilters, ItemsPage};
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
@@ -67,6 +68,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["instances", id] => one(pages, &ask, id, &query).await,
         ["runs"] => runs(pages, &ask, &query).await,
         ["runs", id] => one_run(pages, &ask, id).await,
+        ["runs", id, "items"] => items(pages, &ask, id, &query).await,
         ["library"] => library(pages, &ask, "/library", &query).await,
         ["backfills"] => backfills(pages, &ask, &query).await,
         ["backfills", id] => backfill(pages, &ask, id).await,
@@ -99,12 +101,14 @@ pub(super) fn with_query(path: &str, query: &Pairs) -> String {
     format!("{path}?{}", set.join("&"))
 }
 
+/// The value of a parameter, empty if it is not set.
+fn parameter(query: &Pairs, name: &str) -> String {
+    let found = query.iter().find(|(key, _)| key == name);
+    found.map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
 fn filters(query: &Pairs) -> Filters {
-    let of = |name: &str| {
-        let mut pairs = query.iter();
-        let found = pairs.find(|(key, _)| key == name);
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
+    let of = |name: &str| parameter(query, name);
     Filters {
         state: of("state"),
         owner: of("owner"),
@@ -277,6 +281,25 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
     };
     let frame = pages.frame(ask, title, "/runs/");
     Ok(html(StatusCode::OK, &RunPage::new(frame, answers)))
+}
+
+async fn items(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
+    let run: Run = ask.get(&format!("/runs/{id}")).await?;
+    let filters = ItemFilters {
+        task: parameter(query, "task"),
+        item: parameter(query, "item"),
+        state: parameter(query, "state"),
+    };
+    let mut query = query.clone();
+    if parameter(&query, "limit").is_empty() {
+        query.push(("limit".to_owned(), ITEMS.to_string()));
+    }
+    let path = format!("/runs/{}/items", run.id);
+    let list: List<RunItem<Value>> = ask.get(&with_query(&path, &query)).await?;
+    let title = format!("Items of {} {}", run.id, run.name);
+    let frame = pages.frame(ask, title, "/runs/");
+    let page = ItemsPage::new(frame, run, filters, &list);
+    Ok(html(StatusCode::OK, &page))
 }
 
 /// The previous run of the same workflow with its tasks and first items, if it is still there.
@@ -516,11 +539,7 @@ fn place(typed: &str) -> Option<String> {
 pub(super) async fn preview_retry(State(pages): State<Pages>, request: Request) -> Response {
     let ask = Asker::new(&pages, &request);
     let query = pairs(&request);
-    let of = |name: &str| {
-        let mut pairs = query.iter();
-        let found = pairs.find(|(key, _)| key == name);
-        found.map(|(_, value)| value.clone()).unwrap_or_default()
-    };
+    let of = |name: &str| parameter(&query, name);
     let (run, task, downstream) = (of("run"), of("task"), of("downstream") == "true");
     let body = json!({ "task": task, "downstream": downstream }).to_string();
     let path = format!("/runs/{}/retry?dryRun=true", encoded(&run));
