@@ -228,9 +228,9 @@ async fn the_states_of_items_and_the_use_of_workers_are_drawn() {
     let list = browser.page("/workers/").await;
     let page = browser.page("/workers/w1").await;
     for of in ["Cores", "Memory"] {
-        let bar = format!("value=\"0\" aria-label=\"{of} of w1\"></meter> 0");
+        let bar = format!("value=\"0\" aria-label=\"{of} of w1, claimed\"></meter> 0");
         assert!(list.contains(&bar), "{bar}: {list}");
-        let bar = format!("value=\"0\" aria-label=\"{of}\"></meter> 0");
+        let bar = format!("value=\"0\" aria-label=\"{of}, claimed\"></meter> 0");
         assert!(page.contains(&bar), "{bar}: {page}");
     }
     drop(worker);
