@@ -252,6 +252,9 @@ def test_lists_are_filtered_and_lazy(client: Client, tmp_path: Path) -> None:
     assert {each.state for each in waiting} == {"QUEUED"}
     assert "900" in waiting[0].explain()
     assert len(list(client.instances(owner="lists", limit=3))) == 3
+    assert [each.id for each in client.instances(state="failed", owner="lists", since="1h")] == [failing.id]
+    assert not list(client.instances(owner="lists", until="1h"))
+    assert not list(client.instances(owner="lists", worker="nowhere"))
     assert client.cancel(never) == (4, 0)
     gate.touch()
     array.wait(PATIENCE)
