@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use baton_model::ids::Epoch;
 use baton_model::time::Millis;
-use tokio_postgres::error::SqlState;
 
 use super::error::store_error;
 use super::history;
@@ -66,34 +65,41 @@ impl LeaderLock {
                 return Ok(true);
             }
             Self::Requested(request) => request,
-            Self::Free => {
-                // However slow the server is, a lock that is free is taken.
-                let tried = format!("SELECT pg_try_advisory_lock({LEADER})");
-                let tried = session.rows(&tried, &[])?;
-                let is_taken = tried.first().map(|row| row.try_get(0)).transpose()?;
-                if is_taken == Some(true) {
-                    *self = Self::Held;
-                    return Ok(true);
-                }
-                // A scheduler that is frozen leaves the queue soon: it must not hold up the others.
-                session.pending(format!(
-                    "SET lock_timeout = {POSTGRES_QUEUE_MS}; SELECT pg_advisory_lock({LEADER})"
-                ))
-            }
+            // However slow the server is, a lock that is free is taken.
+            Self::Free if self.try_take(session)? => return Ok(true),
+            Self::Free => session.pending(queue()),
         };
         match session.wait(&mut request, wait) {
             None => {
                 *self = Self::Requested(request);
                 Ok(false)
             }
-            Some(Ok(())) => {
-                *self = Self::Held;
-                Ok(true)
+            Some(waited) => {
+                waited?;
+                self.try_take(session)
             }
-            Some(Err(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
-            Some(Err(error)) => Err(error),
         }
     }
+
+    /// Takes the lock if it is free, or if the session has got it meanwhile.
+    fn try_take(&mut self, session: &Connection) -> Result<bool, tokio_postgres::Error> {
+        let tried = session.rows(&format!("SELECT pg_try_advisory_lock({LEADER})"), &[])?;
+        let is_taken = tried.first().map(|row| row.try_get(0)).transpose()?;
+        if is_taken == Some(true) {
+            *self = Self::Held;
+        }
+        Ok(is_taken == Some(true))
+    }
+}
+
+/// A statement that waits for the lock of the leader. A scheduler that is frozen leaves the queue soon: it must
+/// not hold up the others. The block catches the timeout: an error would be a line in the server's log
+/// every second, from every follower.
+fn queue() -> String {
+    format!(
+        "SET lock_timeout = {POSTGRES_QUEUE_MS}; \
+         DO $$ BEGIN PERFORM pg_advisory_lock({LEADER}); EXCEPTION WHEN lock_not_available THEN END $$"
+    )
 }
 
 impl SharedSessions {
