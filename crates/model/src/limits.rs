@@ -76,6 +76,10 @@ pub const COPY_ID_STEPS: u64 = 1 << 10;
 /// beyond that.
 pub const COPY_IDS_SKIPPED: u64 = 1_000_000;
 
+/// The same for the ids of runs, of which there are fewer. Workers do not mind, but people and scripts
+/// know a run by its id: they must not halt another one.
+pub const COPY_RUNS_SKIPPED: u64 = 1_000;
+
 /// Terms that a copy of a store skips. Its original may have begun as many since the copy was made;
 /// beyond that, a worker has to report them first.
 pub const COPY_EPOCHS_SKIPPED: u32 = 100;

@@ -169,6 +169,8 @@ bugs! {
         "an array goes on when as many elements have failed as it allows";
     IdsUsedAgain, "ids-used-again",
         "a copy of a store gives ids to new instances that workers may hold for forgotten ones";
+    RunIdsUsedAgain, "run-ids-used-again",
+        "a copy of a store gives ids to new runs that people may know for forgotten ones";
 }
 
 /// The set of bugs that are switched on.

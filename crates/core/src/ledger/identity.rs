@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use baton_model::ids::{Epoch, InstanceId, StoreId};
-use baton_model::limits::{COPY_ID_STEPS, COPY_IDS_SKIPPED, TERMS_MAX};
+use baton_model::ids::{Epoch, InstanceId, RunId, StoreId};
+use baton_model::limits::{COPY_ID_STEPS, COPY_IDS_SKIPPED, COPY_RUNS_SKIPPED, TERMS_MAX};
 
 /// The identity of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +23,8 @@ pub struct Identity {
     pub unsettled: bool,
     /// New instances get ids above this one: those below may belong to the lost future.
     pub(super) ids_above: InstanceId,
+    /// The same for new runs.
+    runs_above: RunId,
     terms: BTreeSet<Epoch>,
 }
 
@@ -70,7 +72,13 @@ impl Identity {
         self.ids_above
     }
 
-    pub(super) fn open_copy(&mut self, epoch: Epoch, last_used: InstanceId) {
+    /// The highest id that a run of a lost future may have.
+    #[must_use]
+    pub const fn runs_above(&self) -> RunId {
+        self.runs_above
+    }
+
+    pub(super) fn open_copy(&mut self, epoch: Epoch, last_used: (InstanceId, RunId)) {
         self.generation = epoch;
         self.unsettled = true;
         self.skip_ids(last_used);
@@ -78,14 +86,15 @@ impl Identity {
 
     /// Leaves room for the ids of a lost future, after the last one that this history has used. The
     /// random bits of the generation keep two apart that began from the same copy.
-    pub(super) fn skip_ids(&mut self, last_used: InstanceId) {
+    pub(super) fn skip_ids(&mut self, (instance, run): (InstanceId, RunId)) {
+        if !self.unsettled {
+            (self.ids_above, self.runs_above) = (InstanceId(0), RunId(0));
+            return;
+        }
         let steps = u64::from(self.generation.number()) + self.generation.0 % COPY_ID_STEPS;
-        let skipped = steps.saturating_mul(COPY_IDS_SKIPPED);
-        self.ids_above = if self.unsettled {
-            InstanceId(last_used.0.saturating_add(skipped))
-        } else {
-            InstanceId(0)
-        };
+        let after = |last: u64, step: u64| last.saturating_add(steps.saturating_mul(step));
+        self.ids_above = InstanceId(after(instance.0, COPY_IDS_SKIPPED));
+        self.runs_above = RunId(after(run.0, COPY_RUNS_SKIPPED));
     }
 
     pub(super) fn settle(&mut self, generation: Epoch) {
@@ -118,7 +127,7 @@ mod tests {
         assert!(identity.is_lost_future(STORE, Epoch::new(5, 2)));
         assert!(!identity.is_lost_future(STORE, Epoch::new(5, 1)));
         assert!(!identity.is_lost_future(StoreId(8), Epoch::new(5, 2)));
-        identity.open_copy(Epoch::new(6, 1), InstanceId(0));
+        identity.open_copy(Epoch::new(6, 1), (InstanceId(0), RunId(0)));
         assert!(!identity.is_lost_future(STORE, Epoch::new(5, 2)));
         assert!(identity.is_lost_future(STORE, Epoch::new(6, 2)));
     }

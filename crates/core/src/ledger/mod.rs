@@ -266,9 +266,10 @@ impl Ledger {
         self.identity.skip_ids(self.last_used());
     }
 
-    /// The last id that an instance of this history has.
-    fn last_used(&self) -> InstanceId {
-        self.known.last().unwrap_or(InstanceId(0))
+    /// The last ids that an instance and a run of this history have.
+    fn last_used(&self) -> (InstanceId, RunId) {
+        let instance = self.known.last().unwrap_or(InstanceId(0));
+        (instance, self.runs.last())
     }
 
     /// A leader has taken the store under this epoch.

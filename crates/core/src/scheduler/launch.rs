@@ -14,6 +14,7 @@ use baton_model::spec::{Exclusive, InstanceSpec, Origin};
 use baton_model::workflow::Plan;
 
 use super::instances;
+use crate::bugs::Bug;
 use crate::clock::Zone;
 use crate::config::StoreMode;
 use crate::ledger::Payload;
@@ -48,7 +49,8 @@ pub(super) fn unused_id(cx: &Cx<'_>, payload: &Payload) -> Execution {
 /// An unused run id.
 pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
     let floor = match cx.config.store {
-        StoreMode::Durable => 0,
+        StoreMode::Durable if cx.config.bugs.has(Bug::RunIdsUsedAgain) => 0,
+        StoreMode::Durable => cx.ledger.identity().runs_above().0,
         // Workers may still hold instances of runs of an earlier leader.
         StoreMode::Memory => u64::from(cx.epoch.number()).saturating_mul(RUNS_PER_EPOCH),
     };

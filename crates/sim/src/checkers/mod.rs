@@ -51,7 +51,7 @@ use crate::time::{SECOND, Time};
 
 use bounds::Bounds;
 use history::History;
-pub use runs::{ResumeRequest, Row, RunChecks};
+pub use runs::{ResumeRequest, Row, RunChecks, RunRecord};
 pub use truth::{Execution, Truth};
 
 /// The longest time until a leader answers a condemned worker.
@@ -356,6 +356,7 @@ impl Checkers {
     /// No leader can tell that something was lost, so ids may be used again.
     pub fn forget_lost_ids(&mut self) {
         self.history.forget_lost_ids();
+        self.runs.forget_lost_ids();
     }
 
     /// A leader has received a new heartbeat of a condemned incarnation.

@@ -131,10 +131,10 @@ impl ArrayClients {
                 first, last, spec, ..
             } => {
                 let number = spec.name.strip_prefix(NAME).and_then(|it| it.parse().ok());
+                // A restored store may use the ids of others again.
+                self.elements.retain(|id, _| !(first..=last).contains(&id));
                 let mut again = false;
                 for id in (first.0..=last.0).map(InstanceId) {
-                    // A restored store may use the ids of others again.
-                    self.elements.remove(&id);
                     if let (Some(number), Some(array)) = (number, spec.array) {
                         let element = (number, array.index(id));
                         let mut known = self.elements.iter();

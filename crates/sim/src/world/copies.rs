@@ -14,6 +14,7 @@ use baton_model::mark::{Mark, StoreState};
 use super::client::ClientRecord;
 use super::store::StoreReply;
 use super::{Event, World};
+use crate::checkers::RunRecord;
 use crate::time::SECOND;
 
 /// The store at one time, and what clients knew then.
@@ -25,6 +26,7 @@ pub(super) struct Backup {
     mark: Option<Mark>,
     recorded_server: u64,
     clients: ClientRecord,
+    runs: RunRecord,
 }
 
 /// How a backup is restored.
@@ -59,6 +61,7 @@ impl World {
             mark: self.store.mark.clone(),
             recorded_server: self.store.recorded_server,
             clients: self.client.record(),
+            runs: self.checkers.runs.record(),
         }
     }
 
@@ -92,6 +95,7 @@ impl World {
         self.store_abandon();
         self.checkers
             .history_lost(&self.store.ledger, &backup.ledger);
+        self.checkers.runs.restore(backup.runs);
         if how == Restoration::FileSystem {
             // No worker can tell, if the lost future had no term of its own, or if every agent that
             // has obeyed it is restarted, too.
@@ -119,6 +123,7 @@ impl World {
             Restoration::Standby => self.store.server += 1,
         }
         self.client.restore(backup.clients);
+        self.workflows.forget_requests();
     }
 
     /// Takes the row under the next epoch, after a look at the mark of the store.

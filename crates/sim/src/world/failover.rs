@@ -37,7 +37,7 @@ impl World {
             let first = self.failover_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::OutcomeUnknown, mean));
         }
-        if self.mix.runs == 0 && self.failover_rng.chance(500) {
+        if self.failover_rng.chance(500) {
             let mean = self.failover_rng.pick(&[300, 600]) * SECOND;
             let first = self.failover_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::StandbyPromoted, mean));

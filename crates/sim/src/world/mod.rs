@@ -306,7 +306,7 @@ impl World {
             self.at(first, Event::Strike(kind, mean));
         }
         let is_private = self.is_durable() && !self.is_shared;
-        if is_private && self.mix.runs == 0 && self.copies_rng.chance(STORE_COPIED) {
+        if is_private && self.copies_rng.chance(STORE_COPIED) {
             let mean = 600 * SECOND;
             let first = self.copies_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::StoreCopied, mean));

@@ -92,6 +92,11 @@ impl WorkflowClients {
         }
     }
 
+    /// No request of so far gets an answer: the store has gone back in time, and the term of its leader is over.
+    pub(super) fn forget_requests(&mut self) {
+        self.open.clear();
+    }
+
     /// The next command for a workflow, according to the store.
     fn next(&self, at: usize, run: Option<(RunId, &Row)>) -> Option<RunCommand> {
         let workflow = &self.workflows[at];
@@ -246,6 +251,11 @@ impl World {
         let Some((leader, _)) = self.leader() else {
             return;
         };
+        // A server reads the run that it resumes, and asks the leader of the same term.
+        let is_resume = matches!(*command, RunCommand::Resume(_));
+        if is_resume && !self.workflows.open.contains_key(&request) {
+            return;
+        }
         self.note(&request, || {
             format!("s{leader} <- {request}: {}", describe(&command))
         });

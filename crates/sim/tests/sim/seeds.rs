@@ -135,7 +135,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::LimitForgotten => &["limit-exceeded"],
         Bug::ArrayUncharged => &["array-exceeded"],
         Bug::FailuresForgotten | Bug::FailedMaxIgnored => &["failed-array-continued"],
-        Bug::IdsUsedAgain => &["id-reused"],
+        Bug::IdsUsedAgain | Bug::RunIdsUsedAgain => &["id-reused"],
         Bug::StatusEpochUnchecked => &[
             "broken-promise",
             "false-result",

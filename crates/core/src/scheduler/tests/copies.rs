@@ -1,6 +1,7 @@
 //! A store that is a copy of another.
 
 use baton_model::fact::CopyEvidence;
+use baton_model::ids::RunId;
 use baton_model::message::Status;
 use baton_model::outcome::{AttemptEnd, LossProof, Outcome, Synthetic};
 
@@ -190,4 +191,25 @@ fn a_copy_gives_no_id_to_a_new_instance_that_the_lost_future_may_have_used() {
             "{others} and {above}"
         );
     }
+}
+
+/// A script may know the ids of the runs that the lost future had.
+#[test]
+fn a_copy_gives_no_id_to_a_new_run_that_the_lost_future_may_have_used() {
+    let leader = Leader::new(StoreMode::Durable, 1);
+    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    copy.give(Input::CopyOpened(EVIDENCE));
+    let register = RunCommand::Register {
+        plan: Arc::default(),
+        open: true,
+        key: None,
+        submitted_by: None,
+    };
+    let command = Command::Run(Box::new(register));
+    let effects = copy.give(Input::Command(RequestId(1), command));
+    let run = effects.into_iter().find_map(|effect| match effect {
+        Effect::Reply(_, Reply::Run(Ok((run, _)))) => Some(run),
+        _ => None,
+    });
+    assert!(run > Some(RunId(1_000)), "{run:?}");
 }

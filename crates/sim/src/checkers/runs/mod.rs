@@ -21,12 +21,12 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_core::bugs::Bug;
 use baton_model::fact::{Fact, Verdict};
-use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::ids::{Generation, InstanceId, LeaseId, RunId};
 use baton_model::spec::Exclusive;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemEnd, Part, Plan};
@@ -43,6 +43,7 @@ pub const BUGS: &[Bug] = &[
     Bug::ResumeStaleAccepted,
     Bug::GateIgnored,
     Bug::HaltForgets,
+    Bug::RunIdsUsedAgain,
 ];
 
 /// Indexes of a task and of one of its items.
@@ -69,6 +70,17 @@ pub struct RunChecks {
     pub rows: Rows,
     requests: Vec<ResumeRequest>,
     resumed: BTreeSet<(RunId, Generation)>,
+    /// Instances that the store has lost, by the name of their workflow. Hosts may still run them.
+    lost: BTreeMap<String, BTreeSet<InstanceId>>,
+    /// Ids of runs that the store has lost, until it is settled.
+    lost_ids: BTreeSet<RunId>,
+}
+
+/// The runs of a store at one time.
+#[derive(Clone, Debug)]
+pub struct RunRecord {
+    rows: Rows,
+    resumed: BTreeSet<(RunId, Generation)>,
 }
 
 fn broken(checker: &'static str, what: String) -> Check {
@@ -79,6 +91,35 @@ impl RunChecks {
     /// Records a resume request.
     pub fn record_request(&mut self, requests: ResumeRequest) {
         self.requests.push(requests);
+    }
+
+    /// The runs as the store has them.
+    #[must_use]
+    pub fn record(&self) -> RunRecord {
+        RunRecord {
+            rows: self.rows.clone(),
+            resumed: self.resumed.clone(),
+        }
+    }
+
+    /// The store has gone back to what it was then.
+    pub fn restore(&mut self, record: RunRecord) {
+        for (run, row) in self.rows.iter() {
+            let remaining = record.rows.run(run).map(|it| &it.instances);
+            let is_lost = |id: &&InstanceId| remaining.is_none_or(|it| !it.contains(*id));
+            let lost = self.lost.entry(row.plan.name.clone()).or_default();
+            lost.extend(row.instances.iter().filter(is_lost));
+            if remaining.is_none() {
+                self.lost_ids.insert(run);
+            }
+        }
+        self.rows = record.rows;
+        self.resumed = record.resumed;
+    }
+
+    /// Ids of lost runs may be used again.
+    pub fn forget_lost_ids(&mut self) {
+        self.lost_ids.clear();
     }
 
     /// Checks the acknowledgement of a resume.
@@ -121,6 +162,9 @@ impl RunChecks {
             Fact::InstancesSubmitted {
                 first, last, spec, ..
             } => {
+                for lost in self.lost.values_mut() {
+                    lost.retain(|id| !(first..=last).contains(&id));
+                }
                 let Some(part) = spec.part else {
                     return Ok(());
                 };
@@ -154,6 +198,17 @@ impl RunChecks {
                 checked
             }
             Fact::RunResumed { .. } => self.resumed(fact, truth),
+            Fact::RunRegistered { run, .. } if self.lost_ids.contains(run) => {
+                self.rows.apply(fact);
+                broken(
+                    "id-reused",
+                    format!("{run} is new, and another run had this id"),
+                )
+            }
+            Fact::CopySettled { .. } => {
+                self.forget_lost_ids();
+                Ok(())
+            }
             _ => {
                 self.rows.apply(fact);
                 Ok(())
@@ -176,7 +231,8 @@ impl RunChecks {
             let other = self.rows.member(**other);
             other.is_some_and(|other| other.part.generation != member.part.generation)
         });
-        check_none_alive(member.part.run, others, truth)
+        let lost = self.lost.get(&row.plan.name).into_iter().flatten();
+        check_none_alive(member.part.run, others.chain(lost), truth, |_| true)
     }
 
     fn row(&self, part: Part) -> Result<&Row, Violation> {
@@ -273,7 +329,8 @@ impl RunChecks {
             let what = format!("{run} ends while {id}, {position:?}, is in flight");
             return broken("generation", what);
         }
-        check_none_alive(run, row.instances.iter(), truth)?;
+        let is_known = |lease| !truth.is_lost(lease);
+        check_none_alive(run, row.instances.iter(), truth, is_known)?;
         let statuses = if row.open {
             Vec::new()
         } else {
@@ -329,7 +386,8 @@ impl RunChecks {
             let what = format!("{run} {generation} begins after {was}, {over:?}");
             return broken("generation", what);
         }
-        check_none_alive(*run, before.instances.iter(), truth)?;
+        let is_known = |lease| !truth.is_lost(lease);
+        check_none_alive(*run, before.instances.iter(), truth, is_known)?;
         let stays: BTreeSet<ItemPosition> = match self.rows.run(*run) {
             Some(row) => row.ends.keys().copied().collect(),
             None => BTreeSet::new(),
@@ -357,16 +415,18 @@ impl RunChecks {
     }
 }
 
-/// Checks that no process lives, unless a frozen host or an out-of-bounds clock excuses it.
+/// Checks that no process that counts lives, unless a frozen host or an out-of-bounds clock excuses it.
 fn check_none_alive<'a>(
     run: RunId,
     mut instances: impl Iterator<Item = &'a InstanceId>,
     truth: &Truth,
+    counts: impl Fn(LeaseId) -> bool,
 ) -> Check {
     let alive = instances.find_map(|id| {
         let (lease, excused) = truth.live_of(*id, None)?;
-        let strict = truth.live(lease)?.exclusive == Exclusive::Strict;
-        (strict || !excused).then_some(lease)
+        // Nothing proves the end of an attempt that the store has forgotten, except time.
+        let is_strict = truth.live(lease)?.exclusive == Exclusive::Strict && !truth.is_lost(lease);
+        (counts(lease) && (is_strict || !excused)).then_some(lease)
     });
     match alive {
         None => Ok(()),

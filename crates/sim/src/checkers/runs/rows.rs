@@ -127,7 +127,7 @@ pub(super) struct Member {
 }
 
 /// All runs and their instances.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rows {
     runs: BTreeMap<RunId, Row>,
     members: BTreeMap<InstanceId, Member>,
