@@ -204,8 +204,9 @@ async fn workers_and_times_are_filters_of_lists() {
     server.send(Method::POST, "/runs/", &run).await;
     assert_eq!(ids(&server, "/runs/?since=1h").await, ["r1"]);
     assert!(ids(&server, "/runs/?until=1h").await.is_empty());
+    let hold = server.submit("hold").await.replace("/instances/", "");
     let _worker = server.worker("w1").await;
-    let held = async || !ids(&server, "/arena/?worker=w1").await.is_empty();
+    let held = async || ids(&server, "/arena/?worker=w1").await == [&*hold];
     assert!(until(held).await);
     assert!(ids(&server, "/arena/?worker=w2").await.is_empty());
     let refused = server.get("/history/?since=yesterday").await;
