@@ -37,6 +37,10 @@ pub const QUOTED_CHARS_MAX: usize = 60;
 /// The longest duration, ten years: sums of several still fit everywhere.
 pub const DURATION_MS_MAX: u64 = 3_650 * 24 * 60 * 60 * 1_000;
 
+/// The smallest limit of memory that is not a slip of the unit: no process starts with less, and
+/// one that does not start dies of a signal, without a word about memory.
+pub const MEMORY_LIMIT_MIN: u64 = 64 << 10;
+
 /// The largest size, an exbibyte: more than any host has, and sums still fit.
 pub const SIZE_BYTES_MAX: u64 = 1 << 60;
 

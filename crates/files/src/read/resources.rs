@@ -6,7 +6,7 @@ use baton_model::task::{Resources, Rlimit};
 
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Location, Position, quote};
-use crate::limits::{COUNT_MAX, NAME_BYTES_MAX};
+use crate::limits::{COUNT_MAX, MEMORY_LIMIT_MIN, NAME_BYTES_MAX};
 use crate::schema::Type;
 use crate::schema::process::RLIMITS;
 use crate::schema::task::RESOURCES;
@@ -75,6 +75,17 @@ impl Reader {
                 message,
                 "write the smaller size first",
             );
+            return None;
+        }
+        if (1..MEMORY_LIMIT_MIN).contains(&max) {
+            let message = format!("{} is too little memory to start a process", quote(text));
+            let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+            let hint = if plain {
+                format!("a number alone counts bytes: write {text}MiB or {text}GiB")
+            } else {
+                "write at least 64KiB; most programs need some MiB".to_owned()
+            };
+            self.note(item, Kind::OutOfRange, message, hint);
             return None;
         }
         Some((min, max))
