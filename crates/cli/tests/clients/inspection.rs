@@ -26,6 +26,8 @@ fn an_instance_is_shown_with_its_work_its_origin_and_its_outputs() {
         "timeout    1m00s",
         "retry      at most 3 attempts",
         "origin     submitted by ann (not authenticated)",
+        "sandbox    STATE/work/i1.1.",
+        " on w1, for its --keep (default 24h)",
         "stdout     4B, STATE/logs/i1.1.",
         "stderr     4B, STATE/logs/i1.1.",
         "outputs    {\"rows\":3}",
@@ -157,7 +159,10 @@ fn what_a_worker_has_not_started_is_not_counted_as_running() {
 fn what_has_not_succeeded_is_explained_with_the_next_commands() {
     let cluster = Cluster::with_worker();
     let fail = ["submit", "--wait", "--", "echo no such table >&2; exit 4"];
-    assert_eq!(cluster.run(&fail).code, Some(4));
+    let failed = cluster.run(&fail);
+    assert_eq!(failed.code, Some(4));
+    let more = "i1 FAILED: exit 4; more: baton logs i1; baton show i1";
+    assert!(failed.err.contains(more), "{failed:?}");
     let explained = cluster.run(&["explain", "i1"]).good();
     for told in [
         "exit 4",

@@ -355,9 +355,7 @@ fn describe_end(instance: &api::Instance) -> String {
         text.push_str(&format!(": {}", clean(end)));
     }
     if instance.state != baton_model::state::UniversalState::Done {
-        text.push_str(&format!(
-            "; more: baton logs {id} --stderr; baton show {id}"
-        ));
+        text.push_str(&format!("; more: baton logs {id}; baton show {id}"));
     }
     text
 }
