@@ -21,6 +21,12 @@ fn task(quorum: &Quorum, name: &str) -> Value {
     json!({ "task": name, "run": script, "env": { "DIR": quorum.path("") } })
 }
 
+/// Prints its name, leaves a line, and ends.
+fn short_task(quorum: &Quorum, name: &str) -> Value {
+    let script = format!("echo of-{name}; echo $BATON_ATTEMPT >> $DIR/{name}.attempts");
+    json!({ "task": name, "run": script, "env": { "DIR": quorum.path("") } })
+}
+
 /// The process of a task, if it is another one than this.
 fn pid_but(quorum: &Quorum, name: &str, other: Option<u32>) -> u32 {
     until_some("it starts", || {
@@ -46,9 +52,11 @@ fn of_several_schedulers_one_leads_a_promoted_standby_and_runs_nothing_twice_at_
     let leases = ["--lease", "6s", "--leader-lease", "2s"];
     let mut quorum = Quorum::on(url, primary, None, 3, &leases);
     let held = quorum.submit(task(&quorum, "held"), 1).first;
+    let ended = quorum.submit(short_task(&quorum, "ended"), 1).first;
     caught_up(&quorum.database, &standby);
     cut_off(&standby);
     quorum.start_worker("w1");
+    assert_eq!(quorum.finish(ended).state.word(), "DONE");
     let lost = quorum.submit(task(&quorum, "lost"), 1).first;
     let first = pid_but(&quorum, "held", None);
     let forgotten = pid_but(&quorum, "lost", None);
@@ -73,11 +81,18 @@ fn of_several_schedulers_one_leads_a_promoted_standby_and_runs_nothing_twice_at_
     send(worker, Signal::CONT);
     pid_but(&quorum, "other", None);
     fs::write(quorum.path("go"), "").expect("written");
-    for (id, name) in [(held, "held"), (other, "other")] {
+    for (id, name) in [(held, "held"), (other, "other"), (ended, "ended")] {
         assert_eq!(quorum.finish(id).state.word(), "DONE", "{name}");
         let log = quorum.run(&["logs", &id.to_string()]).good();
         assert_eq!(log, format!("of-{name}\n"), "the output of another");
     }
+
+    let attempts = fs::read_to_string(quorum.path("ended.attempts")).expect("it ran");
+    assert_eq!(
+        attempts.lines().count(),
+        2,
+        "its result was lost: it ran again, once"
+    );
 
     let events = quorum.run(&["events", "--json", "--after", "0", "--no-follow"]);
     let events = events.good();
