@@ -170,12 +170,18 @@ pub enum Fact {
         instance: InstanceId,
         #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
         mode: KillMode,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// An operator requested to kill one attempt, as if it had ended by itself: retries follow.
     AttemptKillRequested {
         lease: LeaseId,
         #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
         mode: KillMode,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// All waiting instances of a range were stopped.
     InstancesHalted {
@@ -184,9 +190,17 @@ pub enum Fact {
         /// The reason, if no client asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<HaltReason>,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// A client requested a retry of a FAILED or HALTED instance; its retry budgets start anew.
-    InstanceRetried { instance: InstanceId },
+    InstanceRetried {
+        instance: InstanceId,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
+    },
     /// A worker was drained or undrained, in whichever incarnation.
     WorkerDrained {
         /// The seat.
@@ -295,6 +309,9 @@ pub enum Fact {
         due: u64,
         /// The due times of the range that have a launch already.
         taken: Vec<Wall>,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// A backfill has launched a due time, and has passed all before it in its direction.
     BackfillLaunched {
@@ -317,6 +334,9 @@ pub enum Fact {
         task: TaskNo,
         at: Wall,
         cause: BackfillHalt,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// A backfill continues with the due times that it has not passed.
     BackfillResumed {
@@ -327,6 +347,9 @@ pub enum Fact {
         remaining: u64,
         /// Those that it has not passed and that have a launch already.
         taken: Vec<Wall>,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// Every due time of a backfill has a launch, and all launches have ended.
     BackfillEnded {
@@ -339,6 +362,9 @@ pub enum Fact {
         backfill: BackfillId,
         task: TaskNo,
         at: Wall,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// A task was triggered by hand or over HTTP.
     InstanceTriggered {
@@ -395,6 +421,9 @@ pub enum Fact {
         #[serde(rename = "how")]
         mode: HaltMode,
         cause: HaltCause,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// The current generation of a run has ended.
     RunEnded {
@@ -417,6 +446,9 @@ pub enum Fact {
         /// DONE items that are invalidated and run again.
         #[serde(rename = "again")]
         rerun: Vec<ItemSpan>,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// A workflow was triggered by hand or over HTTP.
     RunTriggered {
@@ -504,7 +536,7 @@ impl Fact {
             Self::InstancesSubmitted { first, last, .. }
             | Self::InstancesHalted { first, last, .. } => Some((*first, *last)),
             Self::StopRequested { instance, .. }
-            | Self::InstanceRetried { instance }
+            | Self::InstanceRetried { instance, .. }
             | Self::InstanceTriggered { instance, .. } => Some((*instance, *instance)),
             Self::LeaseGranted { lease, .. }
             | Self::AttemptAdopted { lease, .. }

@@ -144,6 +144,7 @@ fn array(path: &Path) -> BenchResult<()> {
             first,
             last,
             reason: None,
+            requested_by: None,
         },
     ] {
         let what = fact.to_string();
@@ -283,6 +284,7 @@ fn prune(store: &dyn Store, epoch: Epoch) -> BenchResult<()> {
             first: InstanceId(id),
             last: InstanceId(id),
             reason: None,
+            requested_by: None,
         };
         let facts = (some..some + 5_000).map(halted).collect();
         if let Some(batch) = outbox.accept(Step::keeping(facts)) {

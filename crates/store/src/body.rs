@@ -72,6 +72,7 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             generation,
             at,
             plan,
+            requested_by,
             ..
         } => serde_json::to_string(&Fact::RunResumed {
             run: *run,
@@ -80,6 +81,7 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             plan: plan.as_ref().map(|plan| without_tasks(plan)),
             carried: Vec::new(),
             rerun: Vec::new(),
+            requested_by: requested_by.clone(),
         }),
         other => serde_json::to_string(other),
     };
@@ -130,8 +132,9 @@ pub(crate) fn write_spec(spec: &InstanceSpec) -> Result<String, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_model::ids::{Generation, RunId};
     use baton_model::spec::{Scale, Work};
-    use baton_model::time::Millis;
+    use baton_model::time::{Millis, Wall};
 
     /// A field left out of a stored spec means this default forever. To change a default, first
     /// write the old one into the stored specs, in a migration, and then change this text.
@@ -140,6 +143,27 @@ mod tests {
         let unsaid = serde_json::to_string(&InstanceSpec::default()).expect("JSON");
         let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"ask":{"request":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{}},"constraints":[]},"priority":0,"exclusive":"timed","retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100,"memory_cap":null,"timeout_cap":null,"memory_steps":[],"timeout_steps":[]},"fallback":[]},"timeout":null,"array":null,"origin":null,"part":null,"paths":{"cwd":null,"stdout":null,"stderr":null},"conditions":{"after":[],"instances":null,"concurrent_max":null,"failed_max":null}}"#;
         assert_eq!(unsaid, frozen);
+    }
+
+    #[test]
+    fn the_history_keeps_who_has_resumed_a_run_and_reads_a_resume_without_it() {
+        let resumed = |requested_by| Fact::RunResumed {
+            run: RunId(1),
+            generation: Generation(2),
+            at: Wall(3),
+            plan: None,
+            carried: Vec::new(),
+            rerun: Vec::new(),
+            requested_by,
+        };
+        let name = "ann".to_owned();
+        let client = Some(Arc::new(Principal::Certificate { name }));
+        for fact in [resumed(client), resumed(None)] {
+            let body = write(&fact, false).expect("written");
+            assert_eq!(read(&body, None).expect("readable"), fact);
+        }
+        let before = r#"{"run-resumed":{"run":1,"generation":2,"at":3,"plan":null,"carried":[],"again":[]}}"#;
+        assert_eq!(read(before, None).expect("readable"), resumed(None));
     }
 
     #[test]

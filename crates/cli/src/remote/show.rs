@@ -367,6 +367,7 @@ mod tests {
             fact: Fact::StopRequested {
                 instance: InstanceId(1),
                 mode: KillMode::Graceful,
+                requested_by: None,
             },
             links: BTreeMap::new(),
         };

@@ -57,16 +57,16 @@ impl Ledger {
                 }
                 Ok(())
             }
-            Fact::StopRequested { instance, mode } => self.change(*instance, |instance| {
+            Fact::StopRequested { instance, mode, .. } => self.change(*instance, |instance| {
                 instance.stop(*mode);
                 Ok(())
             }),
-            Fact::AttemptKillRequested { lease, mode } => self
+            Fact::AttemptKillRequested { lease, mode, .. } => self
                 .change(lease.attempt.instance, |instance| {
                     instance.kill(*lease, *mode)
                 }),
             Fact::InstancesHalted { first, last, .. } => self.halt(*first, *last),
-            Fact::InstanceRetried { instance } => {
+            Fact::InstanceRetried { instance, .. } => {
                 let failed = self.instances.get(instance);
                 let failed = failed.is_some_and(|it| it.state == UniversalState::Failed);
                 self.change(*instance, Instance::retry)?;

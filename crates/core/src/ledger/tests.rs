@@ -43,6 +43,7 @@ fn halt(first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         reason: None,
+        requested_by: None,
     }
 }
 

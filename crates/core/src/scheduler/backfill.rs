@@ -20,6 +20,7 @@ use baton_model::library::{self, RunOrigin, TaskName};
 use baton_model::limits::{
     BACKFILL_CONCURRENT_MAX, BACKFILL_DUE_MAX, BACKFILL_STEP_LAUNCHES, BACKFILLS_OPEN_MAX,
 };
+use baton_model::principal::Principal;
 use baton_model::spec::Due;
 use baton_model::time::{Mono, Wall};
 
@@ -68,7 +69,7 @@ pub enum BackfillCommand {
 pub struct BackfillReply {
     /// None of a dry command, and if there is nothing to launch.
     pub backfill: Option<BackfillId>,
-    /// The number of due times of the interval.
+    /// The number of due times of the new.
     pub due: u64,
     /// The due times that are still to be launched, in order; only of a new backfill.
     pub times: Vec<Wall>,
@@ -184,7 +185,7 @@ impl BackfillDriver {
         };
         let task = backfill.head.task;
         let Some(schedule) = self.schedule(id, &backfill.head.range.schedule) else {
-            halt(cx, id, task, BackfillHalt::EntryUnusable);
+            halt(cx, id, task, BackfillHalt::EntryUnusable, None);
             return false;
         };
         let Some(nominal) = next_of(&schedule, backfill) else {
@@ -203,7 +204,7 @@ impl BackfillDriver {
             Some((entry, payload))
         });
         let Some((entry, payload)) = launch else {
-            halt(cx, id, task, BackfillHalt::EntryUnusable);
+            halt(cx, id, task, BackfillHalt::EntryUnusable, None);
             return false;
         };
         if !has_room || is_full(cx, &entry) {
@@ -269,6 +270,7 @@ pub(super) fn execute(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: BackfillCommand,
+    client: Option<Arc<Principal>>,
 ) -> Result<BackfillReply, BackfillError> {
     match command {
         BackfillCommand::Register {
@@ -280,15 +282,21 @@ pub(super) fn execute(
             known,
             dry,
         } => {
-            let interval = Interval { from, to, reverse };
-            register(cx, table, &name, interval, max_concurrent, &known, dry)
+            let new = Registration {
+                from,
+                to,
+                reverse,
+                max_concurrent,
+                client,
+            };
+            register(cx, table, &name, new, &known, dry)
         }
         BackfillCommand::Halt(id) => {
             let head = open(cx, id)?.head.clone();
             if head.state != BackfillState::Running {
                 return Err(BackfillError::State(head.state));
             }
-            halt(cx, id, head.task, BackfillHalt::Requested);
+            halt(cx, id, head.task, BackfillHalt::Requested, client);
             Ok(reply(&head))
         }
         BackfillCommand::Cancel(id) => {
@@ -297,33 +305,36 @@ pub(super) fn execute(
                 backfill: id,
                 task: head.task,
                 at: cx.now.wall,
+                requested_by: client,
             });
             Ok(reply(&head))
         }
-        BackfillCommand::Resume { backfill, known } => resume(cx, table, backfill, &known),
+        BackfillCommand::Resume { backfill, known } => resume(cx, table, backfill, &known, client),
     }
 }
 
-/// The interval of a new backfill.
-struct Interval {
+/// A new backfill, and the client that has requested it, if it is known.
+struct Registration {
     from: Wall,
     to: Wall,
     reverse: bool,
+    max_concurrent: u32,
+    client: Option<Arc<Principal>>,
 }
 
 fn register(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     name: &TaskName,
-    interval: Interval,
-    max_concurrent: u32,
+    new: Registration,
     known: &KnownLaunches,
     dry: bool,
 ) -> Result<BackfillReply, BackfillError> {
-    if interval.from >= interval.to {
+    let max_concurrent = new.max_concurrent;
+    if new.from >= new.to {
         return Err(BackfillError::EmptyInterval);
     }
-    if interval.to > cx.now.wall {
+    if new.to > cx.now.wall {
         return Err(BackfillError::Future);
     }
     if !(1..=BACKFILL_CONCURRENT_MAX).contains(&max_concurrent) {
@@ -339,11 +350,11 @@ fn register(
     let parsed = parse(&schedule)?;
     let range = BackfillRange {
         schedule,
-        from: interval.from,
+        from: new.from,
         to: table
             .next_of(task.number)
-            .map_or(interval.to, |next| next.min(interval.to)),
-        reverse: interval.reverse,
+            .map_or(new.to, |next| next.min(new.to)),
+        reverse: new.reverse,
     };
     if task.payload(range.from).is_none() {
         return Err(BackfillError::NeedsDefaults);
@@ -385,6 +396,7 @@ fn register(
             max_concurrent,
             due,
             taken,
+            requested_by: new.client,
         });
     }
     Ok(BackfillReply {
@@ -399,6 +411,7 @@ fn resume(
     table: &mut Timetable,
     id: BackfillId,
     known: &KnownLaunches,
+    client: Option<Arc<Principal>>,
 ) -> Result<BackfillReply, BackfillError> {
     let head = open(cx, id)?.head.clone();
     if !matches!(head.state, BackfillState::Halted(_)) {
@@ -423,6 +436,7 @@ fn resume(
         at: cx.now.wall,
         remaining: times.len() as u64,
         taken,
+        requested_by: client,
     });
     Ok(reply(&head))
 }
@@ -440,7 +454,7 @@ fn open<'a>(cx: &'a Cx<'_>, id: BackfillId) -> Result<&'a OpenBackfill, Backfill
     backfill.ok_or(BackfillError::UnknownBackfill)
 }
 
-/// Checks that the caller knows every launch of the interval.
+/// Checks that the caller knows every launch of the new.
 fn check_known(task: &Task, from: Wall, known: &KnownLaunches) -> Result<(), BackfillError> {
     if known.launches != task.launches {
         Err(BackfillError::Stale)
@@ -451,13 +465,20 @@ fn check_known(task: &Task, from: Wall, known: &KnownLaunches) -> Result<(), Bac
     }
 }
 
-fn halt(cx: &mut Cx<'_>, id: BackfillId, task: TaskNo, cause: BackfillHalt) {
+fn halt(
+    cx: &mut Cx<'_>,
+    id: BackfillId,
+    task: TaskNo,
+    cause: BackfillHalt,
+    client: Option<Arc<Principal>>,
+) {
     let at = cx.now.wall;
     cx.commit(Fact::BackfillHalted {
         backfill: id,
         task,
         at,
         cause,
+        requested_by: client,
     });
 }
 

@@ -3,6 +3,8 @@
 //! Every command is answered by one reply, released when everything decided so far is durable. A new command is a
 //! variant of each, an arm of [`execute`], and the function that carries it out.
 
+use std::sync::Arc;
+
 use baton_model::fact::Fact;
 use baton_model::ids::{
     AttemptNo, Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName,
@@ -10,10 +12,13 @@ use baton_model::ids::{
 use baton_model::library::Pause;
 use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::KillMode;
+use baton_model::principal::Principal;
 
 use super::backfill::{self, BackfillCommand, BackfillError, BackfillReply};
 use super::dependencies::EndMark;
-use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
+use super::instances::{
+    self, CancelCounts, KillError, RetryError, StopRequest, Submission, SubmitError,
+};
 use super::library::{
     self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
     TriggerError, TriggerReply,
@@ -76,8 +81,22 @@ pub enum Command {
     Trigger(TriggerCommand),
     /// Registers, changes, halts or resumes a run.
     Run(Box<RunCommand>),
+    /// A command of a client that is known. The facts record it that a client may ask for: the stop,
+    /// kill or retry of instances, the halt or resume of a run, and what concerns a backfill.
+    By(Arc<Principal>, Box<Command>),
     /// Does nothing: its reply says that everything decided before is durable.
     Sync,
+}
+
+impl Command {
+    /// The same command of this client, if it is known.
+    #[must_use]
+    pub fn by(self, client: Option<Arc<Principal>>) -> Self {
+        match client {
+            Some(client) => Self::By(client, Box::new(self)),
+            None => self,
+        }
+    }
 }
 
 /// The reply to a command.
@@ -107,13 +126,14 @@ pub enum Reply {
     Synced,
 }
 
-/// Carries out a command. Without a reply here, a later input brings it.
+/// Carries out a command of a client. Without a reply here, a later input brings it.
 pub(super) fn execute(
     cx: &mut Cx<'_>,
     protocol: &mut Protocol,
     table: &mut Timetable,
     deadlines: &mut Deadlines,
     request: RequestId,
+    client: Option<Arc<Principal>>,
     command: Command,
 ) -> Option<Reply> {
     Some(match command {
@@ -122,14 +142,18 @@ pub(super) fn execute(
             Reply::Submitted(instances::submit(cx, submission, Some(mark)))
         }
         Command::Cancel { first, last, mode } => {
-            Reply::Cancelled(instances::cancel(cx, protocol, first, last, mode))
+            let request = StopRequest { mode, client };
+            Reply::Cancelled(instances::cancel(cx, protocol, first, last, &request))
         }
         Command::KillAttempt {
             instance,
             attempt,
             mode,
-        } => Reply::AttemptKilled(instances::kill(cx, protocol, instance, attempt, mode)),
-        Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance)),
+        } => {
+            let request = StopRequest { mode, client };
+            Reply::AttemptKilled(instances::kill(cx, protocol, instance, attempt, request))
+        }
+        Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance, client)),
         Command::Drain { worker, drained } => {
             drain(cx, protocol, &worker, drained);
             Reply::Drained
@@ -149,9 +173,22 @@ pub(super) fn execute(
         Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
         Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
         Command::Pause(command) => Reply::Paused(library::pause(cx, table, command)),
-        Command::Backfill(command) => Reply::Backfill(backfill::execute(cx, table, *command)),
+        Command::Backfill(command) => {
+            Reply::Backfill(backfill::execute(cx, table, *command, client))
+        }
         Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
-        Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command)),
+        Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command, client)),
+        Command::By(client, command) => {
+            return execute(
+                cx,
+                protocol,
+                table,
+                deadlines,
+                request,
+                Some(client),
+                *command,
+            );
+        }
         Command::Sync => Reply::Synced,
     })
 }

@@ -12,11 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use baton_model::conditions::{Dependency, HaltReason, Upstream};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, RunId};
-use baton_model::outcome::KillMode;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 
-use super::instances;
+use super::instances::{self, StopRequest};
 use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Ledger, Range};
 use crate::protocol::scheduler::Protocol;
@@ -255,7 +254,7 @@ pub(super) fn advance(cx: &mut Cx<'_>, protocol: &mut Protocol) -> bool {
     let failed = cx.dependencies.failed.pop().filter(|_| !continues);
     if let Some((first, last, max)) = failed {
         let reason = Some(HaltReason::FailedMax(max));
-        instances::stop(cx, protocol, (first, last), KillMode::Graceful, reason);
+        instances::stop(cx, protocol, (first, last), &StopRequest::default(), reason);
         return true;
     }
     let Some(end) = cx.dependencies.pending.pop_front() else {
@@ -279,7 +278,7 @@ fn settle(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId, end: End) {
     if let Some(dependency) = violated.copied() {
         cx.dependencies.forget(id);
         let reason = Some(HaltReason::Dependency(dependency));
-        instances::stop(cx, protocol, (first, last), KillMode::Graceful, reason);
+        instances::stop(cx, protocol, (first, last), &StopRequest::default(), reason);
         return;
     }
     if after.iter().all(|it| is_over(cx.ledger, it.upstream)) {

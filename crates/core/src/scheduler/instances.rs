@@ -35,6 +35,19 @@ pub struct CancelCounts {
     pub stopping: u64,
 }
 
+/// How instances are stopped, and the client that has asked for it, if it is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StopRequest {
+    pub(super) mode: KillMode,
+    pub(super) client: Option<Arc<Principal>>,
+}
+
+impl From<KillMode> for StopRequest {
+    fn from(mode: KillMode) -> Self {
+        Self { mode, client: None }
+    }
+}
+
 /// The reason for which an instance cannot be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RetryError {
@@ -337,9 +350,9 @@ pub(super) fn cancel(
     protocol: &mut Protocol,
     first: InstanceId,
     last: InstanceId,
-    mode: KillMode,
+    request: &StopRequest,
 ) -> CancelCounts {
-    stop(cx, protocol, (first, last), mode, None)
+    stop(cx, protocol, (first, last), request, None)
 }
 
 /// The same, for a reason of the scheduler's own.
@@ -347,7 +360,7 @@ pub(super) fn stop(
     cx: &mut Cx<'_>,
     protocol: &mut Protocol,
     (first, last): (InstanceId, InstanceId),
-    mode: KillMode,
+    StopRequest { mode, client }: &StopRequest,
     reason: Option<HaltReason>,
 ) -> CancelCounts {
     let waiting = waiting_ranges(cx, first, last);
@@ -365,6 +378,7 @@ pub(super) fn stop(
                 first,
                 last,
                 reason,
+                requested_by: client.clone(),
             });
             cx.ledger.drop_ended(first);
         }
@@ -375,13 +389,17 @@ pub(super) fn stop(
         .leased(first, last)
         .filter_map(|it| {
             let open = it.lease.as_ref()?;
-            Some((open.id, it.stop_requested && open.kill >= Some(mode)))
+            Some((open.id, it.stop_requested && open.kill >= Some(*mode)))
         })
         .collect();
     for (lease, is_stopping) in &leased {
         if !is_stopping {
             let instance = lease.attempt.instance;
-            cx.commit(Fact::StopRequested { instance, mode });
+            cx.commit(Fact::StopRequested {
+                instance,
+                mode: *mode,
+                requested_by: client.clone(),
+            });
         }
         protocol.kill(&mut cx.protocol(), *lease);
     }
@@ -422,7 +440,7 @@ pub(super) fn kill(
     protocol: &mut Protocol,
     instance: InstanceId,
     attempt: Option<AttemptNo>,
-    mode: KillMode,
+    StopRequest { mode, client }: StopRequest,
 ) -> Result<AttemptNo, KillError> {
     let instance = cx.ledger.instance(instance).ok_or(KillError::NotRunning)?;
     let open = instance.lease.as_ref().ok_or(KillError::NotRunning)?;
@@ -436,7 +454,11 @@ pub(super) fn kill(
         return Err(KillError::Stopping);
     }
     if open.kill < Some(mode) {
-        cx.commit(Fact::AttemptKillRequested { lease, mode });
+        cx.commit(Fact::AttemptKillRequested {
+            lease,
+            mode,
+            requested_by: client,
+        });
     }
     protocol.kill(&mut cx.protocol(), lease);
     Ok(running)
@@ -444,7 +466,11 @@ pub(super) fn kill(
 
 /// Requeues an ended instance, which comes as the store has it. The ledger knows whether it was
 /// requeued since it was read.
-pub(super) fn retry(cx: &mut Cx<'_>, instance: Instance) -> Result<(), RetryError> {
+pub(super) fn retry(
+    cx: &mut Cx<'_>,
+    instance: Instance,
+    client: Option<Arc<Principal>>,
+) -> Result<(), RetryError> {
     let id = instance.id;
     let live = cx.ledger.find(id).map(|live| live.state);
     let state = live.unwrap_or(instance.state);
@@ -459,7 +485,10 @@ pub(super) fn retry(cx: &mut Cx<'_>, instance: Instance) -> Result<(), RetryErro
     if cx.ledger.admit(instance).is_err() {
         return Err(RetryError::NotEnded(state));
     }
-    cx.commit(Fact::InstanceRetried { instance: id });
+    cx.commit(Fact::InstanceRetried {
+        instance: id,
+        requested_by: client,
+    });
     let Some(instance) = cx.ledger.instance(id) else {
         return Ok(());
     };

@@ -215,7 +215,8 @@ impl Scheduler {
             Input::Message(message) => protocol.message(&mut cx.protocol(), message),
             Input::Disconnected(who) => protocol.disconnected(&mut cx.protocol(), &who),
             Input::Command(request, command) => {
-                let reply = command::execute(&mut cx, protocol, table, deadlines, request, command);
+                let reply =
+                    command::execute(&mut cx, protocol, table, deadlines, request, None, command);
                 if let Some(reply) = reply {
                     cx.step.emit(Effect::Reply(request, reply));
                 }

@@ -1,6 +1,7 @@
 //! Facts as text: one sentence for each.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Condemnation, CopyEvidence, Fact};
 use crate::ids::InstanceRange;
@@ -54,17 +55,30 @@ impl Fact {
                 let number = lease.attempt.number.0;
                 format!("attempt {number} ended: {end}; {}", verdict.word())
             }
-            Self::StopRequested { mode, .. } => format!("stop requested{}", mode.suffix()),
-            Self::AttemptKillRequested { lease, mode } => {
+            Self::StopRequested {
+                mode, requested_by, ..
+            } => format!("stop requested{}{}", by(requested_by), mode.suffix()),
+            Self::AttemptKillRequested {
+                lease,
+                mode,
+                requested_by,
+            } => {
                 let number = lease.attempt.number.0;
-                format!("kill of attempt {number} requested{}", mode.suffix())
+                let by = by(requested_by);
+                format!("kill of attempt {number} requested{by}{}", mode.suffix())
             }
-            Self::InstancesHalted { reason: None, .. } => "halted while it waited".to_owned(),
+            Self::InstancesHalted {
+                reason: None,
+                requested_by,
+                ..
+            } => format!("halted while it waited{}", requested(requested_by)),
             Self::InstancesHalted {
                 reason: Some(reason),
                 ..
             } => format!("halted while it waited: {reason}"),
-            Self::InstanceRetried { .. } => "retry requested".to_owned(),
+            Self::InstanceRetried { requested_by, .. } => {
+                format!("retry requested{}", by(requested_by))
+            }
             Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
             Self::RunTriggered { run, source, .. } => {
                 format!("run {run} was {}", source.sentence())
@@ -125,10 +139,12 @@ impl Fact {
                 backfill,
                 due,
                 taken,
+                requested_by,
                 ..
             } => {
                 let launches = due.saturating_sub(taken.len() as u64);
-                format!("backfill {backfill} launches {launches} of {due} due times")
+                let requested = requested(requested_by);
+                format!("backfill {backfill} launches {launches} of {due} due times{requested}")
             }
             Self::BackfillLaunched {
                 backfill,
@@ -140,17 +156,26 @@ impl Fact {
                 None => format!("backfill {backfill} has passed a due time"),
             },
             Self::BackfillHalted {
-                backfill, cause, ..
-            } => format!("backfill {backfill} is halted: {cause}"),
+                backfill,
+                cause,
+                requested_by,
+                ..
+            } => format!("backfill {backfill} is halted: {cause}{}", by(requested_by)),
             Self::BackfillResumed {
                 backfill,
                 remaining,
+                requested_by,
                 ..
-            } => format!("backfill {backfill} was resumed, {remaining} due times remain"),
-            Self::BackfillEnded { backfill, .. } => format!("backfill {backfill} is DONE"),
-            Self::BackfillCancelled { backfill, .. } => {
-                format!("backfill {backfill} was cancelled")
+            } => {
+                let by = by(requested_by);
+                format!("backfill {backfill} was resumed{by}, {remaining} due times remain")
             }
+            Self::BackfillEnded { backfill, .. } => format!("backfill {backfill} is DONE"),
+            Self::BackfillCancelled {
+                backfill,
+                requested_by,
+                ..
+            } => format!("backfill {backfill} was cancelled{}", by(requested_by)),
             Self::RunRegistered {
                 run,
                 plan,
@@ -169,17 +194,23 @@ impl Fact {
             Self::RunExtended { run, .. } => format!("tasks were added to run {run}"),
             Self::RunDefined { run, .. } => format!("run {run} is fully defined"),
             Self::RunAdvanced { run, to, .. } => format!("run {run} is {}", to.word()),
-            Self::RunHalting { run, mode, cause } => {
+            Self::RunHalting {
+                run,
+                mode,
+                cause,
+                requested_by,
+            } => {
                 let why = match cause {
                     HaltCause::Requested => "requested",
                     HaltCause::TimedOut => "timed out",
                     HaltCause::Replaced => "a later run takes its place",
                 };
-                match mode {
-                    HaltMode::Drain => format!("run {run} starts no further instances: {why}"),
-                    HaltMode::Kill => format!("run {run} is being killed: {why}"),
-                    HaltMode::KillNow => format!("run {run} is being killed at once: {why}"),
-                }
+                let what = match mode {
+                    HaltMode::Drain => "starts no further instances",
+                    HaltMode::Kill => "is being killed",
+                    HaltMode::KillNow => "is being killed at once",
+                };
+                format!("run {run} {what}: {why}{}", by(requested_by))
             }
             Self::RunEnded {
                 run,
@@ -187,8 +218,14 @@ impl Fact {
                 state,
             } => format!("run {run} is {}, generation {}", state.word(), generation.0),
             Self::RunResumed {
-                run, generation, ..
-            } => format!("run {run} was resumed, generation {}", generation.0),
+                run,
+                generation,
+                requested_by,
+                ..
+            } => {
+                let by = by(requested_by);
+                format!("run {run} was resumed{by}, generation {}", generation.0)
+            }
         }
     }
 
@@ -204,7 +241,7 @@ impl Fact {
             Self::AttemptConfirmed { lease }
             | Self::AttemptKillRequested { lease, .. }
             | Self::AttemptEnded { lease, .. } => lease.to_string(),
-            Self::StopRequested { instance, .. } | Self::InstanceRetried { instance } => {
+            Self::StopRequested { instance, .. } | Self::InstanceRetried { instance, .. } => {
                 instance.to_string()
             }
             Self::InstanceTriggered { instance, task, .. } => format!("{instance} {task}"),
@@ -234,6 +271,20 @@ impl fmt::Display for Fact {
         let space = if ids.is_empty() { "" } else { " " };
         write!(f, "{}{space}{ids}: {}", self.kind().name(), self.sentence())
     }
+}
+
+/// The client after a verb: ` by ann (token t3)`.
+fn by(client: &Option<Arc<Principal>>) -> String {
+    client
+        .as_ref()
+        .map_or_else(String::new, |it| format!(" by {it}"))
+}
+
+/// The client after a clause without a verb for it.
+fn requested(client: &Option<Arc<Principal>>) -> String {
+    client
+        .as_ref()
+        .map_or_else(String::new, |it| format!(", requested by {it}"))
 }
 
 fn submitted_by_clause(principal: Option<&Principal>) -> String {

@@ -155,6 +155,7 @@ mod tests {
             first: InstanceId(first),
             last: InstanceId(last),
             reason: None,
+            requested_by: None,
         };
         ledger.apply(&fact).expect("fits");
         ledger.drop_all_ended();

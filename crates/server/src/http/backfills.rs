@@ -1,6 +1,6 @@
 //! Backfills of tasks and workflows.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use baton_core::scheduler::{BackfillCommand, BackfillError, Command, KnownLaunches, Reply};
@@ -25,6 +25,7 @@ use super::openapi::answers::{
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{library, runs, views};
+use crate::access::Caller;
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
 /// How often a command is repeated if something was launched since the launches were read.
@@ -59,6 +60,7 @@ const READS_MAX: u32 = 10;
 ))]
 pub(super) async fn register(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path((owner, name)): Path<(String, String)>,
     uri: Uri,
     request: Request,
@@ -71,8 +73,8 @@ pub(super) async fn register(
     // A removed entry is refused by the leader.
     let task = app.task(&name, Some(Revision(1))).await?.number;
     let (from, to) = (Wall(wanted.from), Wall(wanted.to));
-    let reply = app
-        .backfill(task, from, to, &name, |known| BackfillCommand::Register {
+    let register = |known| {
+        let command = BackfillCommand::Register {
             name: name.clone(),
             from,
             to,
@@ -80,8 +82,10 @@ pub(super) async fn register(
             max_concurrent: wanted.max_concurrent.unwrap_or(1),
             known,
             dry,
-        })
-        .await?;
+        };
+        Command::Backfill(Box::new(command)).by(caller.principal())
+    };
+    let reply = app.backfill(task, from, to, &name, register).await?;
     let mut links = views::links([("task", library::path(&name))]);
     if let Some(id) = reply.backfill {
         links.insert("backfill".to_owned(), path(id));
@@ -216,9 +220,14 @@ pub(super) async fn launches(
         Unavailable
     )
 ))]
-pub(super) async fn halt(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
+pub(super) async fn halt(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer<Response> {
     let id = extract::backfill(&id)?;
-    app.stop_backfill(id, BackfillCommand::Halt(id)).await
+    let command = Command::Backfill(Box::new(BackfillCommand::Halt(id)));
+    app.stop_backfill(id, command.by(caller.principal())).await
 }
 
 /// Cancel a backfill: it launches nothing more, and cannot be resumed; what it has launched continues
@@ -236,9 +245,14 @@ pub(super) async fn halt(State(app): State<App>, Path(id): Path<String>) -> Answ
         Unavailable
     )
 ))]
-pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
+pub(super) async fn cancel(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer<Response> {
     let id = extract::backfill(&id)?;
-    app.stop_backfill(id, BackfillCommand::Cancel(id)).await
+    let command = Command::Backfill(Box::new(BackfillCommand::Cancel(id)));
+    app.stop_backfill(id, command.by(caller.principal())).await
 }
 
 /// Resume a halted backfill with the due times that it has not passed
@@ -257,18 +271,24 @@ pub(super) async fn cancel(State(app): State<App>, Path(id): Path<String>) -> An
         Unavailable
     )
 ))]
-pub(super) async fn resume(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
+pub(super) async fn resume(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<String>,
+) -> Answer<Response> {
     let id = extract::backfill(&id)?;
     let record = app.backfill_record(id).await?;
     let range = &record.head.range;
     let (from, to) = (range.from, range.to);
-    app.backfill(record.head.task, from, to, &record.name, |known| {
-        BackfillCommand::Resume {
+    let resume = |known| {
+        let command = BackfillCommand::Resume {
             backfill: id,
             known,
-        }
-    })
-    .await?;
+        };
+        Command::Backfill(Box::new(command)).by(caller.principal())
+    };
+    app.backfill(record.head.task, from, to, &record.name, resume)
+        .await?;
     Ok(respond(StatusCode::OK, &app.backfill_view(id).await?))
 }
 
@@ -283,9 +303,8 @@ impl App {
         found.ok_or_else(|| Fault::unknown_backfill(id))
     }
 
-    async fn stop_backfill(&self, id: BackfillId, command: BackfillCommand) -> Answer<Response> {
+    async fn stop_backfill(&self, id: BackfillId, command: Command) -> Answer<Response> {
         let record = self.backfill_record(id).await?;
-        let command = Command::Backfill(Box::new(command));
         let Reply::Backfill(reply) = self.command(command).await? else {
             return Err(Fault::wrong_reply());
         };
@@ -312,7 +331,7 @@ impl App {
         from: Wall,
         to: Wall,
         name: &TaskName,
-        command: impl Fn(KnownLaunches) -> BackfillCommand,
+        command: impl Fn(KnownLaunches) -> Command,
     ) -> Answer<baton_core::scheduler::BackfillReply> {
         let mut tried = 0;
         loop {
@@ -320,8 +339,7 @@ impl App {
             let known = self
                 .read(move |store| store.known_launches(task, from, to))
                 .await?;
-            let command = Command::Backfill(Box::new(command(known)));
-            let Reply::Backfill(reply) = self.command(command).await? else {
+            let Reply::Backfill(reply) = self.command(command(known)).await? else {
                 return Err(Fault::wrong_reply());
             };
             match reply {

@@ -15,10 +15,16 @@ use baton_store::view::Record;
 use super::app::App;
 use super::extract::Ids;
 use super::problem::{Answer, Fault};
+use crate::access::Caller;
 use crate::limits::BULK_INSTANCES_MAX;
 
 /// Cancels ranges.
-pub(super) async fn cancel(app: &App, ranges: &[Ids], mode: KillMode) -> Answer<CancelReply> {
+pub(super) async fn cancel(
+    app: &App,
+    caller: &Caller,
+    ranges: &[Ids],
+    mode: KillMode,
+) -> Answer<CancelReply> {
     let commands = ranges.iter().map(|(first, last)| Command::Cancel {
         first: *first,
         last: *last,
@@ -28,7 +34,7 @@ pub(super) async fn cancel(app: &App, ranges: &[Ids], mode: KillMode) -> Answer<
         halted: 0,
         stopping: 0,
     };
-    for answer in sent(app, commands.collect()) {
+    for answer in sent(app, caller, commands.collect()) {
         let Reply::Cancelled(cancelled) = answer.await? else {
             return Err(Fault::wrong_reply());
         };
@@ -39,7 +45,12 @@ pub(super) async fn cancel(app: &App, ranges: &[Ids], mode: KillMode) -> Answer<
 }
 
 /// Kills the attempts that run in ranges.
-pub(super) async fn kill(app: &App, ranges: &[Ids], mode: KillMode) -> Answer<KillCounts> {
+pub(super) async fn kill(
+    app: &App,
+    caller: &Caller,
+    ranges: &[Ids],
+    mode: KillMode,
+) -> Answer<KillCounts> {
     let states = &[UniversalState::Launched, UniversalState::Running];
     let (records, known) = found(app, ranges, states).await?;
     let commands = records.iter().map(|record| Command::KillAttempt {
@@ -48,7 +59,7 @@ pub(super) async fn kill(app: &App, ranges: &[Ids], mode: KillMode) -> Answer<Ki
         mode,
     });
     let mut killed = 0;
-    for answer in sent(app, commands.collect()) {
+    for answer in sent(app, caller, commands.collect()) {
         match answer.await? {
             Reply::AttemptKilled(Ok(_)) => killed += 1,
             // It has ended since it was read, or is being cancelled.
@@ -63,7 +74,12 @@ pub(super) async fn kill(app: &App, ranges: &[Ids], mode: KillMode) -> Answer<Ki
 }
 
 /// Retries the instances of ranges that are in this state. The caller holds the lock of the history.
-pub(super) async fn retry(app: &App, ranges: &[Ids], state: UniversalState) -> Answer<RetryCounts> {
+pub(super) async fn retry(
+    app: &App,
+    caller: &Caller,
+    ranges: &[Ids],
+    state: UniversalState,
+) -> Answer<RetryCounts> {
     let states: &[UniversalState] = match state {
         UniversalState::Halted => &[UniversalState::Halted],
         _ => &[UniversalState::Failed],
@@ -73,7 +89,7 @@ pub(super) async fn retry(app: &App, ranges: &[Ids], state: UniversalState) -> A
         .into_iter()
         .map(|record| Command::Retry(Box::new(record.instance)));
     let mut retried = 0;
-    for answer in sent(app, commands.collect()) {
+    for answer in sent(app, caller, commands.collect()) {
         match answer.await? {
             Reply::Retried(Ok(())) => retried += 1,
             // It belongs to a run.
@@ -132,7 +148,14 @@ async fn found(
 }
 
 /// Sends all commands before the first answer is awaited.
-fn sent(app: &App, commands: Vec<Command>) -> Vec<impl Future<Output = Answer<Reply>>> {
+fn sent(
+    app: &App,
+    caller: &Caller,
+    commands: Vec<Command>,
+) -> Vec<impl Future<Output = Answer<Reply>> + use<>> {
+    let client = caller.principal();
     let commands = commands.into_iter();
-    commands.map(|command| app.begin(command)).collect()
+    commands
+        .map(|command| app.begin(command.by(client.clone())))
+        .collect()
 }

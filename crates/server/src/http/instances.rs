@@ -208,6 +208,7 @@ pub(super) async fn show(
 ))]
 pub(super) async fn cancel(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -219,7 +220,7 @@ pub(super) async fn cancel(
         }
         Target::Many(ranges) => ranges,
     };
-    let cancelled = bulk::cancel(&app, &ranges, mode).await?;
+    let cancelled = bulk::cancel(&app, &caller, &ranges, mode).await?;
     Ok(respond(StatusCode::ACCEPTED, &cancelled))
 }
 
@@ -247,6 +248,7 @@ pub(super) async fn cancel(
 ))]
 pub(super) async fn kill(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -261,7 +263,7 @@ pub(super) async fn kill(
             ));
         }
         Target::Many(ranges) => {
-            let counts = KillOrCounts::Counts(bulk::kill(&app, &ranges, mode).await?);
+            let counts = KillOrCounts::Counts(bulk::kill(&app, &caller, &ranges, mode).await?);
             return Ok(respond(StatusCode::ACCEPTED, &counts));
         }
     };
@@ -271,6 +273,7 @@ pub(super) async fn kill(
         attempt,
         mode,
     };
+    let command = command.by(caller.principal());
     let Reply::AttemptKilled(killed) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
@@ -353,6 +356,7 @@ fn cannot_kill(
 ))]
 pub(super) async fn retry(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -365,13 +369,14 @@ pub(super) async fn retry(
         Target::One(id) => id,
         Target::Many(ranges) => {
             let state = bulk::retried_state(parameters.text("state"))?;
-            let counts = bulk::retry(&app, &ranges, state).await?;
+            let counts = bulk::retry(&app, &caller, &ranges, state).await?;
             let counts = InstanceOrCounts::Counts(counts);
             return Ok(respond(StatusCode::ACCEPTED, &counts));
         }
     };
     let instance = Box::new(app.record(id).await?.instance);
-    let Reply::Retried(retried) = app.command(Command::Retry(instance)).await? else {
+    let command = Command::Retry(instance).by(caller.principal());
+    let Reply::Retried(retried) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
     retried.map_err(|error| {
@@ -566,6 +571,7 @@ mod tests {
         let before = history.lock().await;
         let mut request = pin!(retry(
             State(app.clone()),
+            Extension(Caller::ANONYMOUS),
             Path("i1".to_owned()),
             Uri::from_static("/instances/i1/retry"),
         ));

@@ -48,17 +48,23 @@ mod tests {
             Fact::StopRequested {
                 instance,
                 mode: KillMode::Graceful,
+                requested_by: None,
             },
             Fact::AttemptKillRequested {
                 lease,
                 mode: KillMode::Now,
+                requested_by: None,
             },
             Fact::InstancesHalted {
                 first: instance,
                 last: instance,
                 reason: None,
+                requested_by: None,
             },
-            Fact::InstanceRetried { instance },
+            Fact::InstanceRetried {
+                instance,
+                requested_by: None,
+            },
             Fact::WorkerDrained {
                 worker: WorkerName::new("w"),
                 drained: true,

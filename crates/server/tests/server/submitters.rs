@@ -1,4 +1,4 @@
-//! Who has submitted an instance or a run, or triggered an entry.
+//! Who has submitted an instance or a run, or triggered an entry; and who has asked for its end, or for more.
 
 use std::path::Path;
 
@@ -183,5 +183,71 @@ async fn without_authentication_the_user_is_what_the_client_says() {
         refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
         assert!(refused.detail().contains("Baton-User"), "{refused:?}");
     }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_that_stops_retries_resumes_or_backfills_is_in_the_events() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w1").await;
+    let ask = async |method: Method, path: &str, body: Value| {
+        let request = server.request(method, path).header("baton-user", "ann");
+        let answer = got(request.body(body.to_string())).await;
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+    };
+    let (post, delete) = (Method::POST, Method::DELETE);
+    for _ in 0..2 {
+        let path = server.submit("hold").await;
+        server.until_state(&path, "RUNNING").await;
+    }
+    ask(post.clone(), "/instances/i1/kill", json!({})).await;
+    ask(delete.clone(), "/instances/i2?now=true", json!({})).await;
+    let sized = json!({"file": {"task": "x", "run": ["true"], "resources": {"cpu": 1000}}});
+    server.send(post.clone(), "/instances/", &sized).await;
+    ask(delete.clone(), "/instances/i3", json!({})).await;
+    ask(post.clone(), "/instances/i3/retry", json!({})).await;
+    ask(delete.clone(), "/instances/i3..i9", json!({})).await;
+    ask(
+        post.clone(),
+        "/instances/i3..i9/retry?state=HALTED",
+        json!({}),
+    )
+    .await;
+    let mut run = workflow();
+    run["file"]["tasks"]["a"]["resources"] = json!({"cpu": 1000});
+    server.send(post.clone(), "/runs/", &run).await;
+    ask(post.clone(), "/runs/r1/halt", json!({"how": "drain"})).await;
+    server.until_state("/runs/r1", "HALTED").await;
+    ask(post.clone(), "/runs/r1/resume", json!({})).await;
+    ask(delete, "/runs/r1", json!({})).await;
+    let entry = json!({"task": "e", "run": ["true"], "trigger": {"schedule": "0 * * * *"}});
+    server.send(post.clone(), "/lab/tasks/", &entry).await;
+    let interval = json!({"from": 3_600_000, "to": 36_000_000});
+    ask(post.clone(), "/lab/tasks/e/backfills/", interval).await;
+    for change in ["halt", "resume", "cancel"] {
+        ask(post.clone(), &format!("/backfills/b1/{change}"), json!({})).await;
+    }
+    let events = got(server.request(Method::GET, "/events?after=0&follow=false")).await;
+    let events = events.body.as_str().expect("text").to_owned();
+    for text in [
+        "kill of attempt 1 requested by ann (not authenticated)",
+        "stop requested by ann (not authenticated), at once",
+        "halted while it waited, requested by ann (not authenticated)",
+        "retry requested by ann (not authenticated)",
+        "run r1 starts no further instances: requested by ann (not authenticated)",
+        "run r1 is being killed: requested by ann (not authenticated)",
+        "run r1 was resumed by ann (not authenticated), generation 2",
+        "due times, requested by ann (not authenticated)",
+        "backfill b1 is halted: requested by ann (not authenticated)",
+        "backfill b1 was resumed by ann (not authenticated)",
+        "backfill b1 was cancelled by ann (not authenticated)",
+    ] {
+        assert!(events.contains(text), "{text} in\n{events}");
+    }
+    let timeline = server.get("/instances/i3/timeline").await.body;
+    let by_ann = timeline["items"].as_array().expect("a list").iter();
+    let by_ann = by_ann.filter(|it| it["text"].as_str().is_some_and(|it| it.contains("by ann")));
+    assert_eq!(by_ann.count(), 4, "{timeline}");
     server.stop().await;
 }

@@ -256,7 +256,7 @@ impl LibraryState {
                 waiting.into_iter().for_each(|id| self.end(id));
                 Ok(())
             }
-            Fact::InstanceRetried { instance } => {
+            Fact::InstanceRetried { instance, .. } => {
                 self.begin_again(Execution::Instance(*instance));
                 Ok(())
             }

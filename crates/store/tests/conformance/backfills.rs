@@ -45,6 +45,7 @@ fn registered(id: u64, range: BackfillRange, due: u64, taken: &[u64]) -> Fact {
         max_concurrent: 2,
         due,
         taken: taken.iter().copied().map(Wall).collect(),
+        requested_by: None,
     }
 }
 
@@ -105,6 +106,7 @@ fn halt(id: u64) -> Fact {
         task: TASK,
         at: Wall(6),
         cause: BackfillHalt::Requested,
+        requested_by: None,
     }
 }
 
@@ -115,6 +117,7 @@ fn resumed(id: u64, remaining: u64, taken: &[u64]) -> Fact {
         at: Wall(7),
         remaining,
         taken: taken.iter().copied().map(Wall).collect(),
+        requested_by: None,
     }
 }
 
@@ -131,6 +134,7 @@ fn cancelled(id: u64) -> Fact {
         backfill: BackfillId(id),
         task: TASK,
         at: Wall(9),
+        requested_by: None,
     }
 }
 

@@ -342,7 +342,10 @@ pub(crate) fn a_page_of_items_ends_by_bytes(open: Open<'_>) {
 pub(crate) fn a_manual_retry_does_not_change_the_run(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![task("a", &[]), task("b", &[])]));
     let id = running.fails(0, 0);
-    running.commit(vec![Fact::InstanceRetried { instance: id }]);
+    running.commit(vec![Fact::InstanceRetried {
+        instance: id,
+        requested_by: None,
+    }]);
     running = running.takeover(open);
     // The end came back from the store, with the instance that was retried.
     running.attempt(id, 0, Some("{}"));

@@ -132,6 +132,7 @@ pub(crate) fn halted(first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         reason: None,
+        requested_by: None,
     }
 }
 

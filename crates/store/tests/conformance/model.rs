@@ -118,7 +118,7 @@ impl Model {
 
     /// True if a fact retries an item of a run by itself: a leader never does that.
     fn is_part_retried(&self, fact: &Fact) -> bool {
-        let Fact::InstanceRetried { instance } = fact else {
+        let Fact::InstanceRetried { instance, .. } = fact else {
             return false;
         };
         let instance = self.ledger.find(*instance);
@@ -173,16 +173,21 @@ impl Model {
             7 if rng.below(2) == 0 => Fact::AttemptKillRequested {
                 lease,
                 mode: mode(rng),
+                requested_by: submitter(rng),
             },
             7 => Fact::StopRequested {
                 instance: id,
                 mode: mode(rng),
+                requested_by: submitter(rng),
             },
             8 => match rng.below(20) {
                 0 => halted(0, u64::MAX),
                 _ => halted(id.0, last.0),
             },
-            9 => Fact::InstanceRetried { instance: id },
+            9 => Fact::InstanceRetried {
+                instance: id,
+                requested_by: submitter(rng),
+            },
             10 => Fact::AttemptAdopted {
                 lease: LeaseId {
                     attempt: AttemptId {
@@ -306,6 +311,7 @@ impl Model {
                 run,
                 mode: [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow][rng.below(3) as usize],
                 cause: HaltCause::Requested,
+                requested_by: None,
             },
         }
     }
@@ -416,6 +422,7 @@ fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
         plan,
         carried,
         rerun: spans,
+        requested_by: None,
     }
 }
 

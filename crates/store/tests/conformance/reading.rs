@@ -271,6 +271,7 @@ pub(crate) fn a_halted_range_is_one_end_and_each_of_it_can_be_retried(open: Open
     next.ledger.admit(ended).expect("it was away");
     let retried = Fact::InstanceRetried {
         instance: InstanceId(14),
+        requested_by: None,
     };
     next.commit(&*store, vec![retried.clone()]);
     assert_eq!(
@@ -334,7 +335,13 @@ fn read_ranges_that_fall_apart(store: &dyn Store, leader: &mut Leader, view: Vie
             } else {
                 let ended = store.instance(middle).expect("readable").expect("is there");
                 leader.ledger.admit(ended.instance).expect("it was away");
-                leader.commit(store, vec![Fact::InstanceRetried { instance: middle }]);
+                leader.commit(
+                    store,
+                    vec![Fact::InstanceRetried {
+                        instance: middle,
+                        requested_by: None,
+                    }],
+                );
             }
         }
         query.after = page.next;

@@ -38,6 +38,7 @@ fn half_done(open: Open<'_>) -> Running {
             run: running.run,
             mode: HaltMode::Drain,
             cause: HaltCause::Requested,
+            requested_by: None,
         },
         halted(id.0, id.0),
     ]);
@@ -120,6 +121,7 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
         run: running.run,
         mode: HaltMode::Kill,
         cause: HaltCause::TimedOut,
+        requested_by: None,
     }]);
     running.over(S::Failed);
     // And again without another plan: that of the second generation stays.
@@ -138,7 +140,10 @@ pub(crate) fn an_end_of_an_older_generation_is_not_the_runs(open: Open<'_>) {
     let ended = running.store.instance(old).expect("readable");
     let ended = ended.expect("kept").instance;
     running.leader.ledger.admit(ended).expect("it was away");
-    running.commit(vec![Fact::InstanceRetried { instance: old }]);
+    running.commit(vec![Fact::InstanceRetried {
+        instance: old,
+        requested_by: None,
+    }]);
     running = running.takeover(open);
     assert!(running.live().progress.is_idle());
     running.attempt(old, 0, Some("{}"));
@@ -223,6 +228,7 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
         run: running.run,
         mode: HaltMode::Drain,
         cause: HaltCause::Requested,
+        requested_by: None,
     }]);
     running = running.takeover(open);
     running.end(leased, AttemptEnd::Real(Outcome::Exited(0)), Some("{}"));

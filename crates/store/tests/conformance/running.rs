@@ -178,6 +178,7 @@ impl Running {
             plan: plan.map(Arc::new),
             carried,
             rerun: again,
+            requested_by: None,
         }]);
     }
 

@@ -40,6 +40,7 @@ fn halting(run: RunId, how: HaltMode, cause: HaltCause) -> Fact {
         run,
         mode: how,
         cause,
+        requested_by: None,
     }
 }
 
@@ -59,6 +60,7 @@ fn resumed(run: RunId, generation: u32, at: Wall, plan: Option<Plan>) -> Fact {
         plan: plan.map(Arc::new),
         carried: Vec::new(),
         rerun: Vec::new(),
+        requested_by: None,
     }
 }
 
@@ -373,6 +375,7 @@ pub(crate) fn what_is_counted_of_instances_does_not_depend_on_runs(open: Open<'_
         first,
         last,
         reason: None,
+        requested_by: None,
     }]);
     assert_eq!(running.ends().len(), 4);
     assert_eq!(running.ends()[3], (1, 0, ItemEnd::Halted));

@@ -206,6 +206,7 @@ fn the_library_of_schema_version_9_can_still_be_read_and_backfilled() {
         at: range.to,
         remaining: 20,
         taken: Vec::new(),
+        requested_by: None,
     };
     leader.commit(&store, vec![resumed]);
     let runs = store.runs(&RunQuery {

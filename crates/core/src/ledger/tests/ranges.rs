@@ -14,6 +14,7 @@ fn an_instance_leaves_its_range_with_its_first_fact() {
     let stop = Fact::StopRequested {
         instance: InstanceId(15),
         mode: KillMode::Graceful,
+        requested_by: None,
     };
     ledger.apply(&stop).expect("fits");
     assert_eq!(waiting(&ledger), [(10, 14), (16, 19)]);
@@ -82,9 +83,13 @@ fn a_retry_begins_anew_but_for_the_number_of_attempts() {
         Fact::StopRequested {
             instance: I1,
             mode: KillMode::Graceful,
+            requested_by: None,
         },
         ended(lease, bad, Verdict::GaveUp),
-        Fact::InstanceRetried { instance: I1 },
+        Fact::InstanceRetried {
+            instance: I1,
+            requested_by: None,
+        },
     ] {
         ledger.apply(&fact).expect("fits");
     }
@@ -92,14 +97,20 @@ fn a_retry_begins_anew_but_for_the_number_of_attempts() {
     assert_eq!(again.state, UniversalState::Queued);
     assert_eq!((again.failures, again.stop_requested), (0, false));
     assert_eq!(again.attempts, AttemptNo(1));
-    let twice = ledger.apply(&Fact::InstanceRetried { instance: I1 });
+    let twice = ledger.apply(&Fact::InstanceRetried {
+        instance: I1,
+        requested_by: None,
+    });
     assert!(matches!(twice, Err(LedgerError::Illegal(I1, _))));
 }
 
 #[test]
 fn one_of_a_halted_range_can_be_retried_when_its_record_is_brought_back() {
     let mut ledger = of(&[submit(1, 9), halt(1, 9)]);
-    let retried = Fact::InstanceRetried { instance: I1 };
+    let retried = Fact::InstanceRetried {
+        instance: I1,
+        requested_by: None,
+    };
     assert_eq!(
         ledger.apply(&retried),
         Err(LedgerError::UnknownInstance(I1))

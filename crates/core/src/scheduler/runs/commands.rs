@@ -148,6 +148,7 @@ pub(in crate::scheduler) fn execute(
     cx: &mut Cx<'_>,
     deadlines: &mut Deadlines,
     command: RunCommand,
+    client: Option<Arc<Principal>>,
 ) -> Reply {
     let done = match command {
         RunCommand::Register {
@@ -162,8 +163,8 @@ pub(in crate::scheduler) fn execute(
             run,
             how,
             generation,
-        } => halt(cx, run, how, generation),
-        RunCommand::Resume(resume) => self::resume(cx, resume),
+        } => halt(cx, run, how, generation, client),
+        RunCommand::Resume(resume) => self::resume(cx, resume, client),
     };
     if let Ok((id, _)) = &done
         && let Some(run) = cx.ledger.runs().run(*id)
@@ -230,7 +231,13 @@ fn start(cx: &mut Cx<'_>, run: RunId) -> Reply {
     Ok((run, head.generation))
 }
 
-fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generation>) -> Reply {
+fn halt(
+    cx: &mut Cx<'_>,
+    run: RunId,
+    how: HaltMode,
+    generation: Option<Generation>,
+    client: Option<Arc<Principal>>,
+) -> Reply {
     let head = find_run(cx, run, generation)?;
     match head.state {
         UniversalState::Registering => {
@@ -249,12 +256,13 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
             run,
             mode: how,
             cause: HaltCause::Requested,
+            requested_by: client,
         }),
     }
     Ok((run, head.generation))
 }
 
-fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
+fn resume(cx: &mut Cx<'_>, resume: Resume, client: Option<Arc<Principal>>) -> Reply {
     #[cfg(feature = "seeded-bugs")]
     let resume = crate::bugs::scheduler::accept_stale(cx, resume);
     let run = resume.run.head.id;
@@ -285,6 +293,7 @@ fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
         plan: resume.plan,
         carried: comparison.carried,
         rerun,
+        requested_by: client,
     });
     Ok((run, generation))
 }

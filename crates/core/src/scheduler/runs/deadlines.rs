@@ -72,6 +72,7 @@ impl Deadlines {
                     run: id,
                     mode: HaltMode::Kill,
                     cause,
+                    requested_by: None,
                 });
             }
         }

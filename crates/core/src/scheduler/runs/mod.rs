@@ -20,7 +20,8 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, Part};
 
 use super::bullpen::Bullpen;
-use super::{gate, instances, launch};
+use super::instances::{self, StopRequest};
+use super::{gate, launch};
 use crate::bugs::Bug;
 use crate::ledger::{Ledger, RunHead};
 use crate::protocol::scheduler::Protocol;
@@ -213,7 +214,8 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
     }
     let mode = stops.sweep.and_then(HaltMode::kill_mode);
     for (first, last) in ranges {
-        instances::cancel(cx, protocol, first, last, mode.unwrap_or_default());
+        let request = StopRequest::from(mode.unwrap_or_default());
+        instances::cancel(cx, protocol, first, last, &request);
     }
 }
 

@@ -68,6 +68,7 @@ impl Leader {
                 first,
                 last,
                 reason,
+                ..
             } => Some((first.0, last.0, *reason)),
             _ => None,
         });

@@ -3,6 +3,7 @@
 use baton_model::fact::Verdict;
 use baton_model::ids::AttemptNo;
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome};
+use baton_model::principal::Principal;
 
 use super::*;
 
@@ -137,4 +138,34 @@ fn a_kill_is_sent_by_the_next_leader_when_the_worker_reports_the_attempt() {
     let association = w.association();
     let list = ToScheduler::RunningTasks { association, held };
     assert_eq!(graces(&next.give(Input::Message(list))), [Millis(0)]);
+}
+
+#[test]
+fn a_stop_records_the_client_that_is_known_and_one_of_the_scheduler_none() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    leader.welcome(&mut w, &[]);
+    for id in 1..=4 {
+        leader.submit(id, Exclusive::Timed);
+    }
+    let name = "ann".to_owned();
+    let ann = Some(Arc::new(Principal::Certificate { name }));
+    // Two run, two wait.
+    let cancel = |first, last| Command::Cancel {
+        first: InstanceId(first),
+        last: InstanceId(last),
+        mode: KillMode::Graceful,
+    };
+    leader.give(Input::Command(RequestId(1), cancel(1, 3).by(ann.clone())));
+    leader.give(Input::Command(RequestId(2), cancel(4, 4).by(None)));
+    let clients = leader.facts.iter().filter_map(|fact| match fact {
+        Fact::StopRequested { requested_by, .. } | Fact::InstancesHalted { requested_by, .. } => {
+            Some(requested_by.clone())
+        }
+        _ => None,
+    });
+    assert_eq!(
+        clients.collect::<Vec<_>>(),
+        [ann.clone(), ann.clone(), ann, None]
+    );
 }

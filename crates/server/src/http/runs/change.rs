@@ -10,6 +10,7 @@ use baton_files::{Errors, Format, WorkflowFile};
 use baton_model::api::{FieldProblem, HaltRun, SubmitRun};
 use baton_model::ids::{Generation, RunId};
 use baton_model::outcome::KillMode;
+use baton_model::principal::Principal;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltMode, Plan};
 use serde_json::value::RawValue;
@@ -78,7 +79,7 @@ pub(in super::super) async fn submit(
         key,
         submitted_by,
     };
-    let (run, generation) = run_command(&app, register).await?;
+    let (run, generation) = run_command(&app, register, None).await?;
     let mut response = respond(StatusCode::CREATED, &views::accepted(run, generation));
     if let Ok(location) = HeaderValue::from_str(&path(run)) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -124,7 +125,7 @@ pub(in super::super) async fn extend(
         part.map_err(wrong)
     });
     let plan = plan.await?;
-    let done = run_command(&app, RunCommand::Extend { run, plan }).await?;
+    let done = run_command(&app, RunCommand::Extend { run, plan }, None).await?;
     Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
@@ -147,7 +148,7 @@ pub(in super::super) async fn start(
     State(app): State<App>,
     Path(run): Path<String>,
 ) -> Answer<Response> {
-    let done = run_command(&app, RunCommand::Start(extract::run(&run)?)).await?;
+    let done = run_command(&app, RunCommand::Start(extract::run(&run)?), None).await?;
     Ok(respond(StatusCode::OK, &views::accepted(done.0, done.1)))
 }
 
@@ -173,13 +174,14 @@ pub(in super::super) async fn start(
 ))]
 pub(in super::super) async fn halt(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(run): Path<String>,
     request: Request,
 ) -> Answer<Response> {
     let run = extract::run(&run)?;
     let asked: HaltRun = extract::body(request).await?;
     let generation = asked.generation.map(Generation);
-    stop(&app, run, asked.mode, generation).await
+    stop(&app, &caller, run, asked.mode, generation).await
 }
 
 /// Kill a run
@@ -204,6 +206,7 @@ pub(in super::super) async fn halt(
 ))]
 pub(in super::super) async fn kill(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(run): Path<String>,
     uri: Uri,
 ) -> Answer<Response> {
@@ -211,11 +214,12 @@ pub(in super::super) async fn kill(
         KillMode::Graceful => HaltMode::Kill,
         KillMode::Now => HaltMode::KillNow,
     };
-    stop(&app, extract::run(&run)?, mode, None).await
+    stop(&app, &caller, extract::run(&run)?, mode, None).await
 }
 
 async fn stop(
     app: &App,
+    caller: &Caller,
     run: RunId,
     how: HaltMode,
     generation: Option<Generation>,
@@ -225,7 +229,7 @@ async fn stop(
         how,
         generation,
     };
-    let (run, generation) = run_command(app, halt).await?;
+    let (run, generation) = run_command(app, halt, caller.principal()).await?;
     Ok(respond(
         StatusCode::ACCEPTED,
         &views::accepted(run, generation),
@@ -267,8 +271,14 @@ where
     }
 }
 
-pub(super) async fn run_command(app: &App, command: RunCommand) -> Answer<(RunId, Generation)> {
-    let Reply::Run(done) = app.command(Command::Run(Box::new(command))).await? else {
+/// Sends a command about a run, of a client that is known or none.
+pub(super) async fn run_command(
+    app: &App,
+    command: RunCommand,
+    client: Option<Arc<Principal>>,
+) -> Answer<(RunId, Generation)> {
+    let command = Command::Run(Box::new(command)).by(client);
+    let Reply::Run(done) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
     done.map_err(|error| fault(&error))

@@ -13,6 +13,7 @@ use baton_files::{Format, WorkflowFile};
 use baton_model::api::{FieldProblem, ResumePreview, ResumeRun, ResumeTask, RetryRun, RunReply};
 use baton_model::ids::{Generation, Revision, RunId};
 use baton_model::limits::WORKFLOW_SOURCE_BYTES_MAX;
+use baton_model::principal::Principal;
 use baton_model::workflow::Plan;
 use serde_json::value::RawValue;
 
@@ -62,6 +63,7 @@ pub(in super::super) async fn resume(
 ) -> Answer<Response> {
     let run = extract::run(&run)?;
     let dry_run = dry_run(&uri)?;
+    let client = caller.principal();
     let asked: Option<ResumeRun<Box<RawValue>>> =
         extract::optional_body(extract::large(request)).await?;
     let asked = asked.unwrap_or_default();
@@ -77,6 +79,7 @@ pub(in super::super) async fn resume(
         params: asked.params,
         rerun: None,
         generation: asked.generation.map(Generation),
+        client,
         dry_run,
     };
     resume_run(&app, run, options).await
@@ -108,6 +111,7 @@ pub(in super::super) async fn resume(
 ))]
 pub(in super::super) async fn retry(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(run): Path<String>,
     uri: Uri,
     request: Request,
@@ -129,6 +133,7 @@ pub(in super::super) async fn retry(
         params: asked.params,
         rerun: asked.task.map(|task| (task, asked.downstream)),
         generation: asked.generation.map(Generation),
+        client: caller.principal(),
         dry_run,
     };
     resume_run(&app, run, options).await
@@ -160,6 +165,8 @@ struct ResumeOptions {
     rerun: Option<(String, bool)>,
     /// Only if this generation is the latest.
     generation: Option<Generation>,
+    /// Who asks for it, if that is known.
+    client: Option<Arc<Principal>>,
     /// Only return a preview.
     dry_run: bool,
 }
@@ -200,7 +207,7 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
         rerun,
         generation: options.generation,
     };
-    let (run, generation) = run_command(app, RunCommand::Resume(resume)).await?;
+    let (run, generation) = run_command(app, RunCommand::Resume(resume), options.client).await?;
     let resumed = ResumedOrPreview::Resumed(views::accepted(run, generation));
     Ok(respond(StatusCode::OK, &resumed))
 }

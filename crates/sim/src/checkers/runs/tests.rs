@@ -208,6 +208,7 @@ fn resumed() -> Fact {
         plan: None,
         carried: Vec::new(),
         rerun: Vec::new(),
+        requested_by: None,
     }
 }
 
@@ -227,6 +228,7 @@ fn each_checker_detects_its_violation() {
         run: R1,
         mode: HaltMode::Drain,
         cause: HaltCause::Requested,
+        requested_by: None,
     };
     let stories: &[(&[Fact], Option<&str>)] = &[
         (

@@ -209,6 +209,7 @@ fn the_timeout_of_a_workflow_counts_for_runs_that_a_schedule_has_launched() {
             run: R1,
             mode: HaltMode::Kill,
             cause: HaltCause::TimedOut,
+            requested_by: None,
         };
         assert_eq!(facts.first(), Some(&halting), "{takeover}");
     }
