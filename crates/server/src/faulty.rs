@@ -18,9 +18,9 @@ use baton_model::workflow::Plan;
 use baton_store::facts::{FactPage, FactQuery};
 use baton_store::usage::{Usage, UsageCursor, UsageQuery};
 use baton_store::view::{
-    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
-    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
-    TickQuery,
+    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
+    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
+    TaskQuery, TaskRecord, TickQuery,
 };
 use baton_store::{
     CommitCallback, Fingerprint, PruneReport, Retention, SqliteStore, Store, StoreError,
@@ -245,6 +245,10 @@ impl Store for Faulty {
 
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
         Ok(self.counted(self.inner.run_items(query)?))
+    }
+
+    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
+        self.inner.run_ends(run)
     }
 
     fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {

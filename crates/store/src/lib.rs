@@ -73,9 +73,9 @@ use facts::{FactPage, FactQuery};
 use sharing::Sharing;
 use usage::{Usage, UsageCursor, UsageQuery};
 use view::{
-    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
-    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
-    TickQuery,
+    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
+    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
+    TaskQuery, TaskRecord, TickQuery,
 };
 
 /// Callback with the outcome of a batch, called once; it is dropped uncalled only if the store's
@@ -285,6 +285,9 @@ pub trait Store: Send + Sync {
 
     /// Items of a run whose instances have ended, by task and item.
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError>;
+
+    /// Number of ended items of a run, by task and end.
+    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError>;
 
     /// Failures of a run, grouped by task and kind of end, the most frequent first. If a run failed
     /// without being halted by request, halted items are included: otherwise it would show no

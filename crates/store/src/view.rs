@@ -499,6 +499,15 @@ pub struct ItemQuery {
     pub limit: usize,
 }
 
+/// Ended items of one task of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndCount {
+    /// Index of the task in the plan.
+    pub task: u32,
+    pub end: ItemEnd,
+    pub count: u64,
+}
+
 /// A group of equal failures, or of halted items, in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorCount {

@@ -21,9 +21,9 @@ use baton_store::facts::{FactPage, FactQuery};
 use baton_store::sharing::{Announced, Announcement, Sharing};
 use baton_store::usage::{Usage, UsageCursor, UsageQuery};
 use baton_store::view::{
-    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
-    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
-    TickQuery,
+    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
+    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
+    TaskQuery, TaskRecord, TickQuery,
 };
 use baton_store::{
     CommitCallback, Fingerprint, PruneReport, Retention, SqliteStore, Store, StoreError,
@@ -422,6 +422,10 @@ impl Store for Session {
 
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
         self.reach()?.run_items(query)
+    }
+
+    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
+        self.reach()?.run_ends(run)
     }
 
     fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {

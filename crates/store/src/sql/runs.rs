@@ -15,8 +15,8 @@ use super::specs::SpecId;
 use crate::change_set::{ChangeSet, RunChange};
 use crate::limits::RUN_ERRORS_MAX;
 use crate::view::{
-    ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, failed_without_halt, page_limit,
-    sql_id,
+    EndCount, ErrorCount, ItemQuery, ItemRecord, Page, RunQuery, RunRecord, failed_without_halt,
+    page_limit, sql_id,
 };
 
 /// A statement whose columns [`record`] reads.
@@ -339,6 +339,25 @@ pub(super) fn items(db: &Db<'_>, query: &ItemQuery) -> Result<Page<ItemRecord, (
         })
     })?;
     Page::fill(found, limit, item_cursor)
+}
+
+/// Number of ended items of a run, by task and end.
+pub(super) fn ends(db: &Db<'_>, run: RunId) -> Result<Vec<EndCount>, Error> {
+    let Some(head) = head(db, run)? else {
+        return Ok(Vec::new());
+    };
+    db.prepare_cached(
+        "SELECT task, \"end\", count(*) FROM item WHERE run = ?1 AND plan = ?2 \
+         GROUP BY task, \"end\" ORDER BY task, \"end\"",
+    )?
+    .query_map(params![run.0.cast_signed(), head.plan.0], |row| {
+        Ok(EndCount {
+            task: row.get(0)?,
+            end: end_of(row.text(1)?, 1)?,
+            count: unsigned(row, 2)?,
+        })
+    })?
+    .collect()
 }
 
 /// Failed or halted items of a run, grouped by task and kind of end, the most frequent first.

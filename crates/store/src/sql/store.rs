@@ -26,9 +26,9 @@ use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::sharing::Sharing;
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
-    BackfillQuery, BackfillRecord, Counts, ErrorCount, ItemQuery, ItemRecord, LaunchRecord, Page,
-    Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq, TaskQuery, TaskRecord,
-    TickQuery,
+    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
+    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
+    TaskQuery, TaskRecord, TickQuery,
 };
 use crate::{CommitCallback, Fingerprint, PruneReport, Retention, Store, StoreError, TakeOutcome};
 
@@ -280,6 +280,10 @@ impl<E: Engine> Store for SqlStore<E> {
 
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
         self.readers.read(|db| runs::items(db, query))
+    }
+
+    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
+        self.readers.read(|db| runs::ends(db, run))
     }
 
     fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {

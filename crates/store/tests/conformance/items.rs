@@ -9,7 +9,7 @@ use baton_model::time::{Millis, Wall};
 use baton_model::workflow::ItemEnd;
 use baton_store::Retention;
 use baton_store::limits::ITEMS_PAGE_BYTES_MAX;
-use baton_store::view::{ErrorCount, ItemQuery};
+use baton_store::view::{EndCount, ErrorCount, ItemQuery};
 
 use crate::Open;
 use crate::leading::{halted, submitted};
@@ -270,6 +270,15 @@ pub(crate) fn failures_that_are_alike_are_counted_together(open: Open<'_>) {
     let errors = open().run_errors(running.run);
     assert_eq!(errors, Ok(expected.to_vec()));
     assert_eq!(running.store.run_errors(RunId(9)), Ok(Vec::new()));
+    let ends = [
+        (0, ItemEnd::Failed, 5),
+        (0, ItemEnd::Halted, 1),
+        (1, ItemEnd::Done, 1),
+        (1, ItemEnd::Failed, 2),
+    ];
+    let ends = ends.map(|(task, end, count)| EndCount { task, end, count });
+    assert_eq!(open().run_ends(running.run), Ok(ends.to_vec()));
+    assert_eq!(running.store.run_ends(RunId(9)), Ok(Vec::new()));
     // Items stay FAILED after their instances are pruned.
     let none = Retention {
         terminal_instances_max: Some(0),
