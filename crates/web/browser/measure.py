@@ -6,12 +6,17 @@
 
 It needs about 3 GB on disk. A page is loaded five times, and the slowest of the last four counts: the
 first one fills caches. The CPU time is that of the server, the mean of those four.
+
+    BATON_BIN=target/debug/baton python3 crates/web/browser/measure.py target/tmp/ended ended
+
+The first load of an ended run of 100,000 items after a restart, in an empty directory.
 """
 
 import http.client
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -80,6 +85,10 @@ class Server:
         connection.close()
         return first, size
 
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
     def cpu(self) -> float:
         """CPU seconds so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -105,6 +114,43 @@ def pages(server: Server) -> None:
         cpu = (server.cpu() - cpu) / LOADS
         slowest = max(first for first, _ in loads)
         print(f"| `{path}` | {slowest * 1e3:.0f} ms | {cpu * 1e3:.0f} ms | {loads[-1][1] / 1e3:.0f} kB |", flush=True)
+
+
+def ended(directory: Path) -> None:
+    """The first load of an ended run, with empty caches."""
+    directory.mkdir(parents=True, exist_ok=True)
+    server = Server(directory)
+    try:
+        items = json.dumps(list(range(ITEMS)))
+        (directory / "w.yaml").write_text(f"workflow: large\ntasks:\n  each: {{ for_each: {items}, run: 'true' }}\n")
+        run = server.baton("submit", "w.yaml").split()[0]
+        server.baton("halt", run, "--kill", "--wait")
+    finally:
+        server.stop()
+    finish_items(directory / "data" / "baton.db")
+    server = Server(directory)
+    try:
+        # Everything else that a first request costs.
+        server.load("/runs/")
+        cpu = server.cpu()
+        first, size = server.load(f"/runs/{run}")
+        cpu = server.cpu() - cpu
+        print(f"| `/runs/{run}`, first load | {first * 1e3:.0f} ms | {cpu * 1e3:.0f} ms | {size / 1e3:.0f} kB |")
+    finally:
+        server.stop()
+
+
+def finish_items(path: Path) -> None:
+    """Some thousand items were in flight; the others end here, as if workers had run them."""
+    store = sqlite3.connect(path)
+    with store:
+        store.execute(
+            "WITH RECURSIVE every(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM every WHERE n + 1 < ?) "
+            "INSERT OR IGNORE INTO item SELECT run, plan, task, n, generation, 'done', instance, NULL "
+            "FROM every, (SELECT * FROM item LIMIT 1)",
+            (ITEMS,),
+        )
+    store.close()
 
 
 def live(server: Server, seconds: int = 15) -> None:
@@ -154,12 +200,19 @@ def read(server: Server, stop: threading.Event) -> None:
     connection.close()
 
 
-if __name__ == "__main__":
-    server = Server(Path(sys.argv[1]))
+def main() -> None:
+    directory = Path(sys.argv[1])
+    if sys.argv[2:] == ["ended"]:
+        ended(directory)
+        return
+    server = Server(directory)
     try:
         fill(server)
         pages(server)
         live(server)
     finally:
-        server.process.terminate()
-        server.process.wait()
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

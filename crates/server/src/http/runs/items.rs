@@ -290,8 +290,8 @@ impl App {
             }
         }
         let ended = self.ended_run(&selection.record).await?;
-        let (dag, progress) = &*ended;
-        let of = |(task, item)| progress.value(dag, task, item);
+        let progress = self.ended_progress(run, &ended).await?;
+        let of = |(task, item)| progress.value(&ended.dag, task, item);
         Ok(places.into_iter().map(of).collect())
     }
 }

@@ -285,17 +285,13 @@ impl App {
             }
         }
         let ended = self.ended_run(record).await?;
-        let (dag, progress) = &*ended;
-        let count = u32::try_from(dag.plan.tasks.len()).unwrap_or(u32::MAX);
-        let tasks = (from..count).take(limit).map(|at| {
-            let counts = views::counts(&progress.tally(at), 0);
-            views::task(dag, at, counts, progress.is_mapped(at))
-        });
-        let why = progress.problems();
-        let why = why.map(|(task, item, why)| (task, item, why.to_owned()));
+        let dag = &ended.dag;
+        let tasks = (from..).zip(ended.tasks.iter().skip(from as usize));
+        let tasks = tasks.take(limit);
+        let tasks = tasks.map(|(at, (counts, mapped))| views::task(dag, at, *counts, *mapped));
         Ok(RunProgress {
-            items: views::counts(progress.total(), 0),
-            problems: problems(dag, why.collect()),
+            items: ended.items,
+            problems: problems(dag, ended.problems.clone()),
             tasks: tasks.collect(),
             dag: std::sync::Arc::clone(dag),
         })

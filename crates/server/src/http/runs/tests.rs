@@ -42,12 +42,7 @@ async fn over(app: &App) -> RunRecord {
         submitted_by: None,
     };
     let run = command(app, register).await;
-    let halt = RunCommand::Halt {
-        run,
-        how: HaltMode::Kill,
-        generation: None,
-    };
-    command(app, halt).await;
+    halt(app, run).await;
     let record = app.run_record(run).await.expect("kept");
     assert!(record.head.state.is_terminal());
     record
@@ -123,6 +118,48 @@ async fn large(app: &App, count: u32) -> RunId {
     }
 }
 
+async fn halt(app: &App, run: RunId) {
+    let halt = RunCommand::Halt {
+        run,
+        how: HaltMode::Kill,
+        generation: None,
+    };
+    command(app, halt).await;
+}
+
+#[tokio::test]
+async fn the_page_of_an_ended_run_reads_its_first_items_and_counts_the_others() {
+    let mut reads = Vec::new();
+    for count in [500, 5_000] {
+        let store = Arc::new(Faulty::default());
+        let app = testing::over(Arc::clone(&store), HistoryLock::default());
+        let run = large(&app, count).await;
+        halt(&app, run).await;
+        let record = app.run_record(run).await.expect("kept");
+        assert!(record.head.state.is_terminal());
+        store.records_read.store(0, Ordering::SeqCst);
+        load(&app, run).await;
+        assert_eq!(store.kept_run_reads.load(Ordering::SeqCst), 0);
+        reads.push(store.records_read.load(Ordering::SeqCst));
+        let ended = app.ended_run(&record).await.expect("known");
+        let progress = app.ended_progress(run, &ended).await.expect("known");
+        assert_eq!(ended.items, views::counts(progress.total(), 0));
+        assert_eq!(ended.items.halted, u64::from(count));
+        app.0.inbox.send(Event::Stop);
+    }
+    assert_eq!(reads[0], reads[1]);
+}
+
+/// Loads the page of a run.
+async fn load(app: &App, run: RunId) {
+    let request = Request::get(path(run))
+        .header("host", "localhost")
+        .header("accept", "text/html")
+        .body(Body::empty());
+    let page = service(app.clone()).oneshot(request.expect("valid")).await;
+    assert_eq!(page.expect("answered").status(), StatusCode::OK);
+}
+
 #[tokio::test]
 async fn the_page_of_a_run_reads_as_much_of_a_large_one_as_of_a_small_one() {
     let mut reads = Vec::new();
@@ -133,12 +170,7 @@ async fn the_page_of_a_run_reads_as_much_of_a_large_one_as_of_a_small_one() {
         large(&app, count).await;
         let run = large(&app, count).await;
         store.records_read.store(0, Ordering::SeqCst);
-        let request = Request::get(path(run))
-            .header("host", "localhost")
-            .header("accept", "text/html")
-            .body(Body::empty());
-        let page = service(app.clone()).oneshot(request.expect("valid")).await;
-        assert_eq!(page.expect("answered").status(), StatusCode::OK);
+        load(&app, run).await;
         reads.push(store.records_read.load(Ordering::SeqCst));
         app.0.inbox.send(Event::Stop);
     }
