@@ -11,7 +11,7 @@ use baton_store::view::{EndCount, RunRecord};
 use baton_store::{Store, StoreError};
 use tokio::sync::OnceCell;
 
-use super::views;
+use super::counts;
 
 /// Runs in the cache. A run of 200,000 items needs some megabytes.
 const RUNS_MAX: usize = 4;
@@ -49,12 +49,12 @@ impl EndedRun {
         Ok(computed.map(|(dag, progress)| {
             let count = u32::try_from(dag.plan.tasks.len()).unwrap_or(u32::MAX);
             let tasks = (0..count).map(|at| {
-                let counts = views::counts(&progress.tally(at), 0);
+                let counts = counts::counts(&progress.tally(at), 0);
                 (counts, progress.is_mapped(at))
             });
             let problems = progress.problems();
             Self {
-                items: views::counts(progress.total(), 0),
+                items: counts::counts(progress.total(), 0),
                 tasks: tasks.collect(),
                 problems: problems
                     .map(|(task, item, why)| (task, item, why.to_owned()))

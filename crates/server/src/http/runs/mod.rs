@@ -7,12 +7,14 @@
 //! | `read` | runs, their tasks, and their failures |
 //! | `items` | items, in pages |
 //! | `ended` | what the items of ended runs came to, in a cache |
+//! | `counts` | items by state |
 //! | `views` | conversion to `baton_model::api` |
 //!
 //! The leader has runs that have not ended in memory, and reports their progress. The progress of
 //! an ended run is computed from the store.
 
 pub(super) mod change;
+mod counts;
 pub(super) mod ended;
 pub(super) mod items;
 pub(super) mod read;

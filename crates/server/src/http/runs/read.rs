@@ -23,7 +23,7 @@ use super::super::lists::page_links;
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::super::{messages, views as shapes};
-use super::{path, views};
+use super::{counts, path, views};
 use crate::clock;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
 use crate::shutdown::until_shutdown;
@@ -277,7 +277,7 @@ impl App {
                     tasks.push(self.live_task(&view, task).await?);
                 }
                 return Ok(RunProgress {
-                    items: views::counts(&view.total, view.leased),
+                    items: counts::counts(&view.total, view.leased),
                     problems: problems(&view.dag, view.problems),
                     dag: view.dag,
                     tasks,
@@ -299,7 +299,7 @@ impl App {
 
     async fn live_task(&self, run: &RunView, view: &TaskView) -> Answer<RunTask> {
         let dag = &run.dag;
-        let counts = views::counts(&view.tally, view.leased);
+        let counts = counts::counts(&view.tally, view.leased);
         let mut task = views::task(dag, view.task, counts, view.mapped);
         task.mean_seconds = view.mean.map(|mean| mean.0 as f64 / 1_000.0);
         task.reason = match &view.reason {

@@ -143,7 +143,7 @@ async fn the_page_of_an_ended_run_reads_its_first_items_and_counts_the_others() 
         reads.push(store.records_read.load(Ordering::SeqCst));
         let ended = app.ended_run(&record).await.expect("known");
         let progress = app.ended_progress(run, &ended).await.expect("known");
-        assert_eq!(ended.items, views::counts(progress.total(), 0));
+        assert_eq!(ended.items, counts::counts(progress.total(), 0));
         assert_eq!(ended.items.halted, u64::from(count));
         app.0.inbox.send(Event::Stop);
     }

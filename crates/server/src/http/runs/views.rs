@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::RunHead;
-use baton_core::workflow::{Dag, ItemState, Tally};
+use baton_core::workflow::Dag;
 use baton_model::api::{ItemCounts, Links, Run, RunEdge, RunItem, RunReply, RunTask, Submitter};
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::state::UniversalState;
@@ -83,23 +83,6 @@ fn links(head: &RunHead) -> Links {
         _ => add("halt"),
     }
     links
-}
-
-pub(super) fn counts(tally: &Tally, leased: u32) -> ItemCounts {
-    let of = |state| u64::from(tally.of(state));
-    let live = of(ItemState::Live);
-    let running = u64::from(leased).min(live);
-    ItemCounts {
-        waiting: of(ItemState::Waiting),
-        ready: of(ItemState::Ready),
-        queued: live - running,
-        running,
-        done: of(ItemState::Done),
-        failed: of(ItemState::Failed),
-        halted: of(ItemState::Halted),
-        skipped: of(ItemState::Skipped),
-        blocked: of(ItemState::Blocked),
-    }
 }
 
 /// A task, without the reason that it waits for.
