@@ -272,18 +272,11 @@ impl Ledger {
         for id in requeued {
             self.change(id, Instance::halt)?;
         }
-        let mut specs = Vec::new();
         while let Some(range) = self.waiting.take(first, last) {
             let ids = (range.first, range.last);
-            if range.spec.conditions.failed_max.is_some() {
-                specs.push(Arc::clone(&range.spec));
-            }
             self.library.set_active(&range.spec, ids, false);
             self.runs
                 .end_item(&range.spec, UniversalState::Halted, None);
-        }
-        for spec in specs {
-            self.drop_failures(&spec);
         }
         Ok(())
     }
@@ -329,11 +322,7 @@ impl Ledger {
             _ => self.runs.update_item(&instance.spec, id, instance.state),
         }
         self.waiting.take(id, id);
-        let spec = Arc::clone(&instance.spec);
         self.index(instance);
-        if !lives {
-            self.drop_failures(&spec);
-        }
         Ok(())
     }
 
@@ -361,26 +350,13 @@ impl Ledger {
     }
 
     fn count_failure(&mut self, id: InstanceId, change: i32) {
-        let Some(spec) = self.instances.get(&id).map(|it| Arc::clone(&it.spec)) else {
+        let Some(spec) = self.instances.get(&id).map(|it| &it.spec) else {
             return;
         };
         let conditions = &spec.conditions;
         if let (Some((first, _)), Some(_)) = (conditions.instances, conditions.failed_max) {
             let count = self.failures.entry(first).or_default();
             *count = count.saturating_add_signed(change);
-            self.drop_failures(&spec);
-        }
-    }
-
-    /// Drops the number of failed instances of an array that is over: nothing is left to stop. Without
-    /// a store, elements may end before the whole array is known.
-    fn drop_failures(&mut self, spec: &InstanceSpec) {
-        if let Some((first, last)) = spec.conditions.instances
-            && self.failures.contains_key(&first)
-            && !self.is_live(first, last)
-            && self.known.covers(first, last)
-        {
-            self.failures.remove(&first);
         }
     }
 }

@@ -101,8 +101,7 @@ pub struct Ledger {
     library: Library,
     keys: Keys,
     runs: Runs,
-    /// The number of FAILED instances of arrays that limit it and are not over, by their first
-    /// instance.
+    /// The number of FAILED instances of arrays that limit it, by their first instance.
     failures: BTreeMap<InstanceId, u32>,
 }
 
@@ -183,8 +182,7 @@ impl Ledger {
             || self.waiting.overlap(first, last).is_some()
     }
 
-    /// The number of failed instances of an array that limits it; 0 of one that is over. A retry of
-    /// some of its elements begins the count anew.
+    /// The number of failed instances of an array that limits it.
     #[must_use]
     pub fn failures(&self, array: InstanceId) -> u32 {
         self.failures.get(&array).copied().unwrap_or(0)

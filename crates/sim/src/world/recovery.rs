@@ -25,7 +25,7 @@ impl World {
         };
         for (first, last) in self.arrays.created(&applied) {
             let failed = self.failed_elements(first, last);
-            if failed > 0 && applied.is_live(first, last) {
+            if failed > 0 {
                 ledger.restore_failures(first, failed);
             }
         }

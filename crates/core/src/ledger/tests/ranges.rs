@@ -1,6 +1,5 @@
 //! Ranges: how instances leave them, and what stays known of what has ended.
 
-use baton_model::conditions::Conditions;
 use baton_model::fact::NextAttempt;
 use baton_model::outcome::KillMode;
 use baton_model::spec::Allowance;
@@ -210,63 +209,4 @@ fn parts_that_overlap_are_refused() {
     none.waiting.push(range(31, 30));
     let refused = Ledger::restore(none);
     assert!(matches!(refused, Err(LedgerError::Impossible(..))));
-}
-
-#[test]
-fn the_failures_of_an_array_are_counted_until_it_is_over() {
-    let array = |first, last| {
-        let conditions = Conditions {
-            instances: Some((InstanceId(first), InstanceId(last))),
-            failed_max: Some(9),
-            ..Conditions::default()
-        };
-        let spec = InstanceSpec {
-            conditions,
-            ..InstanceSpec::default()
-        };
-        Fact::InstancesSubmitted {
-            first: InstanceId(first),
-            last: InstanceId(last),
-            spec: Arc::new(spec),
-            submitted_by: None,
-        }
-    };
-    let fail = |ledger: &mut Ledger, id| {
-        let lease = ledger.next_lease(InstanceId(id), Epoch(1));
-        let granted = Fact::LeaseGranted {
-            lease,
-            holder: holder(),
-            executor: None,
-        };
-        let end = AttemptEnd::Real(Outcome::Exited(1));
-        for fact in [granted, ended(lease, end, Verdict::GaveUp)] {
-            ledger.apply(&fact).expect("fits");
-        }
-    };
-    let mut ledger = of(&[array(1, 2), array(3, 9)]);
-    fail(&mut ledger, 1);
-    fail(&mut ledger, 3);
-    fail(&mut ledger, 4);
-    assert_eq!(
-        (ledger.failures(I1), ledger.failures(InstanceId(3))),
-        (1, 2)
-    );
-    fail(&mut ledger, 2);
-    ledger.apply(&halt(5, 8)).expect("fits");
-    assert_eq!(ledger.failures.len(), 1, "i9 waits");
-    ledger.apply(&halt(9, 9)).expect("fits");
-    assert!(ledger.failures.is_empty());
-    // A retry begins the count anew.
-    let retried = Fact::InstanceRetried {
-        instance: InstanceId(4),
-        requested_by: None,
-    };
-    ledger.apply(&retried).expect("fits");
-    fail(&mut ledger, 4);
-    assert!(ledger.failures.is_empty(), "it is over again");
-
-    let mut ledger = of(&[array(1, 9)]);
-    fail(&mut ledger, 1);
-    ledger.apply(&halt(2, 9)).expect("fits");
-    assert!(ledger.failures.is_empty(), "halted as a range");
 }
