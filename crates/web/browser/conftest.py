@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-BATON = os.environ["BATON_BIN"]
+BATON = os.path.abspath(os.environ["BATON_BIN"])
 
 # The browser loads nothing from elsewhere, and asks for nothing by itself.
 FLAGS = [
