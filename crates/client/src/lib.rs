@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `error` | errors |
 //! | `transport` | HTTP requests and responses |
+//! | `dispatch` | which scheduler a request is sent to |
 //! | `servers` | the schedulers that may be asked, one or several |
 //! | `instances` | submit, read, wait, cancel; logs |
 //! | `runs` | runs of workflows |
@@ -21,6 +22,7 @@
 //! | `tokens` | tokens |
 
 mod backfills;
+mod dispatch;
 mod error;
 mod events;
 mod instances;

@@ -11,27 +11,17 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderVal
 use reqwest::{Method, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
+use crate::dispatch::Dispatcher;
 use crate::error::ClientError;
 use crate::servers::Servers;
 
 /// The header with the name of the user, for servers without authentication.
 const USER_HEADER: &str = "baton-user";
-/// The header of an answer that no leader could be asked.
-const NO_LEADER_HEADER: &str = "baton-no-leader";
-
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// For a response, in addition to the time that the scheduler is asked to wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Time for one of several schedulers to answer at all.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Time for it before the next one is probed as well.
-const PROBE_STAGGER: Duration = Duration::from_millis(250);
 
 /// Characters of an unexpected response that an error quotes.
 const QUOTED_CHARS_MAX: usize = 200;
@@ -40,7 +30,7 @@ const QUOTED_CHARS_MAX: usize = 200;
 pub(crate) struct Transport {
     /// The URL from which those of all resources are made: that of the first scheduler.
     base: Url,
-    servers: Servers,
+    dispatcher: Dispatcher,
     /// The URL as the user wrote it.
     shown: String,
     http: reqwest::Client,
@@ -74,7 +64,7 @@ impl Transport {
         Ok(Self {
             shown: url.trim_end_matches('/').to_owned(),
             base: servers.first().clone(),
-            servers,
+            dispatcher: Dispatcher::new(servers, http.clone()),
             http,
             bearer: None,
             user: None,
@@ -254,84 +244,20 @@ impl Transport {
         self.send(request).await
     }
 
+    async fn execute(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
+        let sent = match request.build() {
+            Ok(request) => self.dispatcher.execute(request).await,
+            Err(error) => Err(error),
+        };
+        sent.map_err(|error| self.unreachable(&error))
+    }
+
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
         let response = self.execute(self.with_credentials(request)).await?;
         if response.status().is_success() {
             return Ok(response);
         }
         Err(self.problem(response).await)
-    }
-
-    /// Sends a request to the scheduler that answered last. Of several, the next one is tried if a
-    /// scheduler cannot be reached, or knows no leader: both mean that nothing was done.
-    async fn execute(&self, request: reqwest::RequestBuilder) -> Result<Response, ClientError> {
-        let request = request.build().map_err(|error| self.unreachable(&error))?;
-        let mut retries = self.servers.retries();
-        loop {
-            let current = self.servers.current();
-            // All bodies are in memory, so they can be copied.
-            let Some(mut copy) = request.try_clone() else {
-                let sent = self.http.execute(request).await;
-                return sent.map_err(|error| self.unreachable(&error));
-            };
-            let (server, sent) = match self.choose(current).await {
-                Ok(server) => {
-                    self.servers.direct(server, copy.url_mut());
-                    let sent = self.http.execute(copy).await;
-                    (server, sent.map_err(Unanswered::Request))
-                }
-                Err(error) => (current, Err(Unanswered::Probe(error))),
-            };
-            self.servers.answered(server, sent.is_ok());
-            let failed = match sent {
-                Ok(response) if !has_no_leader(&response) => return Ok(response),
-                Ok(response) => Ok(response),
-                Err(Unanswered::Request(error)) if !error.is_connect() => {
-                    return Err(self.unreachable(&error));
-                }
-                Err(Unanswered::Request(error) | Unanswered::Probe(error)) => {
-                    Err(self.unreachable(&error))
-                }
-            };
-            let Some(pause) = retries.next() else {
-                return failed;
-            };
-            self.servers.advance(server);
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    /// The scheduler to send a request to: the current one, or the first that answers a probe if that
-    /// one is slow. A frozen scheduler so costs a moment, not the whole time that a slow one may take.
-    async fn choose(&self, current: usize) -> Result<usize, reqwest::Error> {
-        let mut waiting = self.servers.probes(current).into_iter();
-        let mut probes = JoinSet::new();
-        let mut failed = None;
-        loop {
-            let next = waiting.next();
-            if next.is_none() && probes.is_empty() {
-                return failed.map_or(Ok(current), Err);
-            }
-            // The last ones have all the time that is left to them.
-            let wait = if next.is_some() {
-                PROBE_STAGGER
-            } else {
-                PROBE_TIMEOUT
-            };
-            if let Some((server, url)) = next {
-                let probe = self.http.get(url).timeout(PROBE_TIMEOUT).send();
-                probes.spawn(async move { (server, probe.await) });
-            }
-            match timeout(wait, probes.join_next()).await {
-                Ok(Some(Ok((server, Ok(_))))) => {
-                    self.servers.prefer(server);
-                    return Ok(server);
-                }
-                Ok(Some(Ok((_, Err(error))))) => failed = failed.or(Some(error)),
-                // It was slow; or its task was cancelled, with this one.
-                _ => {}
-            }
-        }
     }
 
     /// Adds who asks. A server that requires no tokens takes none into account, so the user is named
@@ -383,20 +309,6 @@ impl Transport {
     }
 }
 
-/// Which request a scheduler has left unanswered.
-enum Unanswered {
-    /// One that changes nothing: the next scheduler may be asked.
-    Probe(reqwest::Error),
-    /// It may have taken effect, unless there was no connection.
-    Request(reqwest::Error),
-}
-
-/// True if the scheduler follows, and no leader could be asked: nothing was done.
-fn has_no_leader(response: &Response) -> bool {
-    response.status() == StatusCode::SERVICE_UNAVAILABLE
-        && response.headers().contains_key(NO_LEADER_HEADER)
-}
-
 /// Converts an error response.
 fn problem(status: StatusCode, url: String, text: &str) -> ClientError {
     match serde_json::from_str::<Problem>(text) {
@@ -436,8 +348,6 @@ fn unexpected(status: StatusCode, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use baton_tls::Trust;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -476,64 +386,6 @@ mod tests {
         let sent = &request.headers()[AUTHORIZATION];
         assert_eq!(sent, &format!("Bearer {}", token.expose()));
         assert_eq!(request.headers()[USER_HEADER], "ann");
-    }
-
-    /// Answers each request with these bytes; returns the address.
-    async fn answering(answer: &'static str) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut request = [0; 4_096];
-                let _ = stream.read(&mut request).await;
-                let _ = stream.write_all(answer.as_bytes()).await;
-            }
-        });
-        format!("http://{address}")
-    }
-
-    #[tokio::test]
-    async fn of_several_schedulers_the_first_that_knows_a_leader_answers() {
-        let closed = {
-            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-            format!("http://{}", listener.local_addr().expect("bound"))
-        };
-        let follower = answering(
-            "HTTP/1.1 503 Service Unavailable\r\nBaton-No-Leader: 1\r\nContent-Length: 2\r\n\
-             Connection: close\r\n\r\n{}",
-        );
-        let leader =
-            answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]");
-        let urls = format!("{closed},{},{}", follower.await, leader.await);
-        let transport = Transport::new(&urls, &ClientFiles::default()).expect("URLs");
-        let found: Vec<u8> = transport.get(transport.at(&["x"])).await.expect("a list");
-        assert!(found.is_empty());
-        assert_eq!(
-            transport.servers.current(),
-            2,
-            "it is asked first from now on"
-        );
-        let alone = Transport::new(&closed, &ClientFiles::default()).expect("a URL");
-        let failed = alone.get::<Vec<u8>>(alone.at(&["x"])).await;
-        assert!(matches!(failed, Err(ClientError::Unreachable { .. })));
-    }
-
-    #[tokio::test]
-    async fn a_frozen_scheduler_gets_no_request_while_another_answers() {
-        // The kernel accepts connections for it.
-        let frozen = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = frozen.local_addr().expect("bound");
-        let leader =
-            answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]");
-        let urls = format!("http://{address},{}", leader.await);
-        let transport = Transport::new(&urls, &ClientFiles::default()).expect("URLs");
-        let sent = transport.send_change(Method::POST, transport.at(&["x"]), Some(&1));
-        assert!(sent.await.is_ok());
-        let (mut probe, _) = frozen.accept().await.expect("one connection");
-        let mut request = Vec::new();
-        probe.read_to_end(&mut request).await.expect("readable");
-        let request = String::from_utf8_lossy(&request);
-        assert!(request.starts_with("GET /healthz "), "{request}");
     }
 
     #[test]
