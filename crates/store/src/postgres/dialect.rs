@@ -51,15 +51,14 @@ fn two_values(before: &str, rest: &str) -> Option<&'static str> {
 
 /// A statement that writes many rows at once, one array for each parameter, made of a translated one
 /// that writes a row; `None` if it does more than that.
+///
+/// The arrays are unnested in the list of a `SELECT`, where rows pass one by one: as functions in `FROM`, each
+/// of them would be stored first.
 pub(super) fn batched(sql: &str, types: &[&str]) -> Option<String> {
-    let numbers = 1..=types.len();
-    let arrays = numbers.clone().zip(types);
-    let arrays: Vec<_> = arrays
-        .map(|(at, kind)| format!("${at}::{kind}[]"))
-        .collect();
-    let arrays = arrays.join(", ");
+    let array = |(at, kind): (usize, &&str)| format!("unnest(${}::{kind}[])", at + 1);
+    let arrays: Vec<_> = types.iter().enumerate().map(array).collect();
     if sql.starts_with("INSERT INTO ") {
-        return batched_insert(sql, types.len(), &arrays);
+        return batched_insert(sql, &arrays);
     }
     let (head, condition) = sql.split_once(" WHERE ")?;
     let join = match head.split(' ').next()? {
@@ -70,22 +69,25 @@ pub(super) fn batched(sql: &str, types: &[&str]) -> Option<String> {
     if sql.contains("SELECT ") {
         return None;
     }
-    let columns: Vec<_> = numbers.map(|at| format!("v{at}")).collect();
+    let columns = arrays.iter().enumerate();
+    let columns: Vec<_> = columns
+        .map(|(at, array)| format!("{array} AS v{}", at + 1))
+        .collect();
     let columns = columns.join(", ");
     let [head, condition] = [head, condition].map(|it| it.replace('$', "batch.v"));
     Some(format!(
-        "{head} {join} unnest({arrays}) AS batch ({columns}) WHERE {condition}"
+        "{head} {join} (SELECT {columns}) AS batch WHERE {condition}"
     ))
 }
 
-fn batched_insert(sql: &str, parameters: usize, arrays: &str) -> Option<String> {
+fn batched_insert(sql: &str, arrays: &[String]) -> Option<String> {
     let (head, rest) = sql.split_once(" VALUES (")?;
     let (values, tail) = rest.split_once(')')?;
     let is_plain = |(at, value): (usize, &str)| value.trim() == format!("${}", at + 1);
-    let plain = values.split(',').count() == parameters
+    let plain = values.split(',').count() == arrays.len()
         && values.split(',').enumerate().all(is_plain)
         && !tail.contains('$');
-    plain.then(|| format!("{head} SELECT * FROM unnest({arrays}){tail}"))
+    plain.then(|| format!("{head} SELECT {}{tail}", arrays.join(", ")))
 }
 
 #[cfg(test)]
@@ -105,14 +107,15 @@ mod tests {
     fn simple_writes_are_batched_and_others_are_not() {
         let sql =
             "INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = excluded.b";
-        let wanted = "INSERT INTO t (a, b) SELECT * FROM unnest($1::bigint[], $2::text[]) \
+        let wanted = "INSERT INTO t (a, b) SELECT unnest($1::bigint[]), unnest($2::text[]) \
                       ON CONFLICT (a) DO UPDATE SET b = excluded.b";
         assert_eq!(batched(sql, &["bigint", "text"]).as_deref(), Some(wanted));
         let sql = "UPDATE t SET a = a + $2 WHERE b = $1";
-        let wanted = "UPDATE t SET a = a + batch.v2 FROM unnest($1::bigint[], $2::bigint[]) \
-                      AS batch (v1, v2) WHERE b = batch.v1";
+        let wanted = "UPDATE t SET a = a + batch.v2 FROM (SELECT unnest($1::bigint[]) AS v1, \
+                      unnest($2::bigint[]) AS v2) AS batch WHERE b = batch.v1";
         assert_eq!(batched(sql, &["bigint", "bigint"]).as_deref(), Some(wanted));
-        let wanted = "DELETE FROM t USING unnest($1::text[]) AS batch (v1) WHERE a = batch.v1";
+        let wanted =
+            "DELETE FROM t USING (SELECT unnest($1::text[]) AS v1) AS batch WHERE a = batch.v1";
         let sql = "DELETE FROM t WHERE a = $1";
         assert_eq!(batched(sql, &["text"]).as_deref(), Some(wanted));
         for sql in [
