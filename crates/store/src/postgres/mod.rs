@@ -9,6 +9,7 @@
 //! | `pooling` | detection of a pooler that shares sessions |
 //! | `session` | connections and transactions |
 //! | `pipeline` | requests that are sent together |
+//! | `plans` | prepared statements, and plans that are made in advance |
 //! | `deferred` | writes that wait for the end of their transaction |
 //! | `dialect` | PostgreSQL's spelling of the shared statements |
 //! | `error` | conversion of errors |
@@ -28,6 +29,7 @@ mod history;
 mod hosts;
 pub(crate) mod listener;
 mod pipeline;
+mod plans;
 mod pooling;
 pub(crate) mod schema;
 mod scratch;
@@ -41,7 +43,7 @@ use crate::StoreError;
 use crate::sharing::Sharing;
 use crate::sql::db::{Db, Error};
 use crate::sql::rows::{to_store_error, unsigned};
-use crate::sql::{Engine, SqlStore};
+use crate::sql::{Engine, SqlStore, group_statements};
 pub use scratch::ScratchSchema;
 use session::{Access, Connection};
 use sharing::SharedSessions;
@@ -179,7 +181,7 @@ impl Engine for Postgres {
 
     fn writer(&self) -> Result<Connection, StoreError> {
         let settings = [schema::SETTINGS, schema::WRITER_SETTINGS].concat();
-        Connection::open(&self.target, &settings)
+        Connection::open_with(&self.target, &settings, &group_statements())
             .map_err(|error| schema::unreachable(&self.target, error))
     }
 

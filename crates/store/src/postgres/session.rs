@@ -8,7 +8,6 @@
 //! together, and the commit follows the last writes without waiting for them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::error::Error as _;
 use std::mem;
 use std::pin::Pin;
@@ -29,6 +28,7 @@ use super::deferred::Deferred;
 use super::dialect;
 use super::hosts::Failures;
 use super::pipeline::{Request, send_in_order};
+use super::plans::Statements;
 use super::target::Target;
 use crate::limits::{POSTGRES_CONNECT_MS, POSTGRES_FETCH_ROWS, POSTGRES_ROLLBACK_MS};
 use crate::schema_version::SCHEMA_VERSION;
@@ -47,20 +47,21 @@ pub struct Connection {
 /// A request whose answer is waited for in parts.
 pub(super) type Pending = Pin<Box<dyn Future<Output = Result<(), PostgresError>> + Send>>;
 
-/// Prepared statements by their text in SQLite's spelling.
-#[derive(Default)]
-struct Statements {
-    plain: HashMap<String, Statement>,
-    /// Those for many rows, where there is one.
-    batched: HashMap<String, Option<Statement>>,
-}
-
 impl Connection {
     /// Connects, and applies these settings.
     pub(super) fn open(target: &Target, settings: &str) -> Result<Self, ConnectError> {
+        Self::open_with(target, settings, &[])
+    }
+
+    /// Connects, applies these settings, and plans statements.
+    pub(super) fn open_with(
+        target: &Target,
+        settings: &str,
+        planned: &[&str],
+    ) -> Result<Self, ConnectError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let client = runtime.block_on(async {
-            let (client, driver) = target.connect().await?;
+        let (client, statements) = runtime.block_on(async {
+            let (mut client, driver) = target.connect().await?;
             // It ends with an error if the connection breaks; the next statement reports it.
             tokio::spawn(async move { drop(driver.await) });
             let limit = Duration::from_millis(POSTGRES_CONNECT_MS);
@@ -68,12 +69,20 @@ impl Connection {
                 Ok(applied) => applied?,
                 Err(_) => return Err(ConnectError::TimedOut(limit)),
             }
-            Ok::<_, ConnectError>(client)
+            let planned = match planned {
+                [] => Statements::default(),
+                // What cannot be planned now is planned when it is used, and its error reported then.
+                planned => timeout(limit, Statements::plan(&mut client, planned))
+                    .await
+                    .unwrap_or_else(|_| Ok(Statements::default()))
+                    .unwrap_or_default(),
+            };
+            Ok::<_, ConnectError>((client, planned))
         })?;
         Ok(Self {
             runtime: Some(runtime),
             client: Arc::new(client),
-            statements: RefCell::default(),
+            statements: RefCell::new(statements),
         })
     }
 
@@ -205,6 +214,7 @@ pub(crate) enum Query<'a> {
     Plain(&'a str),
     /// Its one parameter is an array of ids.
     OfIds(&'a str, &'a [i64]),
+    Of(&'a str, &'a [Value<'a>]),
 }
 
 impl Session<'_> {
@@ -273,21 +283,18 @@ impl Session<'_> {
         queries: &[Query<'_>],
     ) -> Result<Vec<FetchedRows<'static>>, Error> {
         self.flush()?;
-        let mut statements = Vec::new();
+        let mut statements: Vec<(Statement, Vec<Parameter<'_>>)> = Vec::new();
         for query in queries {
             statements.push(match query {
-                Query::Plain(sql) => (self.prepare_as(sql, &[])?, None),
-                Query::OfIds(sql, ids) => (self.prepare_as(sql, &[Type::INT8_ARRAY])?, Some(ids)),
+                Query::Plain(sql) => (self.prepare_as(sql, &[])?, Vec::new()),
+                Query::OfIds(sql, ids) => (self.prepare_as(sql, &[Type::INT8_ARRAY])?, vec![ids]),
+                Query::Of(sql, values) => (self.prepare(sql, values)?, parameters(values)),
             });
         }
-        let parameters = statements
+        let requests = statements
             .iter()
-            .map(|(_, ids)| ids.iter().map(|ids| ids as Parameter<'_>).collect());
-        let parameters: Vec<Vec<Parameter<'_>>> = parameters.collect();
-        let requests = statements.iter().zip(&parameters);
-        let requests = requests
-            .map(|((statement, _), values)| -> Request<'_, Vec<Row>> {
-                Box::pin(self.client.query(statement, values))
+            .map(|(statement, parameters)| -> Request<'_, Vec<Row>> {
+                Box::pin(self.client.query(statement, parameters))
             })
             .collect();
         let rows = self.wait(send_in_order(requests))?;

@@ -29,6 +29,20 @@ macro_rules! record {
         )
     };
 }
+
+/// Statements of groups with idempotency keys, which PostgreSQL's writer plans in advance.
+pub(super) const STATEMENTS: &[&str] = &[PUT_REQUEST, DELETE_OLD_REQUESTS];
+
+const PUT_REQUEST: &str = "INSERT INTO request \
+    (number, task, high, low, request, instance, last, run) \
+    VALUES ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+    ON CONFLICT (task, high, low) DO UPDATE SET number = excluded.number, \
+    request = excluded.request, instance = excluded.instance, last = excluded.last, \
+    run = excluded.run";
+
+const DELETE_OLD_REQUESTS: &str =
+    "DELETE FROM request WHERE number <= (SELECT max(number) FROM request) - ?1";
+
 /// Writes the library's part of a change set.
 pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let mut put = db.prepare_cached(
@@ -64,13 +78,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
     if change_set.keys().is_empty() {
         return Ok(());
     }
-    let mut remember = db.prepare_cached(
-        "INSERT INTO request (number, task, high, low, request, instance, last, run) \
-         VALUES ((SELECT coalesce(max(number), 0) + 1 FROM request), ?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-         ON CONFLICT (task, high, low) DO UPDATE SET number = excluded.number, \
-         request = excluded.request, instance = excluded.instance, last = excluded.last, \
-         run = excluded.run",
-    )?;
+    let mut remember = db.prepare_cached(PUT_REQUEST)?;
     for new in change_set.keys() {
         let (first, last, run) = match new.created {
             Created::Instances { first, last } => (sql_id(first), Some(sql_id(last)), None),
@@ -86,10 +94,8 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
             run,
         ])?;
     }
-    db.prepare_cached(
-        "DELETE FROM request WHERE number <= (SELECT max(number) FROM request) - ?1",
-    )?
-    .write_in_order([IDEMPOTENCY_KEYS_MAX as i64])?;
+    db.prepare_cached(DELETE_OLD_REQUESTS)?
+        .write_in_order([IDEMPOTENCY_KEYS_MAX as i64])?;
     Ok(())
 }
 

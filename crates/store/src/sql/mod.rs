@@ -7,6 +7,7 @@
 //! | `queue` | operations queued for the writer |
 //! | `writer` | the one writer thread, with group commit |
 //! | `stored_rows` | the rows that a group's change set fetches |
+//! | `prefetch` | those of them that are fetched in one round trip |
 //! | `write` | writing a change set |
 //! | `specs` | deduplicated specs |
 //! | `facts` | the whole history in order |
@@ -23,6 +24,7 @@ mod backfills;
 pub(crate) mod db;
 mod facts;
 mod library;
+mod prefetch;
 mod prune;
 mod queue;
 mod read;
@@ -43,6 +45,19 @@ use db::{Db, Error};
 
 pub(crate) use read::ledger as restore;
 pub(crate) use store::SqlStore;
+
+/// The statements of most groups, which are planned before the first one needs them.
+pub(crate) fn group_statements() -> Vec<&'static str> {
+    let statements = [
+        prefetch::STATEMENTS,
+        specs::STATEMENTS,
+        write::STATEMENTS,
+        library::STATEMENTS,
+        runs::STATEMENTS,
+        &[usage::ADD, writer::RENEW],
+    ];
+    statements.concat()
+}
 
 /// A database engine: its connections and transactions.
 pub trait Engine: Send + Sync + 'static {

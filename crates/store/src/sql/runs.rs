@@ -43,19 +43,33 @@ macro_rules! item {
     };
 }
 
+/// Statements of most groups, which PostgreSQL's writer plans in advance.
+pub(super) const STATEMENTS: &[&str] = &[PUT, INSERT_PLAN, INSERT_ITEM, UPDATE_LAST, SELECT_MANY];
+
+const PUT: &str = "INSERT INTO run (id, name, owner, state, generation, plan, halting, cause, \
+    submitted_ms, begun_ms, changed_ms, origin, submitted_by) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
+    ON CONFLICT (id) DO UPDATE SET state = ?4, generation = ?5, plan = ?6, halting = ?7, \
+    cause = ?8, begun_ms = ?10, changed_ms = ?11";
+
+const UPDATE_LAST: &str = "UPDATE totals SET last_run = max(last_run, ?1)";
+
+const INSERT_PLAN: &str = "INSERT INTO plan (part, run, generation, body) VALUES (?1, ?2, ?3, ?4)";
+
+const INSERT_ITEM: &str = "INSERT INTO item \
+    (run, plan, task, item, generation, \"end\", instance, outputs) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+
+/// PostgreSQL only.
+pub(super) const SELECT_MANY: &str = run!("WHERE id = ANY(?1)");
+
 /// Writes the runs' part of a change set.
 pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let runs = change_set.runs();
     for change in runs.changes() {
         write_change(db, change)?;
     }
-    let mut put = db.prepare_cached(
-        "INSERT INTO run (id, name, owner, state, generation, plan, halting, cause, \
-         submitted_ms, begun_ms, changed_ms, origin, submitted_by) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
-         ON CONFLICT (id) DO UPDATE SET state = ?4, generation = ?5, plan = ?6, halting = ?7, \
-         cause = ?8, begun_ms = ?10, changed_ms = ?11",
-    )?;
+    let mut put = db.prepare_cached(PUT)?;
     let mut last = RunId(0);
     for (head, changed) in runs.heads() {
         let (halt, cause) = head.halting.unzip();
@@ -77,7 +91,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
         last = last.max(head.id);
     }
     if last > RunId(0) {
-        db.prepare_cached("UPDATE totals SET last_run = max(last_run, ?1)")?
+        db.prepare_cached(UPDATE_LAST)?
             .write_in_order([last.0.cast_signed()])?;
     }
     Ok(())
@@ -91,10 +105,7 @@ fn write_change(db: &Db<'_>, change: &RunChange) -> Result<(), Error> {
             part,
             plan,
         } => {
-            db.prepare_cached(
-                "INSERT INTO plan (part, run, generation, body) VALUES (?1, ?2, ?3, ?4)",
-            )?
-            .write_in_order(params![
+            db.prepare_cached(INSERT_PLAN)?.write_in_order(params![
                 part.0.cast_signed(),
                 run.0.cast_signed(),
                 generation.0,
@@ -108,11 +119,7 @@ fn write_change(db: &Db<'_>, change: &RunChange) -> Result<(), Error> {
             end,
             outputs,
         } => {
-            db.prepare_cached(
-                "INSERT INTO item (run, plan, task, item, generation, \"end\", instance, outputs) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
-            )?
-            .write(params![
+            db.prepare_cached(INSERT_ITEM)?.write(params![
                 part.run.0.cast_signed(),
                 plan.0,
                 part.task,
@@ -173,6 +180,11 @@ fn carry_over(
 
 pub(super) fn head(db: &Db<'_>, run: RunId) -> Result<Option<RunHead>, Error> {
     Ok(find(db, run)?.map(|record| record.head))
+}
+
+/// A row of [`SELECT_MANY`].
+pub(super) fn head_of(row: &Row<'_>) -> Result<RunHead, Error> {
+    Ok(record(row)?.head)
 }
 
 /// One run.

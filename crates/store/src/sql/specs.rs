@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use baton_model::ids::Epoch;
+use baton_model::ids::{Epoch, RunId};
 use baton_model::spec::InstanceSpec;
 
 use super::db::{Db, Error, Row, corrupt_column, params};
@@ -16,6 +16,16 @@ use crate::postgres::session::{Query, Session};
 use crate::usage::Claim;
 use crate::view::Seq;
 use crate::{StoreError, body};
+
+/// Statements of most groups, which PostgreSQL's writer plans in advance.
+pub(super) const STATEMENTS: &[&str] = &[INSERT, ADD_USES, SELECT_MANY];
+
+const INSERT: &str = "INSERT INTO spec (id, uses, name, owner, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+const ADD_USES: &str = "UPDATE spec SET uses = uses + ?2 WHERE id = ?1";
+
+/// PostgreSQL only.
+const SELECT_MANY: &str = "SELECT id, body FROM spec WHERE id = ANY(?1)";
 
 /// Id of a spec: the number of the fact that carried it, so that it is unique.
 pub(super) type SpecId = i64;
@@ -106,6 +116,17 @@ impl SpecWriter {
         Ok(self.remember_claim(id, claim))
     }
 
+    /// The run of the spec that was added last, if it is an item of one.
+    pub(super) fn latest_run(&self) -> Option<RunId> {
+        let (latest, ..) = self.latest.as_ref()?;
+        Some(latest.part?.run)
+    }
+
+    /// The same, if it is at hand.
+    pub(super) fn cached_claim(&self, id: SpecId) -> Option<&Claim> {
+        self.claims.get(&id).map(Arc::as_ref)
+    }
+
     fn remember_claim(&mut self, id: SpecId, claim: Claim) -> Arc<Claim> {
         let claim = Arc::new(claim);
         if self.claims.len() >= CLAIMS_CACHED_MAX {
@@ -127,8 +148,7 @@ impl SpecWriter {
             return Ok(());
         }
         let missing: Vec<SpecId> = missing.into_iter().collect();
-        let sql = "SELECT id, body FROM spec WHERE id = ANY(?1)";
-        for mut rows in session.query_together(&[Query::OfIds(sql, &missing)])? {
+        for mut rows in session.query_together(&[Query::OfIds(SELECT_MANY, &missing)])? {
             while let Some(row) = rows.next()? {
                 let row = Row::Postgres(row);
                 let claim = Claim::of(&*parse(row.text(1)?, 1)?);
@@ -140,10 +160,8 @@ impl SpecWriter {
 
     /// Writes what the group has added.
     pub(super) fn write(&mut self, db: &Db<'_>) -> Result<(), Error> {
-        let mut insert = db.prepare_cached(
-            "INSERT INTO spec (id, uses, name, owner, body) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        let mut update = db.prepare_cached("UPDATE spec SET uses = uses + ?2 WHERE id = ?1")?;
+        let mut insert = db.prepare_cached(INSERT)?;
+        let mut update = db.prepare_cached(ADD_USES)?;
         let new = std::mem::take(&mut self.new);
         for (id, uses) in std::mem::take(&mut self.uses) {
             let uses = i64::try_from(uses).unwrap_or(i64::MAX);

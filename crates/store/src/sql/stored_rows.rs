@@ -1,6 +1,5 @@
 //! The rows that a change set fetches, within the writer's transaction.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use baton_core::ledger::RunHead;
@@ -13,14 +12,13 @@ use baton_model::spec::InstanceSpec;
 use super::backfills;
 use super::db::{Db, Error, OptionalRow as _, Row as SqlRow};
 use super::library;
+use super::prefetch::{Prefetched, Subjects};
 use super::rows::{self, to_store_error, unsigned};
 use super::runs;
 use super::specs::{SpecId, SpecWriter};
 use crate::StoreError;
 use crate::change_set::{self, Ids, KnownRanges, StoredRows, StoredTask, split_by_sign};
-use crate::facts::FactSubject;
 use crate::limits::{KNOWN_FETCH_ROWS, SPANS_FETCH_ROWS};
-use crate::postgres::session::{Query, Session};
 use crate::usage::Claim;
 use crate::view::{Seq, sql_id};
 
@@ -46,16 +44,26 @@ macro_rules! span {
     };
 }
 
-const LAST_SEQ: &str = "SELECT last_seq FROM totals";
+/// The numbers of the last fact and of the last run.
+pub(super) const TOTALS: &str = "SELECT last_seq, last_run FROM totals";
 
-/// The ranges of several instances.
-const COVERING_SPANS: &str = "SELECT span.last, span.state, span.spec, span.submitted_at_ms, \
-    span.submitted_seq, span.changed_at_ms, span.changed_seq, span.first FROM unnest(?1) AS wanted (id) \
+/// Rows of several instances; PostgreSQL only.
+pub(super) const INSTANCES: &str = instance!("WHERE id = ANY(?1)");
+
+/// The ranges of several instances; PostgreSQL only.
+pub(super) const COVERING_SPANS: &str = "SELECT span.last, span.state, span.spec, \
+    span.submitted_at_ms, span.submitted_seq, span.changed_at_ms, span.changed_seq, span.first \
+    FROM unnest(CAST(?1 AS BIGINT[])) AS wanted (id) \
     CROSS JOIN LATERAL (SELECT * FROM span WHERE last >= wanted.id ORDER BY last LIMIT 1) AS span \
     WHERE span.first <= wanted.id";
 
-type Row = change_set::Row<SpecId>;
-type Span = change_set::Span<SpecId>;
+/// Known ranges that start at an id or before, up to a number, the last first; and the next one.
+pub(super) const KNOWN: &str = "SELECT first, last FROM (SELECT first, last FROM known \
+    WHERE first <= ?1 ORDER BY first DESC LIMIT ?2) AS before UNION ALL SELECT first, last FROM \
+    (SELECT first, last FROM known WHERE first > ?1 ORDER BY first LIMIT 1) AS next";
+
+pub(super) type Row = change_set::Row<SpecId>;
+pub(super) type Span = change_set::Span<SpecId>;
 
 /// The tables within a transaction.
 pub(super) struct TransactionRows<'a> {
@@ -64,12 +72,7 @@ pub(super) struct TransactionRows<'a> {
     pub(super) specs: &'a mut SpecWriter,
     /// Stands for every spec: no fact depends on its content.
     no_spec: Arc<InstanceSpec>,
-    /// The rows of instances that were fetched in advance, or that one has none.
-    fetched: HashMap<InstanceId, Option<Row>>,
-    /// The ranges of the instances that were fetched in advance, by their last ids as they are stored.
-    fetched_spans: BTreeMap<i64, Span>,
-    /// The instances whose ranges were fetched in advance.
-    fetched_ids: HashSet<InstanceId>,
+    prefetched: Prefetched,
 }
 
 /// The first rows that the transaction of a group reads.
@@ -87,9 +90,7 @@ impl<'a> TransactionRows<'a> {
             place,
             specs,
             no_spec: Arc::default(),
-            fetched: HashMap::new(),
-            fetched_spans: BTreeMap::new(),
-            fetched_ids: HashSet::new(),
+            prefetched: Prefetched::default(),
         }
     }
 
@@ -102,7 +103,13 @@ impl<'a> TransactionRows<'a> {
         let failed = |error| to_store_error(self.place, error);
         let head = match self.db {
             Db::Sqlite(_) => self.begin_here(),
-            Db::Postgres(session) => self.begin_there(session, facts),
+            Db::Postgres(session) => {
+                let subjects = Subjects::of(facts, self.specs);
+                Prefetched::fetch(session, subjects, self.db, self.specs).map(|(head, rows)| {
+                    self.prefetched = rows;
+                    head
+                })
+            }
         };
         head.map_err(failed)
     }
@@ -112,69 +119,9 @@ impl<'a> TransactionRows<'a> {
             epoch: rows::locked_leadership(self.db)?.epoch,
             last_seq: self
                 .db
-                .query_row(LAST_SEQ, (), |row| Ok(Seq(unsigned(row, 0)?)))?,
+                .query_row(TOTALS, (), |row| Ok(Seq(unsigned(row, 0)?)))?,
         };
         self.specs.begin(self.db, head.epoch)?;
-        Ok(head)
-    }
-
-    fn begin_there<'f>(
-        &mut self,
-        session: &Session<'_>,
-        facts: impl Iterator<Item = &'f Fact>,
-    ) -> Result<GroupHead, Error> {
-        for fact in facts {
-            if let FactSubject::Instance(id) = FactSubject::of(fact) {
-                // Only what has left its range can go on.
-                let continues = matches!(
-                    fact,
-                    Fact::AttemptConfirmed { .. } | Fact::AttemptEnded { .. }
-                );
-                if !continues {
-                    self.fetched_ids.insert(id);
-                }
-                self.fetched.insert(id, None);
-            }
-        }
-        let signed = |id: &InstanceId| sql_id(*id);
-        let ids: Vec<i64> = self.fetched.keys().map(signed).collect();
-        let in_spans: Vec<i64> = self.fetched_ids.iter().map(signed).collect();
-        let mut queries = vec![
-            Query::Plain(rows::LOCKED_LEADERSHIP),
-            Query::Plain(LAST_SEQ),
-        ];
-        if !ids.is_empty() {
-            queries.push(Query::OfIds(instance!("WHERE id = ANY(?1)"), &ids));
-            queries.push(Query::OfIds(COVERING_SPANS, &in_spans));
-        }
-        let mut found = session.query_together(&queries)?.into_iter();
-        let mut one = || {
-            let mut rows = found.next().ok_or(Error::NoRow)?;
-            let row = rows.next()?.ok_or(Error::NoRow)?;
-            unsigned(&SqlRow::Postgres(row), 0)
-        };
-        let head = GroupHead {
-            epoch: Epoch(one()?),
-            last_seq: Seq(one()?),
-        };
-        self.specs.begin(self.db, head.epoch)?;
-        if let Some(mut rows) = found.next() {
-            while let Some(row) = rows.next()? {
-                let row = SqlRow::Postgres(row);
-                let row = rows::instance_row(&row, Arc::clone(&self.no_spec))?;
-                self.fetched.insert(row.instance.id, Some(row));
-            }
-        }
-        if let Some(mut rows) = found.next() {
-            while let Some(row) = rows.next()? {
-                let span = rows::span(&SqlRow::Postgres(row))?;
-                self.fetched_spans.insert(sql_id(span.last), span);
-            }
-        }
-        let rows = self.fetched.values().flatten();
-        let specs = rows.map(|row| row.lifecycle.spec);
-        let specs = specs.chain(self.fetched_spans.values().map(|it| it.lifecycle.spec));
-        self.specs.fetch_claims(session, specs)?;
         Ok(head)
     }
 
@@ -203,7 +150,7 @@ impl StoredRows for TransactionRows<'_> {
     }
 
     fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError> {
-        if let Some(row) = self.fetched.remove(&id) {
+        if let Some(row) = self.prefetched.rows.remove(&id) {
             return Ok(row);
         }
         self.query(|db| {
@@ -216,12 +163,8 @@ impl StoredRows for TransactionRows<'_> {
     }
 
     fn span(&mut self, id: InstanceId) -> Result<Option<Span>, StoreError> {
-        if self.fetched_ids.contains(&id) {
-            let next = self.fetched_spans.range(sql_id(id)..).next();
-            let span = next.map(|(_, span)| span);
-            return Ok(span
-                .filter(|span| sql_id(span.first) <= sql_id(id))
-                .cloned());
+        if let Some(span) = self.prefetched.span(id) {
+            return Ok(span.cloned());
         }
         let found = self.query(|db| {
             db.prepare_cached(span!("WHERE last >= ?1 ORDER BY last LIMIT 1"))?
@@ -287,11 +230,16 @@ impl StoredRows for TransactionRows<'_> {
         first: InstanceId,
         last: InstanceId,
     ) -> Result<KnownRanges, StoreError> {
+        let mut prefetched = self.prefetched.known.take();
         self.query(|db| {
+            let mut fetch = |before| match prefetched.take() {
+                Some(known) if known.before == before => Ok(known.ranges),
+                _ => known_before(db, before),
+            };
             let mut ranges = Vec::new();
             let mut clear_to = last;
             for (from, to) in split_by_sign(first, last) {
-                clear_to = known_around(db, from, to, &mut ranges)?;
+                clear_to = known_around(&mut fetch, from, to, &mut ranges)?;
             }
             Ok(KnownRanges { ranges, clear_to })
         })
@@ -318,27 +266,39 @@ impl StoredRows for TransactionRows<'_> {
     }
 
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {
+        if let Some(head) = self.prefetched.runs.get(&run) {
+            return Ok(head.clone());
+        }
         self.query(|db| runs::head(db, run))
     }
 
     fn last_run(&mut self) -> Result<RunId, StoreError> {
+        if let Some(last) = self.prefetched.last_run {
+            return Ok(last);
+        }
         self.query(runs::last)
     }
 }
 
-/// Adds the known ranges that overlap `from` to `to`; returns the last id after them, in the same half, up to
-/// which no other known range starts.
+fn known_before(db: &Db<'_>, before: i64) -> Result<Vec<(i64, i64)>, Error> {
+    db.prepare_cached(KNOWN)?
+        .query_map([before, KNOWN_FETCH_ROWS], known_range)?
+        .collect()
+}
+
+/// A row of [`KNOWN`].
+pub(super) fn known_range(row: &SqlRow<'_>) -> Result<(i64, i64), Error> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+/// Adds the known ranges that overlap `from` to `to`, which `fetch` finds by [`KNOWN`]; returns the last id
+/// after them, in the same half, up to which no other known range starts.
 fn known_around(
-    db: &Db<'_>,
+    fetch: &mut impl FnMut(i64) -> Result<Vec<(i64, i64)>, Error>,
     from: InstanceId,
     to: InstanceId,
     found: &mut Vec<Ids>,
 ) -> Result<InstanceId, Error> {
-    let mut statement = db.prepare_cached(
-        "SELECT first, last FROM (SELECT first, last FROM known WHERE first <= ?1 \
-         ORDER BY first DESC LIMIT ?2) AS before UNION ALL SELECT first, last FROM \
-         (SELECT first, last FROM known WHERE first > ?1 ORDER BY first LIMIT 1) AS next",
-    )?;
     let (from, to) = (sql_id(from), sql_id(to));
     let end = if to < 0 { -1 } else { i64::MAX };
     let mut clear_to = end;
@@ -346,9 +306,7 @@ fn known_around(
     loop {
         let mut fetched = 0;
         let mut lowest = before;
-        let mut rows = statement.query([before, KNOWN_FETCH_ROWS])?;
-        while let Some(row) = rows.next()? {
-            let (first, last) = (row.get::<i64>(0)?, row.get::<i64>(1)?);
+        for (first, last) in fetch(before)? {
             if first > to {
                 clear_to = (first - 1).min(end);
             } else if first <= before && last >= from {

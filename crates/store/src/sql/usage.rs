@@ -8,17 +8,19 @@ use crate::change_set::UsageDeltas;
 use crate::usage::{COUNT_MAX, Hour, Usage, UsageCursor, UsageQuery, UsageTotals};
 use crate::view::{Page, page_limit};
 
+/// A statement of most groups, which PostgreSQL's writer plans in advance.
+pub(super) const ADD: &str = "INSERT INTO usage (hour, owner, done, failed, halted, attempts, \
+    cpu_claimed, memory_claimed, cpu_used_ms, waited_ms) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+    ON CONFLICT (hour, owner) DO UPDATE SET done = min(usage.done + ?3, ?11), \
+    failed = min(usage.failed + ?4, ?11), halted = min(usage.halted + ?5, ?11), \
+    attempts = min(usage.attempts + ?6, ?11), cpu_claimed = min(usage.cpu_claimed + ?7, ?11), \
+    memory_claimed = min(usage.memory_claimed + ?8, ?11), \
+    cpu_used_ms = min(usage.cpu_used_ms + ?9, ?11), waited_ms = min(usage.waited_ms + ?10, ?11)";
+
 /// Adds the usage of a change set: one row for each owner and hour.
 pub(super) fn write(db: &Db<'_>, usage: &UsageDeltas) -> Result<(), Error> {
-    let mut add = db.prepare_cached(
-        "INSERT INTO usage (hour, owner, done, failed, halted, attempts, cpu_claimed, \
-         memory_claimed, cpu_used_ms, waited_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
-         ON CONFLICT (hour, owner) DO UPDATE SET done = min(usage.done + ?3, ?11), \
-         failed = min(usage.failed + ?4, ?11), halted = min(usage.halted + ?5, ?11), \
-         attempts = min(usage.attempts + ?6, ?11), cpu_claimed = min(usage.cpu_claimed + ?7, ?11), \
-         memory_claimed = min(usage.memory_claimed + ?8, ?11), \
-         cpu_used_ms = min(usage.cpu_used_ms + ?9, ?11), waited_ms = min(usage.waited_ms + ?10, ?11)",
-    )?;
+    let mut add = db.prepare_cached(ADD)?;
     // Half of the bound, so that the sum of a row and this fits its column.
     let bounded = |number: u64| number.min(COUNT_MAX / 2).cast_signed();
     for ((hour, owner), used) in usage {

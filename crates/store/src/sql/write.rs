@@ -11,6 +11,80 @@ use crate::change_set::{ChangeSet, InstanceChange, SpanChange};
 use crate::postgres::listener::CHANNEL;
 use crate::view::{Cursor, sql_id};
 
+/// Statements of most groups, which PostgreSQL's writer plans in advance.
+pub(super) const STATEMENTS: &[&str] = &[
+    INSERT_HISTORY,
+    INSERT_WIDE,
+    DELETE_SPAN,
+    SHRINK_SPAN,
+    PUT_SPAN,
+    INSERT_INSTANCE,
+    PUT_INSTANCE,
+    DELETE_KNOWN,
+    INSERT_KNOWN,
+    COUNT_STATE,
+    UPDATE_TOTALS,
+    NOTIFY,
+];
+
+const INSERT_HISTORY: &str = "INSERT INTO history (instance, seq, epoch, at_ms, spec, body) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const INSERT_WIDE: &str = "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, last, task) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+
+const DELETE_SPAN: &str = "DELETE FROM span WHERE last = ?1";
+
+const SHRINK_SPAN: &str = "UPDATE span SET first = ?2 WHERE last = ?1";
+
+const PUT_SPAN: &str = "INSERT INTO span (last, first, state, rank, spec, submitted_at_ms, \
+    submitted_seq, changed_at_ms, changed_seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+    ON CONFLICT (last) DO UPDATE SET first = excluded.first, state = excluded.state, \
+    rank = excluded.rank, changed_at_ms = excluded.changed_at_ms, \
+    changed_seq = excluded.changed_seq";
+
+macro_rules! instance {
+    ($rest:literal) => {
+        concat!(
+            "INSERT INTO instance (id, state, rank, changed_at_ms, changed_seq, attempts, \
+             failures, losses, stop_requested, lease_attempt, lease_epoch, lease_confirmed, \
+             worker, lineage, life, host, boot, again, last_end, spec, submitted_at_ms, \
+             submitted_seq, leased_at_ms, lease_kill) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+             ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+            $rest
+        )
+    };
+}
+
+const INSERT_INSTANCE: &str = instance!("");
+
+const PUT_INSTANCE: &str = instance!(
+    " ON CONFLICT (id) DO UPDATE SET state = excluded.state, \
+     rank = excluded.rank, changed_at_ms = excluded.changed_at_ms, \
+     changed_seq = excluded.changed_seq, attempts = excluded.attempts, \
+     failures = excluded.failures, losses = excluded.losses, \
+     stop_requested = excluded.stop_requested, lease_attempt = excluded.lease_attempt, \
+     lease_epoch = excluded.lease_epoch, lease_confirmed = excluded.lease_confirmed, \
+     worker = excluded.worker, lineage = excluded.lineage, life = excluded.life, \
+     host = excluded.host, boot = excluded.boot, again = excluded.again, \
+     last_end = excluded.last_end, spec = excluded.spec, \
+     submitted_at_ms = excluded.submitted_at_ms, submitted_seq = excluded.submitted_seq, \
+     leased_at_ms = excluded.leased_at_ms, lease_kill = excluded.lease_kill"
+);
+
+const DELETE_KNOWN: &str = "DELETE FROM known WHERE first = ?1";
+
+const INSERT_KNOWN: &str = "INSERT INTO known (first, last) VALUES (?1, ?2)";
+
+const COUNT_STATE: &str = "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
+    ON CONFLICT (state) DO UPDATE SET instances = tally.instances + excluded.instances";
+
+const UPDATE_TOTALS: &str = "UPDATE totals SET last_seq = ?1, \
+    history_bytes = history_bytes + ?2, lease_time_ms = coalesce(?3, lease_time_ms)";
+
+/// PostgreSQL only.
+const NOTIFY: &str = "SELECT pg_notify(?1, '')";
+
 /// Writes all changes of a change set.
 pub(super) fn write(
     db: &Db<'_>,
@@ -31,37 +105,24 @@ pub(super) fn write(
         db.prepare_cached("UPDATE identity SET generation = ?1, settled = ?2")?
             .write(params![generation.0.cast_signed(), settled])?;
     }
-    let mut count = db.prepare_cached(
-        "INSERT INTO tally (state, instances) VALUES (?1, ?2) \
-         ON CONFLICT (state) DO UPDATE SET instances = tally.instances + excluded.instances",
-    )?;
+    let mut count = db.prepare_cached(COUNT_STATE)?;
     for (state, by) in change_set.tally() {
         count.write(params![state.word(), by])?;
     }
-    db.prepare_cached(
-        "UPDATE totals SET last_seq = ?1, history_bytes = history_bytes + ?2, \
-         lease_time_ms = coalesce(?3, lease_time_ms)",
-    )?
-    .write(params![
+    db.prepare_cached(UPDATE_TOTALS)?.write(params![
         change_set.next().0.cast_signed() - 1,
         change_set.bytes().cast_signed(),
         change_set.lease_time().map(|lease| lease.0.cast_signed()),
     ])?;
     if let Db::Postgres(session) = db {
-        session.defer("SELECT pg_notify(?1, '')", &[Value::Text(CHANNEL)]);
+        session.defer(NOTIFY, &[Value::Text(CHANNEL)]);
     }
     Ok(())
 }
 
 fn write_history(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
-    let mut own = db.prepare_cached(
-        "INSERT INTO history (instance, seq, epoch, at_ms, spec, body) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    let mut wide = db.prepare_cached(
-        "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, last, task) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-    )?;
+    let mut own = db.prepare_cached(INSERT_HISTORY)?;
+    let mut wide = db.prepare_cached(INSERT_WIDE)?;
     for entry in change_set.entries() {
         let first = entry.instances.map(|(first, _)| sql_id(first));
         let seq = entry.seq.0.cast_signed();
@@ -81,15 +142,9 @@ fn write_history(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Erro
 }
 
 fn write_spans(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
-    let mut remove = db.prepare_cached("DELETE FROM span WHERE last = ?1")?;
-    let mut shrink = db.prepare_cached("UPDATE span SET first = ?2 WHERE last = ?1")?;
-    let mut change = db.prepare_cached(
-        "INSERT INTO span (last, first, state, rank, spec, submitted_at_ms, submitted_seq, \
-         changed_at_ms, changed_seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
-         ON CONFLICT (last) DO UPDATE SET first = excluded.first, state = excluded.state, \
-         rank = excluded.rank, changed_at_ms = excluded.changed_at_ms, \
-         changed_seq = excluded.changed_seq",
-    )?;
+    let mut remove = db.prepare_cached(DELETE_SPAN)?;
+    let mut shrink = db.prepare_cached(SHRINK_SPAN)?;
+    let mut change = db.prepare_cached(PUT_SPAN)?;
     for SpanChange { before, after } in change_set.span_changes() {
         match (before, after) {
             (Some(before), None) => remove.write([sql_id(before.last)])?,
@@ -117,28 +172,17 @@ fn write_spans(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error>
     Ok(())
 }
 
-/// Inserts new rows, and updates existing ones.
+/// Inserts new rows, and updates existing ones. An upsert would do for both, but PostgreSQL pays for each
+/// row that it inserts tentatively.
 fn write_instances(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
-    let mut put = db.prepare_cached(
-        "INSERT INTO instance (id, state, rank, changed_at_ms, changed_seq, attempts, failures, \
-         losses, stop_requested, lease_attempt, lease_epoch, lease_confirmed, worker, lineage, \
-         life, host, boot, again, last_end, spec, submitted_at_ms, submitted_seq, leased_at_ms, \
-         lease_kill) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-         ?19, ?20, ?21, ?22, ?23, ?24) ON CONFLICT (id) DO UPDATE SET state = excluded.state, \
-         rank = excluded.rank, changed_at_ms = excluded.changed_at_ms, \
-         changed_seq = excluded.changed_seq, attempts = excluded.attempts, \
-         failures = excluded.failures, losses = excluded.losses, \
-         stop_requested = excluded.stop_requested, lease_attempt = excluded.lease_attempt, \
-         lease_epoch = excluded.lease_epoch, lease_confirmed = excluded.lease_confirmed, \
-         worker = excluded.worker, lineage = excluded.lineage, life = excluded.life, \
-         host = excluded.host, boot = excluded.boot, again = excluded.again, \
-         last_end = excluded.last_end, spec = excluded.spec, \
-         submitted_at_ms = excluded.submitted_at_ms, submitted_seq = excluded.submitted_seq, \
-         leased_at_ms = excluded.leased_at_ms, lease_kill = excluded.lease_kill",
-    )?;
+    let mut insert = db.prepare_cached(INSERT_INSTANCE)?;
+    let mut update = db.prepare_cached(PUT_INSTANCE)?;
     for change in change_set.changes() {
-        write_instance(&mut put, &change)?;
+        let statement = match change.before {
+            None => &mut insert,
+            Some(_) => &mut update,
+        };
+        write_instance(statement, &change)?;
     }
     Ok(())
 }
@@ -183,11 +227,11 @@ fn write_instance(
 
 fn write_known(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
     let (gone, new) = change_set.known();
-    let mut forget = db.prepare_cached("DELETE FROM known WHERE first = ?1")?;
+    let mut forget = db.prepare_cached(DELETE_KNOWN)?;
     for (first, _) in gone {
         forget.write([sql_id(first)])?;
     }
-    let mut add = db.prepare_cached("INSERT INTO known (first, last) VALUES (?1, ?2)")?;
+    let mut add = db.prepare_cached(INSERT_KNOWN)?;
     for (first, last) in new {
         add.write([sql_id(first), sql_id(last)])?;
     }

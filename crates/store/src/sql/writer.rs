@@ -25,6 +25,9 @@ use crate::StoreError;
 use crate::change_set::ChangeSet;
 use crate::view::Seq;
 
+/// A statement of many groups, which PostgreSQL's writer plans in advance.
+pub(super) const RENEW: &str = "UPDATE leader SET renewals = renewals + ?1";
+
 /// State of the writer thread.
 pub(super) struct Writer<E: Engine> {
     engine: Arc<E>,
@@ -191,7 +194,7 @@ fn write_group(
         }
     }
     if renewals > 0 {
-        tx.prepare_cached("UPDATE leader SET renewals = renewals + ?1")
+        tx.prepare_cached(RENEW)
             .and_then(|mut statement| statement.write([renewals]))
             .map_err(failed)?;
     }

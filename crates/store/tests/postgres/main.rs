@@ -6,6 +6,7 @@
 mod leading;
 
 mod faults;
+mod plans;
 mod pooler;
 mod server;
 mod sharing;
