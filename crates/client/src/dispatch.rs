@@ -1,12 +1,21 @@
 //! Sending a request to one of several schedulers.
+//!
+//! A scheduler that cannot be reached or knows no leader has done nothing, so the next one gets the request. One that
+//! has accepted it and does not answer may have done it: the next one gets it only if it may be repeated, and only
+//! when its scheduler does not answer probes either. A slow scheduler is waited for.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use reqwest::{Request, Response, StatusCode};
+use reqwest::header::HeaderName;
+use reqwest::{Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::servers::Servers;
+
+/// Header with the idempotency key of a request.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The header of an answer that no leader could be asked.
 const NO_LEADER_HEADER: &str = "baton-no-leader";
@@ -16,6 +25,12 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time for it before the next one is probed as well.
 const PROBE_STAGGER: Duration = Duration::from_millis(250);
+
+/// Time for an answer before its scheduler is probed, and between such probes.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time for such a probe. On a starved host a living scheduler may need some of it.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sends requests, each to the scheduler that has answered last.
 #[derive(Clone, Debug)]
@@ -29,10 +44,16 @@ impl Dispatcher {
         Self { servers, http }
     }
 
+    pub(crate) fn has_several(&self) -> bool {
+        self.servers.are_several()
+    }
+
     /// Sends a request to the scheduler that answered last. Of several, the next one is tried if a
-    /// scheduler cannot be reached, or knows no leader: both mean that nothing was done.
+    /// scheduler cannot be reached or knows no leader, which both mean that nothing was done; a request that
+    /// may be repeated is also sent to it if a scheduler breaks off or stops to answer anything.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, reqwest::Error> {
         let mut retries = self.servers.retries();
+        let is_watched = self.has_several() && may_be_repeated(&request);
         loop {
             let current = self.servers.current();
             // All bodies are in memory, so they can be copied.
@@ -42,8 +63,12 @@ impl Dispatcher {
             let (server, sent) = match self.choose(current).await {
                 Ok(server) => {
                     self.servers.direct(server, copy.url_mut());
-                    let sent = self.http.execute(copy).await;
-                    (server, sent.map_err(Unanswered::Request))
+                    let sent = if is_watched {
+                        self.watch(server, copy).await
+                    } else {
+                        self.http.execute(copy).await.map_err(Unanswered::Request)
+                    };
+                    (server, sent)
                 }
                 Err(error) => (current, Err(Unanswered::Probe(error))),
             };
@@ -51,7 +76,11 @@ impl Dispatcher {
             let failed = match sent {
                 Ok(response) if !has_no_leader(&response) => return Ok(response),
                 Ok(response) => Ok(response),
-                Err(Unanswered::Request(error)) if !error.is_connect() => return Err(error),
+                Err(Unanswered::Request(error))
+                    if !error.is_connect() && (error.is_timeout() || !is_watched) =>
+                {
+                    return Err(error);
+                }
                 Err(Unanswered::Request(error) | Unanswered::Probe(error)) => Err(error),
             };
             let Some(pause) = retries.next() else {
@@ -59,6 +88,24 @@ impl Dispatcher {
             };
             self.servers.advance(server);
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Sends a request that may be repeated, and probes its scheduler while no answer comes.
+    async fn watch(&self, server: usize, request: Request) -> Result<Response, Unanswered> {
+        let mut answer = pin!(self.http.execute(request));
+        loop {
+            if let Ok(answer) = timeout(WATCH_INTERVAL, &mut answer).await {
+                return answer.map_err(Unanswered::Request);
+            }
+            let probe = self.http.get(self.servers.probe(server));
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer.map_err(Unanswered::Request),
+                probed = probe.timeout(WATCH_TIMEOUT).send() => {
+                    probed.map_err(Unanswered::Probe)?;
+                }
+            }
         }
     }
 
@@ -104,6 +151,11 @@ enum Unanswered {
     Request(reqwest::Error),
 }
 
+/// True if a request changes nothing, or changes it once however often it is sent.
+fn may_be_repeated(request: &Request) -> bool {
+    request.method() == Method::GET || request.headers().contains_key(IDEMPOTENCY_KEY)
+}
+
 /// True if the scheduler follows, and no leader could be asked: nothing was done.
 fn has_no_leader(response: &Response) -> bool {
     response.status() == StatusCode::SERVICE_UNAVAILABLE
@@ -115,9 +167,10 @@ mod tests {
     use std::sync::Arc;
 
     use baton_tls::ClientFiles;
-    use reqwest::Method;
+    use reqwest::header::HeaderValue;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use tokio::sync::{mpsc, oneshot, watch};
 
     use super::*;
 
@@ -193,5 +246,120 @@ mod tests {
         probe.read_to_end(&mut request).await.expect("readable");
         let request = String::from_utf8_lossy(&request);
         assert!(request.starts_with("GET /healthz "), "{request}");
+    }
+
+    /// A scheduler that answers everything, and reports what was no probe.
+    async fn recording() -> (String, mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let (report, requests) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = vec![0; 4_096];
+                let length = stream.read(&mut request).await.unwrap_or(0);
+                let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                if !text.starts_with("GET /healthz ") {
+                    let _ = report.send(text);
+                }
+                let _ = stream.write_all(DONE.as_bytes()).await;
+            }
+        });
+        (url, requests)
+    }
+
+    const DONE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n[]";
+
+    /// A scheduler that takes a request without an answer, and then answers so many probes.
+    struct Silent {
+        url: String,
+        /// Gets the request.
+        taken: oneshot::Receiver<String>,
+        /// The probes that it has answered.
+        probes: watch::Receiver<usize>,
+    }
+
+    async fn silent(answered_probes: usize) -> Silent {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let (take, taken) = oneshot::channel();
+        let (count, probes) = watch::channel(0);
+        tokio::spawn(async move {
+            let mut take = Some(take);
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = vec![0; 4_096];
+                let length = stream.read(&mut request).await.unwrap_or(0);
+                let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                if !text.starts_with("GET /healthz ") {
+                    if let Some(take) = take.take() {
+                        let _ = take.send(text);
+                    }
+                } else if *count.borrow() < answered_probes {
+                    let _ = stream.write_all(DONE.as_bytes()).await;
+                    count.send_modify(|it| *it += 1);
+                    continue;
+                }
+                // The kernel keeps the connections of a stopped process.
+                open.push(stream);
+            }
+        });
+        Silent { url, taken, probes }
+    }
+
+    /// With the first scheduler, which has just answered.
+    fn talking_to(first: &str, other: &str) -> Dispatcher {
+        let dispatcher = dispatcher(&format!("{first},{other}"));
+        dispatcher.servers.answered(0, true);
+        dispatcher
+    }
+
+    fn keyed(dispatcher: &Dispatcher) -> Request {
+        let mut request = request(dispatcher, Method::POST);
+        let key = HeaderValue::from_static("a-key");
+        request.headers_mut().insert(IDEMPOTENCY_KEY, key);
+        *request.timeout_mut() = Some(Duration::from_secs(60));
+        request
+    }
+
+    #[tokio::test]
+    async fn a_request_that_a_scheduler_took_before_it_froze_is_sent_to_the_next() {
+        for probes in [0, 1] {
+            let frozen = silent(probes).await;
+            let (other, mut requests) = recording().await;
+            let dispatcher = talking_to(&frozen.url, &other);
+            let answer = dispatcher
+                .execute(keyed(&dispatcher))
+                .await
+                .expect("an answer");
+            assert_eq!(answer.text().await.expect("a body"), "[]");
+            for request in [frozen.taken.await.ok(), requests.recv().await] {
+                let request = request.expect("it got the request");
+                assert!(request.starts_with("POST / "), "{request}");
+                assert!(request.contains("a-key"), "{request}");
+            }
+            assert!(requests.try_recv().is_err(), "it got more");
+            assert_eq!(*frozen.probes.borrow(), probes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_scheduler_keeps_its_request_and_one_without_a_key_is_not_repeated() {
+        let mut slow = silent(usize::MAX).await;
+        let (other, mut requests) = recording().await;
+        let dispatcher = talking_to(&slow.url, &other);
+        let sent = dispatcher.execute(keyed(&dispatcher));
+        tokio::select! {
+            _ = sent => panic!("it does not answer"),
+            probed = slow.probes.wait_for(|probes| *probes == 2) => drop(probed),
+        }
+        assert!(requests.try_recv().is_err(), "the other one got it");
+
+        let frozen = silent(0).await;
+        let dispatcher = talking_to(&frozen.url, &other);
+        let mut once = request(&dispatcher, Method::POST);
+        *once.timeout_mut() = Some(2 * WATCH_INTERVAL + WATCH_TIMEOUT);
+        let failed = dispatcher.execute(once).await;
+        assert!(failed.is_err_and(|error| error.is_timeout()));
+        assert!(requests.try_recv().is_err(), "it may have taken effect");
     }
 }

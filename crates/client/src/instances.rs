@@ -11,14 +11,11 @@ use baton_model::api::{
 use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
-use reqwest::header::HeaderName;
 use reqwest::{Method, Response};
 
 use crate::Client;
+use crate::dispatch::IDEMPOTENCY_KEY;
 use crate::error::ClientError;
-
-/// Header with the idempotency key of a request.
-pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// An empty request body.
 pub(crate) const NO_BODY: Option<&()> = None;
@@ -151,7 +148,8 @@ impl Client {
     }
 
     /// Submits a task, as JSON of the schema of task files. When it returns, the submission is
-    /// durable.
+    /// durable. With several schedulers it has an idempotency key of its own, so that another one may be asked
+    /// if the first does not answer.
     ///
     /// # Errors
     /// See [`ClientError`]; errors in the task are in the problem's `errors`.
@@ -159,6 +157,9 @@ impl Client {
         &self,
         submit: &Submit<serde_json::Value>,
     ) -> Result<SubmitReply, ClientError> {
+        if let Some(key) = self.transport.fresh_key() {
+            return self.submit_once(submit, &key).await;
+        }
         let url = self.transport.at(&["instances", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
     }

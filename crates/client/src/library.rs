@@ -9,8 +9,8 @@ use reqwest::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use serde_json::Value;
 
 use crate::Client;
+use crate::dispatch::IDEMPOTENCY_KEY;
 use crate::error::ClientError;
-use crate::instances::IDEMPOTENCY_KEY;
 
 /// Precondition for defining a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub struct TriggerRequest {
     pub request: TriggerTask,
     /// Use its trigger URL instead of a manual run.
     pub remote: bool,
-    /// Idempotency key: the request is carried out once, however often it is sent.
+    /// Idempotency key: the request is carried out once, however often it is sent. Without one, a request to
+    /// one of several schedulers gets a fresh one.
     pub key: Option<String>,
     /// The secret of the entry.
     pub secret: Option<String>,
@@ -136,7 +137,7 @@ impl Client {
         trigger: &TriggerRequest,
     ) -> Result<TriggerReply, ClientError> {
         let last = if trigger.remote { "trigger" } else { "run" };
-        let key = trigger.key.clone();
+        let key = trigger.key.clone().or_else(|| self.transport.fresh_key());
         let key = key.map(|key| (IDEMPOTENCY_KEY, key));
         let secret = trigger.secret.clone();
         let secret = secret.map(|it| (HeaderName::from_static("baton-trigger-secret"), it));

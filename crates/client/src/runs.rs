@@ -15,8 +15,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::Client;
+use crate::dispatch::IDEMPOTENCY_KEY;
 use crate::error::ClientError;
-use crate::instances::{IDEMPOTENCY_KEY, NO_BODY, append_mode};
+use crate::instances::{NO_BODY, append_mode};
 
 /// Filter for runs.
 #[derive(Clone, Debug, Default)]
@@ -60,11 +61,14 @@ pub enum ResumeRequest {
 
 impl Client {
     /// Submits a workflow, as JSON of the schema of workflow files. When it returns, the run is
-    /// durable.
+    /// durable. With several schedulers it has an idempotency key of its own, as [`Self::submit`] has.
     ///
     /// # Errors
     /// See [`ClientError`]; errors in the workflow are in the problem's `errors`.
     pub async fn submit_run(&self, submit: &SubmitRun<Value>) -> Result<RunReply, ClientError> {
+        if let Some(key) = self.transport.fresh_key() {
+            return self.submit_run_once(submit, &key).await;
+        }
         let url = self.transport.at(&["runs", ""]);
         self.transport.change(Method::POST, url, Some(submit)).await
     }

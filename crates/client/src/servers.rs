@@ -60,16 +60,22 @@ impl Servers {
             return Vec::new();
         }
         let in_turn = (server..server + count).map(|number| number % count);
-        in_turn
-            .map(|server| {
-                let mut url = self.urls[server].clone();
-                // Fails only for a URL that cannot be a base, and http URLs can.
-                if let Ok(mut path) = url.path_segments_mut() {
-                    path.pop_if_empty().push("healthz");
-                }
-                (server, url)
-            })
-            .collect()
+        in_turn.map(|server| (server, self.probe(server))).collect()
+    }
+
+    /// The URL to probe a scheduler.
+    pub(crate) fn probe(&self, server: usize) -> Url {
+        let mut url = self.urls[server].clone();
+        // Fails only for a URL that cannot be a base, and http URLs can.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("healthz");
+        }
+        url
+    }
+
+    /// Whether there is another one to ask.
+    pub(crate) fn are_several(&self) -> bool {
+        self.urls.len() > 1
     }
 
     /// Asks this scheduler first from now on.
@@ -120,9 +126,12 @@ impl Servers {
 
 /// Many clients lose one scheduler at once; this spreads their return.
 fn jittered(pause: Duration) -> Duration {
-    // The standard library seeds each hasher at random.
-    let random = RandomState::new().build_hasher().finish();
-    pause / 2 + pause.mul_f64(random as f64 / u64::MAX as f64 / 2.0)
+    pause / 2 + pause.mul_f64(random() as f64 / u64::MAX as f64 / 2.0)
+}
+
+/// A random number: the standard library seeds its hashers at random, and each differently.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 fn parse(text: &str) -> Result<Url, String> {

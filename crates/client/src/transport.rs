@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::dispatch::Dispatcher;
 use crate::error::ClientError;
-use crate::servers::Servers;
+use crate::servers::{Servers, random};
 
 /// The header with the name of the user, for servers without authentication.
 const USER_HEADER: &str = "baton-user";
@@ -85,6 +85,15 @@ impl Transport {
     pub(crate) fn set_user(&mut self, name: &str) {
         let name = Some(name).filter(|name| token::check_name(name).is_ok());
         self.user = name.and_then(|name| HeaderValue::from_str(name).ok());
+    }
+
+    /// A new idempotency key, if a request may have to be sent to another scheduler. The scheduler remembers a
+    /// bounded number of keys, so none is spent where it has no use.
+    pub(crate) fn fresh_key(&self) -> Option<String> {
+        self.dispatcher.has_several().then(|| {
+            let [high, low] = [random(), random()];
+            format!("{high:016x}{low:016x}")
+        })
     }
 
     /// The URL of the scheduler, or of the first of several.

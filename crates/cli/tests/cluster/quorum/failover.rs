@@ -2,13 +2,17 @@
 //!
 //! `BATON_KILLS` chooses how often; the results are in `docs/high-availability.md`.
 
+use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baton_client::{Client, Filter, View};
+use baton_model::api::{SchedulerRole, Submit};
 use baton_testing::processes::send;
 use baton_testing::{setting, until, until_some};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 
 use super::Quorum;
 use crate::api::Api;
@@ -123,4 +127,40 @@ fn another_scheduler_leads_after_the_lease_of_a_frozen_leader() {
     print_histogram("from SIGSTOP of the leader to the next one", led);
     print_histogram("from SIGSTOP of the leader to the first commit", accepted);
     all_agree_on_one_leader(&quorum);
+}
+
+#[test]
+fn a_submission_that_a_leader_took_before_it_froze_is_accepted_once_by_the_next_one() {
+    let quorum = Quorum::new(2, &["--leader-lease", "2s"]);
+    let leader = quorum.leader();
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    // It has just answered this client, which therefore sends its next request there without a probe.
+    let client = until_some("the leader answers", || {
+        let client = Client::new(&quorum.urls_from(leader)).expect("URLs");
+        let ready = runtime.block_on(client.ready()).ok()?;
+        (ready.role == Some(SchedulerRole::Leader)).then_some(client)
+    });
+    let frozen = quorum.pid(leader);
+    send(frozen, Signal::STOP);
+    let submit = Submit {
+        file: task(),
+        params: BTreeMap::new(),
+        array: None,
+        ..Default::default()
+    };
+    let submitted = runtime.block_on(client.submit(&submit)).expect("accepted");
+    send(frozen, Signal::CONT);
+    until("the frozen one follows", || {
+        quorum.role(leader).as_deref() == Some("follower")
+    });
+    let waiting = quorum.ask(|client| async move {
+        let page = client
+            .view(View::Bullpen, &Filter::default())
+            .next()
+            .await?;
+        Ok(page.expect("a page").items)
+    });
+    let ids: Vec<_> = waiting.iter().map(|it| it.id.clone()).collect();
+    assert_eq!(ids, [submitted.first]);
 }

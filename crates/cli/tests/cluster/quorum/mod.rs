@@ -213,6 +213,14 @@ impl Quorum {
         serde_json::from_slice(&output.stdout).ok()
     }
 
+    /// The URLs of all schedulers, this one's first.
+    fn urls_from(&self, first: usize) -> String {
+        let count = self.schedulers.len();
+        let in_turn = (first..first + count).map(|number| &self.schedulers[number % count]);
+        let urls = in_turn.filter_map(|it| Some(it.addresses.as_ref()?.url.as_str()));
+        urls.collect::<Vec<_>>().join(",")
+    }
+
     /// The scheduler that leads, once one does and answers.
     fn leader(&self) -> usize {
         self.leader_but(usize::MAX)
