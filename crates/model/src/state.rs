@@ -147,6 +147,16 @@ impl AttemptState {
 }
 
 impl UniversalState {
+    /// The states of items of a run that clients see, in the order in which an item takes them.
+    pub const OF_ITEMS: [Self; 6] = [
+        Self::Queued,
+        Self::Launched,
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Halted,
+    ];
+
     /// True if only a request of a client can lead out of it.
     #[must_use]
     pub const fn is_terminal(self) -> bool {

@@ -40,20 +40,13 @@ impl ItemFilters {
 impl ItemsPage {
     #[must_use]
     pub fn new(frame: Frame, run: Run, filters: ItemFilters, list: &List<RunItem<Value>>) -> Self {
-        let states = [
-            UniversalState::Queued,
-            UniversalState::Launched,
-            UniversalState::Running,
-            UniversalState::Done,
-            UniversalState::Failed,
-            UniversalState::Halted,
-        ];
+        let states = UniversalState::OF_ITEMS.iter();
         Self {
             frame,
             id: run.id,
             name: run.name,
             filters,
-            states: states.iter().map(|state| state.word()).collect(),
+            states: states.map(|state| state.word()).collect(),
             items: list.items.iter().map(ItemRow::new).collect(),
             next: next(&list.links),
         }

@@ -31,16 +31,6 @@ use super::read::PAGE_MAX;
 use super::{path, views};
 use crate::limits::{LIVE_ITEMS_SCANNED_MAX, PAGE_ITEMS_DEFAULT};
 
-/// States that items can be filtered by.
-const STATES: [UniversalState; 6] = [
-    UniversalState::Queued,
-    UniversalState::Launched,
-    UniversalState::Running,
-    UniversalState::Done,
-    UniversalState::Failed,
-    UniversalState::Halted,
-];
-
 /// Bytes of an item beside its value and its outputs.
 const ITEM_BYTES: usize = 512;
 
@@ -129,9 +119,10 @@ fn task(dag: &Dag, name: &str) -> Answer<u32> {
 }
 
 fn state(word: &str) -> Answer<UniversalState> {
-    let found = STATES.into_iter().find(|state| state.word() == word);
+    let states = UniversalState::OF_ITEMS;
+    let found = states.into_iter().find(|state| state.word() == word);
     found.ok_or_else(|| {
-        let words = STATES.map(UniversalState::word).join(", ");
+        let words = states.map(UniversalState::word).join(", ");
         Fault::bad_request(format!("unknown item state; supported: {words}"))
     })
 }
