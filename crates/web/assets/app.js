@@ -7,7 +7,10 @@ const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const UNITS = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [604800, "day", 86400]];
 
+let shownAt = 0;
+
 function showTimes(root) {
+  shownAt = Date.now();
   for (const element of root.querySelectorAll("time[data-at]")) {
     const at = Number(element.dataset.at);
     const seconds = (at - Date.now()) / 1000;
@@ -32,7 +35,7 @@ function morph(old, fresh) {
     if (old.data !== fresh.data) old.data = fresh.data;
     return;
   }
-  if (old.nodeType !== Node.ELEMENT_NODE) return;
+  if (old.nodeType !== Node.ELEMENT_NODE || later.has(fresh)) return;
   if (old.matches("time[data-at]") && old.dataset.at === fresh.dataset.at) return;
   // The state of a control belongs to the reader.
   if (old.matches("[data-control]")) return;
@@ -73,51 +76,115 @@ function morphChildren(old, fresh) {
   }
 }
 
+// Rows of a long table follow, some in each frame: all at once would make the frame late.
+const ROWS = 20;
+const later = new WeakSet();
+
+async function morphRows(old, rows) {
+  const known = new Map([...old.children].map((row) => [idOf(row), row]));
+  const wanted = new Set(rows.map(idOf));
+  let at = old.firstElementChild;
+  const drop = () => { const gone = at; at = at.nextElementSibling; gone.remove(); };
+  for (const [index, row] of rows.entries()) {
+    if (index % ROWS === 0) {
+      await new Promise(requestAnimationFrame);
+      // The reader has selected something, extended the list or sorted it: the rest waits.
+      if (isKept()) return false;
+    }
+    const match = known.get(idOf(row));
+    while (match && at && !wanted.has(idOf(at))) drop();
+    if (match && match === at) at = at.nextElementSibling;
+    else old.insertBefore(match ?? row, at);
+    if (match) morph(match, row);
+    // The table keeps its length.
+    else if (at && old.children.length > rows.length) {
+      const last = old.lastElementChild;
+      if (at === last) at = null;
+      last.remove();
+    }
+  }
+  while (at) drop();
+  return true;
+}
+
 // One stream tells that the history has changed; then the page is loaded again and morphed.
 const live = document.getElementById("live");
-let loading = false, stale = false, loadedAt = Date.now();
+let loading = false, stale = false, loadedAt = Date.now(), tag = null;
 
 // Minimum time from one load to the next; a page that takes long says so.
 const THROTTLE = 15000;
-let later = 0;
+// Time from a load that failed, or during which something has changed, to the next.
+const AGAIN = 1000;
+let again = 0;
 
-async function reload() {
+const after = (ms) => { again ||= setTimeout(() => { again = 0; reload(); }, ms); };
+const isKept = () => document.querySelector("input[name=id]:checked, [data-appended]");
+
+// For a change that the stream has told, the server renders a page once for all who look at it.
+async function reload(change) {
   if (document.hidden || loading) { stale = true; return; }
   const early = body.dataset.refresh === "throttled" ? loadedAt + THROTTLE - Date.now() : 0;
-  if (early > 0) { later ||= setTimeout(() => { later = 0; reload(); }, early); return; }
+  if (early > 0) { after(early); return; }
   // A selection and an extended list stay as they are.
-  if (document.querySelector("input[name=id]:checked, [data-appended]")) { live.textContent = "paused"; return; }
+  if (isKept()) { live.textContent = "paused"; return; }
   loading = true;
   stale = false;
   try {
-    const response = await fetch(location.href, { headers: { accept: "text/html" } });
+    const headers = { accept: "text/html" };
+    if (change) headers["baton-change"] = change;
+    if (change && tag) headers["if-none-match"] = tag;
+    const response = await fetch(location.href, { headers });
     if (response.redirected || response.status === 401) { location.reload(); return; }
-    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-    const main = fresh.getElementById("main");
-    if (response.ok && main) {
-      document.title = fresh.title;
-      const icon = fresh.querySelector("link[rel=icon]").getAttribute("href");
-      const old = document.querySelector("link[rel=icon]");
-      if (old.getAttribute("href") !== icon) old.setAttribute("href", icon);
-      body.dataset.refresh = fresh.body.dataset.refresh;
-      morphChildren(document.getElementById("main"), main);
-      prepare();
+    const isUnchanged = response.status === 304;
+    const text = response.ok ? await response.text() : "";
+    // The reader may have selected or extended something meanwhile.
+    if (isKept()) { live.textContent = "paused"; return; }
+    if (response.ok) {
+      const isWhole = await show(text);
+      tag = isWhole ? response.headers.get("etag") : null;
+      stale ||= !isWhole;
     }
-    if (response.ok) live.textContent = "live";
+    if (response.ok || isUnchanged) live.textContent = "live";
+    else if (response.status >= 429) after(3 * AGAIN);
     loadedAt = Date.now();
   } catch {
     // The server is away; the stream, or the timer, loads the page when it is back.
     if (body.dataset.refresh === "timer") live.textContent = "reconnecting…";
+    else after(3 * AGAIN);
   } finally {
     loading = false;
+    // What has changed meanwhile may be missing.
+    if (stale) after(AGAIN);
   }
+}
+
+// Shows a page; false if a part of it is missing.
+async function show(text) {
+  const fresh = new DOMParser().parseFromString(text, "text/html");
+  const main = fresh.getElementById("main");
+  if (!main) return false;
+  document.title = fresh.title;
+  const icon = fresh.querySelector("link[rel=icon]").getAttribute("href");
+  const old = document.querySelector("link[rel=icon]");
+  if (old.getAttribute("href") !== icon) old.setAttribute("href", icon);
+  body.dataset.refresh = fresh.body.dataset.refresh;
+  showTimes(main);
+  const rows = document.querySelector("#list tbody");
+  const freshRows = rows && main.querySelector("#list tbody");
+  const isLong = freshRows && Math.max(rows.children.length, freshRows.children.length) > ROWS
+    && [...rows.children, ...freshRows.children].every(idOf);
+  if (isLong) later.add(freshRows);
+  morphChildren(document.getElementById("main"), main);
+  const isWhole = !isLong || await morphRows(rows, [...freshRows.children]);
+  prepare();
+  return isWhole;
 }
 
 function follow() {
   if (body.dataset.refresh === "never") return;
   if (body.dataset.refresh === "timer") {
     document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) reload(); });
-    setInterval(reload, 2000);
+    setInterval(() => reload(), 2000);
     return;
   }
   // A browser opens six connections to a server at most: hidden pages must not hold them.
@@ -125,6 +192,11 @@ function follow() {
   connect();
   setInterval(() => { if (body.dataset.refresh === "often" && Date.now() - loadedAt > 1900) reload(); }, 2000);
 }
+
+// A selection that is gone no longer holds back what has changed.
+document.addEventListener("change", (event) => {
+  if (event.target.matches("input[name=id]") && live.textContent === "paused" && !isKept()) reload();
+});
 
 let stream = null;
 
@@ -137,7 +209,7 @@ function connect() {
     live.textContent = "reconnecting…";
     if (opened.readyState === EventSource.CLOSED && stream === opened) { disconnect(); setTimeout(connect, 3000); }
   });
-  opened.addEventListener("message", reload);
+  opened.addEventListener("message", (event) => reload(event.data));
 }
 
 function disconnect() {
@@ -156,8 +228,14 @@ function extend(link) {
     const rows = document.querySelector("#list tbody");
     rows.dataset.appended = "true";
     rows.append(...fresh.querySelectorAll("#list tbody > tr"));
-    const next = fresh.getElementById("more");
-    if (next) { link.href = next.href; extend(link); } else link.remove();
+    const place = link.parentElement, next = fresh.getElementById("more");
+    if (next) {
+      // It may tell how far it has looked.
+      place.replaceChildren(...next.parentElement.childNodes);
+      if (rows.children.length > 0) document.getElementById("none")?.remove();
+      extend(next);
+    } else if (rows.children.length > 0) place.remove();
+    else place.replaceChildren(fresh.querySelector(".empty")?.textContent ?? "");
     prepare();
   });
   observer.observe(link);
@@ -399,5 +477,6 @@ const more = document.getElementById("more");
 if (more) extend(more);
 const events = document.getElementById("events");
 if (events) showEvents(events);
-setInterval(() => showTimes(document), 1000);
+// A live page has shown them just now: each pass is a layout.
+setInterval(() => { if (Date.now() - shownAt > 900) showTimes(document); }, 1000);
 follow();

@@ -232,9 +232,10 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         while line := self.lines.readline():
-            if line.startswith(b"data"):
+            if line.startswith(b"data: "):
                 page = http.client.HTTPConnection(self.host)
-                page.request("GET", self.path, headers={"accept": "text/html"})
+                headers = {"accept": "text/html", "baton-change": line.decode().removeprefix("data: ").strip()}
+                page.request("GET", self.path, headers=headers)
                 page.getresponse().read()
                 page.close()
 

@@ -72,11 +72,12 @@ class Server:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def load(self, path: str) -> tuple[float, int]:
-        """Seconds to the first byte, and bytes."""
+    def load(self, path: str, change: str | None = None) -> tuple[float, int]:
+        """Seconds to the first byte, and bytes; for a change, as the script of a page does."""
         connection = http.client.HTTPConnection(self.host)
         began = time.monotonic()
-        connection.request("GET", path, headers={"accept": "text/html"})
+        headers = {"accept": "text/html"} | ({"baton-change": change} if change else {})
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         answer.read(1)
         first = time.monotonic() - began
@@ -193,8 +194,9 @@ def read(server: Server, stop: threading.Event) -> None:
     stream = connection.getresponse()
     while not stop.is_set():
         try:
-            if stream.readline().startswith(b"data"):
-                server.load("/")
+            line = stream.readline().decode()
+            if line.startswith("data: "):
+                server.load("/", line.removeprefix("data: ").strip())
         except TimeoutError:
             return
     connection.close()

@@ -63,7 +63,8 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     unchanged
 }
 
-fn is_known(headers: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
+/// Whether the client already has the representation with this tag.
+pub(super) fn is_known(headers: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     let Some(tag) = tag.and_then(|tag| tag.to_str().ok()) else {
         return false;
     };

@@ -43,6 +43,16 @@ impl<'a> Browser<'a> {
         response.text().await.expect("a page")
     }
 
+    /// Loads a page as its script does when it has heard of a change.
+    async fn reload(&self, path: &str, change: &str, tag: Option<&str>) -> Response {
+        let mut request = self.http.get(self.server.url(path));
+        request = request.header("baton-change", change);
+        if let Some(tag) = tag {
+            request = request.header("if-none-match", tag);
+        }
+        self.send(request).await
+    }
+
     async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Response {
         let encoded: Vec<String> = fields
             .iter()
@@ -410,22 +420,124 @@ async fn a_session_is_a_token_in_a_cookie_that_the_api_does_not_take() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_page_hears_of_a_change() {
+async fn an_open_page_hears_of_a_change_and_shows_it() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;
     let browser = Browser::new(&server);
     let mut stream = browser.get("/-/changes").await;
     assert_eq!(text(&stream, "content-type"), "text/event-stream");
-    server.submit("waits").await;
+    for name in ["first", "second"] {
+        server.submit(name).await;
+        // An earlier change may still be told.
+        let shown = until(async || {
+            let change = change(&mut stream).await;
+            let page = browser.reload("/bullpen/", &change, None).await;
+            page.text().await.expect("a page").contains(name)
+        });
+        assert!(shown.await, "{name} is missing");
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_one_change_are_rendered_once_for_each_viewer() {
+    let dir = tempfile::tempdir().expect("a place");
+    let data = dir.path();
+    let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
+    let (_, operator) = made(&store, Role::Operator);
+    let (gone, viewer) = made(&store, Role::Viewer);
+    let (_, admin) = made(&store, Role::Admin);
+    drop(store);
+    let demanding = Config {
+        require_tokens: true,
+        ..config(data)
+    };
+    let server = Server::start(demanding).await;
+    let mut browser = Browser::new(&server);
+    let cookie = |response: &Response| {
+        let cookie = text(response, "set-cookie");
+        cookie.split(';').next().map(str::to_owned)
+    };
+    let mut sessions = Vec::new();
+    for secret in [&operator, &viewer] {
+        let fields = [("token", secret.expose())];
+        sessions.push(cookie(&browser.submit("/-/sign-in", &fields).await));
+    }
+    browser.cookie.clone_from(&sessions[0]);
+    let mut stream = browser.get("/-/changes").await;
+    let request = server.request(Method::POST, "/instances/");
+    let request = request.bearer_auth(admin.expose());
+    assert_eq!(
+        got(request.json(&task("waits"))).await.status,
+        StatusCode::CREATED
+    );
+    let mut change = change(&mut stream).await;
+    // The first one may have begun before the submission.
+    while !browser
+        .reload("/bullpen/", &change, None)
+        .await
+        .text()
+        .await
+        .expect("a page")
+        .contains("waits")
+    {
+        change = self::change(&mut stream).await;
+    }
+    let asked = async || {
+        let request = server.request(Method::GET, "/metrics");
+        let shown = request.bearer_auth(admin.expose()).send().await;
+        let shown = shown.expect("an answer").text().await.expect("text");
+        let mut lines = shown.lines();
+        let line = lines.find(|line| line.contains("requests_total") && line.contains("/bullpen/"));
+        line.map_or_else(String::new, str::to_owned)
+    };
+    let first = browser.reload("/bullpen/", &change, None).await;
+    let tag = text(&first, "etag");
+    let first = first.text().await.expect("a page");
+    assert!(first.contains("name=\"csrf\""), "{first}");
+    // Another change may come between; without sharing each load asks again.
+    let shared = until(async || {
+        browser.reload("/bullpen/", &change, None).await;
+        let rendered = asked().await;
+        let again = browser.reload("/bullpen/", &change, Some(&tag)).await;
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        let again = browser.reload("/bullpen/", &change, None).await;
+        assert_eq!(again.text().await.expect("a page"), first);
+        !rendered.is_empty() && asked().await == rendered
+    });
+    assert!(shared.await, "every load asks for the list");
+    // Another viewer gets its own, and no tag of another one matches it.
+    browser.cookie.clone_from(&sessions[1]);
+    let other = browser.reload("/bullpen/", &change, Some(&tag)).await;
+    assert_eq!(other.status(), StatusCode::OK);
+    let other_tag = text(&other, "etag");
+    let other = other.text().await.expect("a page");
+    assert!(!other.contains(form_token(&first)), "{other}");
+    assert!(!other.contains("selected"), "a viewer cannot act: {other}");
+    // What a token could read, it reads no more when it is revoked.
+    let revoke = server.request(Method::DELETE, &format!("/tokens/{gone}"));
+    let revoked = got(revoke.bearer_auth(admin.expose())).await;
+    assert!(revoked.status.is_success(), "{revoked:?}");
+    let refused = browser
+        .reload("/bullpen/", &change, Some(&other_tag))
+        .await
+        .status();
+    assert_eq!(refused, StatusCode::UNAUTHORIZED);
+    server.stop().await;
+}
+
+/// The next change of which a stream tells.
+async fn change(stream: &mut Response) -> String {
     let mut heard = String::new();
-    let changed = until(async || {
+    let told = until(async || {
         if let Ok(Some(piece)) = stream.chunk().await {
             heard.push_str(&String::from_utf8_lossy(&piece));
         }
-        heard.contains("data: changed")
+        heard.contains("data: ")
     });
-    assert!(changed.await, "{heard}");
-    server.stop().await;
+    assert!(told.await, "{heard}");
+    let change = heard.lines().find_map(|line| line.strip_prefix("data: "));
+    change.expect("just heard").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,6 +10,7 @@ use baton_web::pages::launch::Refusal;
 use serde_json::Value;
 
 use super::ask::Asker;
+use super::shared::ForOneReader;
 use super::show::{Pairs, ROWS, with_query};
 use super::{Pages, html};
 use crate::http::views::encoded;
@@ -27,7 +28,10 @@ pub(super) async fn page(
     let answers = answers(ask, owner, name, query).await?;
     let title = format!("{}/{}", answers.entry.owner, answers.entry.name);
     let frame = pages.frame(ask, title, "/library/");
-    Ok(html(StatusCode::OK, &EntryPage::new(frame, answers)))
+    let mut response = html(StatusCode::OK, &EntryPage::new(frame, answers));
+    // The form has a key of its own: the same key would launch once for two readers.
+    response.extensions_mut().insert(ForOneReader);
+    Ok(response)
 }
 
 /// The page of an entry after a launch was refused: with what was typed, and with the errors.

@@ -13,6 +13,7 @@
 //! | `range` | the page of a range, whose counts may take long |
 //! | `act` | forms that change something |
 //! | `live` | the stream that tells open pages to load again |
+//! | `shared` | renderings that several viewers share |
 //! | `recent` | the length of the queue and the changes of workers, sampled |
 //!
 //! Addresses below `/-/` belong to pages alone. They serve assets, forms and that stream, and are
@@ -37,6 +38,7 @@ mod live;
 mod range;
 mod recent;
 mod session;
+mod shared;
 mod show;
 
 use std::sync::Arc;
@@ -58,8 +60,10 @@ use super::app::App;
 use super::negotiation;
 use crate::clock;
 use ask::Asker;
+use live::Changes;
 use recent::Recent;
 use session::Session;
+use shared::Shared;
 
 /// What the handlers of pages share.
 #[derive(Clone)]
@@ -69,6 +73,8 @@ struct Inner {
     api: Router,
     app: App,
     recent: Arc<Recent>,
+    changes: Changes,
+    shared: Shared,
     /// Keys the tokens of forms without a session; without random numbers there is none, and such
     /// a form does not act.
     key: Option<[u8; 32]>,
@@ -87,10 +93,13 @@ pub(super) fn router(api: Router, app: App) -> Router {
         }
     };
     let recent = Recent::start(&app);
+    let changes = Changes::start(&app);
     let pages = Pages(Arc::new(Inner {
         api,
         app,
         recent,
+        changes,
+        shared: Shared::default(),
         key,
     }));
     Router::new()
@@ -111,7 +120,7 @@ pub(super) fn router(api: Router, app: App) -> Router {
 async fn page_or_api(State(pages): State<Pages>, mut request: Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if reads && negotiation::prefers_html(request.headers()) {
-        return show::page(&pages, request).await;
+        return shared::page(&pages, request).await;
     }
     // Scripts of pages read logs and events with the session.
     if reads {

@@ -49,6 +49,11 @@ impl Session {
         session
     }
 
+    /// Who asks, if that is known.
+    pub(super) fn caller(&self) -> Option<&Caller> {
+        self.caller.as_ref()
+    }
+
     /// Adds the token of the session to a request that has none.
     pub(super) fn authenticate(&self, headers: &mut HeaderMap) {
         let Some(secret) = &self.secret else {
