@@ -16,6 +16,8 @@ pub struct Frame {
     /// Path and query of this page, to which actions return.
     pub here: String,
     pub refresh: Refresh,
+    /// Parts of the page that could not be read, and why.
+    pub failures: Vec<String>,
     /// When the page was rendered, in milliseconds since 1970.
     pub now: u64,
 }

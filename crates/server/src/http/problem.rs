@@ -134,6 +134,12 @@ fn title(status: StatusCode) -> &'static str {
     status.canonical_reason().unwrap_or("error")
 }
 
+impl From<Fault> for Problem {
+    fn from(Fault(problem): Fault) -> Self {
+        *problem
+    }
+}
+
 impl From<Unanswered> for Fault {
     fn from(unanswered: Unanswered) -> Self {
         let reason = match unanswered {

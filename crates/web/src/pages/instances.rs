@@ -223,6 +223,7 @@ mod tests {
             viewer: Viewer::default(),
             here: "/instances/i1..i9".to_owned(),
             refresh: Refresh::Throttled,
+            failures: Vec::new(),
             now: 0,
         };
         let (begin, end) = RangePage::around_counts(frame.clone()).expect("it renders");

@@ -168,6 +168,7 @@ mod tests {
             viewer: Viewer::default(),
             here: "/schedulers/".to_owned(),
             refresh: Refresh::Often,
+            failures: Vec::new(),
             now: 0,
         };
         let list = List {

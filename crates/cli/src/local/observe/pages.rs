@@ -391,6 +391,7 @@ fn frame(title: &str, section: &'static str) -> Frame {
         viewer: Viewer::default(),
         here: String::new(),
         refresh: Refresh::Timer,
+        failures: Vec::new(),
         now: now().0,
     }
 }

@@ -1,6 +1,7 @@
 //! Requests to the API on behalf of the viewer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -31,6 +32,8 @@ pub(super) struct Asker {
     peer: Peer,
     /// Whether the rate limiter has counted the page.
     counted: AtomicBool,
+    /// Parts of the page that could not be read, and why.
+    failures: Mutex<Vec<String>>,
 }
 
 /// An answer with its body.
@@ -58,6 +61,7 @@ impl Asker {
             headers,
             peer: Peer::of(request.extensions()),
             counted: AtomicBool::new(false),
+            failures: Mutex::default(),
         }
     }
 
@@ -67,7 +71,29 @@ impl Asker {
         answered.parse()
     }
 
-    /// The same, of something that a worker has to answer.
+    /// Reads a part without which the page can be shown. What the viewer may not read and what does
+    /// not exist is left out; any other failure is told on the page, where `part` names what is missing.
+    pub(super) async fn get_part<T: DeserializeOwned>(&self, path: &str, part: &str) -> Option<T> {
+        let problem = match self.get(path).await {
+            Ok(answer) => return Some(answer),
+            Err(problem) => problem,
+        };
+        let Problem { status, detail, .. } = problem;
+        if status != 403 && status != 404 {
+            let failures = self.failures.lock();
+            let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
+            failures.push(format!("{part} cannot be shown: {detail}"));
+        }
+        None
+    }
+
+    /// The parts that could not be read so far.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let failures = self.failures.lock();
+        failures.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The same as [`Self::get`], of something that a worker has to answer.
     pub(super) async fn get_from_worker<T: DeserializeOwned>(
         &self,
         path: &str,

@@ -76,14 +76,22 @@ async fn answers(ask: &Asker, owner: &str, name: &str, query: &Pairs) -> Result<
     let (history, of_workflow) = (format!("/history?{of}"), format!("/runs?{of}"));
     let is_workflow = entry.kind == EntryKind::Workflow;
     let (due, ticks, revisions, latest) = tokio::join!(
-        ask.get::<DueTimes>(&due),
+        ask.get_part::<DueTimes>(&due, "The schedule"),
         ask.get::<List<Tick>>(&ticks),
         ask.get::<List<Task<Value>>>(&revisions),
         async {
             if is_workflow {
-                (None, ask.get::<List<Run>>(&of_workflow).await.ok())
+                (
+                    None,
+                    ask.get_part::<List<Run>>(&of_workflow, "The latest runs")
+                        .await,
+                )
             } else {
-                (ask.get::<List<Instance>>(&history).await.ok(), None)
+                (
+                    ask.get_part::<List<Instance>>(&history, "The latest instances")
+                        .await,
+                    None,
+                )
             }
         },
     );
@@ -91,14 +99,15 @@ async fn answers(ask: &Asker, owner: &str, name: &str, query: &Pairs) -> Result<
         0 | 1 => None,
         revision => {
             let before = format!("{path}?revision={}", revision - 1);
-            ask.get::<Task<Value>>(&before).await.ok()
+            ask.get_part::<Task<Value>>(&before, "The revision before")
+                .await
         }
     };
     Ok(Answers {
         before: before.and_then(|before| before.definition),
         latest: self::latest(ask, latest.1.as_ref()).await,
         entry,
-        due: due.ok(),
+        due,
         ticks: ticks?,
         revisions: revisions?,
         instances: latest.0,
@@ -112,7 +121,8 @@ async fn latest(ask: &Asker, runs: Option<&List<Run>>) -> Vec<(Run, Vec<RunTask>
     let mut latest = Vec::new();
     for run in runs.map(|list| &*list.items).unwrap_or_default() {
         let tasks = format!("/runs/{}/tasks?limit={GRID_TASKS}", run.id);
-        if let Ok(tasks) = ask.get::<List<RunTask>>(&tasks).await {
+        let part = format!("The tasks of {}", run.id);
+        if let Some(tasks) = ask.get_part::<List<RunTask>>(&tasks, &part).await {
             latest.push((run.clone(), tasks.items));
         }
     }

@@ -10,6 +10,7 @@
 //! | `session` | signing in and out, and the tokens of forms |
 //! | `show` | the page of each address |
 //! | `entry` | the page of an entry of the library |
+//! | `lists` | the pages of lists |
 //! | `range` | the page of a range, whose counts may take long |
 //! | `act` | forms that change something |
 //! | `live` | the stream that tells open pages to load again |
@@ -34,6 +35,7 @@
 mod act;
 mod ask;
 mod entry;
+mod lists;
 mod live;
 mod range;
 mod recent;
@@ -148,7 +150,7 @@ impl Pages {
         }
     }
 
-    /// The frame of a page.
+    /// The frame of a page, after everything that the page asks was asked.
     fn frame(&self, ask: &Asker, title: impl Into<String>, section: &'static str) -> Frame {
         Frame {
             site: Site::Scheduler,
@@ -158,6 +160,7 @@ impl Pages {
             viewer: ask.session.viewer(self),
             here: ask.here.clone(),
             refresh: Refresh::Changes,
+            failures: ask.failures(),
             now: clock::now().wall.0,
         }
     }
@@ -194,3 +197,6 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     };
     (status, headers::PAGE, Body::from(text)).into_response()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,27 +5,26 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{
     Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries,
-    List, MEDIA_TYPE, Problem, ResumePreview, Run, RunItem, RunTask, Scheduler, Usage, Worker,
+    List, MEDIA_TYPE, Problem, Readiness, ResumePreview, Run, RunItem, RunTask, Scheduler, Usage,
+    Worker,
 };
 use baton_model::fact::FactKind;
 use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
-use baton_web::pages::filters::Filters;
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
-use baton_web::pages::instances::{InstancesPage, ListKind};
+use baton_web::pages::instances::ListKind;
 use baton_web::pages::items::{ItemFilters, ItemsPage};
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
 use baton_web::pages::run::{self, PreviewPage, RunPage};
-use baton_web::pages::runs::RunsPage;
 use baton_web::pages::schedulers::{Leadership, SchedulersPage, leader};
 use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
 use super::ask::Asker;
-use super::{Pages, entry, html, range};
+use super::{Pages, entry, html, lists, range};
 use crate::http::views::encoded;
 
 /// Rows of a table on a page about something else.
@@ -59,14 +58,14 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let shown = match segments[..] {
         [] => overview(pages, &ask).await,
-        ["arena"] => instances(pages, &ask, ListKind::Arena, &query).await,
-        ["bullpen"] => instances(pages, &ask, ListKind::Bullpen, &query).await,
-        ["history"] => instances(pages, &ask, ListKind::History, &query).await,
+        ["arena"] => lists::instances(pages, &ask, ListKind::Arena, &query).await,
+        ["bullpen"] => lists::instances(pages, &ask, ListKind::Bullpen, &query).await,
+        ["history"] => lists::instances(pages, &ask, ListKind::History, &query).await,
         ["instances", id] if id.contains("..") => {
             return range::page(pages, ask, id, request).await;
         }
         ["instances", id] => one(pages, &ask, id, &query).await,
-        ["runs"] => runs(pages, &ask, &query).await,
+        ["runs"] => lists::runs(pages, &ask, &query).await,
         ["runs", id] => one_run(pages, &ask, id).await,
         ["runs", id, "items"] => items(pages, &ask, id, &query).await,
         ["library"] => library(pages, &ask, "/library", &query).await,
@@ -102,22 +101,9 @@ pub(super) fn with_query(path: &str, query: &Pairs) -> String {
 }
 
 /// The value of a parameter, empty if it is not set.
-fn parameter(query: &Pairs, name: &str) -> String {
+pub(super) fn parameter(query: &Pairs, name: &str) -> String {
     let found = query.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.clone()).unwrap_or_default()
-}
-
-fn filters(query: &Pairs) -> Filters {
-    let of = |name: &str| parameter(query, name);
-    Filters {
-        state: of("state"),
-        owner: of("owner"),
-        name: of("name"),
-        worker: of("worker"),
-        since: of("since"),
-        until: of("until"),
-        sort: of("sort"),
-    }
 }
 
 async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
@@ -130,52 +116,40 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         format!("/runs?limit={ROWS}"),
     );
     let (ready, schedulers, bullpen, failed, runs, library, workers, usage) = tokio::join!(
-        ask.get("/readyz"),
-        ask.get("/schedulers"),
+        readiness(ask),
+        ask.get_part("/schedulers", "The schedulers"),
         ask.get(&bullpen),
         ask.get(&failed),
         ask.get(&runs),
-        ask.get::<Entries<Value>>("/library"),
-        ask.get("/workers"),
-        ask.get("/usage?limit=1000"),
+        ask.get_part::<Entries<Value>>("/library", "What is due next"),
+        ask.get_part("/workers", "The workers"),
+        ask.get_part("/usage?limit=1000", "The instances that ended by hour"),
     );
     // As the numbers of workers, it is not for a token of one owner.
     let queue = match &workers {
-        Ok(_) => pages.0.recent.queue(),
-        Err(_) => Vec::new(),
+        Some(_) => pages.0.recent.queue(),
+        None => Vec::new(),
     };
     let answers = overview::Answers {
-        ready: ready.ok(),
-        schedulers: schedulers.ok(),
+        ready,
+        schedulers,
         arena,
         bullpen: bullpen?,
         failed: failed?,
         runs: runs?,
-        library: library.ok(),
-        workers: workers.ok(),
-        usage: usage.ok(),
+        library,
+        workers,
+        usage,
         queue,
     };
     let frame = pages.frame(ask, "Overview", "/");
     Ok(html(StatusCode::OK, &OverviewPage::new(frame, answers)))
 }
 
-async fn instances(
-    pages: &Pages,
-    ask: &Asker,
-    kind: ListKind,
-    query: &Pairs,
-) -> Result<Response, Problem> {
-    let (title, section) = match kind {
-        ListKind::Arena => ("Running", "/arena/"),
-        ListKind::Bullpen => ("Waiting", "/bullpen/"),
-        ListKind::History => ("History", "/history/"),
-    };
-    let path = section.trim_end_matches('/');
-    let list: List<Instance> = ask.get(&with_query(path, query)).await?;
-    let frame = pages.frame(ask, title, section);
-    let page = InstancesPage::new(frame, kind, filters(query), &list);
-    Ok(html(StatusCode::OK, &page))
+/// Whether the server is ready. If it is not, the answer is an error with the same body.
+async fn readiness(ask: &Asker) -> Option<Readiness> {
+    let answered = ask.send(Method::GET, "/readyz", None, &[]).await.ok()?;
+    serde_json::from_slice(&answered.body).ok()
 }
 
 async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
@@ -193,7 +167,7 @@ async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Resp
     let processes = of(&format!("processes{of_attempt}"));
     let has_attempt = instance.attempts > 0;
     let (explanation, timeline, processes, stdout, stderr) = tokio::join!(
-        ask.get::<Explanation>(&explain),
+        ask.get_part::<Explanation>(&explain, "The reason for which it waits"),
         whole_timeline(ask, timeline),
         async {
             if has_attempt {
@@ -210,7 +184,7 @@ async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Resp
     let title = format!("{id} {} {}", instance.name, instance.state);
     let answers = instance::Answers {
         instance,
-        explanation: explanation.ok(),
+        explanation,
         timeline: timeline?,
         selected,
         processes,
@@ -248,13 +222,6 @@ async fn log(
         Ok((output, size)) => LogView::new(stream, &output, size, id, path),
         Err(problem) => LogView::missing(stream, problem.detail),
     }
-}
-
-async fn runs(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
-    let list: List<Run> = ask.get(&with_query("/runs", query)).await?;
-    let frame = pages.frame(ask, "Runs", "/runs/");
-    let page = RunsPage::new(frame, filters(query), &list);
-    Ok(html(StatusCode::OK, &page))
 }
 
 async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
@@ -307,12 +274,13 @@ async fn run_before(ask: &Asker, run: &Run) -> Option<(Run, List<RunTask>, List<
     let (owner, name) = (encoded(&run.owner), encoded(&run.name));
     let number = run.id.trim_start_matches('r');
     let path = format!("/runs?owner={owner}&name={name}&cursor={number}&limit=1");
-    let found: List<Run> = ask.get(&path).await.ok()?;
+    let found: List<Run> = ask.get_part(&path, "The previous run").await?;
     let before = found.items.into_iter().next()?;
     let tasks = format!("/runs/{}/tasks?limit={TASKS}", before.id);
     let items = format!("/runs/{}/items?limit={ITEMS}", before.id);
-    let (tasks, items) = tokio::join!(ask.get(&tasks), ask.get(&items));
-    Some((before, tasks.ok()?, items.ok()?))
+    let part = format!("The tasks of {}, the previous run,", before.id);
+    let (tasks, items) = tokio::join!(ask.get_part(&tasks, &part), ask.get_part(&items, &part));
+    Some((before, tasks?, items?))
 }
 
 async fn library(
@@ -436,9 +404,11 @@ async fn events(pages: &Pages, ask: &Asker, mut query: Pairs) -> Result<Response
     };
     set("rate", EVENTS_RATE);
     // It begins with the latest ones.
-    if let Ok(last) = pages.0.app.last_event().await {
-        set("after", last.0.saturating_sub(EVENTS_RATE));
-    }
+    let last = match pages.0.app.last_event().await {
+        Ok(last) => last,
+        Err(fault) => return Err(fault.into()),
+    };
+    set("after", last.0.saturating_sub(EVENTS_RATE));
     let page = EventsPage {
         frame,
         query: with_query("", &query),
@@ -459,14 +429,23 @@ async fn other(pages: &Pages, ask: Asker, request: Request) -> Response {
     }
     let status = response.status();
     let bytes = axum::body::to_bytes(response.into_body(), PAGE_BYTES_MAX).await;
-    let bytes = bytes.unwrap_or_default();
+    let Ok(bytes) = bytes else {
+        let detail = "it is too large for a page; ask for it without `Accept: text/html`";
+        return pages.error(&ask, super::ask::problem(502, detail), None);
+    };
     if is_error {
         let problem = serde_json::from_slice(&bytes);
         let problem =
             problem.unwrap_or_else(|_| super::ask::problem(status.as_u16(), "the request failed"));
         return pages.error(&ask, problem, None);
     }
-    let value: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    let value: Value = match serde_json::from_slice(&bytes) {
+        Ok(value) => value,
+        Err(error) => {
+            let detail = format!("the answer cannot be read: {error}");
+            return pages.error(&ask, super::ask::problem(502, &detail), None);
+        }
+    };
     let frame = pages.frame(&ask, ask.here.clone(), "");
     html(StatusCode::OK, &DataPage::new(frame, &value))
 }
