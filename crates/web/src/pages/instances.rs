@@ -25,6 +25,10 @@ pub struct InstancesPage {
     pub headings: Vec<Heading>,
     pub rows: Vec<InstanceRow>,
     pub next: Option<String>,
+    /// How far the page has looked, if it ends before it is full.
+    pub reach: Option<Reach>,
+    /// Whether a later page is `back` or `up` in time.
+    pub direction: &'static str,
     /// What to type next, if the list is empty.
     pub hint: &'static str,
     /// Operations on selected rows: value and label.
@@ -117,9 +121,22 @@ impl ListKind {
     }
 }
 
+/// How far a page has looked that ends before it is full, because its filters match few instances.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// The time by which the list is sorted, of the last instance; `None` if it is not known.
+    pub to: Option<Stamp>,
+}
+
 impl InstancesPage {
     #[must_use]
-    pub fn new(frame: Frame, kind: ListKind, filters: Filters, list: &List<Instance>) -> Self {
+    pub fn new(
+        frame: Frame,
+        kind: ListKind,
+        filters: Filters,
+        list: &List<Instance>,
+        reach: Option<Reach>,
+    ) -> Self {
         let (heading, states, hint, bulk): (_, &[UniversalState], _, &[_]) = match kind {
             ListKind::Arena => (
                 "Running",
@@ -150,6 +167,13 @@ impl InstancesPage {
             total: list.total,
             has_workers: kind != ListKind::Bullpen,
             headings: kind.headings(&filters),
+            direction: match (kind, filters.sort.is_empty()) {
+                (ListKind::History, true) => "back",
+                (ListKind::History, false) if filters.sort == "-ended" => "back",
+                (_, false) if filters.sort == "-submitted" => "back",
+                _ => "up",
+            },
+            reach,
             filters,
             states: states.iter().map(|state| state.word()).collect(),
             rows: list.items.iter().map(InstanceRow::new).collect(),

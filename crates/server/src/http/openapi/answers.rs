@@ -158,7 +158,13 @@ impl IntoParams for Page {
                 Type::String,
                 "Start of the page; from the link `next`.",
             ),
-            optional("limit", Type::Integer, "Maximum number of entries."),
+            optional(
+                "limit",
+                Type::Integer,
+                "Maximum number of entries. Where filters match few, a page ends after it has \
+                 looked at 5,000 instances: it may have fewer entries, or none, and a link \
+                 `next` that looks further.",
+            ),
             optional("state", Type::String, "Only instances in this state."),
             optional("owner", Type::String, "Only of this owner."),
             optional("name", Type::String, "Only instances of this name."),

@@ -4,12 +4,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use baton_model::api::{Instance, List, Problem, Run};
 use baton_web::pages::filters::Filters;
-use baton_web::pages::instances::{InstancesPage, ListKind};
+use baton_web::pages::instances::{InstancesPage, ListKind, Reach};
 use baton_web::pages::runs::RunsPage;
+use baton_web::time::Stamp;
 
 use super::ask::Asker;
 use super::show::{Pairs, parameter, with_query};
 use super::{Pages, html};
+use crate::limits::PAGE_ITEMS_DEFAULT;
 
 pub(super) async fn instances(
     pages: &Pages,
@@ -24,9 +26,36 @@ pub(super) async fn instances(
     };
     let path = section.trim_end_matches('/');
     let list: List<Instance> = ask.get(&with_query(path, query)).await?;
+    let limit = parameter(query, "limit").parse();
+    let limit = limit.unwrap_or(PAGE_ITEMS_DEFAULT);
+    let reach = if list.items.len() < limit {
+        reach(ask, &list).await
+    } else {
+        None
+    };
     let frame = pages.frame(ask, title, section);
-    let page = InstancesPage::new(frame, kind, filters(query), &list);
+    let page = InstancesPage::new(frame, kind, filters(query), &list, reach);
     Ok(html(StatusCode::OK, &page))
+}
+
+/// How far a page has looked that is not full and not the last.
+async fn reach(ask: &Asker, list: &List<Instance>) -> Option<Reach> {
+    let next = list.links.get("next")?;
+    let mut parameters = next.split(['?', '&']);
+    let cursor = parameters.find_map(|it| it.strip_prefix("cursor="))?;
+    // Its second number is the id of the last instance.
+    let (_, id) = cursor.split_once('.')?;
+    let part = "How far the list was looked through";
+    let last: Option<Instance> = ask.get_part(&format!("/instances/i{id}"), part).await;
+    let at = |last: Instance| {
+        if last.state.is_terminal() {
+            last.changed_at
+        } else {
+            last.submitted_at
+        }
+    };
+    let to = last.map(|last| Stamp(at(last)));
+    Some(Reach { to })
 }
 
 pub(super) async fn runs(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {

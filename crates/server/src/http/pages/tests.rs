@@ -53,6 +53,34 @@ async fn post(app: &App, path: &str, body: &Value) {
 }
 
 #[tokio::test]
+async fn a_list_that_matches_few_tells_how_far_it_has_looked() {
+    let app = testing::app();
+    post(
+        &app,
+        "/instances/",
+        &json!({"file": {"task": "t", "run": "true"}}),
+    )
+    .await;
+    let nothing_yet = || {
+        let next = "/bullpen/?name=x&cursor=0.1";
+        let list = json!({"items": [], "links": {"self": "/bullpen/?name=x", "next": next}});
+        (StatusCode::OK, list.to_string()).into_response()
+    };
+    let (_, text) = page(with(&app, "/bullpen", nothing_yet), "/bullpen/?name=x").await;
+    assert!(
+        text.contains("No match so far.</span> <span class=\"faint\">Looked up to <time "),
+        "{text}"
+    );
+    assert!(
+        text.contains("href=\"/bullpen/?name=x&#38;cursor=0.1\">Look further</a>"),
+        "{text}"
+    );
+    let (_, text) = page(without(&app, "/nothing"), "/bullpen/?name=x").await;
+    assert!(text.contains("No instance matches the filters."), "{text}");
+    assert!(!text.contains("Look further"), "{text}");
+}
+
+#[tokio::test]
 async fn a_part_that_cannot_be_read_is_told_and_not_shown_as_nothing() {
     let app = testing::app();
     let entry = json!({"workflow": "w", "owner": "ann", "tasks": {"a": {"run": "true"}}});
