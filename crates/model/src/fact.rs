@@ -207,6 +207,9 @@ pub enum Fact {
         worker: WorkerName,
         /// True if no more work is placed on it.
         drained: bool,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// An operator has set a cluster-wide limit, or removed the value that was set: then the one of
     /// the configuration is in force again, if there is one.
@@ -214,6 +217,9 @@ pub enum Fact {
         name: String,
         /// None if it was removed.
         total: Option<u64>,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// The lease time in force from now on. A later leader with a shorter one must still wait for
     /// the leases that were extended by this one.
@@ -228,6 +234,9 @@ pub enum Fact {
         incarnation: Incarnation,
         #[serde(rename = "why")]
         reason: Condemnation,
+        /// The client that has declared it gone, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// The store was found to be a copy: a new generation of it begins with this term. Nothing is
     /// placed for a lease time, because the original may have placed everything that waits here.
@@ -258,12 +267,18 @@ pub enum Fact {
         /// Due times up to and including this one do not count for it.
         from: Wall,
         definition: Arc<Definition>,
+        /// The client that has defined it, if it is known and no file did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// A task or a workflow was removed from the library.
     TaskRemoved {
         task: TaskNo,
         /// Its last revision.
         revision: Revision,
+        /// The client that has removed it, if it is known and no file did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// An operator has paused an entry: due times and ends of upstream entries are skipped.
     TaskPaused {
@@ -272,9 +287,17 @@ pub enum Fact {
         /// The operator's reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
     },
     /// An operator has ended the pause of an entry. What was skipped stays skipped.
-    TaskUnpaused { task: TaskNo },
+    TaskUnpaused {
+        task: TaskNo,
+        /// The client that has requested it, if it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        requested_by: Option<Arc<Principal>>,
+    },
     /// The verdict on a due time, or on many that were skipped for the same reason; or on the end
     /// of an instance or a run of an upstream entry.
     TickRecorded {
@@ -503,7 +526,7 @@ impl Fact {
             Self::TaskDefined { task, .. }
             | Self::TaskRemoved { task, .. }
             | Self::TaskPaused { task, .. }
-            | Self::TaskUnpaused { task }
+            | Self::TaskUnpaused { task, .. }
             | Self::TickRecorded { task, .. }
             | Self::BackfillRegistered { task, .. }
             | Self::BackfillLaunched { task, .. }

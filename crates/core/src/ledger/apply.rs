@@ -93,7 +93,9 @@ impl Ledger {
             }
             // For the operator.
             Fact::AttemptsDisowned { .. } => Ok(()),
-            Fact::WorkerDrained { worker, drained } => {
+            Fact::WorkerDrained {
+                worker, drained, ..
+            } => {
                 if *drained {
                     self.drained.insert(worker.clone());
                 } else {
@@ -101,7 +103,7 @@ impl Ledger {
                 }
                 Ok(())
             }
-            Fact::LimitSet { name, total } => {
+            Fact::LimitSet { name, total, .. } => {
                 match total {
                     Some(total) => self.limits.insert(name.clone(), *total),
                     None => self.limits.remove(name),
@@ -166,18 +168,21 @@ impl Ledger {
                 revision,
                 from,
                 definition,
+                ..
             } => self
                 .library
                 .define(*task, name, *revision, *from, definition),
             Fact::TaskRemoved { task, .. } => self.library.remove(*task),
-            Fact::TaskPaused { task, at, reason } => {
+            Fact::TaskPaused {
+                task, at, reason, ..
+            } => {
                 let pause = Pause {
                     since: *at,
                     reason: reason.clone(),
                 };
                 self.library.set_pause(*task, Some(pause))
             }
-            Fact::TaskUnpaused { task } => self.library.set_pause(*task, None),
+            Fact::TaskUnpaused { task, .. } => self.library.set_pause(*task, None),
             Fact::TickRecorded {
                 task,
                 first,

@@ -196,6 +196,7 @@ fn condemning_a_life_condemns_the_ones_before_it_and_none_after() {
             worker: WorkerName::new("w"),
             incarnation: life(2),
             reason: Condemnation::Unhealthy,
+            requested_by: None,
         })
         .expect("fits");
     assert!(ledger.is_condemned(life(1)));
@@ -255,10 +256,12 @@ fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
             worker: WorkerName::new("w"),
             incarnation,
             reason: Condemnation::Unhealthy,
+            requested_by: None,
         },
         Fact::WorkerDrained {
             worker: WorkerName::new("w"),
             drained: true,
+            requested_by: None,
         },
         submit(2, 2),
         submit(5, 9),

@@ -69,7 +69,7 @@ pub enum BackfillCommand {
 pub struct BackfillReply {
     /// None of a dry command, and if there is nothing to launch.
     pub backfill: Option<BackfillId>,
-    /// The number of due times of the new.
+    /// The number of due times of the interval.
     pub due: u64,
     /// The due times that are still to be launched, in order; only of a new backfill.
     pub times: Vec<Wall>,
@@ -454,7 +454,7 @@ fn open<'a>(cx: &'a Cx<'_>, id: BackfillId) -> Result<&'a OpenBackfill, Backfill
     backfill.ok_or(BackfillError::UnknownBackfill)
 }
 
-/// Checks that the caller knows every launch of the new.
+/// Checks that the caller knows every launch of the interval.
 fn check_known(task: &Task, from: Wall, known: &KnownLaunches) -> Result<(), BackfillError> {
     if known.launches != task.launches {
         Err(BackfillError::Stale)

@@ -82,7 +82,8 @@ pub enum Command {
     /// Registers, changes, halts or resumes a run.
     Run(Box<RunCommand>),
     /// A command of a client that is known. The facts record it that a client may ask for: the stop,
-    /// kill or retry of instances, the halt or resume of a run, and what concerns a backfill.
+    /// kill or retry of instances, the halt or resume of a run, and what concerns a backfill, a worker,
+    /// a limit or an entry of the library.
     By(Arc<Principal>, Box<Command>),
     /// Does nothing: its reply says that everything decided before is durable.
     Sync,
@@ -155,12 +156,12 @@ pub(super) fn execute(
         }
         Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance, client)),
         Command::Drain { worker, drained } => {
-            drain(cx, protocol, &worker, drained);
+            drain(cx, protocol, &worker, drained, client);
             Reply::Drained
         }
-        Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total)),
+        Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total, client)),
         Command::Forget { worker, lineage } => {
-            Reply::Forgotten(protocol.forget(&mut cx.protocol(), &worker, lineage))
+            Reply::Forgotten(protocol.forget(&mut cx.protocol(), &worker, lineage, client))
         }
         Command::ReadLogs { worker, query } => {
             protocol.read_logs(&mut cx.protocol(), request, &worker, query);
@@ -170,9 +171,9 @@ pub(super) fn execute(
             protocol.read_processes(&mut cx.protocol(), request, &worker, query);
             return None;
         }
-        Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
-        Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
-        Command::Pause(command) => Reply::Paused(library::pause(cx, table, command)),
+        Command::Define(command) => Reply::Defined(library::define(cx, table, *command, client)),
+        Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command, client)),
+        Command::Pause(command) => Reply::Paused(library::pause(cx, table, command, client)),
         Command::Backfill(command) => {
             Reply::Backfill(backfill::execute(cx, table, *command, client))
         }
@@ -193,11 +194,18 @@ pub(super) fn execute(
     })
 }
 
-fn drain(cx: &mut Cx<'_>, protocol: &mut Protocol, worker: &WorkerName, drained: bool) {
+fn drain(
+    cx: &mut Cx<'_>,
+    protocol: &mut Protocol,
+    worker: &WorkerName,
+    drained: bool,
+    client: Option<Arc<Principal>>,
+) {
     if cx.ledger.drained().contains(worker) != drained {
         cx.commit(Fact::WorkerDrained {
             worker: worker.clone(),
             drained,
+            requested_by: client,
         });
     }
     protocol.offer_changed(&mut cx.protocol(), worker);

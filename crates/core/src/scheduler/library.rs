@@ -202,6 +202,7 @@ pub(super) fn define(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: DefineCommand,
+    client: Option<Arc<Principal>>,
 ) -> Result<DefineReply, LibraryError> {
     let library = cx.ledger.library();
     let before = library.find(&command.name);
@@ -253,6 +254,7 @@ pub(super) fn define(
             revision,
             from,
             definition: command.definition,
+            requested_by: client,
         });
         update_timetable(cx, table, number)?;
         gate::reset(cx, number);
@@ -345,6 +347,7 @@ pub(super) fn remove(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: &RemoveCommand,
+    client: Option<Arc<Principal>>,
 ) -> Result<Revision, LibraryError> {
     let task = cx.ledger.library().find(&command.name);
     let task = task.filter(|task| task.is_defined());
@@ -366,6 +369,7 @@ pub(super) fn remove(
     cx.commit(Fact::TaskRemoved {
         task: number,
         revision,
+        requested_by: client,
     });
     update_timetable(cx, table, number)?;
     gate::reset(cx, number);
@@ -387,6 +391,7 @@ pub(super) fn pause(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: PauseCommand,
+    client: Option<Arc<Principal>>,
 ) -> Result<Option<Pause>, LibraryError> {
     let task = cx.ledger.library().find(&command.name);
     let task = task.filter(|task| task.is_defined());
@@ -406,12 +411,16 @@ pub(super) fn pause(
             task: number,
             at: cx.now.wall,
             reason,
+            requested_by: client,
         });
     } else {
         if !cx.config.bugs.has(Bug::UnpauseCatchesUp) {
             table.close(cx, number, SkipReason::Paused);
         }
-        cx.commit(Fact::TaskUnpaused { task: number });
+        cx.commit(Fact::TaskUnpaused {
+            task: number,
+            requested_by: client,
+        });
     }
     let task = cx.ledger.library().task(number);
     Ok(task.and_then(|task| task.pause.clone()))

@@ -3,7 +3,10 @@
 //! The configuration of a leader has limits, too: its defaults. A value that was set at run time
 //! takes their place until it is removed.
 
+use std::sync::Arc;
+
 use baton_model::fact::Fact;
+use baton_model::principal::Principal;
 
 use super::bullpen::Bullpen;
 use super::context::Cx;
@@ -35,7 +38,12 @@ pub struct LimitView {
 }
 
 /// Sets a limit, or removes the value that was set.
-pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(), LimitError> {
+pub(super) fn set(
+    cx: &mut Cx<'_>,
+    name: &str,
+    total: Option<u64>,
+    client: Option<Arc<Principal>>,
+) -> Result<(), LimitError> {
     let before = cx.ledger.limits().get(name).copied();
     if total.is_none() && before.is_none() {
         let default = cx.bullpen.default_limit(name);
@@ -46,8 +54,11 @@ pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(),
         return Err(LimitError::TooMany);
     }
     if before != total {
-        let name = name.to_owned();
-        cx.commit(Fact::LimitSet { name, total });
+        cx.commit(Fact::LimitSet {
+            name: name.to_owned(),
+            total,
+            requested_by: client,
+        });
     }
     Ok(())
 }

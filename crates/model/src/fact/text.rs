@@ -83,25 +83,35 @@ impl Fact {
             Self::RunTriggered { run, source, .. } => {
                 format!("run {run} was {}", source.sentence())
             }
-            Self::WorkerDrained { worker, drained } => {
+            Self::WorkerDrained {
+                worker,
+                drained,
+                requested_by,
+            } => {
                 let change = if *drained { "drained" } else { "undrained" };
-                format!("worker {worker} is {change}")
+                format!("worker {worker} is {change}{}", requested(requested_by))
             }
             Self::LimitSet {
                 name,
-                total: Some(total),
-            } => format!("the limit {name} is {total}"),
-            Self::LimitSet { name, total: None } => {
-                format!("the limit {name} is no longer set at run time")
+                total,
+                requested_by,
+            } => {
+                let requested = requested(requested_by);
+                match total {
+                    Some(total) => format!("the limit {name} is {total}{requested}"),
+                    None => format!("the limit {name} is no longer set at run time{requested}"),
+                }
             }
             Self::LeaseTimeSet { lease } => format!("the lease time is {lease}"),
             Self::WorkerCondemned {
                 worker,
                 incarnation,
                 reason,
+                requested_by,
             } => format!(
-                "worker {worker} ({incarnation}) is condemned: {}",
-                reason.sentence()
+                "worker {worker} ({incarnation}) is condemned: {}{}",
+                reason.sentence(),
+                requested(requested_by)
             ),
             Self::CopyOpened { epoch, evidence } => format!(
                 "the store is a copy: {}; generation {epoch} begins, and nothing is placed for a \
@@ -122,15 +132,28 @@ impl Fact {
                 name,
                 revision,
                 definition,
+                requested_by,
                 ..
-            } => format!("{} {name} is at revision {}", definition.kind, revision.0),
-            Self::TaskRemoved { .. } => "an entry was removed from the library".to_owned(),
-            Self::TaskPaused { reason: None, .. } => "an entry was paused".to_owned(),
+            } => {
+                let (kind, revision, by) = (definition.kind, revision.0, defined(requested_by));
+                format!("{kind} {name} is at revision {revision}{by}")
+            }
+            Self::TaskRemoved { requested_by, .. } => {
+                let by = by(requested_by);
+                format!("an entry was removed from the library{by}")
+            }
             Self::TaskPaused {
-                reason: Some(reason),
+                reason,
+                requested_by,
                 ..
-            } => format!("an entry was paused: {reason}"),
-            Self::TaskUnpaused { .. } => "an entry was unpaused".to_owned(),
+            } => {
+                let reason = reason.as_ref().map(|it| format!(": {it}"));
+                let reason = reason.unwrap_or_default();
+                format!("an entry was paused{}{reason}", by(requested_by))
+            }
+            Self::TaskUnpaused { requested_by, .. } => {
+                format!("an entry was unpaused{}", by(requested_by))
+            }
             Self::KeyRecorded { created, .. } => {
                 format!("{created} was submitted with an Idempotency-Key")
             }
@@ -246,10 +269,10 @@ impl Fact {
             }
             Self::InstanceTriggered { instance, task, .. } => format!("{instance} {task}"),
             Self::RunTriggered { run, task, .. } => format!("{run} {task}"),
-            Self::TaskDefined { task, revision, .. } | Self::TaskRemoved { task, revision } => {
+            Self::TaskDefined { task, revision, .. } | Self::TaskRemoved { task, revision, .. } => {
                 format!("{task} {revision}")
             }
-            Self::TaskPaused { task, .. } | Self::TaskUnpaused { task } => task.to_string(),
+            Self::TaskPaused { task, .. } | Self::TaskUnpaused { task, .. } => task.to_string(),
             Self::BackfillLaunched { task, nominal, .. } => format!("{task} {}", nominal.0),
             Self::BackfillRegistered { task, .. }
             | Self::BackfillHalted { task, .. }
@@ -285,6 +308,13 @@ fn requested(client: &Option<Arc<Principal>>) -> String {
     client
         .as_ref()
         .map_or_else(String::new, |it| format!(", requested by {it}"))
+}
+
+/// The client that has defined an entry.
+fn defined(client: &Option<Arc<Principal>>) -> String {
+    client
+        .as_ref()
+        .map_or_else(String::new, |it| format!(", defined by {it}"))
 }
 
 fn submitted_by_clause(principal: Option<&Principal>) -> String {

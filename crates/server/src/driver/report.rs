@@ -58,19 +58,12 @@ impl Drop for CommitGuard {
 pub(super) fn log_facts(facts: &[Fact]) {
     for fact in facts {
         match fact {
-            Fact::WorkerCondemned {
-                worker,
-                incarnation,
-                reason,
-            } => tracing::warn!("worker {worker} ({incarnation}) is condemned: {reason:?}"),
-            Fact::WorkerDrained { worker, drained } => {
-                let change = if *drained { "drained" } else { "undrained" };
-                tracing::info!("worker {worker} is {change}");
-            }
-            Fact::CopyOpened { .. } | Fact::AttemptsDisowned { .. } => {
+            Fact::WorkerCondemned { .. }
+            | Fact::CopyOpened { .. }
+            | Fact::AttemptsDisowned { .. } => {
                 tracing::warn!("{}", fact.sentence());
             }
-            Fact::CopySettled { .. } | Fact::LimitSet { .. } => {
+            Fact::WorkerDrained { .. } | Fact::CopySettled { .. } | Fact::LimitSet { .. } => {
                 tracing::info!("{}", fact.sentence())
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! Cluster-wide limits of resources.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use baton_core::scheduler::{Command, LimitError, LimitView, Reply};
@@ -17,6 +17,7 @@ use super::openapi::answers::{
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{extract, views};
+use crate::access::Caller;
 
 /// All cluster-wide limits
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -76,6 +77,7 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
 ))]
 pub(super) async fn set(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     request: Request,
 ) -> Answer<Response> {
@@ -91,7 +93,7 @@ pub(super) async fn set(
         let message = format!("it is more than {LIMIT_CAPACITY_MAX}");
         return Err(unusable("capacity", message, "choose a smaller one"));
     }
-    change(&app, &name, Some(capacity)).await?;
+    change(&app, &caller, &name, Some(capacity)).await?;
     Ok(respond(StatusCode::OK, &app.limit(&name).await?))
 }
 
@@ -111,8 +113,12 @@ pub(super) async fn set(
         Unavailable
     )
 ))]
-pub(super) async fn remove(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
-    change(&app, &name, None).await?;
+pub(super) async fn remove(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Answer<Response> {
+    change(&app, &caller, &name, None).await?;
     let limits = app.limits().await?.into_iter();
     let removal = LimitRemoval {
         capacity: { limits }.find(|it| it.name == name).map(|it| it.capacity),
@@ -122,9 +128,9 @@ pub(super) async fn remove(State(app): State<App>, Path(name): Path<String>) -> 
     Ok(respond(StatusCode::OK, &removal))
 }
 
-async fn change(app: &App, name: &str, total: Option<u64>) -> Answer<()> {
+async fn change(app: &App, caller: &Caller, name: &str, total: Option<u64>) -> Answer<()> {
     let name = name.to_owned();
-    let set = Command::SetLimit { name, total };
+    let set = Command::SetLimit { name, total }.by(caller.principal());
     let Reply::LimitSet(done) = app.command(set).await? else {
         return Err(Fault::wrong_reply());
     };

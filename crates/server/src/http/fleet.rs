@@ -1,6 +1,6 @@
 //! Workers.
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use baton_core::protocol::scheduler::seat::Seat;
@@ -15,6 +15,7 @@ use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchan
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{extract, views};
+use crate::access::Caller;
 use crate::clock;
 
 /// All known workers
@@ -79,13 +80,15 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
 ))]
 pub(super) async fn drain(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     request: Request,
 ) -> Answer<Response> {
     let DrainRequest { drained } = extract::body(request).await?;
     app.worker(&name).await?;
     let worker = WorkerName::new(&name);
-    app.command(Command::Drain { worker, drained }).await?;
+    let drain = Command::Drain { worker, drained };
+    app.command(drain.by(caller.principal())).await?;
     let worker = app.worker(&name).await?;
     Ok(respond(StatusCode::OK, &worker))
 }
@@ -105,11 +108,16 @@ pub(super) async fn drain(
         Unavailable
     )
 ))]
-pub(super) async fn forget(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
+pub(super) async fn forget(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Answer<Response> {
     let forget = Command::Forget {
         worker: WorkerName::new(&name),
         lineage: None,
     };
+    let forget = forget.by(caller.principal());
     let Reply::Forgotten(known) = app.command(forget).await? else {
         return Err(Fault::wrong_reply());
     };

@@ -68,11 +68,13 @@ mod tests {
             Fact::WorkerDrained {
                 worker: WorkerName::new("w"),
                 drained: true,
+                requested_by: None,
             },
             Fact::LeaseTimeSet { lease: Millis(1) },
             Fact::TaskRemoved {
                 task: TaskNo(1),
                 revision: Revision(1),
+                requested_by: None,
             },
             Fact::InstanceTriggered {
                 instance,

@@ -251,3 +251,54 @@ async fn the_client_that_stops_retries_resumes_or_backfills_is_in_the_events() {
     assert_eq!(by_ann.count(), 4, "{timeline}");
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_that_changes_workers_limits_or_the_library_is_in_the_events() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w1").await;
+    server.until_state("/workers/w1", "HEALTHY").await;
+    let ask = async |method: Method, path: &str, body: Value| {
+        let request = server.request(method, path).header("baton-user", "ann");
+        let request = match path {
+            "/lab/tasks/e" => request.header("if-match", "\"r1\""),
+            _ => request,
+        };
+        let answer = got(request.body(body.to_string())).await;
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+    };
+    let (post, put, delete) = (Method::POST, Method::PUT, Method::DELETE);
+    for drained in [true, false] {
+        let body = json!({"drained": drained});
+        ask(put.clone(), "/workers/w1/drained", body).await;
+    }
+    ask(post.clone(), "/workers/w1/forget", json!({})).await;
+    ask(put.clone(), "/limits/db", json!({"capacity": 3})).await;
+    ask(delete.clone(), "/limits/db", json!({})).await;
+    let entry = |program: &str| json!({"task": "e", "run": [program]});
+    ask(post, "/lab/tasks/", entry("true")).await;
+    let pause = json!({"paused": true, "reason": "move"});
+    ask(put.clone(), "/lab/tasks/e/paused", pause).await;
+    ask(put.clone(), "/lab/tasks/e/paused", json!({"paused": false})).await;
+    ask(put, "/lab/tasks/e", entry("false")).await;
+    let request = server.request(delete, "/lab/tasks/e");
+    let removed = got(request.header("baton-user", "bob")).await;
+    assert!(removed.status.is_success(), "{removed:?}");
+    let events = got(server.request(Method::GET, "/events?after=0&follow=false")).await;
+    let events = events.body.as_str().expect("text").to_owned();
+    for text in [
+        "worker w1 is drained, requested by ann (not authenticated)",
+        "worker w1 is undrained, requested by ann (not authenticated)",
+        "an operator declared it gone, requested by ann (not authenticated)",
+        "the limit db is 3, requested by ann (not authenticated)",
+        "the limit db is no longer set at run time, requested by ann (not authenticated)",
+        "task lab/e is at revision 1, defined by ann (not authenticated)",
+        "an entry was paused by ann (not authenticated): move",
+        "an entry was unpaused by ann (not authenticated)",
+        "task lab/e is at revision 2, defined by ann (not authenticated)",
+        "an entry was removed from the library by bob (not authenticated)",
+    ] {
+        assert!(events.contains(text), "{text} in\n{events}");
+    }
+    server.stop().await;
+}

@@ -196,10 +196,11 @@ impl LibraryState {
                 revision,
                 from,
                 definition,
+                ..
             } => self.defined(entry, *task, name, (*revision, *from), definition),
             Fact::TaskRemoved { task, .. } => self.removed(entry, *task),
             Fact::TaskPaused { task, .. } => self.paused(entry, *task, true),
-            Fact::TaskUnpaused { task } => self.paused(entry, *task, false),
+            Fact::TaskUnpaused { task, .. } => self.paused(entry, *task, false),
             Fact::TickRecorded { .. } => self.ticked(entry),
             Fact::BackfillLaunched { .. } => self.backfilled(entry),
             Fact::BackfillRegistered { .. }

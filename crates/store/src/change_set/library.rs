@@ -97,7 +97,7 @@ impl TaskChanges {
             }
             Fact::TaskRemoved { task, .. }
             | Fact::TaskPaused { task, .. }
-            | Fact::TaskUnpaused { task }
+            | Fact::TaskUnpaused { task, .. }
             | Fact::TickRecorded { task, .. } => {
                 self.fetch(stored, ledger, *task)?;
             }

@@ -280,11 +280,13 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                     self.apply_to_one(at, fact, id)?;
                 }
             }
-            Fact::WorkerDrained { worker, drained } => {
+            Fact::WorkerDrained {
+                worker, drained, ..
+            } => {
                 self.ledger.apply(fact)?;
                 self.drained.insert(worker.clone(), *drained);
             }
-            Fact::LimitSet { name, total } => {
+            Fact::LimitSet { name, total, .. } => {
                 self.limits.insert(name.clone(), *total);
             }
             Fact::LeaseTimeSet { .. } => {

@@ -171,6 +171,7 @@ pub(crate) fn condemned(lineage: u64, life: u64) -> Fact {
             number: IncarnationNo(life),
         },
         reason: Condemnation::Unhealthy,
+        requested_by: None,
     }
 }
 

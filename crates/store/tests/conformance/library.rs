@@ -51,6 +51,7 @@ pub(crate) fn defined(task: u64, name: &TaskName, revision: u32, text: &str) -> 
         revision: Revision(revision),
         from: Wall(10),
         definition: Arc::new(definition(text)),
+        requested_by: None,
     }
 }
 
@@ -58,6 +59,7 @@ pub(crate) fn removed(task: u64, revision: u32) -> Fact {
     Fact::TaskRemoved {
         task: TaskNo(task),
         revision: Revision(revision),
+        requested_by: None,
     }
 }
 
@@ -65,12 +67,16 @@ pub(crate) fn removed(task: u64, revision: u32) -> Fact {
 pub(crate) fn paused(task: u64, paused: bool) -> Fact {
     let task = TaskNo(task);
     if !paused {
-        return Fact::TaskUnpaused { task };
+        return Fact::TaskUnpaused {
+            task,
+            requested_by: None,
+        };
     }
     Fact::TaskPaused {
         task,
         at: Wall(70),
         reason: None,
+        requested_by: None,
     }
 }
 
@@ -247,6 +253,7 @@ pub(crate) fn a_pause_survives_revisions_removal_and_leaders(open: Open<'_>) {
         task: TaskNo(1),
         at: Wall(70),
         reason: reason.map(str::to_owned),
+        requested_by: None,
     };
     let stored = |store: &dyn Store| store.task(&name, None).expect("readable")?.pause;
     let expected = |reason: Option<&str>| {
@@ -261,7 +268,7 @@ pub(crate) fn a_pause_survives_revisions_removal_and_leaders(open: Open<'_>) {
     assert_eq!(stored(&*store), expected(Some("ünplanned")));
     leader.commit(&*store, vec![pause(None), defined(1, &name, 2, "two")]);
     leader.commit(&*store, vec![removed(1, 2)]);
-    let refused = leader.try_commit(&*store, vec![Fact::TaskUnpaused { task: TaskNo(1) }]);
+    let refused = leader.try_commit(&*store, vec![paused(1, false)]);
     assert!(refused.is_err(), "{refused:?}");
     let store = open();
     let mut next = Leader::elect(&*store);
@@ -274,7 +281,7 @@ pub(crate) fn a_pause_survives_revisions_removal_and_leaders(open: Open<'_>) {
     };
     let listed = store.tasks(&query).expect("readable").items;
     assert_eq!(listed[0].pause, expected(None));
-    next.commit(&*store, vec![Fact::TaskUnpaused { task: TaskNo(1) }]);
+    next.commit(&*store, vec![paused(1, false)]);
     assert_eq!(stored(&*store), None);
     assert_eq!(Leader::elect(&*open()).ledger, next.left());
 }
@@ -422,6 +429,7 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
         revision: Revision(1),
         from: Wall(1),
         definition: Arc::clone(&workflow),
+        requested_by: None,
     };
     let origin = |due, after| RunOrigin {
         task: TaskNo(1),

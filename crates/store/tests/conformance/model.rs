@@ -207,10 +207,12 @@ impl Model {
                 1 | 2 => Fact::WorkerDrained {
                     worker: WorkerName::new(&format!("w{}", rng.below(3))),
                     drained: rng.below(2) == 0,
+                    requested_by: None,
                 },
                 3 => Fact::LimitSet {
                     name: format!("l{}", rng.below(3)),
                     total: (rng.below(3) > 0).then(|| rng.below(1 << 40)),
+                    requested_by: None,
                 },
                 _ => condemned(u64::MAX / 7 * rng.below(7), rng.below(4)),
             },

@@ -188,6 +188,7 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
             spec: Some(Arc::default()),
             ..Definition::default()
         }),
+        requested_by: None,
     };
     leader.commit(&store, vec![defined, tick.clone()]);
     drop(store);

@@ -262,6 +262,7 @@ fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read()
     let set = Fact::LimitSet {
         name: "db/orders".to_owned(),
         total: None,
+        requested_by: None,
     };
     leader.commit(&store, vec![set]);
     assert_eq!(store.check(), Ok(()));

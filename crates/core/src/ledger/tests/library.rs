@@ -30,6 +30,7 @@ fn defined(task: u64, name: &str, revision: u32, from: u64) -> Fact {
         revision: Revision(revision),
         from: Wall(from),
         definition: Arc::new(definition),
+        requested_by: None,
     }
 }
 
@@ -37,6 +38,7 @@ fn removed(task: u64) -> Fact {
     Fact::TaskRemoved {
         task: TaskNo(task),
         revision: Revision(1),
+        requested_by: None,
     }
 }
 

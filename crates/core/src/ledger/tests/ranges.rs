@@ -177,6 +177,7 @@ fn a_drained_worker_stays_so_until_it_is_not() {
     let drained = |drained| Fact::WorkerDrained {
         worker: WorkerName::new("w"),
         drained,
+        requested_by: None,
     };
     let mut ledger = of(&[drained(true), drained(true)]);
     assert!(ledger.drained().contains(&WorkerName::new("w")));

@@ -12,10 +12,13 @@
 //! | an operator forgets the worker | yes | yes |
 //! | the lease has run out, and with it the dead-man timer on its host | yes | **no** |
 
+use std::sync::Arc;
+
 use baton_model::fact::{Condemnation, Fact};
 use baton_model::ids::{Incarnation, LeaseId, Lineage, WorkerName};
 use baton_model::message::ToWorker;
 use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
+use baton_model::principal::Principal;
 use baton_model::spec::Exclusive;
 use baton_model::state::WorkerState;
 
@@ -27,6 +30,17 @@ use crate::fsm::WorkerEvent;
 impl Protocol {
     /// Condemns the holder of a seat and orders it to die.
     pub(super) fn condemn(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
+        self.condemn_for(cx, name, why, None);
+    }
+
+    /// The same for a client, if it is known.
+    fn condemn_for(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: &WorkerName,
+        why: Condemnation,
+        client: Option<Arc<Principal>>,
+    ) {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
@@ -42,6 +56,7 @@ impl Protocol {
                 worker: name.clone(),
                 incarnation,
                 reason: why,
+                requested_by: client,
             });
             self.update_offer(cx, name);
         }
@@ -66,7 +81,7 @@ impl Protocol {
         }
         if let Some(name) = self.seated.get(&incarnation).cloned() {
             // Its last heartbeat is a whole lease ago; nothing can delay this.
-            self.condemn_as(cx, &name, Condemnation::Unhealthy);
+            self.condemn_once(cx, &name, Condemnation::Unhealthy, None);
         }
         for lease in self.holdings.leases(incarnation) {
             if self.ends_by_time(cx, lease) {
@@ -111,13 +126,14 @@ impl Protocol {
         cx: &mut Cx<'_>,
         worker: &WorkerName,
         lineage: Option<Lineage>,
+        client: Option<Arc<Principal>>,
     ) -> bool {
         let Some(gone) = lineage.or_else(|| self.lineage_of(cx, worker)) else {
             return false;
         };
         for incarnation in self.holdings.incarnations(gone) {
             if let Some(name) = self.seated.get(&incarnation).cloned() {
-                self.condemn_as(cx, &name, Condemnation::Forgotten);
+                self.condemn_once(cx, &name, Condemnation::Forgotten, client.clone());
             } else if !cx.ledger().is_condemned(incarnation) {
                 let worker = self.holdings.0[&incarnation].holder.worker.clone();
                 let why = Condemnation::Forgotten;
@@ -125,6 +141,7 @@ impl Protocol {
                     worker,
                     incarnation,
                     reason: why,
+                    requested_by: client.clone(),
                 });
             }
             self.lose_all(cx, incarnation, LossProof::Forgotten);
@@ -154,9 +171,15 @@ impl Protocol {
         }
     }
 
-    fn condemn_as(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
+    fn condemn_once(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: &WorkerName,
+        why: Condemnation,
+        client: Option<Arc<Principal>>,
+    ) {
         if self.seats[name].state != WorkerState::MustDie {
-            self.condemn(cx, name, why);
+            self.condemn_for(cx, name, why, client);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::{
@@ -22,6 +22,7 @@ use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::super::views;
 use super::{name, path, revision_in, with_revision};
+use crate::access::Caller;
 
 /// Add a task or a workflow to the library
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -46,6 +47,7 @@ use super::{name, path, revision_in, with_revision};
 ))]
 pub(in super::super) async fn create(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path(owner): Path<String>,
     uri: Uri,
     request: Request,
@@ -54,7 +56,7 @@ pub(in super::super) async fn create(
     let file: Value = extract::body(request).await?;
     let (name, definition) = definition(file, &owner, None)?;
     let wanted = name.to_string();
-    let made = define(&app, name, definition, Precondition::Absent, dry).await;
+    let made = define(&app, &caller, name, definition, Precondition::Absent, dry).await;
     // A replacement fails by its precondition, an addition by a conflict.
     made.map_err(|fault| match fault.status() {
         StatusCode::PRECONDITION_FAILED => {
@@ -98,6 +100,7 @@ pub(in super::super) async fn create(
 ))]
 pub(in super::super) async fn replace(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path((owner, task)): Path<(String, String)>,
     uri: Uri,
     request: Request,
@@ -106,7 +109,7 @@ pub(in super::super) async fn replace(
     let expected = expected(request.headers())?;
     let file: Value = extract::body(request).await?;
     let (name, definition) = definition(file, &owner, Some(&task))?;
-    define(&app, name, definition, expected, dry).await
+    define(&app, &caller, name, definition, expected, dry).await
 }
 
 /// Remove a task or a workflow from the library
@@ -133,6 +136,7 @@ pub(in super::super) async fn replace(
 ))]
 pub(in super::super) async fn remove(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Path((owner, task)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Answer<Response> {
@@ -142,7 +146,8 @@ pub(in super::super) async fn remove(
         by_file: false,
     };
     let name = command.name.clone();
-    let Reply::Removed(removed) = app.command(Command::Remove(command)).await? else {
+    let command = Command::Remove(command).by(caller.principal());
+    let Reply::Removed(removed) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
     removed.map_err(|error| fault(&error, &name))?;
@@ -151,6 +156,7 @@ pub(in super::super) async fn remove(
 
 async fn define(
     app: &App,
+    caller: &Caller,
     name: TaskName,
     definition: Definition,
     expected: Precondition,
@@ -163,7 +169,8 @@ async fn define(
         by_file: false,
         dry,
     });
-    let Reply::Defined(defined) = app.command(Command::Define(command)).await? else {
+    let command = Command::Define(command).by(caller.principal());
+    let Reply::Defined(defined) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
     let defined = defined.map_err(|error| fault(&error, &name))?;

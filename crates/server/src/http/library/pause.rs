@@ -59,7 +59,8 @@ pub(in super::super) async fn set(
         paused,
         reason,
     };
-    let Reply::Paused(changed) = app.command(Command::Pause(command)).await? else {
+    let command = Command::Pause(command).by(caller.principal());
+    let Reply::Paused(changed) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };
     changed.map_err(|error| change::fault(&error, &name))?;

@@ -226,6 +226,7 @@ fn a_task_whose_zone_is_gone_is_no_longer_due_and_affects_no_other() {
         revision: Revision(2),
         from: Wall(NEW_YEAR),
         definition: Arc::new(gone),
+        requested_by: None,
     };
     leader.kept.apply(&fact).expect("fits");
     let mut next = leader.successor();
