@@ -615,3 +615,4 @@ mod library;
 mod limits;
 mod placing;
 mod runs;
+mod workers;

@@ -96,11 +96,9 @@ impl Protocol {
     /// Closes every attempt of an incarnation, with a proof that holds in any mode.
     pub(super) fn lose_all(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation, proof: LossProof) {
         // An incarnation that has ended must not be offered the attempts that it is about to lose,
-        // nor be heard again. A forgotten one keeps its seat: if it speaks after all,
-        // it is ordered to die.
-        if proof != LossProof::Forgotten
-            && let Some(name) = self.seated.get(&incarnation).cloned()
-        {
+        // nor be heard again. A forgotten one is condemned: if it speaks after all, it is refused
+        // with the order to die.
+        if let Some(name) = self.seated.get(&incarnation).cloned() {
             self.vacate(cx, &name);
         }
         for lease in self.holdings.leases(incarnation) {

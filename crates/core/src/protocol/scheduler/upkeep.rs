@@ -3,6 +3,7 @@
 
 use baton_model::fact::Condemnation;
 use baton_model::ids::{Association, CheckId, LeaseId, WorkerName};
+use baton_model::limits::GONE_WORKER_LEASES;
 use baton_model::message::ToWorker;
 use baton_model::outcome::KillMode;
 use baton_model::state::WorkerState;
@@ -20,6 +21,9 @@ impl Protocol {
             return;
         }
         self.update_health(cx, name);
+        if self.vacate_if_gone(cx, name) {
+            return;
+        }
         if self.seats[name].state != WorkerState::MustDie {
             self.ask_running_tasks(cx, name);
             self.check_health(cx, name);
@@ -27,6 +31,19 @@ impl Protocol {
             self.poll_unsure(cx, name);
         }
         self.rearm(cx, name);
+    }
+
+    /// Empties the seat of a condemned worker that has long been silent and holds nothing, or the
+    /// names of all workers that ever were would be listed. True if it did.
+    fn vacate_if_gone(&mut self, cx: &mut Cx<'_>, name: &WorkerName) -> bool {
+        let seat = &self.seats[name];
+        let gone = seat.state == WorkerState::MustDie
+            && cx.now.mono >= seat.last_heartbeat + gone_after(cx)
+            && self.holdings.leases(seat.holder.incarnation).is_empty();
+        if gone {
+            self.vacate(cx, name);
+        }
+        gone
     }
 
     /// Brings a seat's health up to date with the time.
@@ -192,7 +209,15 @@ impl Protocol {
         let just_after = Millis(1);
         let mut due: Vec<Mono> = Vec::with_capacity(6);
         match seat.state {
-            WorkerState::MustDie => {}
+            WorkerState::MustDie => {
+                let gone = seat.last_heartbeat + gone_after(cx);
+                let holds_leases = gone <= cx.now.mono;
+                due.push(if holds_leases {
+                    cx.now.mono + timeouts.lease()
+                } else {
+                    gone
+                });
+            }
             WorkerState::Healthy => {
                 due.push(seat.last_heartbeat + timeouts.heartbeat_gap + just_after);
                 due.extend(
@@ -223,6 +248,11 @@ impl Protocol {
             None => self.timers.disarm(&Timer::Seat(name.clone())),
         }
     }
+}
+
+/// How long a condemned worker is listed after its last heartbeat: operators want to see which one was lost.
+fn gone_after(cx: &Cx<'_>) -> Millis {
+    cx.config.timeouts.lease().scaled(GONE_WORKER_LEASES, 1)
 }
 
 /// Healthy workers are checked now and then; the others as often as it helps.

@@ -142,7 +142,8 @@ fn is_refused(problem: &Problem) -> bool {
     matches!(problem.status, 400 | 409 | 422 | 429)
 }
 
-/// Carries out `METHOD /path`; returns the address of what it has created.
+/// Carries out `METHOD /path`; returns the address of what it has created, or of the list without what
+/// is gone.
 async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<String>, Problem> {
     let more: Vec<_> = fields
         .one("key")
@@ -151,7 +152,7 @@ async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<St
         .collect();
     let answered = send(ask, target, fields.body()?, &more).await?;
     let reply: Value = serde_json::from_slice(&answered.body).unwrap_or(Value::Null);
-    let mut links = ["/links/control", "/links/backfill"].iter();
+    let mut links = ["/links/control", "/links/backfill", "/links/workers"].iter();
     // A link with a method is an operation: an entry has one for backfills.
     let created = links.find_map(|link| {
         let path = reply.pointer(link)?.as_str()?;
