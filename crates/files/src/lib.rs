@@ -63,6 +63,7 @@ pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
 pub use read::is_resource_name;
 pub use schema::{task_schema, workflow_schema};
+pub use suggest::nearest;
 pub use workflow::{WorkflowFile, workflow_part};
 
 pub use baton_model::library::{Definition, TaskName, Trigger};

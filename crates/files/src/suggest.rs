@@ -45,10 +45,8 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 /// Returns the most similar candidate, if one is similar enough.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = normalize(word);
     let is_synonym = |candidate: &str| {
         let mut terms = SYNONYMS.iter().filter(|(_, ours)| *ours == candidate);

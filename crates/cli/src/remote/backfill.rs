@@ -11,7 +11,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::{Args, Subcommand};
 
-use super::library::task_name;
+use super::library::{task_name, unknown};
 use super::refused;
 use super::waiting::retry_while_unreachable;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
@@ -180,12 +180,9 @@ pub(super) async fn run(command: &Backfill, client: &Client) -> CommandResult {
 
 async fn start(command: &Start, client: &Client) -> CommandResult {
     let task = client.task(&command.task, None).await.map_err(refused)?;
-    let task = task.ok_or_else(|| {
-        let name = clean(&command.task.to_string());
-        Failure::failed(format!(
-            "the library has no {name}; list it with `baton library ls`"
-        ))
-    })?;
+    let Some(task) = task else {
+        return Err(unknown(client, &command.task).await);
+    };
     let zone = task.trigger.schedule.map(|schedule| schedule.zone);
     let zone = zone.and_then(|zone| Zone::named(&zone).ok());
     let zone = zone.unwrap_or(Zone::UTC);
@@ -242,6 +239,11 @@ fn print_start(out: &mut Output, reply: &BackfillReply, zone: &Zone) -> CommandR
 async fn list(command: &List, client: &Client) -> CommandResult {
     let all = client.backfills(command.task.as_ref()).await;
     let all = all.map_err(refused)?;
+    if let (Some(name), true) = (&command.task, all.is_empty())
+        && client.task(name, None).await.map_err(refused)?.is_none()
+    {
+        return Err(unknown(client, name).await);
+    }
     let mut out = Output::new();
     if command.json {
         out.json(&all)?;

@@ -6,7 +6,7 @@ use baton_model::library::TaskName;
 use baton_model::time::Wall;
 use clap::Args;
 
-use super::library::task_name;
+use super::library::{refused_entry, task_name};
 use super::refused;
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
@@ -35,8 +35,13 @@ pub(crate) struct Ticks {
 }
 
 pub(super) async fn run(command: &Ticks, client: &Client) -> CommandResult {
-    let ticks = client.ticks(command.task.as_ref(), command.number).await;
-    let ticks = ticks.map_err(refused)?;
+    let ticks = match (
+        client.ticks(command.task.as_ref(), command.number).await,
+        &command.task,
+    ) {
+        (Err(error), Some(task)) => return Err(refused_entry(client, task, error).await),
+        (ticks, _) => ticks.map_err(refused)?,
+    };
     let mut out = Output::new();
     if command.json {
         out.json(&ticks)?;

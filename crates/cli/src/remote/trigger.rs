@@ -9,8 +9,8 @@ use baton_model::library::TaskName;
 use clap::Args;
 
 use super::ids::{self, Target};
-use super::library::task_name;
-use super::{refused, runs, submit};
+use super::library::{refused_entry, task_name};
+use super::{runs, submit};
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
@@ -66,8 +66,10 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
         key: command.request_key.clone(),
         secret: secret(command)?,
     };
-    let triggered = client.trigger(&command.task, &request).await;
-    let triggered = triggered.map_err(refused)?;
+    let triggered = match client.trigger(&command.task, &request).await {
+        Ok(triggered) => triggered,
+        Err(error) => return Err(refused_entry(client, &command.task, error).await),
+    };
     let target = ids::target(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);
         Failure::Message(

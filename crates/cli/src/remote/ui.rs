@@ -9,9 +9,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::ids::{self, IdArg, Target};
-use super::library::task_name;
+use super::library::{suggestion, task_name, unknown};
 use super::{REFUSED, refused, selection};
-use crate::output::{CommandResult, FAILED, Failure, Output, clean, note};
+use crate::output::{CommandResult, Failure, Output, clean, note};
 
 /// Opens an address with the browser of the desktop.
 const OPENER: &str = "xdg-open";
@@ -107,16 +107,17 @@ async fn path(text: &str, client: &Client) -> Result<Vec<String>, Failure> {
     if client.task(&name, None).await.map_err(refused)?.is_some() {
         return Ok(path(&[&name.owner, "tasks", &name.name]));
     }
+    if text.contains('/') {
+        return Err(unknown(client, &name).await);
+    }
+    let hint = suggestion(client, &name).await;
+    let hint = hint
+        .as_deref()
+        .unwrap_or("list them with `baton workers` and `baton library ls`");
     let (text, name) = (clean(text), clean(&name.to_string()));
-    let message = if text == name {
-        format!("the library has no entry {name}; list them with `baton library ls`")
-    } else {
-        format!(
-            "`{text}` is no id such as i12 or r3, no worker, and no entry {name} of the library; \
-             list them with `baton workers` and `baton library ls`"
-        )
-    };
-    Err(Failure::Message(FAILED, message))
+    Err(Failure::failed(format!(
+        "`{text}` is no id such as i12 or r3, no worker, and no entry {name} of the library; {hint}"
+    )))
 }
 
 /// The path of a page of instances or of a run.

@@ -50,6 +50,24 @@ fn a_task_is_put_looked_at_compared_and_removed() {
             .good()
             .contains("demo/hello")
     );
+    let interval = ["--from", "2026-01-01", "--to", "2026-01-02"];
+    for args in [
+        &["trigger", "hello"][..],
+        &["library", "show", "hello"],
+        &["library", "show", "hello", "--revision", "1"],
+        &["library", "rm", "demo/helo"],
+        &["library", "pause", "hello"],
+        &["library", "unpause", "hello"],
+        &["ticks", "hello"],
+        &[&["backfill", "hello"], &interval[..]].concat(),
+        &["backfill", "list", "hello"],
+        &["ui", "hello", "--print"],
+    ] {
+        let missing = cluster.run(args);
+        assert_eq!(missing.code, Some(1), "{args:?}: {missing:?}");
+        let suggestion = "did you mean demo/hello?";
+        assert!(missing.err.contains(suggestion), "{args:?}: {missing:?}");
+    }
     cluster.run(&["library", "rm", "demo/hello"]).good();
     for args in [
         &["library", "rm", "demo/hello"][..],

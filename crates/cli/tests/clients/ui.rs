@@ -72,7 +72,7 @@ fn the_page_of_a_thing_is_opened_or_printed() {
         ("i99", "i99"),
         ("r99", "r99"),
         ("b99", "b99"),
-        ("other/x", "no entry other/x; list them"),
+        ("other/x", "the library has no other/x; list it"),
         ("x\u{1b}[2J", "no worker, and no entry default/x\\u{1b}[2J"),
     ] {
         let refused = end(ui(&[id]));

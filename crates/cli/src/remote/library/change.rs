@@ -12,7 +12,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::super::refused;
 use super::show::{missing, text};
-use super::task_name;
+use super::{refused_entry, task_name};
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 
 /// Context lines around a difference.
@@ -115,7 +115,9 @@ async fn put_one(
 }
 
 pub(super) async fn remove(command: &Rm, client: &Client) -> CommandResult {
-    client.remove(&command.task).await.map_err(refused)?;
+    if let Err(error) = client.remove(&command.task).await {
+        return Err(refused_entry(client, &command.task, error).await);
+    }
     note(&format!("{} removed", clean(&command.task.to_string())));
     Ok(())
 }
@@ -129,7 +131,7 @@ pub(super) async fn diff(command: &Diff, client: &Client) -> CommandResult {
     let stored = match (stored, command.revision) {
         (Some(task), _) => task.definition.unwrap_or_default(),
         (None, None) => Value::Object(serde_json::Map::new()),
-        (None, revision) => return Err(missing(&name, revision)),
+        (None, revision) => return Err(missing(client, &name, revision).await),
     };
     let (old, new) = (text(&stored)?, text(&file)?);
     if old == new {

@@ -3,10 +3,13 @@
 mod change;
 mod pause;
 mod show;
+mod unknown;
 
 use baton_client::Client;
 use baton_model::library::TaskName;
 use clap::{Args, Subcommand};
+
+pub(super) use unknown::{refused_entry, suggestion, unknown};
 
 use crate::output::CommandResult;
 

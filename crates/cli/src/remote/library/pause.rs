@@ -7,8 +7,7 @@ use baton_model::api::PauseRequest;
 use baton_model::library::TaskName;
 use clap::Args;
 
-use super::super::refused;
-use super::task_name;
+use super::{refused_entry, task_name};
 use crate::output::{CommandResult, Output, clean};
 
 /// Pause a task or workflow: its schedule and its upstream entries launch nothing
@@ -70,7 +69,10 @@ async fn set(
     json: bool,
     text: &str,
 ) -> CommandResult {
-    let task = client.pause(name, request).await.map_err(refused)?;
+    let task = match client.pause(name, request).await {
+        Ok(task) => task,
+        Err(error) => return Err(refused_entry(client, name, error).await),
+    };
     let mut out = Output::new();
     if json {
         out.json(&task)?;

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::super::refused;
-use super::task_name;
+use super::{task_name, unknown};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span, stamp};
@@ -136,7 +136,9 @@ fn describe_triggers(task: &Task<Value>) -> String {
 pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
     let name = &command.task;
     let task = client.task(name, command.revision).await.map_err(refused)?;
-    let task = task.ok_or_else(|| missing(name, command.revision))?;
+    let Some(task) = task else {
+        return Err(missing(client, name, command.revision).await);
+    };
     let due = if task.current && task.trigger.schedule.is_some() {
         Some(client.due(name, DUE_SHOWN).await.map_err(refused)?)
     } else {
@@ -155,12 +157,16 @@ pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
     out.done()
 }
 
-pub(super) fn missing(name: &TaskName, revision: Option<u32>) -> Failure {
-    let name = clean(&name.to_string());
-    Failure::failed(match revision {
-        Some(revision) => format!("the library has no revision {revision} of {name}"),
-        None => format!("the library has no {name}; list it with `baton library ls`"),
-    })
+/// The failure if there is no such entry, or no such revision of it.
+pub(super) async fn missing(client: &Client, name: &TaskName, revision: Option<u32>) -> Failure {
+    let current = client.task(name, None).await;
+    match (revision, current) {
+        (Some(revision), Ok(Some(_))) => {
+            let name = clean(&name.to_string());
+            Failure::failed(format!("the library has no revision {revision} of {name}"))
+        }
+        _ => unknown(client, name).await,
+    }
 }
 
 fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> CommandResult {
