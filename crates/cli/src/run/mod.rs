@@ -5,6 +5,7 @@
 //! | `children` | the scheduler and the worker, as child processes |
 //! | `record` | the id of the instance or run, durable across crashes |
 //! | `live` | the output of the task |
+//! | `program` | a command in the place of a file, which is refused |
 //! | `workflow` | the same for a workflow: a run instead of an instance |
 //! | `inspect` | a look into the data directory, by `baton show`, `explain` and `logs` |
 //!
@@ -15,6 +16,7 @@
 mod children;
 mod inspect;
 mod live;
+mod program;
 mod record;
 mod workflow;
 
@@ -91,7 +93,11 @@ with ^C; 1 failed otherwise; 2 a file with errors; 3, 5 an internal error of Bat
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
     /// Task or workflow file
-    file: PathBuf,
+    #[arg(required_unless_present = "command")]
+    file: Option<PathBuf>,
+    /// Refused, with a hint: only files are run
+    #[arg(last = true, value_name = "CMD", hide = true, conflicts_with = "file")]
+    command: Vec<String>,
     /// Value of a parameter; may be repeated
     #[arg(short = 'p', long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     params: Vec<(String, String)>,
@@ -125,7 +131,10 @@ struct TaskSubmission {
 }
 
 pub(crate) fn run(command: &Run) -> CommandResult {
-    let submission = match baton_files::load_any(&command.file).map_err(Failure::usage)? {
+    let Some(file) = &command.file else {
+        return Err(program::refuse(&command.command));
+    };
+    let submission = match program::load(file)? {
         AnyFile::Task(file) => Submission::Task(task_submission(command, &file)?),
         AnyFile::Workflow(file) => {
             Submission::Workflow(workflow::submission(&file, &command.params)?)
@@ -133,7 +142,7 @@ pub(crate) fn run(command: &Run) -> CommandResult {
     };
     let data = match &command.data {
         Some(data) => data.clone(),
-        None => default_data(&command.file)?,
+        None => default_data(file)?,
     };
     // For commands to copy: as the user would write it.
     let shown = workflow::word(&data.display().to_string());

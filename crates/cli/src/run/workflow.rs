@@ -67,7 +67,10 @@ pub(super) async fn watch(
 
 /// The command that resumes this run.
 fn resume_command(command: &super::Run) -> String {
-    let mut text = format!("baton run {}", word(&command.file.display().to_string()));
+    let mut text = "baton run".to_owned();
+    if let Some(file) = &command.file {
+        text.push_str(&format!(" {}", word(&file.display().to_string())));
+    }
     for (name, value) in &command.params {
         text.push_str(&format!(" -p {}", word(&format!("{name}={value}"))));
     }

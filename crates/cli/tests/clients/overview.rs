@@ -65,6 +65,20 @@ fn files_are_checked_without_a_scheduler() {
         program.err.contains("`baton submit -- ./x.sh`"),
         "{program:?}"
     );
+    for (args, command) in [
+        (&["run", "--", "echo", "a b"][..], "echo 'a b'"),
+        (&["run", "./x.sh"], "./x.sh"),
+    ] {
+        let refused = run(args);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        let hint = format!("`baton submit --wait -- {command}`");
+        assert!(refused.err.contains(&hint), "{refused:?}");
+    }
+    let refused = run(&["run", "--", "echo", "a b"]);
+    let file = refused.err.lines().last().expect("a file").trim();
+    std::fs::write(dir.path().join("command.json"), file).expect("written");
+    let checked = run(&["check", "command.json"]).good();
+    assert!(checked.starts_with("ok command.json"), "{checked}");
     let unknown = run(&["validate", "etl.yaml"]);
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
     assert!(unknown.err.contains("baton check FILE"), "{unknown:?}");
