@@ -6,6 +6,7 @@
 //! representation carries its own links, by relation; clients follow them instead of
 //! putting paths together.
 
+mod attempts;
 mod backfills;
 mod details;
 mod library;
@@ -185,9 +186,9 @@ pub struct Instance {
     pub run: Option<String>,
     /// Attempts so far, including a running one.
     pub attempts: u32,
-    /// Attempts that failed.
+    /// Attempts that failed, since the last retry by hand.
     pub failures: u32,
-    /// Attempts that were lost with their worker.
+    /// Attempts that were lost with their worker, since the last retry by hand.
     pub losses: u32,
     /// Whether a stop was requested.
     pub stopping: bool,

@@ -44,7 +44,7 @@ pub enum Verdict {
     Done,
     /// Another attempt will follow.
     Requeued,
-    /// The budget is spent.
+    /// The retry budget is spent: the instance is FAILED.
     GaveUp,
     /// A stop had been requested.
     Stopped,
@@ -57,7 +57,7 @@ impl Verdict {
         match self {
             Self::Done => "done",
             Self::Requeued => "requeued",
-            Self::GaveUp => "gave up",
+            Self::GaveUp => "failed for good",
             Self::Stopped => "stopped",
         }
     }

@@ -74,7 +74,7 @@ def test_many_attempts_keep_the_page_small(page, server, flaky):
     expect(page.locator(".attempts li").first).to_contain_text("Attempt 120")
     expect(page.locator("main")).to_contain_text("70 earlier attempts are in the timeline.")
     expect(page.locator(".timeline li")).to_have_count(200)
-    expect(page.locator(".timeline li").last).to_contain_text("attempt 120 ended: exit 3; gave up")
+    expect(page.locator(".timeline li").last).to_contain_text("attempt 120 ended: exit 3; failed for good")
     page.locator("summary", has_text="Definition").click()
     expect(page.locator("details pre")).to_contain_text("flaky")
     page.get_by_role("link", name="earlier events").click()

@@ -148,7 +148,7 @@ async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
         return out.done();
     }
     let now = now();
-    let mut table = facts(&instance, executor(&timeline), now);
+    let mut table = facts(&instance, &timeline, executor(&timeline), now);
     if let Some(found) = &instance.details {
         let sizes = match instance.attempts {
             0 => [None, None],
@@ -241,7 +241,12 @@ fn add(table: &mut Table, rows: Vec<(&str, String)>) {
     }
 }
 
-fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table {
+fn facts(
+    instance: &Instance,
+    timeline: &[Event],
+    executor: Option<&ExecutorId>,
+    now: Wall,
+) -> Table {
     let mut table = Table::default();
     let mut add = |name: &str, value: Cell| {
         table.row([Cell::new(name, Style::Faint), value]);
@@ -268,13 +273,7 @@ fn facts(instance: &Instance, executor: Option<&ExecutorId>, now: Wall) -> Table
     if let Some(reason) = &instance.reason {
         add("reason", clean(reason).into());
     }
-    let mut attempts = instance.attempts.to_string();
-    for (number, word) in [(instance.failures, "failed"), (instance.losses, "lost")] {
-        if number > 0 {
-            attempts.push_str(&format!(", {number} {word}"));
-        }
-    }
-    add("attempts", attempts.into());
+    add("attempts", instance.attempts_text(timeline).into());
     if let Some(worker) = &instance.worker {
         add("worker", clean(worker).into());
     }
@@ -338,7 +337,7 @@ mod tests {
         };
         let executor = ExecutorId::new("node7", 4_211, Lineage(1 << 32));
         assert_eq!(
-            facts(&instance, Some(&executor), Wall(121_000)).lines(&Output::new()),
+            facts(&instance, &[], Some(&executor), Wall(121_000)).lines(&Output::new()),
             [
                 "id         i12",
                 "name       hello",
@@ -355,6 +354,32 @@ mod tests {
                 "memory     3MiB at most",
             ]
         );
+    }
+
+    #[test]
+    fn the_failures_of_attempts_count_since_the_last_retry() {
+        let instance = |failures, losses| Instance {
+            attempts: 5,
+            failures,
+            losses,
+            ..rows::tests::fresh("i12")
+        };
+        let retried = [Event {
+            seq: 1,
+            at: 1,
+            epoch: 1,
+            text: String::new(),
+            fact: Fact::InstanceRetried {
+                instance: InstanceId(12),
+                requested_by: None,
+            },
+            links: BTreeMap::new(),
+        }];
+        let since = |failures, losses| instance(failures, losses).attempts_text(&retried);
+        assert_eq!(since(0, 0), "5");
+        assert_eq!(since(1, 0), "5, 1 failed since the last retry");
+        assert_eq!(since(1, 2), "5, 1 failed and 2 lost since the last retry");
+        assert_eq!(instance(1, 2).attempts_text(&[]), "5, 1 failed, 2 lost");
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn a_killed_attempt_is_followed_by_the_next_and_the_end_says_who_has_killed_it()
     for line in [
         "kill of attempt 1 requested, at once",
         "attempt 1 ended: killed by an operator; requeued",
-        "attempt 2 ended: killed by an operator; gave up",
+        "attempt 2 ended: killed by an operator; failed for good",
     ] {
         assert!(shown.contains(line), "{line}:\n{shown}");
     }

@@ -158,7 +158,7 @@ impl InstancePage {
             state: state.word(),
             steps: steps(state),
             reason: explanation.map(|it| it.text),
-            facts: facts(&instance),
+            facts: facts(&instance, &timeline),
             links: links(&instance),
             times: times(&instance),
             definition,
@@ -218,18 +218,14 @@ fn steps(state: UniversalState) -> Vec<(&'static str, bool)> {
     steps
 }
 
-fn facts(it: &Instance) -> Vec<(&'static str, String)> {
+fn facts(it: &Instance, timeline: &[Event]) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Owner", it.owner.clone())];
     let mut add = |label, value: Option<String>| facts.extend(value.map(|value| (label, value)));
     let origin = it.details.as_ref().map(|details| &details.origin);
     let by = origin.and_then(|origin| origin.submitted_by.as_ref());
     add("Submitted by", by.map(|it| it.text.clone()));
     add("Array index", it.array_index.map(|index| index.to_string()));
-    let attempts = match (it.failures, it.losses) {
-        (0, 0) => it.attempts.to_string(),
-        (failed, lost) => format!("{}, {failed} failed, {lost} lost", it.attempts),
-    };
-    add("Attempts", Some(attempts));
+    add("Attempts", Some(it.attempts_text(timeline)));
     add("End", it.end_text.clone());
     add("Elapsed", it.elapsed_seconds.map(duration));
     add("CPU time", it.cpu_seconds.map(duration));
