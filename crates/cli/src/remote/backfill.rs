@@ -12,6 +12,7 @@ use baton_model::time::Wall;
 use clap::{Args, Subcommand};
 
 use super::library::{task_name, unknown};
+use super::readiness::ReadinessReport;
 use super::refused;
 use super::waiting::retry_while_unreachable;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
@@ -375,6 +376,7 @@ fn show_progress(shown: &mut Progress, backfill: &api::Backfill) {
 /// Waits until a backfill has ended or is halted, and reports its progress.
 async fn wait(client: &Client, id: &str, json: bool) -> CommandResult {
     let mut shown = Progress::new();
+    let mut readiness = ReadinessReport::new();
     let ended = loop {
         let ask = || client.show_backfill(id);
         let backfill = retry_while_unreachable(|text| shown.note(text), ask).await;
@@ -385,6 +387,7 @@ async fn wait(client: &Client, id: &str, json: bool) -> CommandResult {
         if backfill.state != "RUNNING" {
             break backfill;
         }
+        readiness.update(client, |text| shown.note(text)).await;
         tokio::time::sleep(PAUSE).await;
     };
     shown.clear();

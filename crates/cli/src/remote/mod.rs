@@ -38,6 +38,7 @@ mod limits;
 mod list;
 mod logs;
 mod processes;
+pub(crate) mod readiness;
 pub(crate) mod rows;
 pub(crate) mod runs;
 mod schedulers;

@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::ids::IdArg;
+use super::readiness::ReadinessReport;
 use super::selection::{self, FilterArgs, Matches, Unit};
 use super::waiting::{self, CANCELLED};
 use super::{ids, refused, runs, submit};
@@ -159,6 +160,7 @@ async fn wait_for_matches(
 ) -> CommandResult {
     let began = Instant::now();
     let mut progress = Progress::new();
+    let mut readiness = ReadinessReport::new();
     let counts = loop {
         let wait = || client.wait_all(&matches.spans, LONG_POLL);
         let counts = waiting::retry_while_unreachable(|text| progress.note(text), wait).await;
@@ -181,6 +183,7 @@ async fn wait_for_matches(
         );
         let elapsed = Millis::from_secs(began.elapsed().as_secs());
         progress.update(line, &format!(", {}", span(elapsed)));
+        readiness.update(client, |text| progress.note(text)).await;
     };
     if json {
         let filter = &*matches.filter;

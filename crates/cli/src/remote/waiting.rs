@@ -15,6 +15,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::ids;
+use super::readiness::ReadinessReport;
 use crate::output::{FAILED, Failure, Style, clean, note};
 use crate::painter::{Progress, done_bar};
 use crate::text::Line;
@@ -39,6 +40,7 @@ pub(crate) async fn wait_for_instance(
 ) -> Result<Instance, ClientError> {
     let began = Instant::now();
     let mut progress = Progress::new();
+    let mut readiness = ReadinessReport::new();
     loop {
         let wait = || client.wait(id, LONG_POLL);
         let instance = retry_while_unreachable(|text| progress.note(text), wait).await?;
@@ -47,6 +49,7 @@ pub(crate) async fn wait_for_instance(
             return Ok(instance);
         }
         show_state(&mut progress, &instance, began);
+        readiness.update(client, |text| progress.note(text)).await;
     }
 }
 
@@ -97,6 +100,7 @@ pub(crate) async fn wait_for_range(
 ) -> Result<RangeSummary, ClientError> {
     let began = Instant::now();
     let mut progress = Progress::new();
+    let mut readiness = ReadinessReport::new();
     loop {
         let wait = || client.wait_range(span, LONG_POLL);
         let summary = retry_while_unreachable(|text| progress.note(text), wait).await?;
@@ -118,6 +122,7 @@ pub(crate) async fn wait_for_range(
             }
         }
         progress.update(line, &since(began));
+        readiness.update(client, |text| progress.note(text)).await;
     }
 }
 

@@ -125,6 +125,14 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
         (since.elapsed() > 2 * LEASE).then_some(())
     });
     can_be_read(&cluster, ended, running);
+    let said = cluster.path("said");
+    let stderr = std::fs::File::create(&said).expect("created");
+    let mut waiting = cluster.command(&["wait", &running.to_string()]);
+    let mut waiting = waiting.stderr(stderr).spawn().expect("started");
+    until("the waiting command tells the reason", || {
+        let trouble = |line: &String| line.contains("not ready") && line.contains("full");
+        lines(&said).iter().any(trouble)
+    });
     let ready = cluster.ask(|client| async move { client.ready().await });
     assert!(!ready.ready, "{ready:?}");
     assert!(ready.reason.is_some_and(|it| it.contains("full")));
@@ -137,6 +145,7 @@ fn a_scheduler_without_room_refuses_submissions_and_keeps_its_workers_at_work() 
     effects.go();
     let over = cluster.finish(running);
     assert_eq!((over.state.word(), over.attempts), ("DONE", 1));
+    assert!(waiting.wait().expect("it ends").success());
     assert_eq!(effects.starts(), [(1, shell)]);
     for id in accepted {
         assert_eq!(cluster.finish(id).state.word(), "DONE", "{id} was accepted");

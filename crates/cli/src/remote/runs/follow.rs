@@ -12,6 +12,7 @@ use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::state::UniversalState;
 use clap::Args;
 
+use super::super::readiness::ReadinessReport;
 use super::super::refused;
 use super::super::waiting::{CANCELLED, interruptible, retry_while_unreachable};
 use super::id;
@@ -99,12 +100,14 @@ pub(crate) async fn follow(
 
 /// Waits until a run has ended.
 async fn wait(client: &Client, run: RunId) -> Result<Run, Failure> {
+    let mut readiness = ReadinessReport::new();
     loop {
         let snapshot = retry_while_unreachable(note, || client.wait_run(run, LONG_POLL)).await;
         let snapshot = snapshot.map_err(refused)?;
         if snapshot.state.is_terminal() {
             return Ok(snapshot);
         }
+        readiness.update(client, note).await;
     }
 }
 
@@ -119,6 +122,7 @@ pub(crate) async fn follow_to_end(
     }
     let mut progress = Progress::new();
     let mut plain = live::Plain::default();
+    let mut readiness = ReadinessReport::new();
     loop {
         let snapshot =
             retry_while_unreachable(|text| progress.note(text), || fetch(client, run)).await;
@@ -128,6 +132,7 @@ pub(crate) async fn follow_to_end(
             return Ok(snapshot);
         }
         draw(&mut progress, &mut plain, &snapshot);
+        readiness.update(client, |text| progress.note(text)).await;
         let wait = || client.wait_run(run, LONG_POLL);
         let waited = retry_while_unreachable(|text| progress.note(text), wait).await;
         waited.map_err(refused)?;
