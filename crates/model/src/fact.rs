@@ -165,11 +165,14 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr_tail: Option<Arc<str>>,
     },
-    /// A client requested to stop an instance that has a lease.
+    /// A client requested to stop an instance that has a lease, or it is stopped for a reason.
     StopRequested {
         instance: InstanceId,
         #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
         mode: KillMode,
+        /// The reason, if no client asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<HaltReason>,
         /// The client that has requested it, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         requested_by: Option<Arc<Principal>>,

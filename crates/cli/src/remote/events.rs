@@ -201,6 +201,7 @@ mod tests {
             fact: Fact::StopRequested {
                 instance: InstanceId(3),
                 mode: KillMode::Graceful,
+                reason: None,
                 requested_by: None,
             },
             links: link.map_or_else(BTreeMap::new, |link| {

@@ -90,7 +90,7 @@ fn next(instance: &Instance) -> Vec<(String, &'static str)> {
     let id = clean(&instance.id);
     let look = match instance.state {
         UniversalState::Failed => (format!("baton logs {id}"), "its output"),
-        UniversalState::Halted => (format!("baton show {id}"), "who or what has stopped it"),
+        UniversalState::Halted => (format!("baton show {id}"), "its timeline"),
         _ => return Vec::new(),
     };
     // An item runs again with its run.

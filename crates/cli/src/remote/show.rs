@@ -392,6 +392,7 @@ mod tests {
             fact: Fact::StopRequested {
                 instance: InstanceId(1),
                 mode: KillMode::Graceful,
+                reason: None,
                 requested_by: None,
             },
             links: BTreeMap::new(),

@@ -103,4 +103,7 @@ fn an_array_limits_what_runs_and_what_fails_also_under_the_next_leader() {
         shown.contains("3 elements of its array have failed"),
         "{shown}"
     );
+    let explained = cluster.run(&["explain", "i9"]).good();
+    let why = "it was cancelled because 3 elements of its array have failed (--max-fails 3); it was never started";
+    assert!(explained.contains(why), "{explained}");
 }

@@ -177,7 +177,12 @@ fn what_has_not_succeeded_is_explained_with_the_next_commands() {
         .good();
     cluster.run(&["cancel", "i2"]).good();
     let explained = cluster.run(&["explain", "i2"]).good();
-    for told in ["never started", "next: baton show i2", "baton retry i2"] {
+    for told in [
+        "it was cancelled",
+        "never started",
+        "next: baton show i2",
+        "baton retry i2",
+    ] {
         assert!(explained.contains(told), "{told}: {explained}");
     }
     let workflow = "workflow: w\ntasks:\n  a: { run: 'exit 3' }\n";

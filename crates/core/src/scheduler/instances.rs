@@ -398,6 +398,7 @@ pub(super) fn stop(
             cx.commit(Fact::StopRequested {
                 instance,
                 mode: *mode,
+                reason,
                 requested_by: client.clone(),
             });
         }

@@ -56,8 +56,15 @@ impl Fact {
                 format!("attempt {number} ended: {end}; {}", verdict.word())
             }
             Self::StopRequested {
-                mode, requested_by, ..
-            } => format!("stop requested{}{}", by(requested_by), mode.suffix()),
+                mode,
+                reason,
+                requested_by,
+                ..
+            } => {
+                let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+                let (by, mode) = (by(requested_by), mode.suffix());
+                format!("stop requested{by}{mode}{reason}")
+            }
             Self::AttemptKillRequested {
                 lease,
                 mode,

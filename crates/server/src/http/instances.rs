@@ -8,7 +8,9 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::scheduler::{Command, KillError, Reason, Reply, RetryError, SubmitError};
 use baton_files::Binding;
-use baton_model::api::{Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit};
+use baton_model::api::{
+    Explanation, Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit,
+};
 use baton_model::ids::{AttemptNo, InstanceId};
 use baton_model::library::{Execution, TaskName};
 use baton_model::state::UniversalState;
@@ -25,8 +27,8 @@ use super::details::{self, InstanceWithOutputs};
 use super::extract::{self, Ids, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{
-    BadBody, BadRequest, CancelReply, Explanation, NotFound, PROBLEM, Problem, SubmitReply,
-    Unavailable, Unchanged,
+    BadBody, BadRequest, CancelReply, NotFound, PROBLEM, Problem, SubmitReply, Unavailable,
+    Unchanged,
 };
 use super::problem::{Answer, Fault};
 use super::response::respond;
@@ -413,7 +415,7 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     let id = extract::instance(&id)?;
     let record = app.record(id).await?;
     if record.instance.state.is_terminal() {
-        return Ok(respond(StatusCode::OK, &messages::ended(&record)));
+        return Ok(respond(StatusCode::OK, &app.ended(&record).await?));
     }
     let reason = app.query(move |leader| leader.explain(id, clock::now()));
     let reason = reason.await?;
@@ -421,12 +423,24 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     let record = app.record(id).await?;
     let explanation = match reason {
         Some(reason) if !record.instance.state.is_terminal() => messages::waiting(&record, &reason),
-        _ => messages::ended(&record),
+        _ => app.ended(&record).await?,
     };
     Ok(respond(StatusCode::OK, &explanation).into_response())
 }
 
 impl App {
+    /// How an instance ended. The history tells why it was cancelled.
+    async fn ended(&self, record: &Record) -> Answer<Explanation> {
+        let id = record.instance.id;
+        let facts = if record.instance.state == UniversalState::Halted {
+            let facts = self.read(move |store| store.timeline(id, None, TIMELINE_EVENTS_MAX));
+            facts.await?.items
+        } else {
+            Vec::new()
+        };
+        Ok(messages::ended(record, &facts))
+    }
+
     /// An instance with everything that is known of it.
     async fn shown(&self, record: &Record, caller: &Caller) -> Answer<InstanceWithOutputs> {
         let id = record.instance.id;

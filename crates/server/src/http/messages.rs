@@ -5,11 +5,12 @@ use baton_core::scheduler::{ARRAY_LIMIT, Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_files::is_resource_name;
 use baton_model::api::Explanation;
-use baton_model::conditions::DependencyRule;
+use baton_model::conditions::{DependencyRule, HaltReason};
+use baton_model::fact::Fact;
 use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
-use baton_store::view::Record;
+use baton_store::view::{Record, RecordedFact};
 
 use super::views;
 use crate::clock;
@@ -31,7 +32,7 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
 }
 
 /// Explains how an instance ended, or is about to.
-pub(super) fn ended(record: &Record) -> Explanation {
+pub(super) fn ended(record: &Record, facts: &[RecordedFact]) -> Explanation {
     if !record.instance.state.is_terminal() {
         // The leader knows more than its store, which may have no room.
         let text =
@@ -40,13 +41,43 @@ pub(super) fn ended(record: &Record) -> Explanation {
     }
     let text = match &record.last {
         Some(last) => format!(
-            "it has ended; its last attempt ended: {}{}",
+            "{}; its last attempt ended: {}{}",
+            describe_end(record, facts),
             last.end,
             exhausted_retries(record)
         ),
-        None => "it has ended; it was never started".to_owned(),
+        None => format!("{}; it was never started", describe_end(record, facts)),
     };
     explanation(record, "ended", text)
+}
+
+/// Explains who or what has cancelled an instance; `facts` are its timeline.
+fn describe_end(record: &Record, facts: &[RecordedFact]) -> String {
+    if record.instance.state != UniversalState::Halted {
+        return "it has ended".to_owned();
+    }
+    let stop = facts.iter().rev().find_map(|it| match &it.fact {
+        Fact::InstancesHalted {
+            reason,
+            requested_by,
+            ..
+        }
+        | Fact::StopRequested {
+            reason,
+            requested_by,
+            ..
+        } => Some((reason, requested_by)),
+        _ => None,
+    });
+    match stop {
+        Some((Some(reason @ HaltReason::FailedMax(max)), _)) => {
+            format!("it was cancelled because {reason} (--max-fails {max})")
+        }
+        Some((Some(reason), _)) => format!("it was cancelled because {reason}"),
+        Some((None, Some(client))) => format!("it was cancelled by {client}"),
+        _ if record.instance.spec.part.is_some() => "it was cancelled with its run".to_owned(),
+        _ => "it was cancelled".to_owned(),
+    }
 }
 
 /// Explains why it was not retried.

@@ -48,6 +48,7 @@ mod tests {
             Fact::StopRequested {
                 instance,
                 mode: KillMode::Graceful,
+                reason: None,
                 requested_by: None,
             },
             Fact::AttemptKillRequested {

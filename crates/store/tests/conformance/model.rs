@@ -178,6 +178,7 @@ impl Model {
             7 => Fact::StopRequested {
                 instance: id,
                 mode: mode(rng),
+                reason: None,
                 requested_by: submitter(rng),
             },
             8 => match rng.below(20) {

@@ -15,6 +15,7 @@ pub(crate) fn stop(instance: InstanceId) -> Fact {
     Fact::StopRequested {
         instance,
         mode: KillMode::Graceful,
+        reason: None,
         requested_by: None,
     }
 }

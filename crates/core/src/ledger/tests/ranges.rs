@@ -14,6 +14,7 @@ fn an_instance_leaves_its_range_with_its_first_fact() {
     let stop = Fact::StopRequested {
         instance: InstanceId(15),
         mode: KillMode::Graceful,
+        reason: None,
         requested_by: None,
     };
     ledger.apply(&stop).expect("fits");
@@ -83,6 +84,7 @@ fn a_retry_begins_anew_but_for_the_number_of_attempts() {
         Fact::StopRequested {
             instance: I1,
             mode: KillMode::Graceful,
+            reason: None,
             requested_by: None,
         },
         ended(lease, bad, Verdict::GaveUp),

@@ -207,11 +207,12 @@ fn an_array_with_too_many_failed_elements_is_cancelled() {
     assert_eq!(leader.running(), [2, 3, 4, 5]);
     leader.ends(&worker, &[3], Outcome::Exited(1), 60_000);
     assert_eq!(leader.halts(), [(6, 9, Some(HaltReason::FailedMax(2)))]);
-    let stopped = leader
-        .facts
-        .iter()
-        .filter(|fact| matches!(fact, Fact::StopRequested { .. }));
-    assert_eq!(stopped.count(), 3, "what runs is stopped, too");
+    let stopped = leader.facts.iter().filter_map(|fact| match fact {
+        Fact::StopRequested { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    let reason = Some(HaltReason::FailedMax(2));
+    assert!(stopped.eq([reason; 3]), "what runs is stopped, too");
 }
 
 #[test]

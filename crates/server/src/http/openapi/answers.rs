@@ -9,9 +9,7 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBu
 use utoipa::{IntoParams, IntoResponses};
 
 // Types that annotations name and handlers do not.
-pub(in crate::http) use baton_model::api::{
-    CancelReply, Explanation, Problem, RunReply, SubmitReply, Task,
-};
+pub(in crate::http) use baton_model::api::{CancelReply, Problem, RunReply, SubmitReply, Task};
 pub(in crate::http) use serde_json::Value;
 
 pub(in crate::http) use super::super::problem::PROBLEM;

@@ -98,6 +98,7 @@ fn a_replacement_stops_the_oldest_and_waits_for_its_end() {
         let stop = Fact::StopRequested {
             instance: InstanceId(1),
             mode: KillMode::Graceful,
+            reason: None,
             requested_by: None,
         };
         assert!(facts.contains(&stop), "{kind}: {facts:?}");
