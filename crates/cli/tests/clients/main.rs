@@ -7,6 +7,7 @@ mod inspection;
 mod kill;
 mod library;
 mod library_workflows;
+mod lists;
 mod measurements;
 mod overview;
 mod readme;
