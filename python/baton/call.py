@@ -14,10 +14,11 @@ import importlib.util
 import inspect
 import json
 import os
+import runpy
 import sys
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
-from typing import Any, Callable, Dict, List, NoReturn, Optional
+from types import ModuleType, TracebackType
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Type
 
 from . import boxes, functions, values
 from .functions import TaskFunction
@@ -181,5 +182,38 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
+def _own_frames(trace: TracebackType) -> TracebackType:
+    """The traceback from the first frame of the function or its module on.
+
+    An exception of this module, or of the import of one that does not exist, has no such frame:
+    then the whole.
+    """
+    rest: Optional[TracebackType] = trace
+    while rest is not None and _is_entry(rest.tb_frame.f_code.co_filename):
+        rest = rest.tb_next
+    return rest or trace
+
+
+def _is_entry(file: str) -> bool:
+    """True for what runs before the function: `python -m`, this module, and the import."""
+    return file == __file__ or file.startswith(("<frozen runpy", "<frozen importlib")) or (
+        os.path.abspath(file) in (runpy.__file__, importlib.__file__)
+    )
+
+
+def _hide_entry() -> None:
+    """Shows only frames of the user in tracebacks, by whatever hook Python was started with."""
+    show = sys.excepthook
+
+    def shown(
+        kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]
+    ) -> None:
+        trace = trace and _own_frames(trace)
+        show(kind, error.with_traceback(trace), trace)
+
+    sys.excepthook = shown
+
+
 if __name__ == "__main__":
+    _hide_entry()
     main(sys.argv[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import subprocess
 import sys
 import sysconfig
@@ -227,6 +228,25 @@ def test_a_body_that_has_not_run_fails_on_the_worker(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "baton.call", f"late:{name}", '{"args":[],"kwargs":{}}']
         ended = ran(command, PYTHONPATH=f"{PYTHON}:{tmp_path}")
         assert ended.returncode == 1 and "which has not run" in ended.stderr
+
+
+def test_the_traceback_of_a_function_begins_with_its_own_frames(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def f():\n    g()\n\ndef g():\n    raise ValueError('no')\n")
+    (tmp_path / "broken.py").write_text("raise ValueError('no')\n")
+    for target, frames in [
+        ("own:f", ["own.py", "own.py"]),
+        ("broken:f", ["broken.py"]),
+        (f"{tmp_path}/broken.py:f", ["broken.py"]),
+    ]:
+        command = [sys.executable, "-m", "baton.call", target, '{"args":[],"kwargs":{}}']
+        ended = ran(command, PYTHONPATH=f"{PYTHON}:{tmp_path}")
+        files = re.findall(r'File ".*?([^/"]+)", line', ended.stderr)
+        assert files == frames, ended.stderr
+        assert ended.returncode == 1 and ended.stderr.endswith("ValueError: no\n")
+    # There is no such frame: the whole is shown.
+    command[-2] = "missing:f"
+    ended = ran(command, PYTHONPATH=f"{PYTHON}:{tmp_path}")
+    assert "call.py" in ended.stderr and "No module named 'missing'" in ended.stderr
 
 
 def test_the_interpreter_and_its_path_are_given_as_paths(tmp_path: Path) -> None:
