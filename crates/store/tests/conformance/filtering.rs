@@ -106,20 +106,20 @@ pub(crate) fn a_time_can_be_asked_for(open: Open<'_>) {
     }
     // So many later ends that no page gets past them one by one.
     let many = PAGE_SCAN_MAX as u64 + 10;
-    leader.commit_at(&*store, Wall(100), vec![array(1_000, 1_000 + many)]);
-    for id in 0..=many {
-        leader.commit_at(&*store, Wall(100), vec![halted(1_000 + id, 1_000 + id)]);
-    }
-    let ask = |view, since: Option<u64>, until: Option<u64>, reversed| {
+    leader.commit_at(&*store, Wall(100), vec![array(1_000, 1_000 + 2 * many)]);
+    // Neighbours might be stored as one range.
+    let ends = (0..=many).map(|id| halted(1_000 + 2 * id, 1_000 + 2 * id));
+    leader.commit_at(&*store, Wall(100), ends.collect());
+    let ask = |view, limit, since: Option<u64>, until: Option<u64>, reversed| {
         let query = Query {
             since: since.map(Wall),
             until: until.map(Wall),
             reversed,
-            ..Query::first(view, 2)
+            ..Query::first(view, limit)
         };
         read_all(&*store, query)
     };
-    let history = |since, until, reversed| ask(View::History, since, until, reversed);
+    let history = |since, until, reversed| ask(View::History, 2, since, until, reversed);
     assert_eq!(history(Some(30), Some(60), false), (vec![5, 4, 3], 2));
     assert_eq!(history(Some(30), Some(60), true), (vec![3, 4, 5], 2));
     assert_eq!(history(None, Some(31), false), (vec![3, 2, 1], 2));
@@ -127,9 +127,9 @@ pub(crate) fn a_time_can_be_asked_for(open: Open<'_>) {
     assert_eq!(history(Some(61), Some(100), false), (vec![], 1));
     assert_eq!(history(Some(101), None, false), (vec![], 1));
     assert_eq!(history(None, Some(10), true), (vec![], 1));
-    let latest = history(Some(60), None, true).0;
+    let latest = ask(View::History, 1_000, Some(60), None, true).0;
     assert_eq!((latest[0], latest.len()), (6, many as usize + 2));
-    let waiting = |since, until, reversed| ask(View::Bullpen, since, until, reversed).0;
+    let waiting = |since, until, reversed| ask(View::Bullpen, 2, since, until, reversed).0;
     assert_eq!(waiting(Some(20), Some(40), false), [102, 103]);
     assert_eq!(waiting(Some(20), Some(40), true), [103, 102]);
 }
