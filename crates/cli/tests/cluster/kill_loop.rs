@@ -77,13 +77,14 @@ echo "end $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
 [ $((BATON_ARRAY_INDEX % 50)) -ne 0 ] || exit 7
 "#;
 
-/// The first attempt runs until it is killed; a later one ends.
+/// The first attempt that starts runs until it is killed; a later one ends. On a busy machine one may be
+/// given back before it starts, so its number does not tell.
 const STUBBORN: &str = r#"
 trap '' TERM
 exec 9>"$DIR/$BATON_ARRAY_INDEX.lock"
 flock -n 9 || echo "$BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX.overlap"
 echo "start $BATON_ATTEMPT" >> "$DIR/$BATON_ARRAY_INDEX"
-[ "$BATON_ATTEMPT" -gt 1 ] || while true; do sleep 1; done
+[ "$(wc -l < "$DIR/$BATON_ARRAY_INDEX")" -gt 1 ] || while true; do sleep 1; done
 "#;
 
 /// Agents and coordinators are killed and stay dead; another worker gets their work after the lease.
@@ -123,7 +124,9 @@ fn work_whose_guards_stay_dead_never_meets_its_next_attempt() {
         for index in 1..=workers {
             let overlaps = lines(&dir.join(format!("{index}.overlap")));
             assert!(overlaps.is_empty(), "round {round}, {index}: two at once");
-            assert_eq!(lines(&file_of(index)), ["start 1", "start 2"]);
+            let starts = lines(&file_of(index));
+            let is_one_after_the_other = matches!(&starts[..], [first, second] if first != second);
+            assert!(is_one_after_the_other, "round {round}, {index}: {starts:?}");
         }
     }
 }
