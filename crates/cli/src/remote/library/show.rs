@@ -159,13 +159,16 @@ pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
 
 /// The failure if there is no such entry, or no such revision of it.
 pub(super) async fn missing(client: &Client, name: &TaskName, revision: Option<u32>) -> Failure {
-    let current = client.task(name, None).await;
-    match (revision, current) {
-        (Some(revision), Ok(Some(_))) => {
+    let Some(revision) = revision else {
+        return unknown(client, name).await;
+    };
+    match client.task(name, None).await {
+        Ok(Some(_)) => {
             let name = clean(&name.to_string());
             Failure::failed(format!("the library has no revision {revision} of {name}"))
         }
-        _ => unknown(client, name).await,
+        Ok(None) => unknown(client, name).await,
+        Err(error) => refused(error),
     }
 }
 
