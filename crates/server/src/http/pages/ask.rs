@@ -74,17 +74,22 @@ impl Asker {
     /// Reads a part without which the page can be shown. What the viewer may not read and what does
     /// not exist is left out; any other failure is told on the page, where `part` names what is missing.
     pub(super) async fn get_part<T: DeserializeOwned>(&self, path: &str, part: &str) -> Option<T> {
-        let problem = match self.get(path).await {
-            Ok(answer) => return Some(answer),
-            Err(problem) => problem,
-        };
-        let Problem { status, detail, .. } = problem;
-        if status != 403 && status != 404 {
+        match self.get(path).await {
+            Ok(answer) => Some(answer),
+            Err(problem) => {
+                self.leave_out(part, &problem);
+                None
+            }
+        }
+    }
+
+    /// Tells on the page that a part is missing, unless the viewer may not read it or it does not exist.
+    pub(super) fn leave_out(&self, part: &str, Problem { status, detail, .. }: &Problem) {
+        if *status != 403 && *status != 404 {
             let failures = self.failures.lock();
             let mut failures = failures.unwrap_or_else(PoisonError::into_inner);
             failures.push(format!("{part} cannot be shown: {detail}"));
         }
-        None
     }
 
     /// The parts that could not be read so far.

@@ -148,8 +148,14 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
 
 /// Whether the server is ready. If it is not, the answer is an error with the same body.
 async fn readiness(ask: &Asker) -> Option<Readiness> {
-    let answered = ask.send(Method::GET, "/readyz", None, &[]).await.ok()?;
-    serde_json::from_slice(&answered.body).ok()
+    let answered = ask.send(Method::GET, "/readyz", None, &[]).await;
+    let readiness = answered.and_then(|it| {
+        serde_json::from_slice(&it.body)
+            .map_err(|error| super::ask::problem(502, &error.to_string()))
+    });
+    readiness
+        .inspect_err(|problem| ask.leave_out("Whether the scheduler is ready", problem))
+        .ok()
 }
 
 async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
