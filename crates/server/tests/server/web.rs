@@ -1,5 +1,7 @@
 //! Pages: who gets one, what is in it, and what its forms may do.
 
+use std::path::Path;
+
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role, Secret};
@@ -345,15 +347,8 @@ async fn a_form_acts_only_with_the_token_of_a_page_of_this_server() {
 async fn a_session_is_a_token_in_a_cookie_that_the_api_does_not_take() {
     let dir = tempfile::tempdir().expect("a place");
     let data = dir.path();
-    let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
-    let (_, viewer) = made(&store, Role::Viewer);
-    let (_, operator) = made(&store, Role::Operator);
-    drop(store);
-    let demanding = Config {
-        require_tokens: true,
-        ..config(data)
-    };
-    let server = Server::start(demanding).await;
+    let [(_, viewer), (_, operator)] = tokens(data, [Role::Viewer, Role::Operator]);
+    let server = Server::start(demanding(config(data))).await;
     let mut browser = Browser::new(&server);
     let asked = browser.get("/arena/?name=x").await;
     assert_eq!(asked.status(), StatusCode::UNAUTHORIZED);
@@ -443,16 +438,9 @@ async fn an_open_page_hears_of_a_change_and_shows_it() {
 async fn pages_of_one_change_are_rendered_once_for_each_viewer() {
     let dir = tempfile::tempdir().expect("a place");
     let data = dir.path();
-    let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
-    let (_, operator) = made(&store, Role::Operator);
-    let (gone, viewer) = made(&store, Role::Viewer);
-    let (_, admin) = made(&store, Role::Admin);
-    drop(store);
-    let demanding = Config {
-        require_tokens: true,
-        ..config(data)
-    };
-    let server = Server::start(demanding).await;
+    let roles = [Role::Operator, Role::Viewer, Role::Admin];
+    let [(_, operator), (gone, viewer), (_, admin)] = tokens(data, roles);
+    let server = Server::start(demanding(config(data))).await;
     let mut browser = Browser::new(&server);
     let cookie = |response: &Response| {
         let cookie = text(response, "set-cookie");
@@ -548,10 +536,6 @@ async fn a_follower_serves_the_pages_and_its_forms_act_through_the_leader() {
     let (_, operator) = made(&*shared.open(), Role::Operator);
     let mut members = Vec::new();
     for name in ["a", "b", "c"] {
-        let demanding = |config| Config {
-            require_tokens: true,
-            ..config
-        };
         members.push(Member::join_with(&shared, name, demanding).await);
         // The first one leads, the others follow it.
         let role = if name == "a" { "leader" } else { "follower" };
@@ -614,6 +598,20 @@ async fn a_follower_serves_the_pages_and_its_forms_act_through_the_leader() {
     for member in members {
         member.server.stop().await;
     }
+}
+
+/// The configuration of a server that requires tokens.
+fn demanding(config: Config) -> Config {
+    Config {
+        require_tokens: true,
+        ..config
+    }
+}
+
+/// Tokens of these roles, in the store of a server that does not run yet.
+fn tokens<const N: usize>(data: &Path, roles: [Role; N]) -> [(TokenId, Secret); N] {
+    let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
+    roles.map(|role| made(&store, role))
 }
 
 fn made(store: &dyn Store, role: Role) -> (TokenId, Secret) {
