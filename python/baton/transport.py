@@ -9,7 +9,8 @@ Invariants:
 * A token is sent to its own scheduler only, and is in no error message and no pickle: a copy
   in another process takes the one of its environment.
 
-The settings themselves are read in `settings`; responses that grow are in `stream`.
+The settings themselves are read in `settings`; connections are made in `schedulers`; responses that
+grow are in `stream`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,8 @@ import json
 import math
 import os
 import random
-import socket
-import ssl
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import (
     Any,
@@ -36,10 +35,11 @@ from typing import (
     TypeVar,
     Union,
 )
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from . import settings
 from .errors import BatonError, ConnectionFailed, Problem
+from .schedulers import Schedulers, reason
 from .settings import Cert
 from .stream import Stream
 
@@ -81,7 +81,8 @@ class Transport:
     """HTTP to one scheduler, or to one of several that share a store. Threads may share it.
 
     Of several, the one that answered last is asked; the next one if that cannot be reached, or knows
-    no leader: both mean that nothing was done.
+    no leader: both mean that nothing was done. What may be repeated is also sent to the next one if
+    a scheduler has stopped responding.
     """
 
     def __init__(
@@ -94,25 +95,24 @@ class Transport:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.url, self._servers = settings.urls(url)
-        self._current = 0
-        first = self._servers[0]
+        self.url, servers = settings.urls(url)
+        first = servers[0]
         self._origin = (first.scheme, first.netloc)
         self._base = first.path
-        secure = any(server.scheme == "https" for server in self._servers)
-        self._files = settings.tls_files(ca, cert) if secure else None
-        self._tls = settings.tls(self._files) if self._files is not None else None
+        secure = any(server.scheme == "https" for server in servers)
+        files = settings.tls_files(ca, cert) if secure else None
+        self._schedulers = Schedulers(self.url, servers, files)
         self._token = settings.token(token)
         #: The clock of deadlines.
         self.sleep, self.now = sleep, now
         self._answered = False
 
     def __getstate__(self) -> Dict[str, Any]:
-        left_here = ("_tls", "_token", "sleep", "now")
+        left_here = ("_token", "sleep", "now")
         return {name: value for name, value in self.__dict__.items() if name not in left_here}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        self.__dict__.update(state, _tls=None, sleep=time.sleep, now=time.monotonic)
+        self.__dict__.update(state, sleep=time.sleep, now=time.monotonic)
         try:
             self._token = settings.token(None)
         except BatonError:
@@ -205,8 +205,7 @@ class Transport:
 
     def _retried(self, send: Callable[[], _Answer], until: Optional[float] = None) -> _Answer:
         """Sends until there is a response; until `until`, or for as long as a restart takes."""
-        patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
-        over = self.now() + patience if until is None else until
+        began = self.now()
         pause = _PAUSE_SECONDS
         unknown = False
         while True:
@@ -215,6 +214,8 @@ class Transport:
             except BatonError as error:
                 if isinstance(error, ConnectionFailed):
                     unknown = unknown or error.may_have_happened
+                patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
+                over = began + patience if until is None else until
                 rest = over - self.now()
                 if not may_pass(error) or rest <= 0:
                     if unknown and isinstance(error, ConnectionFailed):
@@ -297,8 +298,12 @@ class Transport:
             sent["Baton-User"] = user
         began = self.now()
         left = max(left, _LAST_LOOK_SECONDS)
-        server, connection = self._connect(min(_CONNECT_SECONDS, left))
-        with self._exchange(method, connection):
+        server, connection = self._schedulers.connect(min(_CONNECT_SECONDS, left))
+        repeatable = method == "GET" or "Idempotency-Key" in headers
+        with ExitStack() as exchange:
+            exchange.enter_context(self._exchange(method, connection, server))
+            if self._schedulers.several and repeatable:
+                exchange.enter_context(self._schedulers.watched(server, connection))
             left = max(left - (self.now() - began), _LAST_LOOK_SECONDS)
             # The connection forgets its socket when the response is the last one.
             sock = connection.sock
@@ -307,72 +312,27 @@ class Transport:
             connection.request(method, target, body=body, headers=sent)
             response = connection.getresponse()
         self._answered = True
+        self._schedulers.answered(server)
         if response.status == 503 and response.getheader("Baton-No-Leader") is not None:
-            self._advance(server)
+            self._schedulers.advance(server)
         return connection, sock, response
 
     @contextmanager
-    def _exchange(self, method: str, connection: http.client.HTTPConnection) -> Iterator[None]:
-        """Turns a broken connection into a `ConnectionFailed`."""
+    def _exchange(
+        self, method: str, connection: http.client.HTTPConnection, server: Optional[int] = None
+    ) -> Iterator[None]:
+        """Turns a broken connection into a `ConnectionFailed`, and leaves the scheduler, if it is named."""
         try:
             yield
         except (OSError, http.client.HTTPException) as error:
             connection.close()
+            if server is not None:
+                self._schedulers.advance(server)
             happened = method != "GET"
-            raise ConnectionFailed(self.url, _reason(error), may_have_happened=happened) from error
+            raise ConnectionFailed(self.url, reason(error), may_have_happened=happened) from error
         except BaseException:
             connection.close()
             raise
-
-    def _advance(self, failed: int) -> None:
-        """Asks the scheduler after `failed` from now on, unless another thread has advanced already."""
-        if self._current == failed:
-            self._current = (failed + 1) % len(self._servers)
-
-    def _connect(self, seconds: float) -> Tuple[int, http.client.HTTPConnection]:
-        """Connects to the first scheduler that can be reached. No request is sent before that."""
-        for _ in self._servers[1:]:
-            server = self._current
-            try:
-                return server, self._connect_to(self._servers[server], seconds)
-            except ConnectionFailed as error:
-                if not error.may_pass:
-                    raise
-            self._advance(server)
-        server = self._current
-        return server, self._connect_to(self._servers[server], seconds)
-
-    def _connect_to(self, server: SplitResult, seconds: float) -> http.client.HTTPConnection:
-        host, port = server.hostname or "", server.port
-        connection: http.client.HTTPConnection
-        if server.scheme == "http" or self._files is None:
-            connection = http.client.HTTPConnection(host, port, timeout=seconds)
-        else:
-            if self._tls is None:
-                self._tls = settings.tls(self._files)
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=seconds, context=self._tls
-            )
-        try:
-            connection.connect()
-        except ssl.SSLCertVerificationError as error:
-            connection.close()
-            why = (
-                f"its certificate is not trusted ({error.verify_message}); "
-                "name its CA with Client(ca=...) or BATON_CA"
-            )
-            raise ConnectionFailed(self.url, why, may_pass=False) from error
-        except ssl.SSLError as error:
-            connection.close()
-            why = (
-                f"the TLS handshake failed ({error.reason}); "
-                "check that the port has TLS, and the certificates"
-            )
-            raise ConnectionFailed(self.url, why, may_pass=False) from error
-        except OSError as error:
-            connection.close()
-            raise ConnectionFailed(self.url, _reason(error)) from error
-        return connection
 
     def _json(self, path: str, answer: Response) -> Any:
         try:
@@ -396,15 +356,6 @@ def may_pass(error: BatonError) -> bool:
 
 def _lower(headers: Iterable[Tuple[str, str]]) -> Mapping[str, str]:
     return {name.lower(): value for name, value in headers}
-
-
-def _reason(error: Exception) -> str:
-    # `socket.timeout` is a TimeoutError only since Python 3.10.
-    if isinstance(error, (TimeoutError, socket.timeout)):
-        return "no response in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
 
 
 def _lone_surrogate(error: UnicodeEncodeError) -> BatonError:

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from baton.transport import Transport
 
@@ -15,7 +15,7 @@ Reply = Optional[Tuple[int, bytes]]
 
 
 class FakeServer:
-    """Answers requests from a list of replies, in order."""
+    """Answers probes, and other requests from a list of replies, in order."""
 
     def __init__(self) -> None:
         self.replies: List[Reply] = []
@@ -23,13 +23,21 @@ class FakeServer:
         self.headers: List[Any] = []
         #: The server follows, and no leader could be asked.
         self.without_leader = False
+        #: Called before each reply, with the path.
+        self.before: Callable[[str], None] = lambda path: None
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                if self.path == "/healthz":
+                    fake.before(self.path)
+                    self.send_response(200)
+                    self.end_headers()
+                    return
                 fake.seen.append((self.command, self.path, json.loads(body) if body else None))
                 fake.headers.append(self.headers)
+                fake.before(self.path)
                 reply = fake.replies.pop(0)
                 if reply is None:
                     self.connection.shutdown(socket.SHUT_RDWR)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,64 @@ def test_of_several_schedulers_the_first_that_knows_a_leader_answers(fake: FakeS
     follower.server.shutdown()
     assert (len(follower.seen), len(fake.seen)) == (1, 2), "who has answered is asked first"
     assert clock.at < 1
+
+
+def test_of_several_schedulers_a_frozen_one_gets_only_a_probe(fake: FakeServer) -> None:
+    with socket.socket() as frozen:
+        frozen.bind(("127.0.0.1", 0))
+        # The kernel accepts connections for it.
+        frozen.listen()
+        way, _ = transport(f"http://127.0.0.1:{frozen.getsockname()[1]},{fake.url}")
+        fake.replies = [(200, b'{"a": 1}'), (200, b'{"a": 2}')]
+        assert way.change("POST", "/x") == {"a": 1}
+        assert way.change("POST", "/x") == {"a": 2}
+        probe, _ = frozen.accept()
+        with probe:
+            assert probe.recv(1000).startswith(b"GET /healthz ")
+        frozen.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            frozen.accept()
+
+
+def test_what_a_frozen_scheduler_has_accepted_is_sent_to_the_next_one_if_it_may_be(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("baton.schedulers._WATCH_SECONDS", 0.01)
+    frozen = FakeServer()
+    thawed = threading.Event()
+
+    def freeze(path: str) -> None:
+        if frozen.seen:
+            thawed.wait()
+
+    frozen.before, frozen.replies = freeze, [None]
+    way, _ = transport(f"{frozen.url},{fake.url}")
+    fake.replies = [(200, b'{"a": 1}')]
+    assert way.change("POST", "/x", key="k") == {"a": 1}
+    thawed.set()
+    frozen.server.shutdown()
+    keys = [headers["Idempotency-Key"] for headers in (*frozen.headers, *fake.headers)]
+    assert keys == ["k", "k"]
+
+
+def test_a_slow_scheduler_is_waited_for(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.schedulers._WATCH_SECONDS", 0.01)
+    other = FakeServer()
+    probes = threading.Semaphore(0)
+
+    def slow(path: str) -> None:
+        if path == "/healthz":
+            probes.release()
+        else:
+            # One before the request, and some while it waits.
+            for _ in range(4):
+                probes.acquire()
+
+    fake.before, fake.replies = slow, [(200, b'{"a": 1}')]
+    way, _ = transport(f"{fake.url},{other.url}")
+    assert way.get_json("/x") == {"a": 1}
+    other.server.shutdown()
+    assert (len(fake.seen), len(other.seen)) == (1, 0)
 
 
 def test_a_list_of_urls_has_one_path() -> None:
@@ -256,4 +316,4 @@ def test_https_where_it_is_not_spoken_is_told_at_once(fake: FakeServer) -> None:
     with pytest.raises(ConnectionFailed, match="check that the port has TLS"):
         way.get("/x")
     assert clock.at == 0
-    assert isinstance(way._tls, ssl.SSLContext)
+    assert isinstance(way._schedulers._tls, ssl.SSLContext)

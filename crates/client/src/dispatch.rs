@@ -50,7 +50,7 @@ impl Dispatcher {
 
     /// Sends a request to the scheduler that answered last. Of several, the next one is tried if a
     /// scheduler cannot be reached or knows no leader, which both mean that nothing was done; a request that
-    /// may be repeated is also sent to it if a scheduler breaks off or stops to answer anything.
+    /// may be repeated is also sent to it if a scheduler breaks off or stops answering.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, reqwest::Error> {
         let mut retries = self.servers.retries();
         let is_watched = self.has_several() && may_be_repeated(&request);

@@ -3,7 +3,7 @@
 //! One method for each route; the types of bodies are those of [`baton_model::api`]. Every failure
 //! is a [`ClientError`] with a hint. A request to one scheduler is not retried here: the caller knows
 //! better how long that makes sense. With several URLs, separated by commas, a request goes to the next
-//! scheduler if one cannot be reached or knows no leader; one that may be repeated also if it stops to answer.
+//! scheduler if one cannot be reached or knows no leader; one that may be repeated also if it stops answering.
 //!
 //! | module | holds |
 //! |---|---|
