@@ -12,17 +12,22 @@ pub(super) mod answers;
 pub(crate) mod generate;
 mod page;
 
+use std::io;
 use std::sync::LazyLock;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
+use flate2::read::GzDecoder;
 
 use super::conditional;
 
 /// The document, as served.
-const TEXT: &str = include_str!("../../../../../docs/openapi.json");
+static TEXT: LazyLock<String> = LazyLock::new(|| {
+    const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz"));
+    io::read_to_string(GzDecoder::new(COMPRESSED)).expect("the build has compressed a text")
+});
 
-static PAGE: LazyLock<String> = LazyLock::new(|| page::render(TEXT));
+static PAGE: LazyLock<String> = LazyLock::new(|| page::render(&TEXT));
 
 /// The OpenAPI document
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -36,7 +41,7 @@ pub(super) async fn document() -> Response {
     let media = HeaderValue::from_static("application/openapi+json");
     let tag = conditional::tag(TEXT.as_bytes());
     let headers = [(header::CONTENT_TYPE, media), (header::ETAG, tag)];
-    (headers, TEXT).into_response()
+    (headers, TEXT.as_str()).into_response()
 }
 
 /// The API reference as an HTML page

@@ -30,13 +30,13 @@ fn the_committed_description_is_what_the_handlers_are_annotated_with() {
     let same = TEXT.lines().zip(generated.lines());
     let line = same.take_while(|(a, b)| a == b).count() + 1;
     assert!(
-        TEXT == generated,
+        *TEXT == generated,
         "{path}:{line}: differs from the annotations; run `make golden`, and read the diff"
     );
 }
 
 fn parsed() -> Value {
-    serde_json::from_str(TEXT).expect("the document is JSON")
+    serde_json::from_str(&TEXT).expect("the document is JSON")
 }
 
 /// The whole service, called like a client would.
