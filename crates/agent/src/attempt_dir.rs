@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use baton_model::ids::LeaseId;
+use baton_model::json;
 use baton_model::spec::Uri;
 use baton_model::task::TaskSpec;
 use baton_runner::sys::users;
@@ -52,7 +53,7 @@ impl TaskFile {
     /// # Errors
     /// If it does not exist or is invalid.
     pub fn load(dir: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_slice(&fs::read(dir.join(TASK_FILE))?)?)
+        Ok(json::from_slice(&fs::read(dir.join(TASK_FILE))?)?)
     }
 }
 

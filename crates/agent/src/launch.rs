@@ -642,7 +642,7 @@ mod tests {
         );
         let file = place.path().join("work/i12.3.e4/.baton-uris.json");
         let list: FetchList =
-            serde_json::from_slice(&fs::read(file).expect("written")).expect("a list");
+            baton_model::json::from_slice(&fs::read(file).expect("written")).expect("a list");
         assert_eq!((list.uris, list.ca), (vec![uri], None));
         let cache = list.cache.expect("a cache");
         assert_eq!(cache.bytes_max, 1 << 20);

@@ -99,7 +99,7 @@ fn task(dir: &Path) -> io::Result<Option<TaskFile>> {
     if file.metadata()?.len() > TASK_FILE_BYTES_MAX {
         return Ok(None);
     }
-    Ok(Some(serde_json::from_reader(io::BufReader::new(file))?))
+    Ok(Some(serde_json::from_str(&io::read_to_string(file)?)?))
 }
 
 /// The output of a process: the requested one or the first; of the requested run or the last.

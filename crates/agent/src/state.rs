@@ -30,6 +30,7 @@ use std::time::UNIX_EPOCH;
 
 use baton_core::supervision::takeover::KnownAttempt;
 use baton_model::ids::{BootId, Epoch, HostId, IncarnationNo, Lineage};
+use baton_model::json;
 use baton_runner::coordinator::is_running;
 use baton_runner::sys::{random, users};
 use baton_runner::wire::Guard;
@@ -320,7 +321,7 @@ fn load<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, Error>
     let path = dir.join(name);
     let failed = || Error::io(format!("read {}", path.display()));
     match fs::read(&path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
+        Ok(bytes) => json::from_slice(&bytes)
             .map(Some)
             .map_err(|error| failed()(error.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use baton_files::wfcommons::{self, Work as Burn};
+use baton_model::json;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::output::{CommandResult, Failure, Output, clean, note};
@@ -70,7 +71,7 @@ pub(crate) fn run(command: &Import) -> CommandResult {
         Failure::usage(format!("{}: {error}", clean(&path.display().to_string())))
     };
     let text = fs::read(&command.file).map_err(|error| wrong(&command.file, &error))?;
-    let trace = serde_json::from_slice(&text).map_err(|error| wrong(&command.file, &error))?;
+    let trace = json::from_slice(&text).map_err(|error| wrong(&command.file, &error))?;
     let options = wfcommons::Import {
         speed: command.speed,
         work: match command.work {

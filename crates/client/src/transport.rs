@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::api::{MEDIA_TYPE, Problem};
+use baton_model::json;
 use baton_model::token::{self, Secret};
 use baton_tls::{ClientFiles, messages};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -296,7 +297,7 @@ impl Transport {
         response: Response,
     ) -> Result<T, ClientError> {
         let bytes = self.bytes(response).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ClientError::InvalidResponse {
+        json::from_slice(&bytes).map_err(|error| ClientError::InvalidResponse {
             url: url.to_string(),
             why: error.to_string(),
         })

@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(json["problems"][1]["kind"], "bad-value");
         assert_eq!(json["problems"][1]["field"], "x");
         assert_eq!(
-            serde_json::from_value::<Errors>(json).expect("same shape"),
+            baton_model::json::from_value::<Errors>(&json).expect("same shape"),
             errors
         );
     }

@@ -380,7 +380,7 @@ mod tests {
                 ..param.clone()
             };
             let json = serde_json::to_value(&param).expect("plain data");
-            let again: Param = serde_json::from_value(json).expect("same shape");
+            let again: Param = baton_model::json::from_value(&json).expect("same shape");
             assert_eq!(again, param);
         }
     }

@@ -500,6 +500,14 @@ impl FactKind {
 }
 
 impl Fact {
+    /// Decodes a fact from JSON. Not generic, so that it is compiled in this crate, where the others find it.
+    ///
+    /// # Errors
+    /// If the text is not JSON, or not a fact.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
     /// The kind of the fact.
     #[must_use]
     pub fn kind(&self) -> FactKind {

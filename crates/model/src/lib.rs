@@ -18,6 +18,7 @@
 //! | [`mark`] | the mark of a store, by which copies are recognised |
 //! | [`fact`] | the records of the store: past tense, append-only |
 //! | [`hex`] | bytes as hexadecimal digits |
+//! | [`json`] | decoding of JSON |
 //! | [`large`] | numbers above 2⁵³ in JSON |
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
@@ -27,7 +28,7 @@
 //! | [`worker_set`] | versions and hashes of the set of workers |
 //!
 //! Nothing here decides anything: decisions are in `baton-core`. This crate depends on
-//! macros only, so that every other crate may use it.
+//! macros and `serde_json` only, so that every other crate may use it.
 
 pub mod api;
 pub mod backfill;
@@ -35,6 +36,7 @@ pub mod conditions;
 pub mod fact;
 pub mod hex;
 pub mod ids;
+pub mod json;
 pub mod large;
 pub mod library;
 pub mod limits;

@@ -13,6 +13,7 @@ use std::io;
 use baton_core::framing;
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_model::ids::Epoch;
+use baton_model::json;
 use baton_model::outcome::{KillCause, Outcome};
 pub use baton_model::task::RunKey;
 use baton_model::task::{Identity, Moment};
@@ -403,7 +404,7 @@ pub fn decode<T: DeserializeOwned>(read: &[u8]) -> io::Result<Option<(T, usize)>
     let Some((body, taken)) = framing::first(read, FRAME_BYTES_MAX)? else {
         return Ok(None);
     };
-    Ok(Some((serde_json::from_slice(body)?, taken)))
+    Ok(Some((json::from_slice(body)?, taken)))
 }
 
 #[cfg(test)]
@@ -417,7 +418,7 @@ mod tests {
         let fields = launch.as_object().expect("an object");
         assert_eq!(fields.len(), 10, "{fields:?}");
         assert_eq!(
-            serde_json::from_value::<Launch>(launch).expect("a launch"),
+            json::from_value::<Launch>(&launch).expect("a launch"),
             Launch::default()
         );
         let with_paths = Launch {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
+use baton_model::json;
 use baton_model::mark::{FileId, Mark, StoreState};
 use baton_store::{Fingerprint, Store, StoreError};
 use tokio::sync::watch;
@@ -99,7 +100,7 @@ impl MarkFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed(&self.path))?,
         };
-        let mark = serde_json::from_slice(&text);
+        let mark = json::from_slice(&text);
         if let Err(error) = &mark {
             tracing::error!("{} is damaged: {error}", self.path.display());
         }

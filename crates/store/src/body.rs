@@ -101,7 +101,7 @@ fn without_tasks(plan: &Plan) -> Arc<Plan> {
 /// Decodes a fact; `spec` is the one stored separately, if the fact has one.
 pub(crate) fn read(body: &str, spec: Option<Arc<InstanceSpec>>) -> Result<Fact, serde_json::Error> {
     let Some(spec) = spec else {
-        return serde_json::from_str(body);
+        return Fact::from_json(body);
     };
     Ok(match serde_json::from_str(body)? {
         Bare::InstancesSubmitted {

@@ -294,7 +294,7 @@ mod tests {
         fields.extend(more.as_object().cloned().unwrap_or_default());
         let fact = json!({ kind: fact });
         let event = json!({"seq": at, "at": at, "epoch": 1, "text": "", "fact": fact});
-        serde_json::from_value(event).expect("an event")
+        baton_model::json::from_value(&event).expect("an event")
     }
 
     fn granted(at: u64, number: u32) -> Event {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use baton_model::json;
 use baton_model::task::Moment;
 use baton_runner::log::{Kind, read};
 use baton_runner::record::CoordinatorRecord;
@@ -110,7 +111,7 @@ fn chain(rig: &Rig, length: u32) -> Result<Hops, Failure> {
     let mut starts: Vec<u64> = Vec::new();
     for change in &changes {
         let started = &change["change"]["run-started"]["started"];
-        if let Ok(at) = serde_json::from_value::<Moment>(started.clone()) {
+        if let Ok(at) = json::from_value::<Moment>(started) {
             starts.push(at.mono.0);
         }
     }

@@ -25,6 +25,7 @@ use std::process::Command;
 
 use baton_agent::FetchList;
 use baton_model::hex::hex;
+use baton_model::json;
 use baton_model::spec::Uri;
 use sha2::{Digest as _, Sha256};
 
@@ -71,7 +72,7 @@ fn usage() -> i32 {
 /// Fetches all files; returns the directory of the command, if it has one of its own.
 fn fetch_all(path: &str) -> Result<Option<PathBuf>, String> {
     let list: FetchList = fs::read(path)
-        .and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))
+        .and_then(|bytes| Ok(json::from_slice(&bytes)?))
         .map_err(|error| format!("cannot read the list of files to fetch, {path}: {error}"))?;
     let source = Source::new(list.ca.as_deref());
     let cache = list

@@ -32,6 +32,7 @@ use baton_files::{AnyFile, Binding, TaskFile};
 use baton_model::api::{Instance, Submit};
 use baton_model::hex::hex;
 use baton_model::ids::InstanceId;
+use baton_model::json;
 use baton_model::outcome::KillMode;
 use baton_model::spec::Work;
 use baton_model::state::UniversalState;
@@ -358,7 +359,7 @@ async fn submit(
 }
 
 async fn send(client: &Client, body: serde_json::Value, key: &str) -> Result<u64, Failure> {
-    let submit: Submit<serde_json::Value> = serde_json::from_value(body)?;
+    let submit: Submit<serde_json::Value> = json::from_value(&body)?;
     let submitted = client.submit_once(&submit, key).await.map_err(refused)?;
     let id = ids::instance(&submitted.first).map_err(|_| {
         let first = clean(&submitted.first);

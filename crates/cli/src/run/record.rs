@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use baton_model::json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -137,7 +138,7 @@ impl RunDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_failure(&self.path, &error)),
         };
-        serde_json::from_slice(&text).map(Some).map_err(|error| {
+        json::from_slice(&text).map(Some).map_err(|error| {
             Failure::Message(
                 INTERNAL,
                 format!(

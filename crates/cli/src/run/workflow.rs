@@ -7,6 +7,7 @@ use baton_client::{Client, ResumeRequest};
 use baton_files::WorkflowFile;
 use baton_model::api::{HaltRun, ResumeRun, Run, SubmitRun};
 use baton_model::ids::RunId;
+use baton_model::json;
 use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
 use serde_json::Value;
@@ -184,7 +185,7 @@ async fn begin(
 }
 
 async fn send(client: &Client, body: Value, key: &str) -> Result<u64, Failure> {
-    let submit: SubmitRun<Value> = serde_json::from_value(body)?;
+    let submit: SubmitRun<Value> = json::from_value(&body)?;
     let answer = client.submit_run_once(&submit, key).await;
     Ok(accepted(&answer.map_err(refused)?)?.0)
 }

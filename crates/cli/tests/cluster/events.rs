@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use baton_model::json;
 use baton_testing::cluster::Cluster;
 use baton_testing::processes::send;
 use baton_testing::{PATIENCE, until_some};
@@ -181,7 +182,7 @@ fn what_was_used_is_shown_by_owner_and_survives_a_kill_of_the_scheduler() {
             .output();
         let ended = ended.expect("it ends");
         assert!(ended.status.success(), "{ended:?}");
-        serde_json::from_slice(&ended.stdout).expect("JSON")
+        json::from_slice(&ended.stdout).expect("JSON")
     };
     let before = used(&cluster);
     let key = |row: usize, key: &str| before[row][key].clone();

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use baton_model::ids::BootId;
+use baton_model::json;
 use baton_model::task::{ProcessNo, RunNo, TaskSpec};
 use baton_model::time::Wall;
 use baton_runner::log::{Kind, Log};
@@ -139,7 +140,7 @@ fn inspect_gives_programs_the_task_as_a_runner_takes_it() {
     let world = TestRoot::new();
     let file = world.file("t.yaml", "task: demo\nrun: echo {{ task.name }}\n");
     let json = world.json(&["inspect", file.to_str().expect("text"), "--json"]);
-    let task: TaskSpec = serde_json::from_value(json).expect("a task");
+    let task: TaskSpec = json::from_value(&json).expect("a task");
     assert_eq!(task.name, "demo");
 }
 

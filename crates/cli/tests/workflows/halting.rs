@@ -1,5 +1,6 @@
 //! Halting, resuming and retrying runs.
 
+use baton_model::json;
 use baton_testing::cluster::lines;
 use baton_testing::command::run;
 use baton_testing::until;
@@ -312,7 +313,7 @@ fn baton_run_that_died_before_it_went_on_with_a_changed_file_goes_on_with_that_f
     let dir = dir.path();
     let noted = |data: &str| -> Value {
         let text = std::fs::read(dir.join(data).join("run.json")).expect("noted");
-        serde_json::from_slice(&text).expect("JSON")
+        json::from_slice(&text).expect("JSON")
     };
     let end = "echo end >> DIR/ran";
     write(dir, "wf.yaml", &chains("exit 4", end));

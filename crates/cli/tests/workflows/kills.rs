@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use baton_model::api::Event;
 use baton_model::fact::Fact;
+use baton_model::json;
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_testing::cluster::{Cluster, lines};
 use baton_testing::command::{Ended, baton};
@@ -394,8 +395,8 @@ const SUCCESS: AttemptEnd = AttemptEnd::Real(Outcome::Exited(0));
 fn recorded(it: &FaultyCluster, line: &str) -> Option<bool> {
     let (instance, attempt) = line.split_once(' ').expect("two words");
     let attempt: u32 = attempt.parse().expect("a number");
-    let mut shown = it.run(&["show", instance, "--json"]).json();
-    let events: Vec<Event> = serde_json::from_value(shown["timeline"].take()).expect("events");
+    let shown = it.run(&["show", instance, "--json"]).json();
+    let events: Vec<Event> = json::from_value(&shown["timeline"]).expect("events");
     let good = events.into_iter().filter_map(|event| match event.fact {
         Fact::AttemptEnded { lease, end, .. } if end == SUCCESS => Some(lease.attempt.number.0),
         _ => None,

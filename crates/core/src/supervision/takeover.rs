@@ -63,7 +63,6 @@ impl Remnant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAttempt {
     pub run: RunKey,
-    #[serde(flatten)]
     pub assignment: Assignment,
     pub started: Option<(Moment, ProcessIdentity)>,
     /// It waits for room.

@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use baton_model::json;
 use baton_model::time::Wall;
 use serde_json::{Value, json};
 
@@ -360,7 +361,7 @@ fn validate(files: &[&(String, File)]) -> Option<Vec<bool>> {
         let output = child.wait_with_output().expect("it ends");
         if output.status.code() != Some(3) {
             assert!(output.status.success(), "the schema is invalid");
-            return serde_json::from_slice(&output.stdout).expect("a list of booleans");
+            return json::from_slice(&output.stdout).expect("a list of booleans");
         }
     }
     None

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use baton_model::json;
 use serde::de::DeserializeOwned;
 
 use super::damage::{Damage, DamageKind, Quarantine};
@@ -74,7 +75,7 @@ impl Scan<'_> {
         path: &Path,
     ) -> Result<RecoveredLog<T>, LogError> {
         let decode = |&(offset, record): &(usize, Record<'_>)| {
-            serde_json::from_slice(record.body).map_err(|source| LogError::Undecodable {
+            json::from_slice(record.body).map_err(|source| LogError::Undecodable {
                 path: path.to_owned(),
                 offset: offset as u64,
                 sequence: record.sequence,

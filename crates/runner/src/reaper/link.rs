@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use baton_model::ids::BootId;
+use baton_model::json;
 use baton_model::task::Identity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -222,7 +223,7 @@ fn receive(packets: &Packets) -> io::Result<Reply> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     loop {
         match packets.receive(&mut buffer) {
-            Ok(Some(packet)) => return Ok(serde_json::from_slice(&buffer[..packet.bytes])?),
+            Ok(Some(packet)) => return Ok(json::from_slice(&buffer[..packet.bytes])?),
             Ok(None) => return Err(io::ErrorKind::ConnectionReset.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use baton_core::protocol::worker::guard::Backstop;
+use baton_model::json;
 use baton_model::time::{Millis, Mono};
 use rustix::event::{PollFd, PollFlags};
 
@@ -191,7 +192,7 @@ impl Reaper<'_> {
                     return self.agent = None;
                 }
             };
-            match serde_json::from_slice(&self.buffer[..packet.bytes]) {
+            match json::from_slice(&self.buffer[..packet.bytes]) {
                 Ok(request) => self.handle(request, packet),
                 Err(error) => {
                     log_line!("reaper: invalid request: {error}");

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use baton_model::json;
+
 use super::{Root, RootError, TaskId};
 use crate::record::Header;
 
@@ -127,7 +129,7 @@ impl Root {
     pub fn header(&self, entry: &Entry) -> Result<Header, RootError> {
         let path = self.entry(&entry.id, entry.phase);
         let bytes = fs::read(&path).map_err(|error| RootError::io("read", &path, error))?;
-        serde_json::from_slice(&bytes).map_err(|error| RootError::BadEntry { path, error })
+        json::from_slice(&bytes).map_err(|error| RootError::BadEntry { path, error })
     }
 }
 

@@ -10,6 +10,7 @@ use baton_core::clock::Zone;
 use baton_files::times;
 use baton_model::api::MEDIA_TYPE;
 use baton_model::ids::{BackfillId, InstanceId, RunId};
+use baton_model::json;
 use baton_model::outcome::KillMode;
 use baton_model::time::Wall;
 use serde::de::DeserializeOwned;
@@ -230,7 +231,7 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
         let wanted = "the body must be an object, as in {\"name\": \"value\"}";
         return Err(Fault::bad_request(wanted));
     }
-    serde_json::from_slice(bytes)
+    json::from_slice(bytes)
         .map_err(|error| Fault::bad_request(format!("cannot parse the body: {error}")))
 }
 

@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use baton_model::api::Problem;
+use baton_model::json;
 use baton_store::sharing::Announcement;
 use hyper::body::Body as _;
 use tokio::time::timeout;
@@ -312,7 +313,7 @@ async fn answer(
         let Ok(bytes) = found.bytes().await else {
             return Err(Fault::no_answer());
         };
-        let problem = serde_json::from_slice::<Problem>(&bytes);
+        let problem = json::from_slice::<Problem>(&bytes);
         if let Ok(problem) = problem
             && problem.kind == NO_LEADER
         {

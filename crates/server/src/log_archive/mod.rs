@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_model::ids::LeaseId;
+use baton_model::json;
 use baton_model::message::LogStream;
 use baton_store::view::Seq;
 use flate2::Compression;
@@ -138,7 +139,7 @@ impl ArchivedLog {
         let mut decoder = BufReader::new(GzDecoder::new(source).take(bytes_max));
         let mut head = Vec::new();
         decoder.read_until(b'\n', &mut head)?;
-        let Head { run, cut } = serde_json::from_slice(&head)?;
+        let Head { run, cut } = json::from_slice(&head)?;
         let mut bytes = Vec::new();
         decoder.read_to_end(&mut bytes)?;
         Ok(Self {

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use baton_model::json;
 use baton_server::Config;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -289,7 +290,7 @@ async fn the_clock_launches_what_is_due_and_what_comes_after_follows() {
     file["trigger"] = json!({"schedule": "every second"});
     add(&server, &file).await;
     let due = server.get(&format!("{PATH}/due?limit=2")).await.body;
-    let times: Vec<u64> = serde_json::from_value(due["at"].clone()).expect("times");
+    let times: Vec<u64> = json::from_value(&due["at"]).expect("times");
     assert_eq!(times[1] - times[0], 1_000);
     let mut ticks = Value::Null;
     let followed = until(async || {

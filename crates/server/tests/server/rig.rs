@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use baton_model::api::MEDIA_TYPE;
+use baton_model::json;
 use baton_model::token::Secret;
 use baton_server::{Backend, Config, Ready, ServeError, serve, serve_store};
 use baton_store::Store;
@@ -230,7 +231,7 @@ pub(crate) async fn got(request: reqwest::RequestBuilder) -> Got {
     let media = headers.get("content-type").and_then(|it| it.to_str().ok());
     let json = media.is_some_and(|media| media.ends_with("json"));
     let body = if json && !bytes.is_empty() {
-        serde_json::from_slice(&bytes).expect("JSON")
+        json::from_slice(&bytes).expect("JSON")
     } else {
         Value::String(String::from_utf8_lossy(&bytes).into_owned())
     };

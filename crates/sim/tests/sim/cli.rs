@@ -2,6 +2,8 @@
 
 use std::process::{Command, Output};
 
+use baton_model::json;
+
 fn sim(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_baton-sim"))
         .args(args)
@@ -15,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn json(args: &[&str]) -> serde_json::Value {
     let output = sim(args);
-    serde_json::from_slice(&output.stdout).expect("one JSON object on standard output")
+    json::from_slice(&output.stdout).expect("one JSON object on standard output")
 }
 
 #[test]

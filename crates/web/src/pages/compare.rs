@@ -251,10 +251,10 @@ mod tests {
         let items = serde_json::json!({"items": [json("DONE", 0, 1_000), json("DONE", 0, 3_000),
             json("FAILED", 0, 9_000)], "links": {}});
         let items: List<RunItem<serde_json::Value>> =
-            serde_json::from_value(items).expect("a list");
+            baton_model::json::from_value(&items).expect("a list");
         let run = serde_json::json!({"id": "r1", "name": "w", "owner": "o", "state": "DONE",
             "generation": 1, "submittedAt": 0, "begunAt": 0, "endedAt": 4_000, "links": {}});
-        let run: Run = serde_json::from_value(run).expect("a run");
+        let run: Run = baton_model::json::from_value(&run).expect("a run");
         let tasks = List {
             items: vec![task("load", done(), None), task("idle", done(), None)],
             total: None,

@@ -194,7 +194,7 @@ fn timeline() -> Vec<Event> {
         at(22_000, "lease-granted", 2, json!({ "holder": holder })),
         at(20_000, "attempt-confirmed", 2, none),
     ]);
-    serde_json::from_value(events).unwrap_or_default()
+    baton_model::json::from_value(&events).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use baton_model::json;
 use baton_model::token::Secret;
 use baton_testing::cluster::server;
 use baton_testing::command::{Addresses, baton, baton_path, ready, run};
@@ -210,7 +211,7 @@ impl Quorum {
             command.env("BATON_TOKEN_FILE", self.path("token"));
         }
         let output = command.env("BATON_URL", &addresses.url).output().ok()?;
-        serde_json::from_slice(&output.stdout).ok()
+        json::from_slice(&output.stdout).ok()
     }
 
     /// The URLs of all schedulers, this one's first.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use baton_model::json;
 use baton_model::outcome::Outcome;
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{PlanChange, PlanEvent, ProcessNo, RunEnd, RunNo};
@@ -147,7 +148,7 @@ fn live_equals_replayed(rig: &mut Rig, history: &History) {
 fn status_equals(rig: &Rig, history: &History) {
     let output = rig.local(&["status", rig.id.as_str(), "--json"]);
     assert!(output.status.success(), "{output:?}");
-    let shown: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let shown: Value = json::from_slice(&output.stdout).expect("JSON");
     let shown = &shown[0];
     assert_eq!(shown["state"], "SUCCESS", "{shown}");
     assert_eq!(shown["phase"], "finished");

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use baton_model::json;
 use baton_model::task::{PlanChange, RunNo};
 use serde_json::Value;
 
@@ -201,6 +202,5 @@ impl Ended {
 
 /// The change that a line reports.
 pub(super) fn change(line: &Value) -> Option<PlanChange> {
-    (line["kind"] == "change")
-        .then(|| serde_json::from_value(line["change"].clone()).expect("a change"))
+    (line["kind"] == "change").then(|| json::from_value(&line["change"]).expect("a change"))
 }

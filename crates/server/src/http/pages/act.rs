@@ -10,6 +10,7 @@ use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use baton_model::api::{FieldProblem, Problem};
+use baton_model::json;
 use baton_web::pages::launch::Refusal;
 use baton_web::time::day;
 use serde_json::{Map, Value, json};
@@ -151,7 +152,7 @@ async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<St
         .into_iter()
         .collect();
     let answered = send(ask, target, fields.body()?, &more).await?;
-    let reply: Value = serde_json::from_slice(&answered.body).unwrap_or(Value::Null);
+    let reply: Value = json::from_slice(&answered.body).unwrap_or(Value::Null);
     let mut links = ["/links/control", "/links/backfill", "/links/workers"].iter();
     // A link with a method is an operation: an entry has one for backfills.
     let created = links.find_map(|link| {

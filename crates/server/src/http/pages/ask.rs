@@ -9,6 +9,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use baton_model::api::Problem;
+use baton_model::json;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -198,13 +199,13 @@ impl Answered {
         if !self.status.is_success() {
             return Err(self.problem());
         }
-        serde_json::from_slice(&self.body)
+        json::from_slice(&self.body)
             .map_err(|error| problem(502, &format!("the answer cannot be read: {error}")))
     }
 
     /// The problem that an error describes.
     pub(super) fn problem(&self) -> Problem {
-        let described = serde_json::from_slice(&self.body);
+        let described = json::from_slice(&self.body);
         described.unwrap_or_else(|_| problem(self.status.as_u16(), "the request failed"))
     }
 }

@@ -9,6 +9,7 @@ use baton_model::api::{
     Worker,
 };
 use baton_model::fact::FactKind;
+use baton_model::json;
 use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
@@ -150,8 +151,7 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
 async fn readiness(ask: &Asker) -> Option<Readiness> {
     let answered = ask.send(Method::GET, "/readyz", None, &[]).await;
     let readiness = answered.and_then(|it| {
-        serde_json::from_slice(&it.body)
-            .map_err(|error| super::ask::problem(502, &error.to_string()))
+        json::from_slice(&it.body).map_err(|error| super::ask::problem(502, &error.to_string()))
     });
     readiness
         .inspect_err(|problem| ask.leave_out("Whether the scheduler is ready", problem))
@@ -440,12 +440,12 @@ async fn other(pages: &Pages, ask: Asker, request: Request) -> Response {
         return pages.error(&ask, super::ask::problem(502, detail), None);
     };
     if is_error {
-        let problem = serde_json::from_slice(&bytes);
+        let problem = json::from_slice(&bytes);
         let problem =
             problem.unwrap_or_else(|_| super::ask::problem(status.as_u16(), "the request failed"));
         return pages.error(&ask, problem, None);
     }
-    let value: Value = match serde_json::from_slice(&bytes) {
+    let value: Value = match json::from_slice(&bytes) {
         Ok(value) => value,
         Err(error) => {
             let detail = format!("the answer cannot be read: {error}");
