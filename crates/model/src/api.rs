@@ -266,7 +266,8 @@ pub struct List<T> {
     /// Number of entries on all pages, where it is cheap to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// `self`, and `next` if more entries follow.
+    /// `self`, and `next` if more entries follow. A list of instances whose filters match few has looked at a bounded number of them, so its page
+    /// may not be full although more follow: then `last` is the last instance that it has looked at.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
 }

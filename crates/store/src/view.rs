@@ -63,6 +63,12 @@ impl Cursor {
         };
         Self(rank, sql_id(last))
     }
+
+    /// The instance of the record, or the last one of its range.
+    #[must_use]
+    pub const fn last(self) -> InstanceId {
+        InstanceId(self.1.cast_unsigned())
+    }
 }
 
 impl fmt::Display for Cursor {
@@ -168,7 +174,8 @@ impl Query {
         }
     }
 
-    pub(crate) const fn items_max(&self) -> usize {
+    #[must_use]
+    pub const fn items_max(&self) -> usize {
         page_limit(self.limit)
     }
 }

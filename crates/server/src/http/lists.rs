@@ -118,7 +118,7 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     let texts = [&query.owner, &query.name, &query.worker];
     let is_filtered =
         texts.into_iter().any(Option::is_some) || query.since.is_some() || query.until.is_some();
-    let only = query.state;
+    let (only, limit) = (query.state, query.items_max());
     let (page, counts) = app
         .read(move |store| Ok((store.page(&query)?, store.counts()?)))
         .await?;
@@ -135,10 +135,14 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
             item.reason = reason;
         }
     }
+    let mut links = page_links(path, &parameters, page.next.map(|next| next.to_string()));
+    if let Some(next) = page.next.filter(|_| items.len() < limit) {
+        links.insert("last".to_owned(), views::path(next.last(), next.last()));
+    }
     let list = List::<Instance> {
         items,
         total: (!is_filtered).then_some(total),
-        links: page_links(path, &parameters, page.next.map(|next| next.to_string())),
+        links,
     };
     let lasting: Vec<Instance> = list.items.iter().map(views::lasting).collect();
     Ok(tagged_by(&list, &(lasting, list.total, &list.links)))

@@ -2,6 +2,8 @@
 
 use baton_model::api::MEDIA_TYPE;
 use baton_server::Config;
+use baton_server::limits::TARGET_RANGES_MAX;
+use baton_store::limits::PAGE_SCAN_MAX;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -108,6 +110,39 @@ async fn pages_follow_each_other_and_filters_hold_across_them() {
         .is_problem(StatusCode::BAD_REQUEST, "bad-request");
     let halted = server.get("/history?state=halted").await;
     assert_eq!(halted.body["total"], 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_its_filters_leave_short_names_the_last_instance_it_has_looked_at() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    // Neighbours would be one record.
+    let ended: Vec<String> = (0..PAGE_SCAN_MAX + 10)
+        .map(|number| format!("i{}", 1 + 2 * number))
+        .collect();
+    server.submit_array("many", 1, 2 * ended.len() as u64).await;
+    for some in ended.chunks(TARGET_RANGES_MAX) {
+        let got = server
+            .delete(&format!("/instances/{}", some.join(",")))
+            .await;
+        assert!(got.status.is_success(), "{got:?}");
+    }
+    let page = server.get("/history/?name=few").await.body;
+    assert_eq!(page["items"], json!([]));
+    // The most recent ones come first.
+    let last = format!("/instances/{}", ended[10]);
+    assert_eq!(page["links"]["last"], json!(last));
+    let next = page["links"]["next"].as_str().expect("more to look at");
+    let rest = server.get(next).await.body;
+    assert_eq!(rest["items"], json!([]));
+    assert_eq!(
+        rest["links"].as_object().map(|it| it.len()),
+        Some(1),
+        "{rest}"
+    );
+    let full = server.get("/history/?limit=2").await.body;
+    assert!(full["links"]["next"].is_string() && full["links"]["last"].is_null());
     server.stop().await;
 }
 

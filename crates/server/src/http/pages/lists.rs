@@ -11,7 +11,6 @@ use baton_web::time::Stamp;
 use super::ask::Asker;
 use super::show::{Pairs, parameter, with_query};
 use super::{Pages, html};
-use crate::limits::PAGE_ITEMS_DEFAULT;
 
 pub(super) async fn instances(
     pages: &Pages,
@@ -26,13 +25,7 @@ pub(super) async fn instances(
     };
     let path = section.trim_end_matches('/');
     let list: List<Instance> = ask.get(&with_query(path, query)).await?;
-    let limit = parameter(query, "limit").parse();
-    let limit = limit.unwrap_or(PAGE_ITEMS_DEFAULT);
-    let reach = if list.items.len() < limit {
-        reach(ask, &list).await
-    } else {
-        None
-    };
+    let reach = reach(ask, &list).await;
     let frame = pages.frame(ask, title, section);
     let page = InstancesPage::new(frame, kind, filters(query), &list, reach);
     Ok(html(StatusCode::OK, &page))
@@ -40,13 +33,9 @@ pub(super) async fn instances(
 
 /// How far a page has looked that is not full and not the last.
 async fn reach(ask: &Asker, list: &List<Instance>) -> Option<Reach> {
-    let next = list.links.get("next")?;
-    let mut parameters = next.split(['?', '&']);
-    let cursor = parameters.find_map(|it| it.strip_prefix("cursor="))?;
-    // Its second number is the id of the last instance.
-    let (_, id) = cursor.split_once('.')?;
+    let last = list.links.get("last")?;
     let part = "How far the list was looked through";
-    let last: Option<Instance> = ask.get_part(&format!("/instances/i{id}"), part).await;
+    let last: Option<Instance> = ask.get_part(last, part).await;
     let at = |last: Instance| {
         if last.state.is_terminal() {
             last.changed_at

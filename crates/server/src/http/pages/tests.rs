@@ -63,7 +63,8 @@ async fn a_list_that_matches_few_tells_how_far_it_has_looked() {
     .await;
     let nothing_yet = || {
         let next = "/bullpen/?name=x&cursor=0.1";
-        let list = json!({"items": [], "links": {"self": "/bullpen/?name=x", "next": next}});
+        let links = json!({"self": "/bullpen/?name=x", "next": next, "last": "/instances/i1"});
+        let list = json!({"items": [], "links": links});
         (StatusCode::OK, list.to_string()).into_response()
     };
     let (_, text) = page(with(&app, "/bullpen", nothing_yet), "/bullpen/?name=x").await;
