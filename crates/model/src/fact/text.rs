@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Condemnation, CopyEvidence, Fact};
 use crate::ids::InstanceRange;
-use crate::library::{Execution, TriggerSource};
+use crate::library::{Execution, TaskName, TriggerSource};
 use crate::outcome::KillMode;
 use crate::principal::Principal;
 use crate::schedule::TickVerdict;
@@ -16,6 +16,22 @@ impl Fact {
     /// show them beside it.
     #[must_use]
     pub fn sentence(&self) -> String {
+        self.sentence_of("an entry")
+    }
+
+    /// The sentence with the name of the library entry that the fact is about.
+    #[must_use]
+    pub fn sentence_about(&self, entry: &TaskName) -> String {
+        match self {
+            Self::TaskDefined { .. }
+            | Self::TaskRemoved { .. }
+            | Self::TaskPaused { .. }
+            | Self::TaskUnpaused { .. } => self.sentence_of(&entry.to_string()),
+            _ => format!("{entry}: {}", self.sentence()),
+        }
+    }
+
+    fn sentence_of(&self, entry: &str) -> String {
         match self {
             Self::InstancesSubmitted {
                 first,
@@ -147,7 +163,7 @@ impl Fact {
             }
             Self::TaskRemoved { requested_by, .. } => {
                 let by = by(requested_by);
-                format!("an entry was removed from the library{by}")
+                format!("{entry} was removed from the library{by}")
             }
             Self::TaskPaused {
                 reason,
@@ -156,10 +172,10 @@ impl Fact {
             } => {
                 let reason = reason.as_ref().map(|it| format!(": {it}"));
                 let reason = reason.unwrap_or_default();
-                format!("an entry was paused{}{reason}", by(requested_by))
+                format!("{entry} was paused{}{reason}", by(requested_by))
             }
             Self::TaskUnpaused { requested_by, .. } => {
-                format!("an entry was unpaused{}", by(requested_by))
+                format!("{entry} was unpaused{}", by(requested_by))
             }
             Self::KeyRecorded { created, .. } => {
                 format!("{created} was submitted with an Idempotency-Key")
@@ -388,5 +404,32 @@ impl Condemnation {
             Self::Forgotten => "an operator declared it gone",
             Self::GaveItselfUp => "it gave itself up",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{BackfillId, TaskNo};
+    use crate::time::Wall;
+
+    #[test]
+    fn a_sentence_about_an_entry_names_it() {
+        let entry = TaskName {
+            owner: "lab".into(),
+            name: "etl".into(),
+        };
+        let unpaused = Fact::TaskUnpaused {
+            task: TaskNo(1),
+            requested_by: None,
+        };
+        assert_eq!(unpaused.sentence(), "an entry was unpaused");
+        assert_eq!(unpaused.sentence_about(&entry), "lab/etl was unpaused");
+        let ended = Fact::BackfillEnded {
+            backfill: BackfillId(2),
+            task: TaskNo(1),
+            at: Wall(0),
+        };
+        assert_eq!(ended.sentence_about(&entry), "lab/etl: backfill b2 is DONE");
     }
 }

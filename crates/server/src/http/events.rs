@@ -5,14 +5,15 @@
 //! is all it needs to continue, after a lost connection as after a crash of the server. A client
 //! that lags reads older rows, and the server buffers nothing for it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use baton_model::api::{Event, EventGap, Links};
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, RunId};
+use baton_model::ids::{InstanceId, RunId, TaskNo};
+use baton_model::library::TaskName;
 use baton_model::time::Wall;
 use baton_store::facts::{FactPage, FactQuery};
 use baton_store::view::{RecordedFact, Seq};
@@ -128,6 +129,7 @@ pub(super) async fn follow(
             .parsed("follow", "true or false")?
             .unwrap_or(true),
         rate: rate(&parameters)?,
+        names: BTreeMap::new(),
     };
     let body = app.stream(&request, false, move |pipe| follower.run(last, pipe))?;
     let headers = [
@@ -209,6 +211,8 @@ struct Follower {
     follow: bool,
     /// Maximum number of events a second.
     rate: Option<usize>,
+    /// Names of the library entries that its events were about.
+    names: BTreeMap<TaskNo, TaskName>,
 }
 
 impl Follower {
@@ -362,12 +366,30 @@ impl Follower {
             write(text, self.position, "lost", &lost);
         }
         self.position = page.scanned_to;
+        self.read_names(&page.items).await?;
         Ok(page)
+    }
+
+    /// Reads the names of the library entries that these facts are about.
+    async fn read_names(&mut self, facts: &[RecordedFact]) -> Answer<()> {
+        let about = facts.iter().filter_map(|entry| entry.fact.task());
+        let unknown: BTreeSet<TaskNo> = about
+            .filter(|task| !self.names.contains_key(task))
+            .collect();
+        if !unknown.is_empty() {
+            let names = self
+                .app
+                .follow_read(move |store| store.task_names(&unknown));
+            self.names.extend(names.await?);
+        }
+        Ok(())
     }
 
     fn write(&self, text: &mut String, entry: RecordedFact) {
         let (seq, name) = (entry.seq, entry.fact.kind().name());
-        write(text, seq, name, &visible(&self.caller, &event(entry)));
+        let task = entry.fact.task().and_then(|task| self.names.get(&task));
+        let event = event(entry, task);
+        write(text, seq, name, &visible(&self.caller, &event));
     }
 }
 
@@ -391,8 +413,8 @@ fn facts_of_instance(
     }))
 }
 
-/// A fact as an event, with links.
-fn event(entry: RecordedFact) -> Event {
+/// A fact as an event, with links; `task` is the library entry that it is about.
+fn event(entry: RecordedFact, task: Option<&TaskName>) -> Event {
     let about = entry.fact.instances();
     let mut links = about.map_or_else(Links::new, |(first, last)| {
         views::links([("instance", views::path(first, last))])
@@ -404,11 +426,18 @@ fn event(entry: RecordedFact) -> Event {
     if let Some(run) = run {
         links.insert("run".to_owned(), runs::path(run));
     }
+    if let Some(task) = task {
+        let path = views::task_path(&task.owner, &task.name);
+        links.insert("task".to_owned(), path);
+    }
     Event {
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.number().into(),
-        text: entry.fact.sentence(),
+        text: match task {
+            Some(task) => entry.fact.sentence_about(task),
+            None => entry.fact.sentence(),
+        },
         fact: entry.fact,
         links,
     }

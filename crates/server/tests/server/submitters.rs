@@ -293,10 +293,10 @@ async fn the_client_that_changes_workers_limits_or_the_library_is_in_the_events(
         "the limit db is 3, requested by ann (not authenticated)",
         "the limit db is no longer set at run time, requested by ann (not authenticated)",
         "task lab/e is at revision 1, defined by ann (not authenticated)",
-        "an entry was paused by ann (not authenticated): move",
-        "an entry was unpaused by ann (not authenticated)",
+        "lab/e was paused by ann (not authenticated): move",
+        "lab/e was unpaused by ann (not authenticated)",
         "task lab/e is at revision 2, defined by ann (not authenticated)",
-        "an entry was removed from the library by bob (not authenticated)",
+        "lab/e was removed from the library by bob (not authenticated)",
     ] {
         assert!(events.contains(text), "{text} in\n{events}");
     }

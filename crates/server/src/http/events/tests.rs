@@ -1,5 +1,6 @@
 //! Clients that request events: one that does not read them, and one that sets a rate.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -91,6 +92,7 @@ async fn what_a_rate_leaves_out_is_not_read() {
         reported: Seq(0),
         follow: true,
         rate: Some(40),
+        names: BTreeMap::new(),
     };
     let text = follower.newest(40).await.expect("readable");
     assert_eq!(text.matches("event: worker-drained").count(), 40);
