@@ -16,6 +16,9 @@ SEEDS ?= 300
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 DEBUG := $(TARGET)/debug
 
+# How many bytes the release binary may have.
+SIZE_MAX := 20000000
+
 # How many tests run at once.
 THREADS ?= 6
 
@@ -133,7 +136,9 @@ soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 
 bench: tools ## what Baton costs on this machine
 	@cargo build --quiet --locked --release
-	@for what in throughput latency backlog submit recovery dag local; do echo "== $$what"; target/release/baton bench $$what; done
+	@echo "== size"; size=$$(stat -c %s $(TARGET)/release/baton); echo "$$size bytes"; \
+	    [[ $$size -le $(SIZE_MAX) ]] || { echo "the binary has more than $(SIZE_MAX) bytes: see docs/decisions/0022-build.md" >&2; exit 1; }
+	@for what in throughput latency backlog submit recovery dag local; do echo "== $$what"; $(TARGET)/release/baton bench $$what; done
 
 fmt: tools ## format the code
 	@cargo fmt --all

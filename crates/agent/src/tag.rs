@@ -63,7 +63,7 @@ impl Tags {
         let spec = match &self.last {
             Some((spec, last)) if last == json => Arc::clone(spec),
             _ => {
-                let spec: Arc<InstanceSpec> = Arc::new(InstanceSpec::from_json(json).ok()?);
+                let spec: Arc<InstanceSpec> = Arc::new(serde_json::from_str(json).ok()?);
                 self.last = Some((Arc::clone(&spec), json.to_owned()));
                 spec
             }

@@ -302,14 +302,6 @@ pub struct Allowance {
 }
 
 impl InstanceSpec {
-    /// Decodes a specification from JSON. Not generic, so that it is compiled in this crate, where the others find it.
-    ///
-    /// # Errors
-    /// If the text is not JSON, or not a specification.
-    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
     /// The allowance of the first attempt.
     #[must_use]
     pub const fn allowance(&self) -> Allowance {

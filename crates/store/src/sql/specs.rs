@@ -201,6 +201,6 @@ impl SpecCache {
 }
 
 pub(super) fn parse(body: &str, column: usize) -> Result<Arc<InstanceSpec>, Error> {
-    let spec = InstanceSpec::from_json(body).map_err(|error| corrupt_column(column, error))?;
+    let spec = serde_json::from_str(body).map_err(|error| corrupt_column(column, error))?;
     Ok(Arc::new(spec))
 }
