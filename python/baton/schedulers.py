@@ -138,24 +138,28 @@ class Schedulers:
             )
         try:
             connection.connect()
-        except ssl.SSLCertVerificationError as error:
-            connection.close()
-            why = (
-                f"its certificate is not trusted ({error.verify_message}); "
-                "name its CA with Client(ca=...) or BATON_CA"
-            )
-            raise ConnectionFailed(self.url, why, may_pass=False) from error
-        except ssl.SSLError as error:
-            connection.close()
-            why = (
-                f"the TLS handshake failed ({error.reason}); "
-                "check that the port has TLS, and the certificates"
-            )
-            raise ConnectionFailed(self.url, why, may_pass=False) from error
         except OSError as error:
             connection.close()
-            raise ConnectionFailed(self.url, reason(error)) from error
+            # What TLS refuses now, it refuses later.
+            refused = _tls_reason(error)
+            why = refused or reason(error)
+            raise ConnectionFailed(self.url, why, may_pass=refused is None) from error
         return connection
+
+
+def _tls_reason(error: OSError) -> Optional[str]:
+    """Why there is no TLS connection; None if that is not due to TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted ({error.verify_message}); "
+            "name its CA with Client(ca=...) or BATON_CA"
+        )
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"the TLS handshake failed ({error.reason}); "
+            "check that the port has TLS, and the certificates"
+        )
+    return None
 
 
 def reason(error: Exception) -> str:

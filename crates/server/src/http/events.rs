@@ -27,7 +27,7 @@ use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
 use super::problem::{Answer, Fault};
 use super::redaction::visible;
 use super::streams::{Pipe, StreamRequest};
-use super::{runs, views};
+use super::{library, runs, views};
 use crate::access::Caller;
 use crate::limits::{EVENTS_HEARTBEAT, EVENTS_PACE, EVENTS_RATE_MAX, EVENTS_RATE_PACE};
 
@@ -427,8 +427,7 @@ fn event(entry: RecordedFact, task: Option<&TaskName>) -> Event {
         links.insert("run".to_owned(), runs::path(run));
     }
     if let Some(task) = task {
-        let path = views::task_path(&task.owner, &task.name);
-        links.insert("task".to_owned(), path);
+        links.insert("task".to_owned(), library::path(task));
     }
     Event {
         seq: entry.seq.0,

@@ -297,6 +297,7 @@ async fn the_client_that_changes_workers_limits_or_the_library_is_in_the_events(
         "lab/e was unpaused by ann (not authenticated)",
         "task lab/e is at revision 2, defined by ann (not authenticated)",
         "lab/e was removed from the library by bob (not authenticated)",
+        "\"links\":{\"task\":\"/lab/tasks/e\"}",
     ] {
         assert!(events.contains(text), "{text} in\n{events}");
     }

@@ -150,9 +150,7 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
 /// Whether the server is ready. If it is not, the answer is an error with the same body.
 async fn readiness(ask: &Asker) -> Option<Readiness> {
     let answered = ask.send(Method::GET, "/readyz", None, &[]).await;
-    let readiness = answered.and_then(|it| {
-        json::from_slice(&it.body).map_err(|error| super::ask::problem(502, &error.to_string()))
-    });
+    let readiness = answered.and_then(|it| json::from_slice(&it.body).or_else(|_| it.parse()));
     readiness
         .inspect_err(|problem| ask.leave_out("Whether the scheduler is ready", problem))
         .ok()

@@ -91,6 +91,7 @@ async fn a_part_that_cannot_be_read_is_told_and_not_shown_as_nothing() {
         ("/", "/workers", "The workers"),
         ("/", "/library", "What is due next"),
         ("/", "/usage", "The instances that ended by hour"),
+        ("/", "/readyz", "Whether the scheduler is ready"),
         ("/ann/tasks/w", "/ann/tasks/w/due", "The schedule"),
         ("/ann/tasks/w", "/runs", "The latest runs"),
     ] {
