@@ -1,8 +1,8 @@
 //! Random workflow plans for simulated runs, and random changes of them.
 //!
 //! A seed draws chains, diamonds, forks with a join and random graphs, with every kind of edge
-//! and condition. No plan refers to outputs. The items of a task are the numbers from 0, so that
-//! the index of an item is its value.
+//! and condition. No plan refers to outputs. The items of a task are the numbers from 0, until a
+//! change gives it others.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use baton_model::workflow::{Condition, EdgeLists, Edges, Items, Plan, PlanTask, 
 
 use crate::rng::Rng;
 
-/// The prefix of every simulated `when`; the number after it is the item that is skipped.
+/// The prefix of every simulated `when`; the number after it is the value that is skipped.
 pub(crate) const EXCLUDED_ITEM: &str = "item != ";
 
 /// Draws a plan; `strict` of a thousand tasks are strict.
@@ -72,7 +72,7 @@ pub(crate) fn parts(rng: &mut Rng, mut plan: Plan) -> Vec<Arc<Plan>> {
 pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for _ in 0..rng.within(1, 2) {
-        match rng.below(6) {
+        match rng.below(7) {
             0 => change_work(rng, &mut plan),
             1 => {
                 let upstream: Vec<u32> = (0..plan.tasks.len() as u32)
@@ -87,7 +87,7 @@ pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
                 plan.max_concurrent = rng.chance(500).then(|| rng.within(1, 3) as u32);
                 plan.fail_fast = rng.chance(250);
             }
-            4 => change_items(rng, &mut plan),
+            4 | 5 => change_items(rng, &mut plan),
             _ => {
                 // Every index shifts by one.
                 let name = fresh_name(rng);
@@ -103,10 +103,20 @@ pub(crate) fn change(rng: &mut Rng, plan: &Plan) -> Plan {
 }
 
 /// The number of items of a simulated task.
-pub(crate) const fn count(task: &PlanTask) -> u32 {
-    match task.items {
-        Items::Range { count, .. } => count,
+pub(crate) fn count(task: &PlanTask) -> u32 {
+    match &task.items {
+        Items::Range { count, .. } => *count,
+        Items::Values(values) => values.len() as u32,
         _ => 1,
+    }
+}
+
+/// The value of an item of a simulated task; none if the task has a single item without a value.
+pub(crate) fn value(task: &PlanTask, item: u32) -> Option<u64> {
+    match &task.items {
+        Items::Range { .. } => Some(u64::from(item)),
+        Items::Values(values) => values.get(item as usize)?.parse().ok(),
+        _ => None,
     }
 }
 
@@ -128,11 +138,17 @@ fn fresh_name(rng: &mut Rng) -> String {
 }
 
 fn task(rng: &mut Rng, plan: &Plan, name: String, upstream: &[u32], strict: u64) -> PlanTask {
-    let items = match rng.below(20) {
+    let mut items = match rng.below(20) {
         0 => numbers(0),
         1..=9 => numbers(rng.within(1, 4) as u32),
         _ => Items::One,
     };
+    // As many as upstream, so that they can be connected item by item.
+    if let Some(first) = upstream.first()
+        && rng.chance(300)
+    {
+        items = plan.tasks[*first as usize].items.clone();
+    }
     let mut task = PlanTask {
         spec: Arc::new(spec(rng, &name, strict)),
         name,
@@ -226,20 +242,69 @@ fn change_work(rng: &mut Rng, plan: &mut Plan) {
     Arc::make_mut(&mut task.spec).work = Work::Command(words);
 }
 
-/// Changes the number of items of a task, if no edge refers to single items.
+/// Gives a task other values, and as many to every task that is connected with it by `each`. A
+/// group with explicit edges, or with an item without a value, stays as it is.
 fn change_items(rng: &mut Rng, plan: &mut Plan) {
-    let at = rng.below(plan.tasks.len() as u64) as usize;
-    let by_item = |after: &Upstream| after.edges != Edges::All;
-    let named = plan
-        .tasks
-        .iter()
-        .flat_map(|task| &task.after)
-        .any(|after| after.task as usize == at && by_item(after));
-    let task = &mut plan.tasks[at];
-    let counted = matches!(task.items, Items::Range { .. });
-    if counted && !named && !task.after.iter().any(by_item) {
-        task.items = numbers(rng.below(6) as u32);
+    let by_item = |it: &PlanTask| it.after.iter().any(|it| it.edges == Edges::Same);
+    let mut tasks = plan.tasks.iter();
+    let first = tasks.position(|it| by_item(it) && rng.chance(500));
+    let any = rng.below(plan.tasks.len() as u64) as u32;
+    let group = each_group(plan, first.map_or(any, |at| at as u32));
+    let has_values = |at: &u32| plan.tasks[*at as usize].items != Items::One;
+    let listed = plan.tasks.iter().zip(0_u32..).any(|(task, at)| {
+        let mut lists = task.after.iter();
+        lists.any(|it| {
+            let lists = matches!(it.edges, Edges::Lists(_));
+            lists && (group.contains(&at) || group.contains(&it.task))
+        })
+    });
+    if listed || !group.iter().all(has_values) {
+        return;
     }
+    let list = other_values(rng, &plan.tasks[group[0] as usize]);
+    for at in group {
+        let own = if rng.chance(800) {
+            list.clone()
+        } else {
+            list.iter().map(|_| rng.below(VALUES)).collect()
+        };
+        let texts = own.iter().map(u64::to_string).collect();
+        plan.tasks[at as usize].items = Items::Values(texts);
+    }
+}
+
+/// A simulated value is below this.
+const VALUES: u64 = 6;
+
+/// A task with all that are connected with it by `each`, directly or through others.
+fn each_group(plan: &Plan, first: u32) -> Vec<u32> {
+    let mut group = vec![first];
+    let mut at = 0;
+    while at < group.len() {
+        for (task, own) in plan.tasks.iter().zip(0_u32..) {
+            for after in task.after.iter().filter(|it| it.edges == Edges::Same) {
+                for (one, other) in [(own, after.task), (after.task, own)] {
+                    if one == group[at] && !group.contains(&other) {
+                        group.push(other);
+                    }
+                }
+            }
+        }
+        at += 1;
+    }
+    group
+}
+
+/// One value more, one less, or other values in any order, some of them twice.
+fn other_values(rng: &mut Rng, task: &PlanTask) -> Vec<u64> {
+    let mut values: Vec<u64> = (0..count(task)).filter_map(|it| value(task, it)).collect();
+    let at = rng.below(values.len() as u64 + 1) as usize;
+    match rng.below(3) {
+        0 if values.len() < 5 => values.insert(at, rng.below(VALUES)),
+        1 if at < values.len() => drop(values.remove(at)),
+        _ => values = (0..rng.below(6)).map(|_| rng.below(VALUES)).collect(),
+    }
+    values
 }
 
 #[cfg(test)]

@@ -117,6 +117,8 @@ bugs! {
         "a run ends with the first failure, while other instances of it are in flight";
     ResumeKeepsNothing, "resume-keeps-nothing",
         "a resumed run begins anew with what is DONE";
+    ResumeByIndex, "resume-by-index",
+        "a resume with other values keeps the results of the same indices, whichever values those had";
     ResumeStaleAccepted, "resume-stale-accepted",
         "a resume goes by the copy of the run that its client has read, however old";
     GateIgnored, "gate-ignored",

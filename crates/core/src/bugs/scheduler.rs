@@ -1,15 +1,16 @@
 //! Helpers of seeded bugs in the controller of runs and in the timetable.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use baton_model::workflow::{Edges, ItemSpan};
+use baton_model::workflow::{CarriedItems, Edges, ItemSpan};
 
 use super::{Bug, Bugs};
 use crate::ledger::{Instance, Ledger, LedgerError, Run};
 use crate::scheduler::Resume;
 use crate::scheduler::context::Cx;
 use crate::scheduler::timetable::Timetable;
-use crate::workflow::{ItemState, invalidate};
+use crate::workflow::{Dag, ItemState, invalidate, items};
 
 /// [`Bug::CatchUpRepeats`], [`Bug::WallBackRepeats`], [`Bug::RunEndsEarly`],
 /// [`Bug::BackfillRecordLate`]: the ledger refuses their facts. The error is dropped, so that the simulator's checkers find the bug, not a panic.
@@ -70,6 +71,27 @@ pub(crate) fn all_items(run: &Run) -> Vec<ItemSpan> {
     tasks
         .flat_map(|task| invalidate::requested_spans(&run.dag, task, false, item_counts))
         .collect()
+}
+
+/// [`Bug::ResumeByIndex`]: carried items keep their index instead of their value.
+pub(crate) fn carry_by_index(bugs: Bugs, after: &Dag, carried: &mut Vec<CarriedItems>) {
+    if !bugs.has(Bug::ResumeByIndex) {
+        return;
+    }
+    let mut tasks: BTreeMap<u32, CarriedItems> = BTreeMap::new();
+    for it in std::mem::take(carried) {
+        let whole = tasks.entry(it.task).or_insert(it);
+        (whole.first, whole.from.first) = (0, 0);
+        whole.from.last = whole.from.last.max(it.from.last);
+    }
+    for mut it in tasks.into_values() {
+        let count = items::count(&after.plan.tasks[it.task as usize].items).unwrap_or(u64::MAX);
+        let Some(last) = count.checked_sub(1) else {
+            continue;
+        };
+        it.from.last = it.from.last.min(u32::try_from(last).unwrap_or(u32::MAX));
+        carried.push(it);
+    }
 }
 
 /// [`Bug::WallBackRepeats`]: due times restart at the wall clock instead of after the last

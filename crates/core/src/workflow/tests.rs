@@ -10,6 +10,7 @@ use super::compare::{self, TaskChange};
 use super::*;
 
 mod drawing;
+mod matching;
 mod outputs;
 mod resuming;
 
@@ -536,22 +537,6 @@ fn what_changed_runs_again_with_all_that_comes_after_it_and_nothing_else() {
     assert_eq!(
         carried,
         BTreeMap::from([((0, 0), (0, 0)), ((3, 0), (1, 0))])
-    );
-}
-
-#[test]
-fn items_are_matched_by_their_values() {
-    let values =
-        |values: &[&str]| Items::Values(values.iter().map(|it| format!("\"{it}\"")).collect());
-    let mut before = plan(&[("a", 1, &[])]);
-    before.tasks[0].items = values(&["eu", "us", "apac"]);
-    let mut after = before.clone();
-    after.tasks[0].items = values(&["us", "apac", "new"]);
-    let (changes, carried) = compare_plans(&before, &after);
-    assert_eq!(changes, [TaskChange::Changed]);
-    assert_eq!(
-        carried,
-        BTreeMap::from([((0, 1), (0, 0)), ((0, 2), (0, 1))])
     );
 }
 

@@ -144,7 +144,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         ],
         Bug::StraysUnawaited | Bug::RunnerAbandoned => &["false-result", "overlap"],
         Bug::RunEndsEarly => &["generation"],
-        Bug::ResumeKeepsNothing => &["resume-unasked"],
+        Bug::ResumeKeepsNothing | Bug::ResumeByIndex => &["resume-unasked"],
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],
         Bug::GateIgnored => &["too-early"],
         Bug::DependencyIgnored => &["started-early"],

@@ -326,6 +326,8 @@ fn changes(
     };
     let after = Dag::new(Arc::clone(plan));
     let mut comparison = compare::compare(&live.dag, &after, item_counts);
+    #[cfg(feature = "seeded-bugs")]
+    crate::bugs::scheduler::carry_by_index(cx.config.bugs, &after, &mut comparison.carried);
     let stale = invalidate::stale_spans(&after, &compare::carry_over(done, &comparison.carried));
     comparison.carried = invalidate::carried_without(comparison.carried, &stale);
     Ok((comparison, spans))

@@ -40,6 +40,7 @@ pub use rows::{Row, Rows};
 pub const BUGS: &[Bug] = &[
     Bug::RunEndsEarly,
     Bug::ResumeKeepsNothing,
+    Bug::ResumeByIndex,
     Bug::ResumeStaleAccepted,
     Bug::GateIgnored,
     Bug::HaltForgets,

@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, Upstream};
+use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, PlanTask, Upstream};
 
 use super::ItemPosition;
-use crate::plans::{EXCLUDED_ITEM, count};
+use crate::plans::{EXCLUDED_ITEM, count, value};
 
 /// The status of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,9 +115,7 @@ impl<'a> Oracle<'a> {
             EdgeSignal::Wait => ItemStatus::Waits,
             EdgeSignal::Block => ItemStatus::Blocked,
             EdgeSignal::Skip => ItemStatus::Skipped,
-            EdgeSignal::Go if excluded_item(own.when.as_deref()) == Some(item) => {
-                ItemStatus::Skipped
-            }
+            EdgeSignal::Go if is_excluded(own, item) => ItemStatus::Skipped,
             EdgeSignal::Go if self.is_closed(task) => ItemStatus::Blocked,
             EdgeSignal::Go => ItemStatus::Ready,
         }
@@ -209,7 +207,9 @@ const fn item_signal(condition: Condition, status: ItemStatus) -> EdgeSignal {
     }
 }
 
-/// Returns the item that a simulated `when` excludes.
-fn excluded_item(when: Option<&str>) -> Option<u32> {
-    when?.strip_prefix(EXCLUDED_ITEM)?.parse().ok()
+/// Whether a simulated `when` excludes the item.
+fn is_excluded(task: &PlanTask, item: u32) -> bool {
+    let when = task.when.as_deref();
+    let excluded = when.and_then(|it| it.strip_prefix(EXCLUDED_ITEM)?.parse().ok());
+    excluded.is_some() && value(task, item) == excluded
 }

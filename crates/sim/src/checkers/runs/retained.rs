@@ -2,26 +2,18 @@
 //! `baton_core::workflow::compare`.
 //!
 //! A DONE item stays DONE, except: a task to rerun, with its downstream tasks if requested;
-//! under a changed plan, a task with another command, other dependencies, or a changed upstream
-//! task; an item that no longer exists; and an item that handled the end of something that now
-//! runs again, with everything downstream.
+//! under a changed plan, a task with another command or other dependencies, and one that waits for
+//! all items of a task that differs in any item; an item that is not in the new plan, which is
+//! found by its value and, item by item, by its upstream items; and an item that handled the end of
+//! something that now runs again, with everything downstream.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, PlanTask};
+use baton_model::workflow::{Condition, Edges, ItemEnd, Plan, PlanTask, Upstream};
 
 use super::ItemPosition;
 use super::oracle::Oracle;
-use crate::plans::count;
-
-/// How a task of the new plan compares with the old one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TaskMatch {
-    Same,
-    /// The same work with other items.
-    Recounted,
-    Changed,
-}
+use crate::plans::{count, value};
 
 /// Returns the positions in the new plan that stay DONE.
 pub(super) fn done_items(
@@ -37,15 +29,10 @@ pub(super) fn done_items(
     let Some(new) = new else {
         return drop_invalidated(old, done.collect());
     };
-    let task_matches = task_matches(old, new);
-    let moved = done.filter_map(|(task, item)| {
-        let name = &old.tasks[task as usize].name;
-        let at = task_index(new, name)?;
-        let there = item < count(&new.tasks[at as usize]);
-        let stays = task_matches[at as usize] != TaskMatch::Changed;
-        (there && stays).then_some((at, item))
-    });
-    drop_invalidated(new, moved.collect())
+    let done: BTreeSet<ItemPosition> = done.collect();
+    let kept = origins(old, new).into_iter();
+    let kept = kept.filter(|(_, from)| done.contains(from));
+    drop_invalidated(new, kept.map(|(to, _)| to).collect())
 }
 
 /// Removes items that handled the end of something that is not settled any more.
@@ -107,33 +94,62 @@ fn rerun_tasks(plan: &Plan, again: Option<&(String, bool)>) -> BTreeSet<u32> {
     rerun_tasks
 }
 
-fn task_matches(old: &Plan, new: &Plan) -> Vec<TaskMatch> {
-    let mut task_matches = Vec::new();
-    for task in &new.tasks {
-        let before = task_index(old, &task.name).map(|at| &old.tasks[at as usize]);
-        let mut upstream = task.after.iter();
-        let settled = upstream.all(|it| task_matches[it.task as usize] == TaskMatch::Same);
-        let task_match = match before {
-            Some(before) if settled && is_same_work(old, before, new, task) => {
-                if before.items == task.items {
-                    TaskMatch::Same
-                } else {
-                    TaskMatch::Recounted
-                }
-            }
-            _ => TaskMatch::Changed,
+/// The old position of each item of the new plan that was there before.
+fn origins(old: &Plan, new: &Plan) -> BTreeMap<ItemPosition, ItemPosition> {
+    let mut origins = BTreeMap::new();
+    let mut untouched = Vec::new();
+    for (task, at) in new.tasks.iter().zip(0_u32..) {
+        let before = task_index(old, &task.name).map(|was| (was, &old.tasks[was as usize]));
+        let mut whole = task.after.iter().filter(|it| it.edges == Edges::All);
+        let settled = whole.all(|it| untouched[it.task as usize]);
+        let same = before.filter(|(_, it)| settled && is_same_work(old, it, new, task));
+        let Some((was, before)) = same else {
+            untouched.push(false);
+            continue;
         };
-        task_matches.push(task_match);
+        let mut left: Vec<u32> = (0..count(before)).collect();
+        for item in 0..count(task) {
+            let is_same = |from: &u32| {
+                value(before, *from) == value(task, item)
+                    && has_same_upstream((before, *from), (task, item), &origins)
+            };
+            if let Some(place) = left.iter().position(is_same) {
+                origins.insert((at, item), (was, left.remove(place)));
+            }
+        }
+        let stays = |item: u32| origins.get(&(at, item)) == Some(&(was, item));
+        untouched.push(count(before) == count(task) && (0..count(task)).all(stays));
     }
-    task_matches
+    origins
+}
+
+/// Whether two items of one task come after the same items, edge by edge.
+fn has_same_upstream(
+    (before, from): (&PlanTask, u32),
+    (task, item): (&PlanTask, u32),
+    origins: &BTreeMap<ItemPosition, ItemPosition>,
+) -> bool {
+    let named = |after: &Upstream, item: u32| -> BTreeSet<ItemPosition> {
+        match &after.edges {
+            Edges::All => BTreeSet::new(),
+            Edges::Same => BTreeSet::from([(after.task, item)]),
+            Edges::Lists(lists) => lists.of(item).iter().map(|it| (after.task, *it)).collect(),
+        }
+    };
+    let mut edges = before.after.iter().zip(&task.after);
+    edges.all(|(old, new)| {
+        let now = named(new, item);
+        let then: Option<BTreeSet<_>> = now.iter().map(|it| origins.get(it).copied()).collect();
+        then == Some(named(old, from))
+    })
 }
 
 fn is_same_work(old: &Plan, before: &PlanTask, new: &Plan, task: &PlanTask) -> bool {
-    let edges = |plan: &Plan, task: &PlanTask| -> Vec<(String, _, Edges)> {
+    let edges = |plan: &Plan, task: &PlanTask| -> Vec<(String, _, bool)> {
         let after = task.after.iter();
         let named = |at: u32| plan.tasks[at as usize].name.clone();
         after
-            .map(|it| (named(it.task), it.condition, it.edges.clone()))
+            .map(|it| (named(it.task), it.condition, it.edges == Edges::All))
             .collect()
     };
     before.spec.work == task.spec.work

@@ -6,7 +6,7 @@ use baton_model::ids::{AttemptId, AttemptNo, Epoch, LeaseId};
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
-use baton_model::workflow::{Condition, Edges, PlanTask, Upstream};
+use baton_model::workflow::{CarriedItems, Condition, Edges, PlanTask, Upstream};
 
 use super::*;
 use crate::plans;
@@ -98,6 +98,7 @@ fn carry_out(rng: &mut Rng, dag: &Dag, row: &mut Row, compared: &mut u64) {
 #[test]
 fn the_core_retains_the_expected_items() {
     let mut rng = Rng::new(12);
+    let mut followed = 0;
     for at in 0..1_000 {
         let old = Arc::new(plans::draw(&mut rng, format!("flow{at}"), 0));
         let new = Arc::new(plans::change(&mut rng, &old));
@@ -120,10 +121,19 @@ fn the_core_retains_the_expected_items() {
         let undone =
             invalidate::stale_spans(&after, &compare::carry_over(done.collect(), &carried));
         let carried = invalidate::carried_without(carried, &undone);
+        let is_followed = |it: &&CarriedItems| {
+            let (was, is) = (
+                &old.tasks[it.from.task as usize],
+                &new.tasks[it.task as usize],
+            );
+            was.items != is.items && is.after.iter().any(|it| it.edges == Edges::Same)
+        };
+        followed += carried.iter().filter(is_followed).count();
         row.resume(Some(&new), &carried, &[]);
         let stays: BTreeSet<ItemPosition> = row.ends.keys().copied().collect();
         assert_eq!(stays, right, "{old:?} {new:?}");
     }
+    assert!(followed > 10, "{followed} spans of changed lists were kept");
 }
 
 /// Two tasks, the second after the first.
