@@ -2,15 +2,16 @@
 //!
 //! A scheduler that cannot be reached or knows no leader has done nothing, so the next one gets the request. One that
 //! has accepted it and does not answer may have done it: the next one gets it only if it may be repeated, and only
-//! when its scheduler does not answer probes either. A slow scheduler is waited for.
+//! when its scheduler does not answer probes either. A slow scheduler is waited for. One that answers a request with
+//! an idempotency key that it is unavailable, since its store restarts for example, gets it again a moment later.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use reqwest::header::HeaderName;
+use reqwest::header::{HeaderName, RETRY_AFTER};
 use reqwest::{Method, Request, Response, StatusCode};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::servers::Servers;
 
@@ -32,6 +33,13 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for such a probe. On a starved host a living scheduler may need some of it.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Time for schedulers that are unavailable: longer than a restart or a failover of their database takes.
+const UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time before a request is repeated, if the scheduler names none; and the longest.
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
+
 /// Sends requests, each to the scheduler that has answered last.
 #[derive(Clone, Debug)]
 pub(crate) struct Dispatcher {
@@ -50,9 +58,11 @@ impl Dispatcher {
 
     /// Sends a request to the scheduler that answered last. Of several, the next one is tried if a
     /// scheduler cannot be reached or knows no leader, which both mean that nothing was done; a request that
-    /// may be repeated is also sent to it if a scheduler breaks off or stops answering.
+    /// may be repeated is also sent to it if a scheduler breaks off or stops answering. One with an idempotency
+    /// key is repeated while the scheduler is unavailable: it may or may not have taken effect.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, reqwest::Error> {
         let mut retries = self.servers.retries();
+        let unavailable_until = Instant::now() + UNAVAILABLE_TIMEOUT;
         let is_watched = self.has_several() && may_be_repeated(&request);
         loop {
             let current = self.servers.current();
@@ -73,17 +83,24 @@ impl Dispatcher {
                 Err(error) => (current, Err(Unanswered::Probe(error))),
             };
             self.servers.answered(server, sent.is_ok());
-            let failed = match sent {
-                Ok(response) if !has_no_leader(&response) => return Ok(response),
-                Ok(response) => Ok(response),
+            let (failed, pause) = match sent {
+                Ok(response) => {
+                    let pause = retry_pause(&request, &response);
+                    let pause = pause.filter(|it| Instant::now() + *it < unavailable_until);
+                    let is_elsewhere = has_no_leader(&response);
+                    let next = is_elsewhere.then(|| retries.next()).flatten();
+                    (Ok(response), next.or(pause))
+                }
                 Err(Unanswered::Request(error))
                     if !error.is_connect() && (error.is_timeout() || !is_watched) =>
                 {
                     return Err(error);
                 }
-                Err(Unanswered::Request(error) | Unanswered::Probe(error)) => Err(error),
+                Err(Unanswered::Request(error) | Unanswered::Probe(error)) => {
+                    (Err(error), retries.next())
+                }
             };
-            let Some(pause) = retries.next() else {
+            let Some(pause) = pause else {
                 return failed;
             };
             self.servers.advance(server);
@@ -153,7 +170,22 @@ enum Unanswered {
 
 /// True if a request changes nothing, or changes it once however often it is sent.
 fn may_be_repeated(request: &Request) -> bool {
-    request.method() == Method::GET || request.headers().contains_key(IDEMPOTENCY_KEY)
+    request.method() == Method::GET || has_key(request)
+}
+
+fn has_key(request: &Request) -> bool {
+    request.headers().contains_key(IDEMPOTENCY_KEY)
+}
+
+/// The time before a request is repeated because of its answer; none if it is not.
+fn retry_pause(request: &Request, response: &Response) -> Option<Duration> {
+    if response.status() != StatusCode::SERVICE_UNAVAILABLE || !has_key(request) {
+        return None;
+    }
+    let named = response.headers().get(RETRY_AFTER);
+    let seconds = named.and_then(|it| it.to_str().ok()?.parse().ok());
+    let pause = seconds.map_or(RETRY_AFTER_DEFAULT, Duration::from_secs);
+    Some(pause.min(RETRY_AFTER_MAX))
 }
 
 /// True if the scheduler follows, and no leader could be asked: nothing was done.
@@ -248,20 +280,25 @@ mod tests {
         assert!(request.starts_with("GET /healthz "), "{request}");
     }
 
-    /// A scheduler that answers everything, and reports what was no probe.
-    async fn recording() -> (String, mpsc::UnboundedReceiver<String>) {
+    /// A scheduler that gives these answers to what is no probe, one each, and reports the requests.
+    async fn scripted(
+        answers: &'static [&'static str],
+    ) -> (String, mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
         let (report, requests) = mpsc::unbounded_channel();
         tokio::spawn(async move {
+            let mut answers = answers.iter();
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = vec![0; 4_096];
                 let length = stream.read(&mut request).await.unwrap_or(0);
                 let text = String::from_utf8_lossy(&request[..length]).into_owned();
+                let mut answer = DONE;
                 if !text.starts_with("GET /healthz ") {
                     let _ = report.send(text);
+                    answer = answers.next().unwrap_or(&DONE);
                 }
-                let _ = stream.write_all(DONE.as_bytes()).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
         (url, requests)
@@ -325,7 +362,7 @@ mod tests {
     async fn a_request_that_a_scheduler_took_before_it_froze_is_sent_to_the_next() {
         for probes in [0, 1] {
             let frozen = silent(probes).await;
-            let (other, mut requests) = recording().await;
+            let (other, mut requests) = scripted(&[]).await;
             let dispatcher = talking_to(&frozen.url, &other);
             let answer = dispatcher
                 .execute(keyed(&dispatcher))
@@ -345,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_scheduler_keeps_its_request_and_one_without_a_key_is_not_repeated() {
         let mut slow = silent(usize::MAX).await;
-        let (other, mut requests) = recording().await;
+        let (other, mut requests) = scripted(&[]).await;
         let dispatcher = talking_to(&slow.url, &other);
         let sent = dispatcher.execute(keyed(&dispatcher));
         tokio::select! {
@@ -361,5 +398,41 @@ mod tests {
         let failed = dispatcher.execute(once).await;
         assert!(failed.is_err_and(|error| error.is_timeout()));
         assert!(requests.try_recv().is_err(), "it may have taken effect");
+    }
+
+    /// Its store restarts: the scheduler does not know whether the request has taken effect.
+    const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\n\
+         Content-Length: 2\r\nConnection: close\r\n\r\n{}";
+
+    #[tokio::test]
+    async fn a_keyed_request_is_repeated_while_the_store_restarts() {
+        let (one, mut requests) = scripted(&[UNAVAILABLE, UNAVAILABLE]).await;
+        let (two, mut others) = scripted(&[UNAVAILABLE]).await;
+        let alone = dispatcher(&one);
+        let answer = alone.execute(keyed(&alone)).await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+        for _ in 0..3 {
+            let request = requests.try_recv().expect("it got the request");
+            assert!(request.contains("a-key"), "{request}");
+        }
+        assert!(requests.try_recv().is_err(), "it got more");
+
+        let both = talking_to(&two, &one);
+        let answer = both.execute(keyed(&both)).await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert!(others.try_recv().is_ok() && requests.try_recv().is_ok());
+        assert!(others.try_recv().is_err(), "the other one may lead");
+    }
+
+    #[tokio::test]
+    async fn only_a_request_with_a_key_is_repeated() {
+        for method in [Method::POST, Method::GET] {
+            let (url, mut requests) = scripted(&[UNAVAILABLE]).await;
+            let dispatcher = dispatcher(&url);
+            let sent = dispatcher.execute(request(&dispatcher, method));
+            let status = sent.await.expect("an answer").status();
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            assert!(requests.try_recv().is_ok() && requests.try_recv().is_err());
+        }
     }
 }
