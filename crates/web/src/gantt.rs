@@ -11,6 +11,8 @@ const WIDTH: f64 = 900.0;
 const ROW: f64 = 22.0;
 /// Space for names.
 const LEFT: f64 = 220.0;
+/// Width of the shortest bar.
+const BAR_MIN: f64 = 2.0;
 /// Characters of a name that fit.
 const NAME_CHARS: usize = 28;
 
@@ -40,8 +42,10 @@ pub fn render<V>(items: &[RunItem<V>], now: u64) -> Markup {
     );
     for (at, (item, started, ended)) in bars.iter().enumerate() {
         let scale = |time: u64| LEFT + (WIDTH - LEFT) * (time - first) as f64 / span;
-        let (x, y) = (scale(*started), ROW * at as f64);
-        let width = (scale(*ended) - x).max(2.0);
+        let y = ROW * at as f64;
+        let width = (scale(*ended) - scale(*started)).max(BAR_MIN);
+        // The bar of a short item at the end would lie beyond the edge.
+        let x = scale(*started).min(WIDTH - width);
         let name = format!("{}[{}]", item.task, item.item);
         let short: String = name.chars().take(NAME_CHARS).collect();
         let took = duration((ended - started) as f64 / 1_000.0);
@@ -62,4 +66,33 @@ pub fn render<V>(items: &[RunItem<V>], now: u64) -> Markup {
     }
     svg.push_str("</svg>");
     Markup(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_short_last_item_lies_within_the_picture() {
+        let item = |started: u64, ended: u64| {
+            json!({"task": "t", "item": 0, "instance": "i1", "state": "DONE", "generation": 1,
+                "startedAt": started, "endedAt": ended, "links": {}})
+        };
+        let items = json!([item(0, 60_000), item(59_999, 60_000), item(60_000, 60_000)]);
+        let items: Vec<RunItem<Value>> = baton_model::json::from_value(&items).expect("items");
+        let svg = render(&items, 60_000).0;
+        let number = |text: &str, name: &str| -> f64 {
+            let (_, rest) = text.split_once(&format!(" {name}=\"")).expect("there");
+            let (number, _) = rest.split_once('"').expect("closed");
+            number.parse().expect("a number")
+        };
+        let bars: Vec<_> = svg.split("<rect").skip(1).collect();
+        assert_eq!(bars.len(), 3);
+        for bar in bars {
+            let end = number(bar, "x") + number(bar, "width");
+            assert!(end <= WIDTH, "{bar}");
+        }
+    }
 }

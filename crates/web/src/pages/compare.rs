@@ -83,7 +83,7 @@ impl Comparison {
 
 impl<V> Side<'_, V> {
     /// The tasks, each with the mean duration of its DONE items, as far as it is known.
-    fn timed(&self) -> Vec<RunTask> {
+    pub(super) fn timed(&self) -> Vec<RunTask> {
         let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         let done = self.items.items.iter();
         for item in done.filter(|item| item.state == UniversalState::Done) {

@@ -96,6 +96,11 @@ impl RunPage {
         frame.refresh = Refresh::Changes;
         let counts = run.items.unwrap_or_default();
         let now = frame.now;
+        let side = Side {
+            run: &run,
+            tasks: &tasks,
+            items: &items,
+        };
         Self {
             id: run.id.clone(),
             name: run.name.clone(),
@@ -120,7 +125,7 @@ impl RunPage {
                 .collect(),
             errors: errors.items,
             graph: graph::render(&run.id, &tasks.items),
-            tasks: tasks.items.iter().map(TaskRow::new).collect(),
+            tasks: side.timed().iter().map(TaskRow::new).collect(),
             more_tasks: next(&tasks.links).is_some(),
             gantt: gantt::render(&items.items, now),
             items: items.items.iter().map(ItemRow::new).collect(),
@@ -128,17 +133,12 @@ impl RunPage {
             actions: actions(&run.links, OFFERED),
             may_retry: run.state.is_terminal(),
             comparison: before.map(|(before, tasks_before, items_before)| {
-                let after = Side {
-                    run: &run,
-                    tasks: &tasks,
-                    items: &items,
-                };
                 let before = Side {
                     run: &before,
                     tasks: &tasks_before,
                     items: &items_before,
                 };
-                Comparison::new(&after, &before, now)
+                Comparison::new(&side, &before, now)
             }),
             frame,
         }
@@ -278,5 +278,49 @@ impl PreviewPage {
             target: format!("POST /runs/{run}/retry"),
             body,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::json;
+    use serde_json::json;
+
+    use super::*;
+    use crate::frame::{Mood, Site, Viewer};
+
+    /// The API has means of live runs only.
+    #[test]
+    fn the_page_of_an_ended_run_has_means() {
+        let run = json!({"id": "r1", "name": "w", "owner": "o", "state": "DONE",
+            "generation": 1, "submittedAt": 0, "begunAt": 0, "endedAt": 4_000, "links": {}});
+        let counts = ItemCounts {
+            done: 1,
+            ..ItemCounts::default()
+        };
+        let tasks = json!({"items": [{"name": "load", "index": 0, "items": counts, "after": []}],
+            "links": {}});
+        let items = json!({"items": [{"task": "load", "item": 0, "instance": "i1", "state": "DONE",
+            "generation": 1, "startedAt": 0, "endedAt": 3_000, "links": {}}], "links": {}});
+        let answers = Answers {
+            run: json::from_value(&run).expect("a run"),
+            tasks: json::from_value(&tasks).expect("tasks"),
+            items: json::from_value(&items).expect("items"),
+            errors: json::from_value(&json!({"items": [], "links": {}})).expect("errors"),
+            before: None,
+        };
+        let frame = Frame {
+            site: Site::Scheduler,
+            title: "r1".to_owned(),
+            section: "",
+            mood: Mood::Idle,
+            viewer: Viewer::default(),
+            here: "/runs/r1".to_owned(),
+            refresh: Refresh::Changes,
+            failures: Vec::new(),
+            now: 9_000,
+        };
+        let page = RunPage::new(frame, answers);
+        assert_eq!(page.tasks[0].mean, "3.00 s");
     }
 }
