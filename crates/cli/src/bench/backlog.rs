@@ -178,7 +178,13 @@ impl Loopback {
                 submitted_by: None,
             };
             let request = RequestId(first + number);
-            let messages = self.leader(Input::Command(request, Command::Submit(submission)));
+            let messages = self.leader(Input::Command(
+                request,
+                Command::Submit {
+                    submission,
+                    mark: None,
+                },
+            ));
             self.deliver(messages);
         }
     }

@@ -205,7 +205,10 @@ fn fill(store: &dyn Store, count: u64) -> Result<(), Failure> {
                 key: None,
                 submitted_by: None,
             };
-            let command = Command::Submit(submission);
+            let command = Command::Submit {
+                submission,
+                mark: None,
+            };
             step.append(core.handle(now, Input::Command(RequestId(id), command)));
         }
         if let Some(batch) = outbox.accept(step) {

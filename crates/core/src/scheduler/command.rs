@@ -33,10 +33,12 @@ use crate::scheduler::context::Cx;
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Creates instances.
-    Submit(Submission),
-    /// The same with dependencies, whose upstream work was read after the mark.
-    SubmitAfter(Submission, EndMark),
+    /// Creates instances. With dependencies it needs a mark, after which the states of their
+    /// upstream work were read.
+    Submit {
+        submission: Submission,
+        mark: Option<EndMark>,
+    },
     /// Stops all instances of a range that are not over.
     Cancel {
         first: InstanceId,
@@ -138,9 +140,8 @@ pub(super) fn execute(
     command: Command,
 ) -> Option<Reply> {
     Some(match command {
-        Command::Submit(submission) => Reply::Submitted(instances::submit(cx, submission, None)),
-        Command::SubmitAfter(submission, mark) => {
-            Reply::Submitted(instances::submit(cx, submission, Some(mark)))
+        Command::Submit { submission, mark } => {
+            Reply::Submitted(instances::submit(cx, submission, mark))
         }
         Command::Cancel { first, last, mode } => {
             let request = StopRequest { mode, client };

@@ -186,7 +186,13 @@ impl Leader {
     /// Submits instances that must get ids from this one on.
     fn submit_as(&mut self, id: u64, submission: Submission) -> Vec<Effect> {
         let request = RequestId(id);
-        let effects = self.give(Input::Command(request, Command::Submit(submission)));
+        let effects = self.give(Input::Command(
+            request,
+            Command::Submit {
+                submission,
+                mark: None,
+            },
+        ));
         let reply = effects.iter().find_map(|effect| match effect {
             Effect::Reply(to, Reply::Submitted(reply)) if *to == request => Some(*reply),
             _ => None,
@@ -298,7 +304,13 @@ fn without_a_store_a_key_stands_for_what_a_worker_still_runs() {
             key: Some(IdempotencyKey { key, request: 1 }),
             ..submission(&spec, None)
         };
-        let effects = leader.give(Input::Command(RequestId(1), Command::Submit(submission)));
+        let effects = leader.give(Input::Command(
+            RequestId(1),
+            Command::Submit {
+                submission,
+                mark: None,
+            },
+        ));
         let reply = effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(_, Reply::Submitted(reply)) => Some(reply),
             _ => None,
@@ -420,7 +432,10 @@ fn without_a_store_a_strict_instance_is_refused() {
         exclusive: Exclusive::Strict,
         ..InstanceSpec::default()
     };
-    let submit = Command::Submit(submission(&spec, None));
+    let submit = Command::Submit {
+        submission: submission(&spec, None),
+        mark: None,
+    };
     let effects = leader.give(Input::Command(RequestId(1), submit));
     let refused = Effect::Reply(
         RequestId(1),

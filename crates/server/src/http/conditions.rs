@@ -2,7 +2,7 @@
 //!
 //! The leader knows live work only, so the states of ended instances are read from the store. An end
 //! between that and the submission is not missed: the leader remembers the ends since a mark, and all
-//! before the mark is durable before the store is read.
+//! before the mark is durable before the store is read. A submission without dependencies needs none.
 
 use axum::http::StatusCode;
 use baton_core::scheduler::{Command, EndMark, Scheduler, SubmitError};
@@ -19,29 +19,30 @@ use crate::limits::DEPENDENCIES_MAX;
 
 /// Reads the conditions of a submission, and checks whether they can be met. The leader refuses one
 /// that cannot, unless it is a repetition of an accepted one. A caller that is limited to an owner
-/// names work of that owner only.
+/// names work of that owner only. The mark is that of its dependencies, if it has any.
 pub(super) async fn read(
     app: &App,
     caller: &Caller,
     submit: &Submit<Value>,
     is_array: bool,
-) -> Answer<(Conditions, EndMark)> {
+) -> Answer<(Conditions, Option<EndMark>)> {
     let conditions = parse(submit, is_array)?;
+    if conditions.after.is_empty() {
+        return Ok((conditions, None));
+    }
     if let Some(owner) = &caller.owner {
         for dependency in &conditions.after {
             owners::check_upstream(app, owner, dependency.upstream).await?;
         }
     }
     let mut mark = app.query(Scheduler::end_mark).await?;
-    if !conditions.after.is_empty() {
-        app.command(Command::Sync).await?;
-    }
+    app.command(Command::Sync).await?;
     for dependency in &conditions.after {
         if !can_be_met(app, *dependency).await? {
             mark.violated = Some(*dependency);
         }
     }
-    Ok((conditions, mark))
+    Ok((conditions, Some(mark)))
 }
 
 fn parse(submit: &Submit<Value>, is_array: bool) -> Answer<Conditions> {
@@ -144,4 +145,40 @@ fn refused(field: &str, message: String, hint: &str) -> Fault {
         hint: hint.to_owned(),
     };
     Fault::unusable(message, vec![at])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+    use crate::driver::event::Event;
+    use crate::http::testing;
+
+    /// The leader is asked once, for the submission itself.
+    #[tokio::test]
+    async fn a_submission_without_dependencies_needs_no_mark() {
+        let app = testing::app();
+        let (release, held) = mpsc::channel::<()>();
+        // The driver is busy until the test ends.
+        app.0.inbox.send(Event::Query(Box::new(move |_| {
+            let _ = held.recv();
+        })));
+        let submit = |after: &[&str]| Submit {
+            after: after.iter().map(|it| (*it).to_owned()).collect(),
+            ..Submit::default()
+        };
+        let caller = Caller::ANONYMOUS;
+        let mut task = Context::from_waker(Waker::noop());
+        let plain = submit(&[]);
+        let mut plain = pin!(read(&app, &caller, &plain, false));
+        let answer = plain.as_mut().poll(&mut task);
+        assert!(matches!(answer, Poll::Ready(Ok((_, None)))));
+        let dependent = submit(&["i1"]);
+        let mut dependent = pin!(read(&app, &caller, &dependent, false));
+        assert!(dependent.as_mut().poll(&mut task).is_pending());
+        drop(release);
+    }
 }

@@ -117,7 +117,7 @@ pub(super) async fn submit(
     submission.submitted_by = caller.principal();
     let owner = &submission.spec.owner;
     submission.key = key.map(|text| idempotency::key(&["instances", owner], &text, [&*body]));
-    let command = Command::SubmitAfter(submission, mark);
+    let command = Command::Submit { submission, mark };
     let Reply::Submitted(accepted) = app.command(command).await? else {
         return Err(Fault::wrong_reply());
     };

@@ -259,7 +259,13 @@ impl World {
             let is_needed = durable || !array.is_over();
             match created {
                 None if array.from <= now && is_needed => {
-                    commands.push((true, Command::Submit(array.submission.clone())));
+                    commands.push((
+                        true,
+                        Command::Submit {
+                            submission: array.submission.clone(),
+                            mark: None,
+                        },
+                    ));
                 }
                 Some((first, last)) => {
                     let due = array.cancel_at.take_if(|(at, _)| *at <= now);

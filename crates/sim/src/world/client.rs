@@ -267,6 +267,7 @@ impl World {
                     .into_iter()
                     .collect();
             }
+            let mark = (!spec.conditions.after.is_empty()).then_some(mark);
             let request = self.client.new_request();
             self.client.open.insert(request, number);
             let submission = Submission {
@@ -276,7 +277,7 @@ impl World {
                 key: Some(key(number)),
                 submitted_by: None,
             };
-            let command = Command::SubmitAfter(submission, mark);
+            let command = Command::Submit { submission, mark };
             self.scheduler_input(leader, Input::Command(request, command));
         }
     }

@@ -400,7 +400,13 @@ fn submissions(world: &World) -> Vec<Input> {
             key: None,
             submitted_by: None,
         };
-        Input::Command(RequestId(request), Command::Submit(submission))
+        Input::Command(
+            RequestId(request),
+            Command::Submit {
+                submission,
+                mark: None,
+            },
+        )
     };
     let exclusive = world.bound.exclusive.iter();
     exclusive.zip(1..).map(submission).collect()

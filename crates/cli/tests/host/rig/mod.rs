@@ -147,7 +147,10 @@ impl Rig {
             key: None,
             submitted_by: None,
         };
-        let submit = LeaderCommand::Submit(submission);
+        let submit = LeaderCommand::Submit {
+            submission,
+            mark: None,
+        };
         self.scheduler
             .input(Input::Command(RequestId(first), submit));
     }

@@ -29,7 +29,10 @@ fn try_submit_since(
     mark: EndMark,
 ) -> Result<(InstanceId, InstanceId), SubmitError> {
     let spec = spec(conditions);
-    let command = Command::SubmitAfter(submission(&spec, Some(count)), mark);
+    let command = Command::Submit {
+        submission: submission(&spec, Some(count)),
+        mark: Some(mark),
+    };
     let effects = leader.give(Input::Command(RequestId(9), command));
     let reply = effects.iter().find_map(|effect| match effect {
         Effect::Reply(_, Reply::Submitted(reply)) => Some(*reply),
@@ -228,7 +231,13 @@ fn without_a_store_failures_that_were_reported_before_their_array_came_again_cou
         }),
         ..submission(&spec, Some(3))
     };
-    let submit = Input::Command(RequestId(1), Command::Submit(submission));
+    let submit = Input::Command(
+        RequestId(1),
+        Command::Submit {
+            submission,
+            mark: None,
+        },
+    );
     let mut first = Leader::new(StoreMode::Memory, 1);
     first.give(submit.clone());
     let array = first.kept.waiting().next().expect("it was accepted");

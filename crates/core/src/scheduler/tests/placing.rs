@@ -169,7 +169,13 @@ fn of_submissions_with_the_same_key_only_the_first_creates_something() {
             key,
             ..submission(&spec(1, 0), Some(10))
         };
-        let effects = leader.give(Input::Command(RequestId(id), Command::Submit(submission)));
+        let effects = leader.give(Input::Command(
+            RequestId(id),
+            Command::Submit {
+                submission,
+                mark: None,
+            },
+        ));
         effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(RequestId(to), Reply::Submitted(reply)) if to == id => Some(reply),
             _ => None,

@@ -320,7 +320,13 @@ fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
             key: None,
             submitted_by: None,
         };
-        Ok(Input::Command(RequestId(id.0), Command::Submit(submission)))
+        Ok(Input::Command(
+            RequestId(id.0),
+            Command::Submit {
+                submission,
+                mark: None,
+            },
+        ))
     };
     ids.into_iter().map(submit).collect()
 }
