@@ -1,6 +1,8 @@
 //! A scheduler and a worker of this binary, on ports chosen by the kernel.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,6 +10,8 @@ use std::time::{Duration, Instant};
 use baton_client::{Client, ClientError, Span};
 use baton_model::api::{Indices, Submit};
 use baton_model::ids::InstanceId;
+use baton_runner::sys::proc;
+use baton_runner::{coordinator, reaper};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -102,7 +106,7 @@ impl Scheduler {
     }
 
     /// CPU time so far, of this process only.
-    pub(super) fn cpu(&self) -> Duration {
+    pub(super) fn cpu(&self) -> Result<Duration, Failure> {
         cpu(self.child.id())
     }
 
@@ -122,9 +126,29 @@ impl Drop for Scheduler {
     }
 }
 
-/// A running worker process.
+/// A running worker: an agent, with a coordinator and a reaper that are no children of it.
 pub(super) struct Worker {
     child: Child,
+    state: PathBuf,
+}
+
+/// CPU time of each process of a worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WorkerCpu {
+    pub(super) agent: Duration,
+    pub(super) coordinator: Duration,
+    pub(super) reaper: Duration,
+}
+
+impl WorkerCpu {
+    /// The time since an earlier moment.
+    pub(super) const fn since(self, earlier: Self) -> Self {
+        Self {
+            agent: self.agent.saturating_sub(earlier.agent),
+            coordinator: self.coordinator.saturating_sub(earlier.coordinator),
+            reaper: self.reaper.saturating_sub(earlier.reaper),
+        }
+    }
 }
 
 impl Worker {
@@ -141,29 +165,59 @@ impl Worker {
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| io_failure("start a worker", &error))?;
-        Ok(Self { child })
+        Ok(Self {
+            child,
+            state: state.to_owned(),
+        })
     }
 
-    /// CPU time so far: of the agent, and of its coordinator.
-    pub(super) fn cpu(&self) -> (Duration, Duration) {
-        let children = format!("/proc/{0}/task/{0}/children", self.child.id());
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        let of_children = children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .map(cpu)
-            .sum();
-        (cpu(self.child.id()), of_children)
+    /// Stops it when its work is done: on SIGTERM an idle worker dismisses its coordinator.
+    pub(super) fn stop(mut self) {
+        self.end(Signal::TERM);
+    }
+
+    fn end(&mut self, signal: Signal) {
+        let is_running = matches!(self.child.try_wait(), Ok(None));
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| is_running) {
+            let _ = kill_process(pid, signal);
+            let _ = self.child.wait();
+        }
+    }
+
+    /// CPU time so far, of its own processes only.
+    pub(super) fn cpu(&self) -> Result<WorkerCpu, Failure> {
+        Ok(WorkerCpu {
+            agent: cpu(self.child.id())?,
+            coordinator: cpu(self.find(coordinator::COMMAND)?)?,
+            reaper: cpu(self.find(reaper::COMMAND)?)?,
+        })
+    }
+
+    /// The process that was started with this hidden command and a directory of the worker.
+    fn find(&self, command: &str) -> Result<u32, Failure> {
+        let all = proc::all().map_err(|error| io_failure("read /proc", &error))?;
+        let state = self.state.canonicalize();
+        let state = state.map_err(|error| io_failure("find the worker's directory", &error))?;
+        let is_own = |process: &proc::Stat| {
+            // It may be gone.
+            let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0).skip(1);
+            let is_command = words.next() == Some(command.as_bytes());
+            let dir = words.next().map(OsStr::from_bytes).unwrap_or_default();
+            let dir = Path::new(dir).canonicalize();
+            is_command && dir.is_ok_and(|dir| dir.starts_with(&state))
+        };
+        let found = all.iter().find(|process| is_own(process));
+        let missing = || Failure::failed(format!("the worker has no process `baton {command}`"));
+        found.map(|process| process.pid).ok_or_else(missing)
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // On SIGINT a worker kills its attempts before it exits.
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::INT);
-        }
-        let _ = self.child.wait();
+        // On SIGINT a worker kills its attempts before it exits, and warns about it.
+        self.end(Signal::INT);
     }
 }
 
@@ -277,15 +331,9 @@ fn memory(pid: u32) -> Result<(u64, u64), Failure> {
 }
 
 /// CPU time of one process, in kernel ticks of 10 ms.
-fn cpu(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after = stat.rsplit(") ").next().unwrap_or_default();
-    let fields: Vec<&str> = after.split(' ').collect();
-    let ticks = |at: usize| {
-        fields
-            .get(at)
-            .and_then(|it| it.parse::<u64>().ok())
-            .unwrap_or(0)
-    };
-    Duration::from_millis((ticks(11) + ticks(12)) * 10)
+fn cpu(pid: u32) -> Result<Duration, Failure> {
+    let stat = proc::stat(pid).map_err(|error| io_failure("read /proc", &error))?;
+    let stat = stat.ok_or_else(|| Failure::failed("a process of the cluster has ended"))?;
+    let seconds = stat.cpu_ticks as f64 / proc::ticks_per_second() as f64;
+    Ok(Duration::from_secs_f64(seconds))
 }

@@ -186,13 +186,13 @@ fn graph(store: &BenchStore, data: &Path, tasks: u64) -> Result<Graph, Failure> 
     block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
-        let cpu = scheduler.cpu();
+        let cpu = scheduler.cpu()?;
         let begun = Instant::now();
         let run = submit(client, file).await?;
         let submitted = begun.elapsed();
         finish(client, run).await?;
         let ran = begun.elapsed() - submitted;
-        let cpu = scheduler.cpu() - cpu;
+        let cpu = scheduler.cpu()? - cpu;
         let each = |time: Duration| time.as_secs_f64() * 1e6 / tasks as f64;
         Ok(Graph {
             tasks,
@@ -258,8 +258,8 @@ fn chain(store: &BenchStore, place: &Path, hops: u64) -> Result<Chain, Failure> 
     }
     let file = json!({ "workflow": "chain", "tasks": tasks });
     let scheduler = Scheduler::start_with(&place.join("chain"), store)?;
-    let _worker = Worker::start(&scheduler, &place.join("worker"), 2)?;
-    block_on(async {
+    let worker = Worker::start(&scheduler, &place.join("worker"), 2)?;
+    let chain = block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
         // Warm-up.
@@ -284,7 +284,9 @@ fn chain(store: &BenchStore, place: &Path, hops: u64) -> Result<Chain, Failure> 
             hops,
             milliseconds_per_hop: (ended - run_info.begun_at) as f64 / hops as f64,
         })
-    })
+    })?;
+    worker.stop();
+    Ok(chain)
 }
 
 async fn submit(client: &Client, file: Value) -> Result<RunId, Failure> {

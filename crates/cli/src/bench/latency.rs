@@ -42,7 +42,7 @@ pub(super) fn run(command: &Latency) -> CommandResult {
     let dir = BenchDir::new(command.place.as_deref())?;
     let fsync_p50_ms = fsync(&dir)?;
     let scheduler = Scheduler::start(&dir.path().join("data"))?;
-    let _worker = Worker::start(&scheduler, &dir.path().join("worker"), 2)?;
+    let worker = Worker::start(&scheduler, &dir.path().join("worker"), 2)?;
     let stamp = dir.path().join("started");
     let script = format!("date +%s%N > {}", stamp.display());
     let count = command.count.max(1);
@@ -64,6 +64,7 @@ pub(super) fn run(command: &Latency) -> CommandResult {
         }
         Ok::<_, Failure>(all)
     })?;
+    worker.stop();
     all.sort_by(f64::total_cmp);
     let result = LatencyResult {
         count,

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
-use super::cluster::{BenchDir, Scheduler, Worker, block_on, finish, submit, wait_until_healthy};
+use super::cluster::{
+    BenchDir, Scheduler, Worker, WorkerCpu, block_on, finish, submit, wait_until_healthy,
+};
 use super::compare::{BenchStore, CompareArgs, Figure, Unit};
 use super::peers;
 use super::rig::io_failure;
@@ -56,6 +58,7 @@ struct ThroughputResult {
     scheduler_us: f64,
     agent_us: f64,
     coordinator_us: f64,
+    reaper_us: f64,
     /// `None` if it is not installed.
     hyperqueue_per_second: Option<f64>,
     ratio_to_raw: f64,
@@ -110,8 +113,9 @@ pub(super) fn run(command: &Throughput) -> CommandResult {
         xargs_per_second: xargs,
         baton_per_second: per_second,
         scheduler_us: each(baton.scheduler),
-        agent_us: each(baton.agent),
-        coordinator_us: each(baton.coordinator),
+        agent_us: each(baton.worker.agent),
+        coordinator_us: each(baton.worker.coordinator),
+        reaper_us: each(baton.worker.reaper),
         hyperqueue_per_second: hyperqueue,
         ratio_to_raw: per_second / raw,
         ratio_to_xargs: per_second / xargs,
@@ -150,8 +154,8 @@ fn print(json: bool, result: &ThroughputResult) -> CommandResult {
     table.print(&mut out)?;
     writeln!(
         out,
-        "CPU time per process: scheduler {:.0} µs, agent {:.0} µs, coordinator {:.0} µs",
-        result.scheduler_us, result.agent_us, result.coordinator_us
+        "CPU time per process: scheduler {:.0} µs, agent {:.0} µs, coordinator {:.0} µs, reaper {:.0} µs",
+        result.scheduler_us, result.agent_us, result.coordinator_us, result.reaper_us
     )?;
     out.flush()?;
     out.done()
@@ -160,31 +164,31 @@ fn print(json: bool, result: &ThroughputResult) -> CommandResult {
 struct Baton {
     took: Duration,
     scheduler: Duration,
-    agent: Duration,
-    coordinator: Duration,
+    worker: WorkerCpu,
 }
 
 fn baton(store: &BenchStore, dir: &Path, count: u64, at_once: usize) -> Result<Baton, Failure> {
     let scheduler = Scheduler::start_with(&dir.join("data"), store)?;
     let worker = Worker::start(&scheduler, &dir.join("worker"), at_once)?;
-    block_on(async {
+    let measured = block_on(async {
         let client = &scheduler.client;
         wait_until_healthy(client).await?;
         let warm = submit(client, "warm", &["/bin/true"], Some(100)).await?;
         finish(client, warm).await?;
-        let before = (scheduler.cpu(), worker.cpu());
+        let before = (scheduler.cpu()?, worker.cpu()?);
         let begun = Instant::now();
         let span = submit(client, "true", &["/bin/true"], Some(count)).await?;
         finish(client, span).await?;
         let took = begun.elapsed();
-        let after = (scheduler.cpu(), worker.cpu());
+        let after = (scheduler.cpu()?, worker.cpu()?);
         Ok(Baton {
             took,
             scheduler: after.0.saturating_sub(before.0),
-            agent: after.1.0.saturating_sub(before.1.0),
-            coordinator: after.1.1.saturating_sub(before.1.1),
+            worker: after.1.since(before.1),
         })
-    })
+    })?;
+    worker.stop();
+    Ok(measured)
 }
 
 fn xargs(count: u64, at_once: usize) -> Result<Duration, Failure> {

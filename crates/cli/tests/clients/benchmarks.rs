@@ -1,4 +1,4 @@
-//! `baton bench … --store`: SQLite and PostgreSQL in turns.
+//! `baton bench`: the processes that it measures, and `--store`: SQLite and PostgreSQL in turns.
 
 use std::path::Path;
 
@@ -76,4 +76,19 @@ fn a_benchmark_refuses_a_database_with_a_store_and_replaces_what_a_killed_one_le
     let not_a_url = ["bench", "submit", "--store", "sqlite"];
     let usage = run(here, &not_a_url);
     assert_eq!(usage.code, Some(2), "{usage:?}");
+}
+
+#[test]
+fn a_benchmark_measures_every_process_of_its_cluster() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bench = ["bench", "throughput", "-n", "500", "--without-hyperqueue"];
+    let output = run(dir.path(), &[&bench[..], &["--json"]].concat());
+    assert_eq!(output.err, "", "its cluster ends in order");
+    let measured = output.json();
+    // A spawn takes a coordinator more than the 20 µs that its clock needs to tick once.
+    for process in ["scheduler_us", "agent_us", "coordinator_us"] {
+        let time = measured[process].as_f64().expect("a number");
+        assert!(time > 0.0, "{process}: {measured}");
+    }
+    assert!(measured["reaper_us"].is_f64(), "{measured}");
 }
