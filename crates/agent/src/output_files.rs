@@ -12,12 +12,7 @@ use baton_runner::logs::Tail;
 
 /// The files of standard output and standard error of one attempt.
 pub(crate) fn paths(spec: &InstanceSpec, lease: LeaseId) -> Result<[Option<String>; 2], String> {
-    let attempt = lease.attempt;
-    let values = PathValues {
-        attempt,
-        index: spec.array.map_or(0, |array| array.index(attempt.instance)),
-        name: &spec.name,
-    };
+    let values = PathValues::new(spec, lease.attempt);
     let expand = |path: &Option<String>| {
         let path = path.as_deref().map(|path| {
             let path = paths::expand(path, &values)?;

@@ -71,6 +71,8 @@ pub enum Kind {
     NotUpstream,
     /// Item edges that do not match the items.
     BadEdges,
+    /// A file that several items would write their output to.
+    SharedFile,
 }
 
 /// A line and column of a file.

@@ -205,6 +205,16 @@ pub struct InstanceSpec {
     pub conditions: Conditions,
 }
 
+impl InstanceSpec {
+    /// The index of one of its instances: in its array, or among the items of its task; otherwise 0.
+    #[must_use]
+    pub fn index(&self, instance: InstanceId) -> u64 {
+        let in_array = self.array.map(|array| array.index(instance));
+        let item = || self.part.map(|part| u64::from(part.item));
+        in_array.or_else(item).unwrap_or(0)
+    }
+}
+
 /// The library task, revision and due time of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -45,11 +45,21 @@ fn work_runs_in_a_directory_that_its_worker_allows_and_its_output_goes_to_files(
     let refused = cluster.run(&shared);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.err.contains("`%a`"), "{refused:?}");
+    let items = format!(
+        "workflow: w\ntasks: {{ t: {{ run: 'echo $BATON_ITEM', for_each: [a, b], cwd: {cwd}, stdout: 'item-%a' }} }}"
+    );
+    std::fs::write(project.path().join("w.yaml"), items).expect("written");
+    let file = format!("{cwd}/w.yaml");
+    cluster.run(&["submit", "--wait", &file]).good();
+    assert_eq!(
+        (read("item-0"), read("item-1")),
+        ("a\n".to_owned(), "b\n".to_owned())
+    );
 
     // A scheduler on its own does not know that this is the same host.
     let missing = cluster.run(&["submit", "--wait", "--", "./where.sh"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
-    let stderr = cluster.run(&["logs", "--stderr", "i3"]).good();
+    let stderr = cluster.run(&["logs", "--stderr", "i5"]).good();
     assert!(
         stderr.contains("`./where.sh`: no such file in /"),
         "{stderr}"
@@ -58,7 +68,7 @@ fn work_runs_in_a_directory_that_its_worker_allows_and_its_output_goes_to_files(
 
     let outside = cluster.run(&["submit", "--wait", "--cwd", "/", "--", "pwd"]);
     assert_eq!(outside.code, Some(1), "{outside:?}");
-    let stderr = cluster.run(&["logs", "--stderr", "i4"]).good();
+    let stderr = cluster.run(&["logs", "--stderr", "i6"]).good();
     assert!(
         stderr.contains("does not allow work in the directory `/`"),
         "{stderr}"
@@ -72,8 +82,8 @@ fn work_runs_in_a_directory_that_its_worker_allows_and_its_output_goes_to_files(
     let failed = cluster.run(&failing);
     assert_eq!(failed.code, Some(3), "{failed:?}");
     assert!(failed.err.contains("| no such table"), "{failed:?}");
-    assert_eq!(read("bad-i5"), "no such table\n");
-    let reason = cluster.run(&["explain", "i5"]).good();
+    assert_eq!(read("bad-i7"), "no such table\n");
+    let reason = cluster.run(&["explain", "i7"]).good();
     assert!(reason.contains("FAILED"), "{reason}");
     assert!(reason.contains("\n  no such table\n"), "{reason}");
 }

@@ -7,6 +7,7 @@
 //! | [`when`] | whether a condition holds |
 //! | [`items`] | the number of items of a task, and their values |
 //! | [`check`] | whether a plan is valid |
+//! | [`output_files`] | whether items would write their output to one file |
 //! | [`graph`] | the reverse edges of a plan, and its references |
 //! | [`progress`] | which items are ready, in flight, and settled |
 //! | `ready_queue` | which ready item is next, within the concurrency limits |
@@ -27,6 +28,7 @@ pub mod compare;
 pub mod graph;
 pub mod invalidate;
 pub mod items;
+pub mod output_files;
 pub mod params;
 pub mod preview;
 pub mod progress;

@@ -15,9 +15,10 @@ mod references;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_core::workflow::items;
+use baton_core::workflow::{items, output_files};
 use baton_model::library::Trigger;
 use baton_model::limits::WORKFLOW_SOURCE_BYTES_MAX;
+use baton_model::paths::Collision;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::{Condition, Edges, Items, Plan, PlanTask, Pool, Upstream};
 
@@ -309,7 +310,7 @@ fn plan_tasks<'a>(
         binder.values.task_name = unbound.name();
         let mut task = binder.body(&unbound.body, &env);
         task.spec.owner = Some(owner.to_owned());
-        tasks.push(PlanTask {
+        let task = PlanTask {
             name: unbound.name().to_owned(),
             spec: Arc::new(instance(task, &unbound.policy, unbound.body.requests_cpu)),
             items: binder.items(unbound),
@@ -317,7 +318,10 @@ fn plan_tasks<'a>(
             when: unbound.when.as_ref().map(|when| when.text.clone()),
             max_concurrent: unbound.max_concurrent,
             pool: unbound.pool,
-        });
+        };
+        let shared = shared_files(unbound, &task);
+        binder.problems.extend(shared);
+        tasks.push(task);
         // Every task may miss the same parameter.
         if binder.is_full() || binder.problems.len() > 2 * PROBLEMS_MAX {
             break;
@@ -335,6 +339,19 @@ fn plan_tasks<'a>(
     } else {
         Err(binder.problems)
     }
+}
+
+/// Reports files that several items of a task would write their output to.
+fn shared_files(unbound: &UnboundTask, task: &PlanTask) -> Vec<Problem> {
+    let (body, paths) = (&unbound.body, &task.spec.paths);
+    let outputs = [(&body.stdout, &paths.stdout), (&body.stderr, &paths.stderr)];
+    let shared = outputs.into_iter().filter_map(|(text, path)| {
+        let collision = output_files::collision(task, path.as_deref()?)?;
+        let message = collision.message("items");
+        let location = &text.as_ref()?.location;
+        Some(location.problem(Kind::SharedFile, message, Collision::HINT))
+    });
+    shared.collect()
 }
 
 impl Binder<'_> {

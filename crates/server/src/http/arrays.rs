@@ -8,7 +8,7 @@ use baton_core::workflow::template::plain;
 use baton_files::indices::{self, IndexRange};
 use baton_files::{Binding, TaskFile};
 use baton_model::api::{FieldProblem, Indices, Submit};
-use baton_model::paths;
+use baton_model::paths::Collision;
 use baton_model::spec::{InstanceSpec, SparseSpec};
 use serde_json::Value;
 
@@ -141,25 +141,23 @@ pub(super) fn submission(
     })
 }
 
-/// Refuses an array whose elements would all write to one file.
+/// Refuses an array of which several elements would write to one file.
 fn check_outputs(elements: &[Elements]) -> Answer<()> {
-    let (spec, next) = match elements {
-        [one] if one.count > 1 => (&one.spec, &one.spec),
-        [one, next, ..] => (&one.spec, &next.spec),
-        _ => return Ok(()),
-    };
-    let outputs = [
-        ("stdout", &spec.paths.stdout, &next.paths.stdout),
-        ("stderr", &spec.paths.stderr, &next.paths.stderr),
+    type Path = fn(&InstanceSpec) -> Option<&str>;
+    let outputs: [(&str, Path); 2] = [
+        ("stdout", |spec| spec.paths.stdout.as_deref()),
+        ("stderr", |spec| spec.paths.stderr.as_deref()),
     ];
-    for (field, path, other) in outputs {
-        let shared = path
-            .as_ref()
-            .filter(|path| Some(*path) == other.as_ref() && !paths::differs_by_element(path));
-        if let Some(path) = shared {
-            let message = format!("all elements of the array would write to `{path}`");
-            let hint = "add `%a`, the index, or `%i`, the instance, to the path";
-            return Err(refused(field, message, hint));
+    for (field, path) in outputs {
+        let paths = elements.iter().flat_map(|it| {
+            // Two elements of one spec stand for all of them.
+            let indices = it.from..it.from.saturating_add(it.count.min(2));
+            let path = path(&it.spec);
+            indices.filter_map(move |index| Some((index, path?)))
+        });
+        if let Some(collision) = Collision::find(paths) {
+            let message = collision.message("the array elements");
+            return Err(refused(field, message, Collision::HINT));
         }
     }
     Ok(())

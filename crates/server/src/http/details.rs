@@ -101,14 +101,7 @@ fn last_lease(record: &Record, facts: &[RecordedFact]) -> Option<LeaseId> {
 }
 
 fn expand(path: &str, spec: &InstanceSpec, lease: LeaseId) -> Option<String> {
-    let values = PathValues {
-        attempt: lease.attempt,
-        index: spec
-            .array
-            .map_or(0, |array| array.index(lease.attempt.instance)),
-        name: &spec.name,
-    };
-    paths::expand(path, &values).ok()
+    paths::expand(path, &PathValues::new(spec, lease.attempt)).ok()
 }
 
 /// Parameters, by their names in lower case, and all other variables.
