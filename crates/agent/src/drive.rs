@@ -25,6 +25,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use crate::connection::Connection;
 use crate::coordinator::Coordinator;
+use crate::end_filing::EndFiler;
 use crate::error::Error;
 use crate::incarnation::{Host, identity_of};
 use crate::launch::Launcher;
@@ -54,6 +55,7 @@ pub(crate) struct Agent {
     pub(crate) log_limit: LogLimit,
     pub(crate) process_reader: ProcessReader,
     sweep: Sweep,
+    pub(crate) end_filer: EndFiler,
     /// Kept open: it is not swept while an agent without a coordinator starts another.
     group: Option<Cgroup>,
 }
@@ -87,6 +89,7 @@ impl Agent {
             usage_watch: UsageWatch::new(group.as_ref().map(|it| it.path().to_owned()), now),
             process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
             sweep: Sweep::new(dir.path(), config.keep, now),
+            end_filer: EndFiler::new(dir.path()),
             dir,
             group,
             config,
@@ -266,6 +269,7 @@ impl Agent {
         let measured = self.usage_watch.measured(self.supervisor.attempts());
         self.supervisor.worker_mut().measure(measured);
         self.log_limit.check(now, self.supervisor.attempts());
+        self.end_filer.turn(self.supervisor.attempts());
         if now >= self.sweep.next_due() {
             let attempts = self.supervisor.attempts();
             let idle = !ready.coordinator && !ready.scheduler;

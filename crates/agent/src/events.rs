@@ -16,6 +16,9 @@ impl Agent {
                 let assignment = attempt.map(|attempt| &attempt.assignment);
                 if let Some(assignment) = assignment {
                     self.log_limit.cut(assignment.lease);
+                    if assignment.is_task() {
+                        self.end_filer.add(assignment.lease);
+                    }
                 }
                 Event::Ended(end.run, self.launcher.ending(&end, assignment))
             }
@@ -45,6 +48,9 @@ impl Agent {
     fn unknown(&mut self, run: RunKey) -> Option<Event> {
         let attempt = self.supervisor.attempts().get(run)?;
         let (assignment, started) = (&attempt.assignment, attempt.started);
+        if assignment.is_task() {
+            self.end_filer.add(assignment.lease);
+        }
         let sighting = sight(&mut self.coordinator, &self.launcher, assignment, started);
         Some(Event::Unknown(run, sighting))
     }

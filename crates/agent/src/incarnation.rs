@@ -83,6 +83,7 @@ impl Agent {
         let now = clock::now().mono;
         self.supervisor = Supervisor::begin(&self.identity(), handover.attempts, now);
         self.supervisor.worker_mut().obeyed(worker_state.epoch);
+        self.end_filer.add_all(|_| false);
         let incarnation = self.supervisor.worker().me().incarnation;
         let executor = executor_of(&self.dir);
         tracing::info!("starting incarnation {incarnation} as {executor}");

@@ -39,6 +39,7 @@
 //! | `outputs` | reading an attempt's outputs |
 //! | `stderr_tail` | reading the last lines of its standard error |
 //! | `sweep` | removing old files |
+//! | `end_filing` | recording the ends of killed tasks in their roots |
 //! | `watchdog` | notifications to the service manager (systemd) |
 //! | [`resources`] | the capacity of this machine |
 //!
@@ -49,6 +50,7 @@ mod attempt_dir;
 mod connection;
 mod coordinator;
 mod drive;
+mod end_filing;
 mod error;
 mod events;
 mod incarnation;

@@ -80,6 +80,9 @@ impl Agent {
             clock::now().mono,
         );
         self.supervisor = supervisor;
+        let attempts = self.supervisor.attempts();
+        let is_open = |lease| attempts.of(lease).is_some_and(|attempt| !attempt.is_over());
+        self.end_filer.add_all(is_open);
         self.resume_protocol();
         self.carry_out(actions);
         if has_fired || dying.is_some() {

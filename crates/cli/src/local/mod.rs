@@ -33,6 +33,7 @@ use baton_runner::task::Options;
 use clap::{Args, Subcommand};
 
 use crate::output::{CommandResult, Failure};
+use crate::text::shell;
 pub(crate) use binding::{pair, params, variable};
 pub(crate) use run::{code, failure_code};
 pub(crate) use tail::StreamPrinter;
@@ -68,14 +69,14 @@ enum Command {
 /// Runs one of the commands.
 pub(crate) fn run(local: &Local) -> CommandResult {
     match &local.command {
-        Command::Run(command) => run::run(command, &root(local)?),
-        Command::SimpleRun(command) => run::simplerun(command, &root(local)?),
-        Command::Kill(command) => kill::run(command, &root(local)?),
+        Command::Run(command) => run::run(command, &own_root(local)?),
+        Command::SimpleRun(command) => run::simplerun(command, &own_root(local)?),
+        Command::Kill(command) => kill::run(command, &own_root(local)?),
         Command::Inspect(command) => inspect::run(command),
         Command::Status(command) => status::run(command, || root(local)),
         Command::Read(command) => read::run(command, || root(local)),
         Command::Tail(command) => tail::run(command, &root(local)?),
-        Command::Gc(command) => gc::run(command, &root(local)?),
+        Command::Gc(command) => gc::run(command, &own_root(local)?),
         Command::Observe(command) => observe::run(command, &local.roots, root(local).ok()),
     }
 }
@@ -93,13 +94,33 @@ fn root(local: &Local) -> Result<Root, Failure> {
     Ok(Root::new(dir)?)
 }
 
-/// The command that resumes a task without a runner.
-fn resume_command(id: &TaskId) -> String {
-    resume_command_of(id.as_str())
+/// The root of a command that runs, ends or removes tasks. Those of a worker's attempt are not
+/// touched: what ran here would run without its lease and its dead-man timer.
+fn own_root(local: &Local) -> Result<Root, Failure> {
+    let root = root(local)?;
+    let Some(attempt) = root.attempt() else {
+        return Ok(root);
+    };
+    let instance = attempt.split('.').next().unwrap_or_default();
+    Err(Failure::usage(format!(
+        "{} belongs to an attempt of a worker, which alone runs, ends and removes it; use `baton \
+         cancel {instance}`, `baton kill {instance}` or `baton retry {instance}`",
+        root.path().display()
+    )))
 }
 
-fn resume_command_of(id: &str) -> String {
-    format!("baton local run --task-id {id}")
+/// The command that resumes a task without a runner.
+fn resume_command(root: &Root, id: &TaskId) -> String {
+    resume_command_of(root, id.as_str())
+}
+
+fn resume_command_of(root: &Root, id: &str) -> String {
+    let default = default_root(|name| std::env::var_os(name)).and_then(Root::new);
+    let option = match default {
+        Ok(default) if default == *root => String::new(),
+        _ => format!("--root {} ", shell(&root.path().display().to_string())),
+    };
+    format!("baton local run {option}--task-id {id}")
 }
 
 /// Options of a runner that starts this same binary, even if its file was replaced.

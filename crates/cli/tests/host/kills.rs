@@ -2,16 +2,20 @@
 //! of them when a part of Baton dies meanwhile.
 
 use std::fs;
+use std::process::{Command, ExitStatus};
 
 use baton_model::outcome::{KillCause, KillMode, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
+use baton_model::state::AttemptState;
 use baton_model::task::{CommandLine, ProcessSpec, Resources, Stop, TaskSpec};
 use baton_model::time::Millis;
+use baton_runner::root::{Entry, Phase, Root, TaskId, TaskView};
 use baton_testing::processes::{is_alive, send};
 use baton_testing::until;
 use rustix::process::Signal;
 
-use crate::rig::{Agent, Rig, command, long_timeouts, touch};
+use crate::rig::{Agent, Rig, command, long_timeouts, short_timeouts, touch};
+use crate::takeover::kill_both;
 
 const REQUESTED: Outcome = Outcome::Killed(KillCause::Requested);
 
@@ -89,6 +93,29 @@ impl Rig {
         self.cancel(1);
     }
 
+    /// Waits until the root of the attempt shows it as ended, with every process.
+    fn until_filed_as_killed(&self) {
+        let root = Root::new(self.work(1).join(".baton")).expect("a path");
+        let id = TaskId::new("i1.1.e1").expect("an id");
+        until("the end is filed", || {
+            root.phase(&id).expect("readable") == Some(Phase::Finished)
+        });
+        let phase = Phase::Finished;
+        let view = TaskView::load(&root, Entry { id, phase }).expect("readable");
+        assert_eq!(view.state(), AttemptState::Killed);
+        assert_eq!(view.history.plan.live().count(), 0);
+    }
+
+    /// Runs `baton local`, and returns all that it printed.
+    fn local(&self, args: &[&str]) -> (ExitStatus, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+        command.arg("local").args(args);
+        let output = command.env("BATON_ROOT", self.path("root")).output();
+        let output = output.expect("the binary is there");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status, String::from_utf8_lossy(&text).into_owned())
+    }
+
     fn until_runner_restarts(&self) {
         until("another runner is started", || {
             self.agent_log().contains("starting it again")
@@ -155,6 +182,34 @@ fn a_task_that_is_killed_at_once_runs_no_final_process() {
     assert_eq!(rig.outcome(1), REQUESTED);
     assert!(!rig.has("stopped") && !rig.has("finalizing"));
     assert_eq!(rig.attempts(), Vec::<u32>::new());
+    rig.until_filed_as_killed();
+    // The host view agrees, and no command runs it again beside its worker.
+    let root = rig.work(1).join(".baton").display().to_string();
+    let (status, said) = rig.local(&["status", "--all", "i1.1.e1"]);
+    assert!(status.success() && said.contains("KILLED"), "{said}");
+    assert!(!said.contains("baton local run"), "{said}");
+    for command in [
+        &["run", "--task-id", "i1.1.e1"][..],
+        &["kill", "i1.1.e1"],
+        &["gc", "--max-age", "0s", "-y"],
+    ] {
+        let (status, said) = rig.local(&[command, &["--root", &root]].concat());
+        assert_eq!(status.code(), Some(2), "{said}");
+        assert!(said.contains("attempt of a worker"), "{said}");
+        assert!(said.contains("`baton retry i1`"), "{said}");
+    }
+}
+
+#[test]
+fn a_task_that_died_with_its_lease_is_filed() {
+    let rig = Rig::new(short_timeouts());
+    let worker = rig.worker();
+    rig.submit(1, 1, task(LINGERS));
+    rig.until_has("begun");
+    kill_both(&rig, worker);
+    until("everything is dead", || rig.attempts().is_empty());
+    let _next = rig.worker();
+    rig.until_filed_as_killed();
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn what_was_adopted_from_a_dead_coordinator_survives_the_agent_too() {
 }
 
 /// `kill -9` of an agent and its coordinator at once.
-fn kill_both(rig: &Rig, worker: Agent) {
+pub(crate) fn kill_both(rig: &Rig, worker: Agent) {
     let coordinator = rig.coordinator();
     worker.signal(Signal::STOP);
     send(coordinator, Signal::KILL);

@@ -38,6 +38,14 @@ const PRIVATE_DIR: u32 = 0o700;
 /// A header holds an environment too.
 const PRIVATE_FILE: u32 = 0o600;
 
+impl Entry {
+    /// True for the entry of this task, if it has not ended.
+    #[must_use]
+    pub fn is_active(&self, id: &TaskId) -> bool {
+        self.phase == Phase::Active && self.id == *id
+    }
+}
+
 impl Root {
     /// Creates the directories that a new task needs, except its sandbox: that one may be
     /// elsewhere, and belongs to the user that the task runs as.

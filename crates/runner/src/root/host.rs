@@ -103,7 +103,26 @@ fn names_in(dir: OwnedFd) -> Vec<String> {
         .collect()
 }
 
+/// True for the root of a worker's attempt: `STATE/work/ATTEMPT/.baton`.
+fn is_attempt_root(path: &Path) -> bool {
+    let attempts = path.parent().and_then(Path::parent);
+    path.ends_with(ATTEMPT_ROOT) && attempts.is_some_and(|it| it.ends_with(WORKER_ATTEMPTS))
+}
+
 impl Root {
+    /// The name of the attempt that a worker made it for. Only that worker may drive, end or remove
+    /// what is in it: a lease and a dead-man timer guard it.
+    #[must_use]
+    pub fn attempt(&self) -> Option<String> {
+        // The worker's own path of it, if this one leads through a link.
+        let path = fs::canonicalize(self.path()).unwrap_or_else(|_| self.path().to_owned());
+        let name = path
+            .parent()
+            .filter(|_| is_attempt_root(&path))?
+            .file_name()?;
+        Some(name.to_string_lossy().into_owned())
+    }
+
     /// Its tasks, ordered by id, if it may belong to another user. What cannot be read is left out.
     #[must_use]
     pub fn list_guarded(&self) -> Vec<Entry> {
@@ -176,6 +195,21 @@ mod tests {
     }
 
     #[test]
+    fn the_root_of_an_attempt_belongs_to_its_worker() {
+        let state = tempfile::tempdir().expect("a directory");
+        let path = state.path().join("work/i1.1.e1/.baton");
+        fs::create_dir_all(&path).expect("made");
+        let attempt = |path: PathBuf| Root::new(path).expect("a path").attempt();
+        assert_eq!(attempt(path.clone()).as_deref(), Some("i1.1.e1"));
+        let link = state.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        assert_eq!(attempt(link).as_deref(), Some("i1.1.e1"));
+        // A process of an attempt may have a root of its own in its sandbox.
+        assert_eq!(attempt(state.path().join("work/i1.1.e1/own")), None);
+        assert_eq!(attempt(state.path().join("other/.baton")), None);
+    }
+
+    #[test]
     fn homes_are_absolute_and_not_the_file_system_itself() {
         let users =
             "root:x:0:0::/root:/bin/sh\nnobody:x:1:1::/:/x\nodd:x\nann:x:2:2::/homes/ann:\n";
@@ -186,7 +220,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_a_link_is_not_listed() {
         let (dir, root) = super::super::testing::temp_root();
-        super::super::testing::started_task(&root, "a");
+        super::super::testing::started_task(&root, "a", super::super::testing::BOOT);
         assert_eq!(root.list_guarded().len(), 1);
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(root.path().join("tasks/active"), &link).expect("linked");

@@ -47,7 +47,7 @@ mod tree;
 mod view;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::path::{Path, PathBuf};
 

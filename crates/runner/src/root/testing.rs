@@ -13,21 +13,24 @@ use crate::log::{Kind, Log};
 use crate::record::{Header, RunnerRecord, RunnerStart};
 
 /// The start time of tasks in tests.
-pub(super) const BEGAN: u64 = 1_700_000_000_000;
+pub(crate) const BEGAN: u64 = 1_700_000_000_000;
 
-pub(super) fn temp_root() -> (tempfile::TempDir, Root) {
+/// The boot of tasks in tests.
+pub(crate) const BOOT: BootId = BootId(1);
+
+pub(crate) fn temp_root() -> (tempfile::TempDir, Root) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let root = Root::new(dir.path().join("root")).expect("a path");
     (dir, root)
 }
 
-pub(super) fn entry(id: &str, phase: Phase) -> Entry {
+pub(crate) fn entry(id: &str, phase: Phase) -> Entry {
     let id = TaskId::new(id).expect("a good id");
     Entry { id, phase }
 }
 
 /// A task of one process, in its default sandbox.
-pub(super) fn header(root: &Root, id: &str, began: u64) -> Header {
+pub(crate) fn header(root: &Root, id: &str, began: u64) -> Header {
     let task = TaskId::new(id).expect("a good id");
     Header {
         task_id: id.to_owned(),
@@ -55,19 +58,24 @@ pub(super) fn header(root: &Root, id: &str, began: u64) -> Header {
 }
 
 /// A task of which one process runs; active, and without a runner.
-pub(super) fn started_task(root: &Root, id: &str) {
+pub(crate) fn started_task(root: &Root, id: &str, boot: BootId) {
     let header = header(root, id, BEGAN);
-    write(root, &header, &[(BEGAN, Input::Tick)]);
+    write(root, &header, boot, &[(BEGAN, Input::Tick)]);
+}
+
+/// A task that has decided nothing yet; active, and without a runner.
+pub(crate) fn begun_task(root: &Root, id: &str, boot: BootId) {
+    write(root, &header(root, id, BEGAN), boot, &[]);
 }
 
 /// A task that succeeded at this time, and is filed as ended.
-pub(super) fn ended_task(root: &Root, id: &str, ended: Wall) {
+pub(crate) fn ended_task(root: &Root, id: &str, ended: Wall) {
     let header = header(root, id, BEGAN);
     ended_task_of(root, &header, ended);
 }
 
 /// The same, with this header.
-pub(super) fn ended_task_of(root: &Root, header: &Header, ended: Wall) {
+pub(crate) fn ended_task_of(root: &Root, header: &Header, ended: Wall) {
     let started = Input::Started {
         process: ProcessNo(0),
         run: RunNo(0),
@@ -82,18 +90,18 @@ pub(super) fn ended_task_of(root: &Root, header: &Header, ended: Wall) {
         random: 0,
     };
     let inputs = [(BEGAN, Input::Tick), (BEGAN, started), (ended.0, exited)];
-    write(root, header, &inputs);
+    write(root, header, BOOT, &inputs);
     let id = TaskId::new(&header.task_id).expect("a good id");
     root.finish(&id).expect("registered");
 }
 
-fn write(root: &Root, header: &Header, inputs: &[(u64, Input)]) {
+fn write(root: &Root, header: &Header, boot: BootId, inputs: &[(u64, Input)]) {
     let id = TaskId::new(&header.task_id).expect("a good id");
     root.prepare(&id).expect("made");
     root.register(header).expect("written");
     let mut plan = Plan::new(Arc::new(header.spec.clone()), now(BEGAN)).expect("a good task");
     let start = RunnerStart {
-        boot: BootId(1),
+        boot,
         pid: 7,
         began: moment(BEGAN),
     };

@@ -269,7 +269,7 @@ impl TaskView {
 #[cfg(test)]
 mod tests {
     use super::super::TaskId;
-    use super::super::testing::{BEGAN, ended_task, entry, header, started_task, temp_root};
+    use super::super::testing::{BEGAN, BOOT, ended_task, entry, header, started_task, temp_root};
     use super::*;
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_task_that_runs_without_a_runner_is_orphaned() {
         let (_dir, root) = temp_root();
-        started_task(&root, "a");
+        started_task(&root, "a", BOOT);
         let active = entry("a", Phase::Active);
         let view = TaskView::load(&root, active.clone()).expect("readable");
         assert!(view.is_orphaned() && view.history.ended().is_none());
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn looking_changes_nothing() {
         let (_dir, root) = temp_root();
-        started_task(&root, "a");
+        started_task(&root, "a", BOOT);
         let path = root.runner_log(&TaskId::new("a").expect("good"));
         let before = std::fs::read(&path).expect("there");
         for _ in 0..2 {

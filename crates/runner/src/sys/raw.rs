@@ -115,6 +115,34 @@ pub(super) fn reap_counted(pid: u32) -> io::Result<Option<(u64, u64)>> {
     Ok(Some((cpu, number(usage.ru_maxrss))))
 }
 
+/// The supplementary groups of this thread.
+pub(super) fn groups() -> io::Result<Vec<u32>> {
+    let groups = rustix::process::getgroups()?;
+    Ok(groups
+        .into_iter()
+        .map(rustix::process::Gid::as_raw)
+        .collect())
+}
+
+/// Sets the supplementary groups of this thread alone: the C library would change all threads.
+pub(super) fn set_groups(groups: &[u32]) -> io::Result<()> {
+    // SAFETY: as many numbers as there are.
+    check(unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) })
+}
+
+/// Sets the user and the group by which the kernel decides this thread's access to files; false if
+/// they are others now.
+pub(super) fn set_file_user(uid: u32, gid: u32) -> bool {
+    // Neither call reports a failure; an invalid number only asks.
+    // SAFETY: numbers only.
+    unsafe {
+        libc::setfsgid(gid);
+        libc::setfsuid(uid);
+        u32::try_from(libc::setfsgid(u32::MAX)) == Ok(gid)
+            && u32::try_from(libc::setfsuid(u32::MAX)) == Ok(uid)
+    }
+}
+
 /// Clock ticks per second, as `/proc` counts them.
 pub(super) fn ticks_per_second() -> u64 {
     sysconf(libc::_SC_CLK_TCK).unwrap_or(100)

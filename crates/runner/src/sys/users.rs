@@ -10,6 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use super::raw;
 use crate::wire::Credentials;
 
 /// The largest entry that is accepted, in bytes.
@@ -65,6 +66,32 @@ pub fn by_uid(uid: u32) -> io::Result<Option<User>> {
 #[must_use]
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Runs a function whose access to files is that of another user. Only root has to, and may, change
+/// it: for any other process the kernel decides with its own rights.
+///
+/// Nothing but the access to files changes, and only for this thread: its user may not signal or
+/// trace it.
+///
+/// # Errors
+/// If the access cannot be changed; the function has not run then.
+pub fn with_files_of<T>(uid: u32, gid: u32, act: impl FnOnce() -> T) -> io::Result<T> {
+    if effective_uid() != 0 || uid == 0 {
+        return Ok(act());
+    }
+    let before = (rustix::process::getegid().as_raw(), raw::groups()?);
+    raw::set_groups(&[gid])?;
+    let acted = if raw::set_file_user(uid, gid) {
+        Ok(act())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    };
+    // Back to root, which nothing can refuse: the saved user of this thread is root.
+    let is_back = raw::set_file_user(0, before.0);
+    raw::set_groups(&before.1)?;
+    assert!(is_back, "the thread has its own access to files again");
+    acted
 }
 
 #[must_use]
@@ -153,6 +180,22 @@ mod tests {
         assert_eq!(by_name("no-such-user").expect("readable"), None);
         assert_eq!(by_name("ro\0ot").expect("readable"), None);
         assert_eq!(by_uid(4_000_000_000).expect("readable"), None);
+    }
+
+    #[test]
+    fn files_are_accessed_as_another_user() {
+        if effective_uid() != 0 {
+            return;
+        }
+        let (nobody, dir) = (65_534, tempfile::tempdir().expect("a directory"));
+        let path = dir.path().join("private");
+        std::fs::write(&path, b"x").expect("written");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("set");
+        let read = with_files_of(nobody, nobody, || std::fs::read(&path)).expect("changed");
+        let error = read.expect_err("not its file").kind();
+        assert_eq!(error, io::ErrorKind::PermissionDenied);
+        assert_eq!(std::fs::read(&path).expect("ours again"), b"x");
     }
 
     #[test]

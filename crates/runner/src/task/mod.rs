@@ -24,8 +24,9 @@
 //! | `drive` | the event loop, and the commit of decisions |
 //! | `orders` | executing the plan's orders |
 //! | `launch` | building the launch of a process |
-//! | `launch_limit` | the time limit of a launch |
+//! | `launch_limit` | the time limits of a coordinator |
 //! | `abandon` | killing a task whose log cannot be used |
+//! | `file_end` | filing a task whose worker has killed it |
 //! | `control` | the control socket, for kill requests |
 //! | `error` | errors |
 
@@ -34,6 +35,7 @@ mod attach;
 mod control;
 mod drive;
 mod error;
+mod file_end;
 mod launch;
 mod launch_limit;
 mod open;
@@ -78,7 +80,7 @@ pub struct Options {
     /// A second SIGINT or SIGTERM kills at once. Otherwise it repeats the request to stop, as a
     /// worker does that cannot know whether the first one has arrived.
     pub second_signal_kills: bool,
-    /// How long the coordinator may take to start a process.
+    /// How long the coordinator may take to start a process, or to answer.
     pub launch_timeout: Millis,
 }
 

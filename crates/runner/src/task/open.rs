@@ -230,15 +230,15 @@ pub(super) fn require_owner(header: &Header) -> Result<(), TaskError> {
     )))
 }
 
-struct ReplayedLog {
-    header: Header,
-    plan: Plan,
+pub(super) struct ReplayedLog {
+    pub(super) header: Header,
+    pub(super) plan: Plan,
     /// The runner start that has made the last decision. A later one without a decision has not
     /// changed what the plan knows of boots and clocks.
-    last_start: Option<RunnerStart>,
+    pub(super) last_start: Option<RunnerStart>,
 }
 
-fn replay(records: Vec<RunnerRecord>) -> Result<ReplayedLog, TaskError> {
+pub(super) fn replay(records: Vec<RunnerRecord>) -> Result<ReplayedLog, TaskError> {
     let invalid = |text: &str| TaskError::Invalid(format!("the log of the task {text}"));
     let mut records = records.into_iter().peekable();
     let Some(RunnerRecord::Begun(header)) = records.next() else {

@@ -144,7 +144,7 @@ impl Task {
         let history = &view.history;
         TaskSummary {
             state: Some(view.state()),
-            note: note_for(view),
+            note: note_for(&self.root, view),
             processes: counts(&history.plan),
             user: history.header.user.clone(),
             began_ms: Some(history.header.began.wall.0),

@@ -76,8 +76,8 @@ struct RunArgs {
     /// Do not use a cgroup, even if one is available
     #[arg(long)]
     no_cgroup: bool,
-    /// How long the start of a process may take; then its coordinator is replaced, and the launch
-    /// counts as LOST and is tried again
+    /// How long the coordinator may take to start a process, or to answer; then it is replaced, and
+    /// a launch in flight counts as LOST and is tried again
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration)]
     launch_timeout: Millis,
 }
@@ -194,7 +194,7 @@ fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandR
                 format!(
                     "{error}\nbaton: nothing is lost, and running processes continue; fix the \
                      cause, then resume with `{}`",
-                    super::resume_command_of(id)
+                    super::resume_command_of(root, id)
                 ),
             ))
         }

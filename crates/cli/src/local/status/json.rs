@@ -90,7 +90,7 @@ pub(super) fn task(status: &TaskStatus, now: Wall) -> Task<'_> {
     let until = ended.map_or(now, |at| at.wall);
     Task {
         id: status.entry.id.as_str(),
-        root: status.root.display().to_string(),
+        root: status.root.path().display().to_string(),
         phase: status.entry.phase.into_str(),
         state: view.map(TaskView::state),
         driven: view.map(|view| view.driven),

@@ -7,7 +7,6 @@ mod usage;
 pub(super) use details::current_activity;
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use baton_core::plan::Plan;
 use baton_model::state::AttemptState;
@@ -69,7 +68,7 @@ enum Only {
 
 /// A task, or the error of reading it.
 struct TaskStatus {
-    root: PathBuf,
+    root: Root,
     entry: Entry,
     view: Result<TaskView, ViewError>,
 }
@@ -105,7 +104,7 @@ pub(super) fn run(status: &Status, root: impl FnOnce() -> Result<Root, Failure>)
 fn of_root(status: &Status, root: &Root) -> Result<Vec<TaskStatus>, Failure> {
     let tasks = chosen(status, root)?.into_iter();
     let status = |entry: Entry| TaskStatus {
-        root: root.path().to_owned(),
+        root: root.clone(),
         entry: entry.clone(),
         view: TaskView::load(root, entry),
     };
@@ -121,7 +120,7 @@ fn of_host(status: &Status, own: Option<&Root>) -> Result<Vec<TaskStatus>, Failu
         let entries = root.list_guarded().into_iter();
         let entries = entries.filter(|entry| phase.is_none_or(|phase| entry.phase == phase));
         listed.extend(entries.map(|entry| TaskStatus {
-            root: root.path().to_owned(),
+            root: root.clone(),
             entry: entry.clone(),
             view: TaskView::load_guarded(root, entry),
         }));
@@ -180,7 +179,7 @@ fn print(
                 .as_ref()
                 .map(|view| clean(&view.history.header.user));
             let user = user.unwrap_or_else(|_| "-".to_owned());
-            let root = clean(&task.root.display().to_string());
+            let root = clean(&task.root.path().display().to_string());
             cells.splice(5..5, [user.into(), root.into()]);
         }
         table.row(cells);
@@ -220,14 +219,17 @@ fn line(task: &TaskStatus, now: Wall) -> Vec<Cell> {
         counts(&view.history.plan).into(),
         span(between(began, now)).into(),
         span(between(began, ended)).into(),
-        Cell::new(note_for(view), Style::Odd),
+        Cell::new(note_for(&task.root, view), Style::Odd),
     ]
 }
 
 /// The NOTE column: a required action, or the outcome being approached.
-pub(super) fn note_for(view: &TaskView) -> String {
-    if view.is_orphaned() {
-        format!("orphaned: resume with {}", resume_command(&view.entry.id))
+pub(super) fn note_for(root: &Root, view: &TaskView) -> String {
+    if view.is_orphaned() && root.attempt().is_some() {
+        "no runner: its worker starts it again, or ends it".to_owned()
+    } else if view.is_orphaned() {
+        let resume = resume_command(root, &view.entry.id);
+        format!("orphaned: resume with {resume}")
     } else if let Some(ending) = view.history.plan.ending()
         && !view.is_over()
     {

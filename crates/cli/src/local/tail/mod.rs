@@ -195,10 +195,11 @@ fn follow(
         }
         if !warned && polls.is_multiple_of(POLLS_PER_RUNNER_CHECK) && !root.is_driven(id)? {
             warned = true;
-            note(&format!(
-                "{id} has no runner; resume it with {}",
-                resume_command(id)
-            ));
+            let next = match root.attempt() {
+                Some(_) => "its worker starts it again, or ends it".to_owned(),
+                None => format!("resume it with {}", resume_command(root, id)),
+            };
+            note(&format!("{id} has no runner; {next}"));
         }
         sleep(POLL_INTERVAL);
     }

@@ -52,13 +52,13 @@ fn last_sign(root: &Root, entry: &Entry) -> Option<Wall> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{BEGAN, ended_task, entry, started_task, temp_root};
+    use crate::root::testing::{BEGAN, BOOT, ended_task, entry, started_task, temp_root};
 
     #[test]
     fn an_active_task_without_a_runner_is_an_orphan_after_a_while() {
         let (_dir, root) = temp_root();
-        started_task(&root, "a");
-        started_task(&root, "driven");
+        started_task(&root, "a", BOOT);
+        started_task(&root, "driven", BOOT);
         ended_task(&root, "over", Wall(BEGAN));
         let _lock = root.lock(&entry("driven", Phase::Active).id).expect("free");
         let now = Wall(u64::MAX);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::super::testing::{
-    BEGAN, ended_task, ended_task_of, entry, header, started_task, temp_root,
+    BEGAN, BOOT, ended_task, ended_task_of, entry, header, started_task, temp_root,
 };
 use super::*;
 
@@ -111,7 +111,7 @@ fn selecting_changes_nothing_and_applying_removes_all_of_a_task() {
 #[test]
 fn active_and_driven_tasks_stay() {
     let (_dir, root) = temp_root();
-    started_task(&root, "active");
+    started_task(&root, "active", BOOT);
     finished(&root, "driven", 1_000, 0);
     let before = find_gc_candidates(&root, &everything(), NOW).expect("readable");
     let _lock = root.lock(&id("driven")).expect("free");
