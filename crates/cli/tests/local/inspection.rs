@@ -389,6 +389,14 @@ fn status_finds_the_tasks_of_every_root_of_the_host() {
     run.wait().expect("it ends");
 }
 
+/// The process of the coordinator of the task `t`.
+fn coordinator_pid(world: &TestRoot) -> u32 {
+    let log = world.root.coordinator_log(&task_id("t"));
+    let json = world.json(&["read", log.to_str().expect("text"), "--json"]);
+    let pid = json["records"][0]["begun"]["pid"].as_u64().expect("a pid");
+    u32::try_from(pid).expect("a pid")
+}
+
 #[test]
 fn a_launch_that_takes_too_long_is_lost_and_tried_again() {
     let world = TestRoot::new();
@@ -409,11 +417,8 @@ fn a_launch_that_takes_too_long_is_lost_and_tried_again() {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
         json[0]["processes"][0]["failures"] == 1
     });
-    let log = world.root.coordinator_log(&task_id("t"));
-    let json = world.json(&["read", log.to_str().expect("text"), "--json"]);
-    let pid = json["records"][0]["begun"]["pid"].as_u64().expect("a pid");
     // It hangs: the next launch is not answered.
-    send(u32::try_from(pid).expect("a pid"), Signal::STOP);
+    send(coordinator_pid(&world), Signal::STOP);
     assert!(run.wait().expect("it ends").success());
     let json = world.json(&["status", "--json"]);
     let process = &json[0]["processes"][0];
@@ -421,6 +426,29 @@ fn a_launch_that_takes_too_long_is_lost_and_tried_again() {
         (&process["losses"], &process["successes"]),
         (&1.into(), &1.into())
     );
+}
+
+#[test]
+fn a_coordinator_that_stands_still_is_replaced() {
+    let world = TestRoot::new();
+    let run = "touch began; while [ ! -e go ]; do sleep 0.02; done; exit 7";
+    let file = world.file("t.yaml", &format!("task: t\nrun: {run}\n"));
+    let file = file.to_str().expect("text");
+    let args = ["run", file, "--task-id", "t", "--launch-timeout", "1s"];
+    let mut run = world.command(&args);
+    let run = run.stdout(Stdio::piped()).spawn().expect("starts");
+    let sandbox = world.root.sandbox(&task_id("t"));
+    until("it runs", || sandbox.join("began").exists());
+    let pid = coordinator_pid(&world);
+    // Nothing is to be launched: the coordinator only has to notice the end.
+    send(pid, Signal::STOP);
+    fs::write(sandbox.join("go"), b"").expect("written");
+    let output = run.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1), "its exit code is known");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("has not answered for 1s"), "{said}");
+    let json = world.json(&["status", "--json"]);
+    assert_eq!(json[0]["processes"][0]["last"]["exit_code"], 7);
 }
 
 #[test]

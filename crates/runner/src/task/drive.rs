@@ -91,6 +91,7 @@ impl Task {
             self.has_samples_due().then_some(self.sample_at),
             self.killed_at.map(|at| at + REPORT_MAX),
             self.launch_due(),
+            self.pulse_due(),
         ];
         let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
         if let Some(link) = &self.link {

@@ -8,6 +8,7 @@ use baton_model::state::AttemptState;
 use baton_model::task::{LogDestination, ProcessNo, RunNo};
 use baton_model::time::{Millis, Mono};
 
+use super::launch_limit::PULSE;
 use super::{Task, TaskError, Watcher};
 use crate::checks::{ProbeRequest, Verdict};
 use crate::sys::cgroup::{self, Cgroup};
@@ -125,6 +126,7 @@ impl Task {
         match reply {
             Reply::Started { run, at, identity } => self.report_started(run, at, identity),
             Reply::Ended(ended) => self.report_ended(&ended),
+            Reply::Unknown { run: PULSE } => self.launch_limit.answered(clock::now().mono),
             Reply::Unknown { run } => {
                 let live = self.plan.process(run.process).and_then(|p| p.live);
                 let identity = live.filter(|live| live.run == run.run);

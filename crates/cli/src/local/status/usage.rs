@@ -30,8 +30,10 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Formats the usage; for an ended process, its totals.
+    /// Formats the usage; for a process that has ended, its totals. It may have ended before its
+    /// coordinator says so: then nothing of it can be sampled any more.
     pub(super) fn text(&self, live: bool) -> String {
+        let live = live && self.threads > 0;
         let mut text = format!("cpu {}", span(Millis(self.cpu_ms)));
         if let Some(percent) = self.cpu_percent.filter(|_| live) {
             text += &format!(" ({percent}%)");
@@ -107,6 +109,16 @@ mod tests {
             read: 0,
             written: 0,
         }
+    }
+
+    #[test]
+    fn a_process_without_threads_has_totals_only() {
+        let mut last = sample(0, 2_000, 70, 0);
+        last.threads = 0;
+        let usage = summed(&[sample(0, 1_000, 50, 900), last])[&ProcessNo(0)];
+        let text = usage.text(true);
+        assert!(text.contains("memory peak 900"), "{text}");
+        assert!(!text.contains("threads"), "{text}");
     }
 
     #[test]
