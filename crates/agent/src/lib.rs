@@ -33,6 +33,7 @@
 //! | `log_follower` | following the logs of one instance on the worker's host |
 //! | `log_limit` | cutting logs that exceed the limit |
 //! | `processes` | the processes of an attempt |
+//! | `host_view` | the single commands of a worker, for views of its host |
 //! | `usage` | sampling the resource usage of attempts |
 //! | `meter` | the measured use of the worker: their sum |
 //! | `output_files` | the files of a task's standard output and standard error |
@@ -53,6 +54,7 @@ mod drive;
 mod end_filing;
 mod error;
 mod events;
+mod host_view;
 mod incarnation;
 mod launch;
 mod log_follower;
@@ -89,6 +91,7 @@ use baton_tls::ClientFiles;
 
 pub use attempt_dir::{FetchCache, FetchList, TaskFile};
 pub use error::Error;
+pub use host_view::{CommandAttempt, command_attempts};
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
 pub use log_follower::{FollowedChunk, LogFollower};
 pub use logs::read as read_log;

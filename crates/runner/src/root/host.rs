@@ -40,14 +40,39 @@ pub fn find_roots(own: Option<&Root>, is_root: bool) -> Vec<Root> {
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         paths.extend(homes(&users).map(|home| home.join(BELOW_HOME)));
     }
-    for process in proc::all().unwrap_or_default() {
-        if let Ok(line) = fs::read(format!("/proc/{}/cmdline", process.pid)) {
-            paths.extend(roots_of(&line));
-        }
+    for found in coordinators() {
+        paths.extend(roots_of(found));
     }
     let is_there = |path: &PathBuf| matches!(open_dir(CWD, &**path), Ok(Some(_)));
     let found = paths.into_iter().filter(is_there);
     found.filter_map(|path| Root::new(path).ok()).collect()
+}
+
+/// Finds the state directories of the workers that run on this host, in order of their paths. Single
+/// commands of a worker have no roots.
+#[must_use]
+pub fn find_workers() -> Vec<PathBuf> {
+    let states = coordinators().into_iter().filter_map(|found| match found {
+        Coordinator::OfWorker(state) => Some(state),
+        Coordinator::OfTask(_) => None,
+    });
+    states.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The directory that a coordinator runs for.
+#[derive(Debug, PartialEq, Eq)]
+enum Coordinator {
+    /// The root of its task.
+    OfTask(PathBuf),
+    /// The state directory of its worker.
+    OfWorker(PathBuf),
+}
+
+/// The coordinators that run on this host, by their command lines.
+fn coordinators() -> Vec<Coordinator> {
+    let processes = proc::all().unwrap_or_default().into_iter();
+    let lines = processes.filter_map(|it| fs::read(format!("/proc/{}/cmdline", it.pid)).ok());
+    lines.filter_map(|line| coordinator(&line)).collect()
 }
 
 /// The home directories in a password file.
@@ -58,27 +83,32 @@ fn homes(users: &str) -> impl Iterator<Item = PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The roots that the command line of a coordinator leads to.
-fn roots_of(line: &[u8]) -> Vec<PathBuf> {
+/// The coordinator with this command line, if it is one.
+fn coordinator(line: &[u8]) -> Option<Coordinator> {
     let mut words = line.split(|byte| *byte == 0).skip(1);
     if words.next() != Some(COORDINATOR) {
-        return Vec::new();
+        return None;
     }
     let checkpoint = words.next().unwrap_or_default().to_vec();
     let checkpoint = PathBuf::from(std::ffi::OsString::from_vec(checkpoint));
-    let Some(parent) = checkpoint.parent().filter(|_| checkpoint.is_absolute()) else {
-        return Vec::new();
-    };
+    let parent = checkpoint.parent().filter(|_| checkpoint.is_absolute())?;
     if checkpoint.ends_with(WORKER_CHECKPOINT) {
-        let attempts = parent.join(WORKER_ATTEMPTS);
-        let names = names(&attempts).into_iter();
-        return names
-            .map(|name| attempts.join(name).join(ATTEMPT_ROOT))
-            .collect();
+        return Some(Coordinator::OfWorker(parent.to_owned()));
     }
-    match parent.parent().filter(|_| parent.ends_with(CHECKPOINTS)) {
-        Some(root) => vec![root.to_owned()],
-        None => Vec::new(),
+    let root = parent.parent().filter(|_| parent.ends_with(CHECKPOINTS))?;
+    Some(Coordinator::OfTask(root.to_owned()))
+}
+
+/// The roots that a coordinator leads to.
+fn roots_of(coordinator: Coordinator) -> Vec<PathBuf> {
+    match coordinator {
+        Coordinator::OfTask(root) => vec![root],
+        Coordinator::OfWorker(state) => {
+            let attempts = state.join(WORKER_ATTEMPTS);
+            let names = names(&attempts).into_iter();
+            let roots = names.map(|name| attempts.join(name).join(ATTEMPT_ROOT));
+            roots.collect()
+        }
     }
 }
 
@@ -175,6 +205,7 @@ mod tests {
             "/r/checkpoints/a-1",
             "/r/sandboxes/a-1",
         ]);
+        let roots_of = |line: &[u8]| coordinator(line).map_or_else(Vec::new, roots_of);
         assert_eq!(roots_of(&task), [Path::new("/r")]);
         let state = tempfile::tempdir().expect("a directory");
         let attempts = state.path().join(WORKER_ATTEMPTS);

@@ -59,7 +59,7 @@ pub use gc::{
     SandboxAction, find_gc_candidates, find_orphans,
 };
 pub use guarded::GuardedView;
-pub use host::find_roots;
+pub use host::{find_roots, find_workers};
 pub use id::TaskId;
 pub use lock::RunnerLock;
 pub use logs::{LOGS_DIR, remove_run_logs};

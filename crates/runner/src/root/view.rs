@@ -6,19 +6,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use baton_core::plan::{ApplyError, Plan, PlanError};
+use baton_core::plan::{ApplyError, Input, Plan, PlanError};
+use baton_model::outcome::Outcome;
 use baton_model::state::AttemptState;
-use baton_model::task::{Moment, PlanEvent};
+use baton_model::task::{Identity, Moment, PlanEvent, ProcessNo, RunNo};
 use baton_model::time::{Millis, Now, Wall};
 
 use rustix::fs::CWD;
 
 use super::guarded::GuardedView;
-use super::{Entry, Phase, Root, RootError};
+use super::{Entry, Phase, Root, RootError, TaskId};
 use crate::log::{self, Kind, LogError};
 use crate::logs::open_dir;
 use crate::record::{Header, RunnerRecord, RunnerStart};
 use crate::samples::{self, Sample};
+use crate::wire::RunEnd;
 
 /// A read-only view of a task.
 #[derive(Clone, Debug)]
@@ -238,6 +240,73 @@ impl TaskView {
         })
     }
 
+    /// The view of a worker's single command. It has no log: its worker's coordinator knows when it
+    /// was started and how it has ended, and its worker drives it.
+    ///
+    /// # Errors
+    /// If the task of the header is invalid.
+    pub fn of_command(
+        header: Header,
+        started: Option<(Moment, Identity)>,
+        ended: Option<&RunEnd>,
+    ) -> Result<Self, ViewError> {
+        let id = TaskId::new(&header.task_id).map_err(ViewError::Root)?;
+        let spec = Arc::new(header.spec.clone());
+        let mut plan = Plan::new(spec, header.began.into())
+            .map_err(PlanError::Spec)
+            .map_err(ViewError::Plan)?;
+        let (process, run) = (ProcessNo(0), RunNo(0));
+        let mut inputs = Vec::new();
+        if let Some((at, identity)) = started {
+            inputs.push((at, Input::Tick));
+            let (at_now, identity) = (at.into(), Some(identity));
+            let started = Input::Started {
+                process,
+                run,
+                at: at_now,
+                identity,
+            };
+            inputs.push((at, started));
+        }
+        if let Some(end) = ended {
+            // A killed process would run again, a killed attempt does not.
+            let (at, outcome) = (end.at.into(), end.outcome);
+            let is_kill = matches!(outcome, Outcome::Killed(_)) || outcome.is_outside_kill();
+            if is_kill || started.is_none() {
+                inputs.push((end.at, Input::KillNow));
+            }
+            let exited = Input::Exited {
+                process,
+                run,
+                at,
+                outcome,
+                random: 0,
+            };
+            inputs.push((end.at, exited));
+        }
+        let mut steps = Vec::new();
+        for (at, input) in inputs {
+            let step = plan.handle(at.into(), input);
+            steps.extend(step.facts().iter().cloned().map(Step::Event));
+        }
+        let phase = match plan.outcome() {
+            Some(_) => Phase::Finished,
+            None => Phase::Active,
+        };
+        Ok(Self {
+            entry: Entry { id, phase },
+            history: History {
+                header,
+                compacted: false,
+                steps,
+                plan,
+            },
+            driven: ended.is_none(),
+            torn_bytes: 0,
+            samples: Samples::Loaded(Vec::new()),
+        })
+    }
+
     #[must_use]
     pub fn state(&self) -> AttemptState {
         self.history.plan.state()
@@ -268,7 +337,6 @@ impl TaskView {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TaskId;
     use super::super::testing::{BEGAN, BOOT, ended_task, entry, header, started_task, temp_root};
     use super::*;
 
@@ -323,6 +391,47 @@ mod tests {
             History::replay(Vec::new()),
             Err(ViewError::NoHeader)
         ));
+    }
+
+    #[test]
+    fn a_command_is_shown_as_a_task() {
+        let (_dir, root) = temp_root();
+        let at = |ms: u64| Moment {
+            mono: baton_model::time::Mono(ms),
+            wall: Wall(BEGAN + ms),
+        };
+        let identity = Identity {
+            boot: BOOT,
+            pid: 77,
+            start_ticks: 5,
+        };
+        let view = |started: Option<Moment>, outcome: Option<Outcome>| {
+            let end = outcome.map(|outcome| RunEnd {
+                run: baton_model::task::RunKey {
+                    process: ProcessNo(0),
+                    run: RunNo(0),
+                },
+                at: at(9),
+                outcome,
+                started,
+                usage: None,
+            });
+            let started = started.map(|at| (at, identity));
+            TaskView::of_command(header(&root, "a", BEGAN), started, end.as_ref()).expect("valid")
+        };
+        let waits = view(None, None);
+        assert_eq!(waits.state(), AttemptState::Active);
+        assert!(!waits.is_orphaned() && waits.history.plan.live().count() == 0);
+        let runs = view(Some(at(1)), None);
+        assert_eq!(runs.history.plan.live().count(), 1);
+        assert!(!runs.is_orphaned() && !runs.is_over());
+        let state = |outcome| view(Some(at(1)), Some(outcome)).state();
+        assert_eq!(state(Outcome::Exited(0)), AttemptState::Success);
+        assert_eq!(state(Outcome::Exited(3)), AttemptState::Failed);
+        assert_eq!(state(Outcome::Signaled(11)), AttemptState::Failed);
+        let killed = Outcome::Killed(baton_model::outcome::KillCause::Requested);
+        assert_eq!(state(killed), AttemptState::Killed);
+        assert_eq!(view(None, Some(killed)).state(), AttemptState::Killed);
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! `baton local status`: the tasks of a root with their state.
 
 mod details;
-mod json;
+pub(super) mod json;
 mod usage;
 
 pub(super) use details::current_activity;
 
 use std::io::Write;
 
+use baton_agent::command_attempts;
 use baton_core::plan::Plan;
 use baton_model::state::AttemptState;
 use baton_model::task::Disposition;
 use baton_model::time::Wall;
-use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots};
+use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots, find_workers};
 use baton_runner::sys::users;
 use clap::{Args, ValueEnum};
 
@@ -67,10 +68,10 @@ enum Only {
 }
 
 /// A task, or the error of reading it.
-struct TaskStatus {
-    root: Root,
-    entry: Entry,
-    view: Result<TaskView, ViewError>,
+pub(super) struct TaskStatus {
+    pub(super) root: Root,
+    pub(super) entry: Entry,
+    pub(super) view: Result<TaskView, ViewError>,
 }
 
 pub(super) fn run(status: &Status, root: impl FnOnce() -> Result<Root, Failure>) -> CommandResult {
@@ -123,6 +124,16 @@ fn of_host(status: &Status, own: Option<&Root>) -> Result<Vec<TaskStatus>, Failu
             root: root.clone(),
             entry: entry.clone(),
             view: TaskView::load_guarded(root, entry),
+        }));
+    }
+    for state in find_workers() {
+        let root = Root::new(&state)?;
+        let commands = command_attempts(&state).into_iter().map(|it| it.view);
+        let commands = commands.filter(|it| phase.is_none_or(|phase| it.entry.phase == phase));
+        listed.extend(commands.map(|view| TaskStatus {
+            root: root.clone(),
+            entry: view.entry.clone(),
+            view: Ok(view),
         }));
     }
     let patterns = &status.patterns;
