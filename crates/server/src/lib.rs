@@ -78,8 +78,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use error::ServeError;
-pub use http::is_our_host;
 pub use http::routes::{ROUTES, Route};
+pub use http::{is_our_host, prefers_json};
 pub use leadership::DataLock;
 pub use log_archive::{BucketError, LogBucket};
 pub use log_reader::LogReader;

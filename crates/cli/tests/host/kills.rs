@@ -2,7 +2,6 @@
 //! of them when a part of Baton dies meanwhile.
 
 use std::fs;
-use std::process::{Command, ExitStatus};
 
 use baton_model::outcome::{KillCause, KillMode, Outcome};
 use baton_model::spec::{InstanceSpec, Work};
@@ -104,16 +103,6 @@ impl Rig {
         let view = TaskView::load(&root, Entry { id, phase }).expect("readable");
         assert_eq!(view.state(), AttemptState::Killed);
         assert_eq!(view.history.plan.live().count(), 0);
-    }
-
-    /// Runs `baton local`, and returns all that it printed.
-    fn local(&self, args: &[&str]) -> (ExitStatus, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
-        command.arg("local").args(args);
-        let output = command.env("BATON_ROOT", self.path("root")).output();
-        let output = output.expect("the binary is there");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status, String::from_utf8_lossy(&text).into_owned())
     }
 
     fn until_runner_restarts(&self) {

@@ -77,6 +77,16 @@ impl Observer {
         self.send("GET", path, &self.host, &self.cookie)
     }
 
+    /// The same address in JSON, for a program that sends the key itself.
+    fn json(&self, path: &str) -> (u16, serde_json::Value) {
+        let key = self.entrance.strip_prefix("/?key=").expect("a key");
+        let fields = format!("authorization: Bearer {key}\r\naccept: application/json");
+        let answer = self.request("GET", path, &self.host, &fields);
+        assert_eq!(answer.header("content-type"), "application/json");
+        let value = serde_json::from_str(&answer.body).expect("JSON");
+        (answer.status, value)
+    }
+
     /// The page of an address.
     fn page(&self, path: &str) -> String {
         let answer = self.get(path);
@@ -96,9 +106,13 @@ impl Observer {
     }
 
     fn send(&self, method: &str, path: &str, host: &str, cookie: &str) -> Answer {
+        self.request(method, path, host, &format!("cookie: {cookie}"))
+    }
+
+    fn request(&self, method: &str, path: &str, host: &str, fields: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.host).expect("it listens");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {host}\r\ncookie: {cookie}\r\nconnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\nconnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes()).expect("written");
         let mut bytes = Vec::new();
@@ -201,6 +215,29 @@ fn the_tasks_of_a_host_are_pages_that_grow_while_they_run() {
     fs::write(world.root.sandbox(&task_id("odd")).join("release"), "").expect("written");
     run.0.wait().expect("it ends");
     assert!(observer.page(&odd).contains("s-SUCCESS"));
+}
+
+#[test]
+fn the_same_addresses_answer_json() {
+    let world = TestRoot::new();
+    Task::begin(&world, "own", spec()).succeeds(&world);
+    let observer = Observer::of(&world);
+    let (status, list) = observer.json("/?q=own");
+    assert_eq!((status, &list["total"]), (200, &1.into()), "{list}");
+    let href = list["tasks"][0]["href"].as_str().expect("an address");
+    assert_eq!(href, observer.address("own"));
+    let (_, task) = observer.json(href);
+    assert_eq!(task, list["tasks"][0]["task"]);
+    let status = world.json(&["status", "own", "--json"]);
+    assert_eq!(task["processes"], status[0]["processes"]);
+    let name = task["processes"][0]["name"].as_str().expect("a name");
+    let (_, process) = observer.json(&format!("{href}/processes/{name}"));
+    assert_eq!(process, task["processes"][0]);
+    let (status, missing) = observer.json(&format!("{href}/processes/none"));
+    assert_eq!((status, &missing["status"]), (404, &404.into()));
+    let fields = "accept: application/json";
+    let refused = observer.request("GET", "/", &observer.host, fields);
+    assert_eq!(refused.status, 401, "{refused:?}");
 }
 
 #[test]

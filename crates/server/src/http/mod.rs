@@ -92,6 +92,7 @@ mod views;
 pub(crate) use logs::collect::run as collect_logs;
 
 pub use guard::is_our_host;
+pub use negotiation::prefers_json;
 
 use std::sync::Arc;
 

@@ -80,6 +80,14 @@ pub(super) fn prefers_html(headers: &HeaderMap) -> bool {
     quality(&ranges, "text/html") > json.max().unwrap_or(0)
 }
 
+/// True if the client prefers JSON to a page. `*/*` prefers neither: for servers whose default is a
+/// page.
+#[must_use]
+pub fn prefers_json(headers: &HeaderMap) -> bool {
+    let ranges = ranges(headers);
+    quality(&ranges, "application/json") > quality(&ranges, "text/html")
+}
+
 /// The offered type that the client prefers; `None` if it accepts none of them.
 fn choose(headers: &HeaderMap) -> Option<&'static str> {
     let ranges = ranges(headers);

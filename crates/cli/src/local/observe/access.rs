@@ -16,6 +16,7 @@ use baton_runner::sys::random;
 use sha2::{Digest as _, Sha256};
 
 use super::Observer;
+use super::format::Format;
 use super::pages;
 
 /// The parameter of an address with the key.
@@ -59,10 +60,19 @@ impl Access {
         let cookies = headers.get_all(header::COOKIE).iter();
         let cookies = cookies.filter_map(|value| value.to_str().ok());
         let mut pairs = cookies.flat_map(|text| text.split(';'));
-        pairs.any(|pair| {
+        let has_cookie = pairs.any(|pair| {
             let pair = pair.trim().split_once('=');
             pair.is_some_and(|(key, value)| key == name && self.is_key(value))
-        })
+        });
+        has_cookie || self.has_bearer(headers)
+    }
+
+    /// True for a program that sends the key itself.
+    fn has_bearer(&self, headers: &HeaderMap) -> bool {
+        let value = headers.get(header::AUTHORIZATION);
+        let value = value.and_then(|value| value.to_str().ok());
+        let key = value.and_then(|value| value.strip_prefix("Bearer "));
+        key.is_some_and(|key| self.is_key(key))
     }
 }
 
@@ -74,12 +84,17 @@ pub(super) async fn check(
 ) -> Response {
     let access = &observer.access;
     let (headers, uri) = (request.headers(), request.uri());
+    let format = Format::of(headers);
     if !baton_server::is_our_host(headers, uri.authority(), access.address) {
         let text = "the header Host names another server; use the printed address";
-        return pages::error(StatusCode::FORBIDDEN, text);
+        return pages::error(format, StatusCode::FORBIDDEN, text);
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return pages::error(StatusCode::METHOD_NOT_ALLOWED, "the pages are read-only");
+        return pages::error(
+            format,
+            StatusCode::METHOD_NOT_ALLOWED,
+            "the pages are read-only",
+        );
     }
     if let Some((key, rest)) = without_key(uri)
         && access.is_key(&key)
@@ -94,7 +109,7 @@ pub(super) async fn check(
         return next.run(request).await;
     }
     let text = "open the address that `baton local observe` has printed, with its key";
-    pages::error(StatusCode::UNAUTHORIZED, text)
+    pages::error(format, StatusCode::UNAUTHORIZED, text)
 }
 
 /// The key of an address, and the address without it.
@@ -151,6 +166,12 @@ mod tests {
         assert!(!reads("baton-observe-8081="));
         assert!(!reads(&format!("baton-observe-8081={}", &key[1..])));
         assert!(!access.is_reader(&HeaderMap::new()));
+        let mut headers = HeaderMap::new();
+        let value = format!("Bearer {key}").parse().expect("plain");
+        headers.insert(header::AUTHORIZATION, value);
+        assert!(access.is_reader(&headers));
+        headers.insert(header::AUTHORIZATION, "Bearer x".parse().expect("plain"));
+        assert!(!access.is_reader(&headers));
         assert_ne!(key, &self::access().key);
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use super::Observer;
+use super::format::Format;
 use super::pages::{error, stream_word};
 
 /// Bytes read at a time; at most one such piece waits for the browser.
@@ -28,13 +29,14 @@ type Address = (String, String, String, u64, String);
 
 pub(super) async fn log(
     State(observer): State<Arc<Observer>>,
+    format: Format,
     Path(address): Path<Address>,
 ) -> Response {
     let (sender, receiver) = mpsc::channel(1);
     let opened = spawn_blocking(move || find(&observer, &address)).await;
     let Ok(Some((source, run, file))) = opened else {
         let text = "there is no such output any more, or not yet";
-        return error(StatusCode::NOT_FOUND, text);
+        return error(format, StatusCode::NOT_FOUND, text);
     };
     spawn_blocking(move || feed(&source, run, &sender));
     let headers = [
@@ -58,7 +60,7 @@ fn find(observer: &Observer, address: &Address) -> Option<(LogSource, RunNo, Str
     let view = task.view().ok()?;
     let logs = task.logs(&view, process)?;
     let run = logs.runs().ok()?.into_iter().find(|it| it.0 == *run)?;
-    let source = LogSource::Process(logs, stream);
+    let source = logs.source(stream);
     // A task without output has no file; the answer then is an error, not an empty text.
     source.piece(run, LogStart::Offset(0), 0).ok()??;
     // An id needs no quotes; the name of a process may contain anything.

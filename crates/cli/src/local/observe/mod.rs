@@ -7,6 +7,7 @@
 //! | `access` | the key of the address, and the header *Host* |
 //! | `tasks` | the tasks of the roots: listed, found by an address, read |
 //! | `pages` | the page of each address |
+//! | `format` | the choice between a page and JSON |
 //! | `download` | a whole log |
 //!
 //! An address names a task by the key of its root and by its id. Both are looked up in what the
@@ -14,6 +15,7 @@
 
 mod access;
 mod download;
+mod format;
 mod pages;
 mod tasks;
 
@@ -42,6 +44,9 @@ use tasks::Host;
 /// other users of this host can connect to the port, too. Without --root, the tasks of every root on
 /// this host are shown: the default roots, those of tasks that run, and the attempts of workers that
 /// run; as root, those of all users.
+///
+/// The same addresses answer JSON to `Accept: application/json`, as of `baton local status --json`; a
+/// program may send the key as `Authorization: Bearer KEY`.
 ///
 /// With --json, prints an object: url.
 #[derive(Debug, Args)]

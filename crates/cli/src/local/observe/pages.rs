@@ -28,9 +28,10 @@ use baton_web::{assets, headers};
 use tokio::task::spawn_blocking;
 
 use super::Observer;
+use super::format::{Format, json};
 use super::tasks::{Task, tail};
 use crate::local::messages;
-use crate::local::status::current_activity;
+use crate::local::status::{self, current_activity};
 use crate::text::shell;
 use crate::time::now;
 
@@ -43,55 +44,112 @@ const EVENTS: usize = 500;
 /// The latest runs of a process that a page links.
 const RUNS: usize = 50;
 
+const NO_PROCESS: &str = "the task has no such process";
+
 /// The parameters of an address.
 type Parameters = BTreeMap<String, String>;
 
 pub(super) async fn list(
     State(observer): State<Arc<Observer>>,
+    format: Format,
     Query(parameters): Query<Parameters>,
 ) -> Response {
-    in_background(move || Ok(html(StatusCode::OK, &list_page(&observer, &parameters)))).await
+    in_background(format, move || {
+        let chosen = Chosen::new(&observer, &parameters);
+        Ok(match format {
+            Format::Page => html(StatusCode::OK, &chosen.page(&observer)),
+            Format::Json => json(StatusCode::OK, &chosen.json()),
+        })
+    })
+    .await
 }
 
-fn list_page(observer: &Observer, parameters: &Parameters) -> HostPage {
-    let of = |name: &str| parameters.get(name).map_or("", |value| value.trim());
-    let phase = match of("phase") {
-        "active" => Some(Phase::Active),
-        "finished" => Some(Phase::Finished),
-        _ => None,
-    };
-    let pattern = of("q");
-    let skipped: usize = of("skip").parse().unwrap_or(0);
-    let tasks = observer.host.list(phase, pattern);
-    let frame = frame("Tasks", "/");
-    let rows = tasks.iter().skip(skipped).take(ROWS);
-    let rows = rows.map(|task| TaskRow::new(task.summary(&task.view()), frame.now));
-    let rows: Vec<TaskRow> = rows.collect();
-    let shown = skipped.saturating_add(rows.len());
-    let next = (shown < tasks.len()).then(|| {
-        let phase = phase.map_or("", |phase| phase.into_str());
-        format!("/?phase={phase}&q={}&skip={shown}", encoded(pattern))
-    });
-    HostPage {
-        host: users::hostname(),
-        total: tasks.len(),
-        phases: PHASES,
-        phase: phase.map_or_else(String::new, |phase| phase.into_str().to_owned()),
-        pattern: pattern.to_owned(),
-        is_filtered: phase.is_some() || !pattern.is_empty(),
-        roots_text: observer.host.text(),
-        rows,
-        next,
-        frame,
+/// The part of the list that an address asks for.
+struct Chosen {
+    phase: Option<Phase>,
+    pattern: String,
+    /// Tasks that match, on all pages.
+    total: usize,
+    tasks: Vec<Task>,
+    /// The address of the next part.
+    next: Option<String>,
+}
+
+impl Chosen {
+    fn new(observer: &Observer, parameters: &Parameters) -> Self {
+        let of = |name: &str| parameters.get(name).map_or("", |value| value.trim());
+        let phase = match of("phase") {
+            "active" => Some(Phase::Active),
+            "finished" => Some(Phase::Finished),
+            _ => None,
+        };
+        let pattern = of("q");
+        let skipped: usize = of("skip").parse().unwrap_or(0);
+        let tasks = observer.host.list(phase, pattern);
+        let total = tasks.len();
+        let tasks: Vec<Task> = tasks.into_iter().skip(skipped).take(ROWS).collect();
+        let shown = skipped.saturating_add(tasks.len());
+        let next = (shown < total).then(|| {
+            let phase = phase.map_or("", |phase| phase.into_str());
+            format!("/?phase={phase}&q={}&skip={shown}", encoded(pattern))
+        });
+        Self {
+            phase,
+            pattern: pattern.to_owned(),
+            total,
+            tasks,
+            next,
+        }
+    }
+
+    fn page(self, observer: &Observer) -> HostPage {
+        let frame = frame("Tasks", "/");
+        let rows = self.tasks.iter();
+        let rows = rows.map(|task| TaskRow::new(task.summary(&task.view()), frame.now));
+        HostPage {
+            host: users::hostname(),
+            total: self.total,
+            phases: PHASES,
+            phase: self
+                .phase
+                .map_or_else(String::new, |phase| phase.into_str().to_owned()),
+            is_filtered: self.phase.is_some() || !self.pattern.is_empty(),
+            pattern: self.pattern,
+            roots_text: observer.host.text(),
+            rows: rows.collect(),
+            next: self.next,
+            frame,
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let now = now();
+        let tasks = self.tasks.iter().map(|task| {
+            let view = task.view();
+            let href = task.summary(&view).href();
+            let status = task.status(view);
+            serde_json::json!({ "href": href, "task": status::json::task(&status, now) })
+        });
+        serde_json::json!({
+            "host": users::hostname(),
+            "total": self.total,
+            "tasks": tasks.collect::<Vec<_>>(),
+            "next": self.next,
+        })
     }
 }
 
 pub(super) async fn task(
     State(observer): State<Arc<Observer>>,
+    format: Format,
     Path((root, id)): Path<(String, String)>,
 ) -> Response {
-    in_background(move || {
+    in_background(format, move || {
         let (task, view, summary) = load(&observer, &root, &id)?;
+        if format == Format::Json {
+            let status = task.status(Ok(view));
+            return Ok(json(StatusCode::OK, &status::json::task(&status, now())));
+        }
         let page = TaskPage::new(frame("", ""), answers(&task, &view, summary));
         Ok(html(StatusCode::OK, &page))
     })
@@ -166,15 +224,21 @@ fn definition(view: &TaskView) -> serde_json::Value {
 
 pub(super) async fn process(
     State(observer): State<Arc<Observer>>,
+    format: Format,
     Path((root, id, name)): Path<(String, String, String)>,
     Query(parameters): Query<Parameters>,
 ) -> Response {
-    in_background(move || {
+    in_background(format, move || {
         let (task, view, summary) = load(&observer, &root, &id)?;
+        if format == Format::Json {
+            let found = status::json::process(&view, &name, now());
+            let found = found.ok_or_else(|| NO_PROCESS.to_owned())?;
+            return Ok(json(StatusCode::OK, &found));
+        }
         let run = parameters.get("run").and_then(|run| run.parse().ok());
         match process_page(&task, &view, &summary, &name, run) {
             Some(page) => Ok(html(StatusCode::OK, &page)),
-            None => Err("the task has no such process".to_owned()),
+            None => Err(NO_PROCESS.to_owned()),
         }
     })
     .await
@@ -336,8 +400,8 @@ pub(super) async fn asset(Path(name): Path<String>) -> Response {
     (media_type, headers::ASSET, asset.content).into_response()
 }
 
-pub(super) async fn unknown() -> Response {
-    error(StatusCode::NOT_FOUND, "there is no such page")
+pub(super) async fn unknown(format: Format) -> Response {
+    error(format, StatusCode::NOT_FOUND, "there is no such page")
 }
 
 pub(super) const fn stream_word(stream: LogStream) -> &'static str {
@@ -347,8 +411,8 @@ pub(super) const fn stream_word(stream: LogStream) -> &'static str {
     }
 }
 
-/// The page of an error.
-pub(super) fn error(status: StatusCode, detail: &str) -> Response {
+/// The answer to a request that has failed.
+pub(super) fn error(format: Format, status: StatusCode, detail: &str) -> Response {
     let title = status.canonical_reason().unwrap_or("Error");
     let mut frame = frame(title, "");
     frame.refresh = Refresh::Never;
@@ -358,6 +422,9 @@ pub(super) fn error(status: StatusCode, detail: &str) -> Response {
         detail: detail.to_owned(),
         ..Problem::default()
     };
+    if format == Format::Json {
+        return json(status, &problem);
+    }
     html(
         status,
         &ErrorPage::new(frame, problem, Some("/".to_owned())),
@@ -366,12 +433,17 @@ pub(super) fn error(status: StatusCode, detail: &str) -> Response {
 
 /// A page that is made on a thread of its own; an error is that something is not there.
 async fn in_background(
+    format: Format,
     make: impl FnOnce() -> Result<Response, String> + Send + 'static,
 ) -> Response {
     match spawn_blocking(make).await {
         Ok(Ok(response)) => response,
-        Ok(Err(why)) => error(StatusCode::NOT_FOUND, &why),
-        Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be made"),
+        Ok(Err(why)) => error(format, StatusCode::NOT_FOUND, &why),
+        Err(_) => error(
+            format,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the page cannot be made",
+        ),
     }
 }
 

@@ -4,18 +4,20 @@
 //! log of a task names its sandbox, and the owner of a root may have written anything there, so as
 //! root only logs are read that belong to that owner.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use baton_agent::{CommandAttempt, command_attempts};
 use baton_model::message::{LogStart, LogStream};
 use baton_model::task::RunNo;
 use baton_runner::logs::{LogSource, Piece, ProcessLogs};
-use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots};
+use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots, find_workers};
 use baton_runner::sys::users;
 use baton_web::pages::host::TaskSummary;
 use sha2::{Digest as _, Sha256};
 
-use crate::local::status::{counts, note_for};
+use crate::local::status::{TaskStatus, counts, note_for};
 use crate::output::Failure;
 
 /// Where tasks are looked for.
@@ -32,6 +34,35 @@ pub(super) enum Host {
 pub(super) struct Task {
     pub(super) root: Root,
     pub(super) entry: Entry,
+    /// Set for the single command of a worker, which has no root: then `root` is the worker's state
+    /// directory.
+    command: Option<Box<CommandAttempt>>,
+}
+
+/// The output of a process.
+#[derive(Clone, Debug)]
+pub(super) enum TaskLogs {
+    Process(ProcessLogs),
+    /// Standard output and standard error of a single command.
+    Command([PathBuf; 2]),
+}
+
+impl TaskLogs {
+    /// The runs with output, in order.
+    pub(super) fn runs(&self) -> std::io::Result<Vec<RunNo>> {
+        match self {
+            Self::Process(logs) => logs.runs(),
+            Self::Command(_) => Ok(vec![RunNo(0)]),
+        }
+    }
+
+    pub(super) fn source(&self, stream: LogStream) -> LogSource {
+        match (self, stream) {
+            (Self::Process(logs), _) => LogSource::Process(logs.clone(), stream),
+            (Self::Command([path, _]), LogStream::Stdout)
+            | (Self::Command([_, path]), LogStream::Stderr) => LogSource::File(path.clone()),
+        }
+    }
 }
 
 impl Host {
@@ -83,7 +114,15 @@ impl Host {
             found.extend(entries.map(|entry| Task {
                 root: root.clone(),
                 entry,
+                command: None,
             }));
+        }
+        for state in self.workers() {
+            let commands = commands(&state).into_iter();
+            let commands = commands
+                .filter(|task| phase.is_none_or(|phase| task.entry.phase == phase))
+                .filter(|task| pattern.is_empty() || task.entry.id.matches(pattern));
+            found.extend(commands);
         }
         found.sort_by_cached_key(|task| {
             let newest_first = std::cmp::Reverse(task.registered());
@@ -94,11 +133,42 @@ impl Host {
 
     /// The task of an address: the key of its root, and its id.
     pub(super) fn find(&self, root: &str, id: &str) -> Option<Task> {
-        let root = self.roots().into_iter().find(|it| key(it.path()) == root)?;
+        let is_it = |path: &Path| key(path) == root;
+        let Some(root) = self.roots().into_iter().find(|it| is_it(it.path())) else {
+            let state = self.workers().into_iter().find(|state| is_it(state))?;
+            let mut commands = commands(&state).into_iter();
+            return commands.find(|task| task.entry.id.as_str() == id);
+        };
         let mut entries = root.list_guarded().into_iter();
         let entry = entries.find(|entry| entry.id.as_str() == id)?;
-        Some(Task { root, entry })
+        Some(Task {
+            root,
+            entry,
+            command: None,
+        })
     }
+
+    /// The state directories of workers, whose single commands have no roots.
+    fn workers(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Roots(_) => Vec::new(),
+            Self::All { .. } => find_workers(),
+        }
+    }
+}
+
+/// The single commands of a worker.
+fn commands(state: &Path) -> Vec<Task> {
+    let Ok(root) = Root::new(state) else {
+        return Vec::new();
+    };
+    let commands = command_attempts(state).into_iter();
+    let task = |command: CommandAttempt| Task {
+        root: root.clone(),
+        entry: command.view.entry.clone(),
+        command: Some(Box::new(command)),
+    };
+    commands.map(task).collect()
 }
 
 /// The name of a root in addresses.
@@ -112,12 +182,28 @@ fn key(path: &Path) -> String {
 impl Task {
     /// When its entry was written.
     fn registered(&self) -> Option<SystemTime> {
+        if let Some(command) = &self.command {
+            let began = command.view.history.header.began.wall;
+            return SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(began.0));
+        }
         let path = self.root.entry(&self.entry.id, self.entry.phase);
         std::fs::symlink_metadata(path).ok()?.modified().ok()
     }
 
     pub(super) fn view(&self) -> Result<TaskView, ViewError> {
-        TaskView::load_guarded(&self.root, self.entry.clone())
+        match &self.command {
+            Some(command) => Ok(command.view.clone()),
+            None => TaskView::load_guarded(&self.root, self.entry.clone()),
+        }
+    }
+
+    /// What `baton local status --json` tells of it.
+    pub(super) fn status(&self, view: Result<TaskView, ViewError>) -> TaskStatus {
+        TaskStatus {
+            root: self.root.clone(),
+            entry: self.entry.clone(),
+            view,
+        }
     }
 
     pub(super) fn summary(&self, view: &Result<TaskView, ViewError>) -> TaskSummary {
@@ -154,7 +240,10 @@ impl Task {
     }
 
     /// The logs of a process in the definition of the task.
-    pub(super) fn logs(&self, view: &TaskView, process: &str) -> Option<ProcessLogs> {
+    pub(super) fn logs(&self, view: &TaskView, process: &str) -> Option<TaskLogs> {
+        if let Some(command) = &self.command {
+            return self.command_logs(command);
+        }
         let header = &view.history.header;
         let known = header.spec.processes.iter();
         let known = known
@@ -163,23 +252,38 @@ impl Task {
         let logs = ProcessLogs::new(Path::new(&header.sandbox), known)?;
         // Without privileges the kernel decides what can be read.
         if users::effective_uid() != 0 {
-            return Some(logs);
+            return Some(TaskLogs::Process(logs));
         }
         match self.root.owner().ok()? {
-            0 => Some(logs),
-            owner => Some(logs.owned_by(owner)),
+            0 => Some(TaskLogs::Process(logs)),
+            owner => Some(TaskLogs::Process(logs.owned_by(owner))),
         }
+    }
+
+    fn command_logs(&self, command: &CommandAttempt) -> Option<TaskLogs> {
+        let paths = command.logs.clone()?;
+        if users::effective_uid() == 0 {
+            let owner = self.root.owner().ok()?;
+            let is_owned = |path: &PathBuf| {
+                let file = std::fs::symlink_metadata(path);
+                file.is_ok_and(|file| file.is_file() && (owner == 0 || file.uid() == owner))
+            };
+            if !paths.iter().all(is_owned) {
+                return None;
+            }
+        }
+        Some(TaskLogs::Command(paths))
     }
 }
 
 /// At most the last `bytes_max` bytes of a run's output, and its size; `None` if it has no file.
 pub(super) fn tail(
-    logs: &ProcessLogs,
+    logs: &TaskLogs,
     stream: LogStream,
     run: RunNo,
     bytes_max: usize,
 ) -> std::io::Result<Option<(Vec<u8>, u64)>> {
-    let source = LogSource::Process(logs.clone(), stream);
+    let source = logs.source(stream);
     let Some(Piece { size, .. }) = source.piece(run, LogStart::Offset(0), 0)? else {
         return Ok(None);
     };

@@ -17,7 +17,7 @@ use super::usage::{self, Usage};
 use crate::time::between;
 
 #[derive(Serialize)]
-pub(super) struct Task<'a> {
+pub(in super::super) struct Task<'a> {
     id: &'a str,
     root: String,
     phase: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Task<'a> {
 }
 
 #[derive(Serialize)]
-struct Process {
+pub(in super::super) struct Process {
     name: String,
     state: ProcessState,
     fate: Disposition,
@@ -82,7 +82,7 @@ impl From<&LastRun> for Last {
     }
 }
 
-pub(super) fn task(status: &TaskStatus, now: Wall) -> Task<'_> {
+pub(in super::super) fn task(status: &TaskStatus, now: Wall) -> Task<'_> {
     let view = status.view.as_ref().ok();
     let header = view.map(|view| &view.history.header);
     let ended = view.and_then(|view| view.history.ended());
@@ -107,6 +107,12 @@ pub(super) fn task(status: &TaskStatus, now: Wall) -> Task<'_> {
         processes: view.map(|view| processes(view, now)),
         error: status.view.as_ref().err().map(ToString::to_string),
     }
+}
+
+/// One process of a task.
+pub(in super::super) fn process(view: &TaskView, name: &str, now: Wall) -> Option<Process> {
+    let mut all = processes(view, now).into_iter();
+    all.find(|process| process.name == name)
 }
 
 fn processes(view: &TaskView, now: Wall) -> Vec<Process> {

@@ -121,6 +121,16 @@ impl Rig {
         command
     }
 
+    /// Runs `baton local`, and returns all that it printed.
+    pub(crate) fn local(&self, args: &[&str]) -> (ExitStatus, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
+        command.arg("local").args(args);
+        let output = command.env("BATON_ROOT", self.path("root")).output();
+        let output = output.expect("the binary is there");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status, String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// Starts an agent with these further arguments.
     pub(crate) fn start(&self, args: &[&str]) -> Agent {
         let log = fs::File::options()
