@@ -187,12 +187,12 @@ mod tests {
         if effective_uid() != 0 {
             return;
         }
-        let (nobody, dir) = (65_534, tempfile::tempdir().expect("a directory"));
+        let (other, dir) = (65_534, tempfile::tempdir().expect("a directory"));
         let path = dir.path().join("private");
         std::fs::write(&path, b"x").expect("written");
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(&path, private).expect("set");
-        let read = with_files_of(nobody, nobody, || std::fs::read(&path)).expect("changed");
+        let read = with_files_of(other, other, || std::fs::read(&path)).expect("changed");
         let error = read.expect_err("not its file").kind();
         assert_eq!(error, io::ErrorKind::PermissionDenied);
         assert_eq!(std::fs::read(&path).expect("ours again"), b"x");
