@@ -14,6 +14,7 @@ use crate::repo::Repo;
 
 /// The layer of every crate, lowest first. Add a new crate here.
 const LAYERS: &[(&str, u8)] = &[
+    ("baton-fs", 0),
     ("baton-model", 0),
     ("baton-testing", 0),
     ("baton-tzdata", 0),
