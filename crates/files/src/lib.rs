@@ -133,13 +133,21 @@ pub fn load_workflow(path: impl AsRef<Path>) -> Result<WorkflowFile, Errors> {
 /// Every problem of the file, including that it is unreadable.
 pub fn load_any(path: impl AsRef<Path>) -> Result<AnyFile, Errors> {
     let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
-    let text = text(&bytes, &WORKFLOW_LIMITS, &name)?;
-    let fail = |problems| Errors::new(&name, problems);
-    let read_workflow = |root: &Tree| read::workflow(root, &name).map_err(fail);
+    parse_any(&bytes, format, &name)
+}
+
+/// Parses and checks a task or workflow file, as [`load_any`]. `name` is the file name shown in errors.
+///
+/// # Errors
+/// Every problem of the file.
+pub fn parse_any(bytes: &[u8], format: Format, name: &str) -> Result<AnyFile, Errors> {
+    let text = text(bytes, &WORKFLOW_LIMITS, name)?;
+    let fail = |problems| Errors::new(name, problems);
+    let read_workflow = |root: &Tree| read::workflow(root, name).map_err(fail);
     // The kind decides the size limit, and is known only after parsing.
     match tree::parse(text, format, &TASK_LIMITS) {
         Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
-        Ok(root) => read::task(&root, &name).map_err(fail).map(AnyFile::from),
+        Ok(root) => read::task(&root, name).map_err(fail).map(AnyFile::from),
         Err(problems) if problems.iter().any(|it| it.kind == Kind::TooLarge) => {
             match tree::parse(text, format, &WORKFLOW_LIMITS) {
                 Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
@@ -216,6 +224,37 @@ pub fn any_from_json(value: &serde_json::Value, name: &str) -> Result<AnyFile, E
     } else {
         from_json(value, name).map(AnyFile::from)
     }
+}
+
+/// Fields of which a task or workflow file has one at least.
+const DEFINING_FIELDS: [&str; 5] = ["task", "run", "processes", "workflow", "tasks"];
+
+/// True if the text has a field that makes it a task or workflow file, valid or not. Of other files,
+/// which the author may not be allowed to read, no error should quote anything.
+#[must_use]
+pub fn resembles_definition(text: &[u8]) -> bool {
+    let is_field = |line: &[u8], field: &str| {
+        let line = line.trim_ascii_start();
+        let quoted = line.strip_prefix(b"\"").or(line.strip_prefix(b"'"));
+        let rest = quoted.unwrap_or(line).strip_prefix(field.as_bytes());
+        let rest = rest.map(|rest| {
+            let unquoted = rest.strip_prefix(b"\"").or(rest.strip_prefix(b"'"));
+            unquoted.unwrap_or(rest).trim_ascii_start()
+        });
+        rest.is_some_and(|rest| rest.starts_with(b":") || rest.starts_with(b"="))
+            || [
+                format!("[{field}]"),
+                format!("[{field}."),
+                format!("[[{field}]]"),
+            ]
+            .iter()
+            .any(|table| line.starts_with(table.as_bytes()))
+    };
+    // A map in braces has several fields in one line.
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r' | b'{' | b','));
+    lines
+        .into_iter()
+        .any(|line| DEFINING_FIELDS.iter().any(|field| is_field(line, field)))
 }
 
 /// True if a file in JSON is a workflow, valid or not.

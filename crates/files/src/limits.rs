@@ -16,6 +16,11 @@ pub const VALUES_MAX: usize = 250_000;
 /// Bytes of text of a file after expansion of YAML aliases.
 pub const TEXT_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 
+/// Events of the YAML parser that anchors may hold and aliases repeat: each takes some hundred bytes
+/// while the file is read, and a few lines of aliases of aliases make any number of them. Larger files
+/// are generated, and need no aliases.
+pub const ALIAS_EVENTS_MAX: usize = 100_000;
+
 /// Processes of one task: ten times what recovery is measured with.
 pub const PROCESSES_MAX: usize = 10_000;
 

@@ -12,7 +12,7 @@ use serde_saphyr::{Error, Location, Options, Spanned};
 
 use super::{Entry, SizeLimits, Tree, Value, duplicate_key, syntax, too_deep};
 use crate::error::{Kind, Position, Problem, clean};
-use crate::limits::DEPTH_MAX;
+use crate::limits::{ALIAS_EVENTS_MAX, DEPTH_MAX, TEXT_BYTES_MAX};
 
 pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Problem> {
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options(size))
@@ -30,6 +30,11 @@ fn options(size: &SizeLimits) -> Options {
             max_events: EVENTS_PER_VALUE * size.values_max,
             max_nodes: size.values_max,
             max_total_scalar_bytes: size.text_bytes_max,
+            max_recorded_anchor_events: ALIAS_EVENTS_MAX,
+            max_recorded_anchor_bytes: TEXT_BYTES_MAX,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: ALIAS_EVENTS_MAX,
         },
         strict_booleans: true,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
@@ -195,7 +200,7 @@ fn explain(error: &Error, size: &SizeLimits) -> Problem {
         Error::Budget { breach, .. } => breached(breach, size, at),
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => expansion_too_large(size, at),
+        | Error::AliasReplayStackDepthExceeded { .. } => aliases_too_large(at),
         Error::MultipleDocuments { .. } => syntax(
             "YAML",
             "the file has a second document after `---`",
@@ -236,6 +241,9 @@ fn breached(breach: &BudgetBreach, size: &SizeLimits, position: Option<Position>
         BudgetBreach::Nodes { .. }
         | BudgetBreach::ScalarBytes { .. }
         | BudgetBreach::Events { .. } => expansion_too_large(size, position),
+        BudgetBreach::RecordedAnchorEvents { .. } | BudgetBreach::RecordedAnchorBytes { .. } => {
+            aliases_too_large(position)
+        }
         other => Problem {
             kind: Kind::TooLarge,
             position,
@@ -257,6 +265,19 @@ fn expansion_too_large(size: &SizeLimits, position: Option<Position>) -> Problem
         message: format!(
             "the file expands to more than {} values or {} bytes of text",
             size.values_max, size.text_bytes_max
+        ),
+        hint: "use fewer aliases, or aliases of smaller values".to_owned(),
+    }
+}
+
+fn aliases_too_large(position: Option<Position>) -> Problem {
+    Problem {
+        kind: Kind::TooLarge,
+        position,
+        path: String::new(),
+        message: format!(
+            "anchors and aliases expand to more than {ALIAS_EVENTS_MAX} parser events or {TEXT_BYTES_MAX} \
+             bytes of text"
         ),
         hint: "use fewer aliases, or aliases of smaller values".to_owned(),
     }

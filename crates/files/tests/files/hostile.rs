@@ -8,8 +8,8 @@ use std::path::Path;
 use baton_core::workflow::check;
 use baton_core::workflow::template::{self, Token};
 use baton_files::{
-    Binding, Definition, Format, Kind, TaskName, from_json, parse, parse_bytes, parse_workflow,
-    workflow_from_json,
+    Binding, Definition, Format, Kind, TaskName, from_json, parse, parse_any, parse_bytes,
+    parse_workflow, resembles_definition, workflow_from_json,
 };
 use baton_model::spec::Work;
 use baton_model::task::{Condition, ProcessName, TaskSpec};
@@ -447,6 +447,56 @@ fn a_small_file_with_a_huge_expansion_is_rejected() {
             errors.problems.iter().any(|it| it.kind == kind),
             "{what}: {errors}"
         );
+    }
+}
+
+#[test]
+fn an_alias_bomb_is_refused_before_it_explodes() {
+    let (.., text) = monsters()
+        .into_iter()
+        .find(|it| it.0 == "aliases")
+        .expect("listed");
+    for parse in [
+        |text: &str| parse_workflow(text, Format::Yaml, "bomb").map(drop),
+        |text: &str| parse_any(text.as_bytes(), Format::Yaml, "bomb").map(drop),
+    ] {
+        let errors = parse(&text).expect_err("refused");
+        let [problem] = &errors.problems[..] else {
+            panic!("{errors}");
+        };
+        assert!(
+            problem.message.starts_with("anchors and aliases expand"),
+            "{errors}"
+        );
+        // The fifth line has 10^5 values, and each takes some hundred bytes.
+        let line = problem.position.expect("known").line;
+        assert!(line <= 5, "{errors}");
+    }
+}
+
+#[test]
+fn only_definitions_have_a_field_of_definitions() {
+    for text in [
+        "task: a\nrun: b",
+        "# c\n\"task\" : a",
+        "{task: a, run: b}",
+        "owner = \"o\"\ntask = \"a\"",
+        "[[processes]]\nname = \"a\"",
+        "[tasks.a]\nrun = \"b\"",
+        "{\n  \"owner\": \"o\",\n  \"workflow\": \"w\"\n}",
+        "processes:\n  - [",
+    ] {
+        assert!(resembles_definition(text.as_bytes()), "{text}");
+    }
+    for text in [
+        "root:*:20228:0:99999:7::\ndaemon:*:20228:0:99999:7::",
+        "-----BEGIN PRIVATE KEY-----\nMC4CAQAw\n",
+        "{\"password\": \"p\", \"taskforce\": 1}",
+        "password = \"run away\"\n[runner]",
+        "\0\u{1}task",
+        "",
+    ] {
+        assert!(!resembles_definition(text.as_bytes()), "{text}");
     }
 }
 
