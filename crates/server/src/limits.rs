@@ -277,6 +277,9 @@ pub const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 /// Scan interval of the library directory.
 pub const LIBRARY_SCAN_PAUSE: Duration = Duration::from_secs(1);
 
+/// The time after which a scan that has not ended is reported: one of all files takes less than a second.
+pub const LIBRARY_SCAN_SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// Files of the library directory: every scan visits each.
 pub const LIBRARY_FILES_MAX: usize = 10_000;
 

@@ -11,10 +11,12 @@
 //! Scans compare modification times and sizes every second: that works on every file system, and a
 //! thousand files cost some milliseconds.
 
+mod pending;
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use baton_core::scheduler::{Change, Command, DefineCommand, Precondition, RemoveCommand, Reply};
@@ -30,6 +32,7 @@ use crate::driver::event::{Inbox, Unanswered};
 use crate::limits::LIBRARY_SCAN_PAUSE;
 use crate::shutdown::until_shutdown;
 
+use pending::PendingScan;
 use scan::FileStamp;
 
 /// Errors of library files, as shown by the API.
@@ -46,17 +49,22 @@ impl Problems {
         problems.collect()
     }
 
-    /// Replaces all errors, and returns those that are new.
-    fn replace(&self, new: BTreeMap<String, String>) -> Vec<(String, String)> {
+    /// Replaces all errors, and logs those that are new.
+    fn replace(&self, new: BTreeMap<String, String>) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = new
-            .iter()
-            .filter(|(file, text)| held.get(*file) != Some(text));
-        let fresh = fresh
-            .map(|(file, text)| (file.clone(), text.clone()))
-            .collect();
+        for (file, text) in &new {
+            if held.get(file) != Some(text) {
+                tracing::error!("library: {file}: {text}");
+            }
+        }
         *held = new;
-        fresh
+    }
+
+    /// Adds an error until the next scan has ended, and logs it.
+    fn add(&self, file: &str, text: String) {
+        tracing::error!("library: {file}: {text}");
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.insert(file.to_owned(), text);
     }
 }
 
@@ -69,8 +77,14 @@ pub(crate) struct LibrarySync {
     pub(crate) problems: Problems,
 }
 
-/// Stamp and definition of each file when it was last read.
-type ParsedFiles = BTreeMap<String, (FileStamp, Result<(TaskName, Arc<Definition>), String>)>;
+/// Stamp and definition of each file when it was last read; no stamp for what cannot be read at all.
+type ParsedFiles = BTreeMap<
+    String,
+    (
+        Option<FileStamp>,
+        Result<(TaskName, Arc<Definition>), String>,
+    ),
+>;
 
 /// Definitions that the scheduler has accepted.
 #[derive(Default)]
@@ -92,7 +106,10 @@ impl LibrarySync {
                 applied = AppliedFiles::default();
                 self.problems.replace(BTreeMap::new());
             } else {
-                known = self.sync_once(known, &mut applied).await;
+                let Some(read) = self.scan(known, &mut shutdown).await else {
+                    return;
+                };
+                known = self.sync_once(read, &mut applied).await;
             }
             tokio::select! {
                 () = until_shutdown(&mut shutdown) => return,
@@ -101,28 +118,48 @@ impl LibrarySync {
         }
     }
 
-    /// Scans once and applies the changes.
-    async fn sync_once(&self, known: ParsedFiles, applied: &mut AppliedFiles) -> ParsedFiles {
+    /// Scans once. `None` at shutdown.
+    async fn scan(
+        &self,
+        known: ParsedFiles,
+        shutdown: &mut watch::Receiver<bool>,
+    ) -> Option<Result<ParsedFiles, (io::Error, ParsedFiles)>> {
         let directory = self.directory.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = scan::scan(&directory);
-            (
-                found.map(|found| scan::read(&directory, found, &known)),
-                known,
-            )
+        let started = PendingScan::start(move |place| {
+            let read = scan::scan(&directory, &known, place);
+            read.map_err(|error| (error, known))
         });
-        let (read, known) = match looked.await {
-            Ok((Ok(read), _)) => (read, None),
-            Ok((Err(error), known)) => (ParsedFiles::new(), Some((error, known))),
-            // It has panicked, which was logged; the next scan starts anew.
-            Err(_) => return ParsedFiles::new(),
+        let scanned = match started {
+            Ok(pending) => pending.result(&self.problems, shutdown).await,
+            Err(error) => Some(Err((error, ParsedFiles::new()))),
         };
-        if let Some((error, known)) = known {
-            // An unreadable directory is not an empty one: all tasks stay.
-            let text = format!("cannot read the library directory: {error}");
-            self.report(BTreeMap::from([(".".to_owned(), text)]));
-            return known;
+        match scanned {
+            Some(scanned) => Some(scanned),
+            None if *shutdown.borrow() => None,
+            // It has panicked, which was logged; the next scan starts anew.
+            None => Some(Err((
+                io::Error::other("the scan has panicked"),
+                ParsedFiles::new(),
+            ))),
         }
+    }
+
+    /// Applies the changes that a scan has found.
+    async fn sync_once(
+        &self,
+        read: Result<ParsedFiles, (io::Error, ParsedFiles)>,
+        applied: &mut AppliedFiles,
+    ) -> ParsedFiles {
+        let read = match read {
+            Ok(read) => read,
+            Err((error, known)) => {
+                // An unreadable directory is not an empty one: all tasks stay.
+                let text = format!("cannot read the library directory: {error}");
+                self.problems
+                    .replace(BTreeMap::from([(".".to_owned(), text)]));
+                return known;
+            }
+        };
         let mut problems = BTreeMap::new();
         let mut owners: BTreeMap<TaskName, String> = BTreeMap::new();
         for (file, (_, parsed)) in &read {
@@ -161,14 +198,8 @@ impl LibrarySync {
                 Err(text) => drop(problems.insert(".".to_owned(), text)),
             }
         }
-        self.report(problems);
+        self.problems.replace(problems);
         read
-    }
-
-    fn report(&self, problems: BTreeMap<String, String>) {
-        for (file, text) in self.problems.replace(problems) {
-            tracing::error!("library: {file}: {text}");
-        }
     }
 
     async fn define(&self, name: &TaskName, definition: &Arc<Definition>) -> Result<(), String> {
@@ -206,8 +237,8 @@ impl LibrarySync {
         for (name, file) in from_files {
             let stays = match owners.get(&name) {
                 Some(_) => true,
-                // An unusable file may be the one that defined it.
-                None => files.contains(&file) && !owners.values().any(|it| *it == file),
+                // An unusable file, or one in an unusable directory, may be the one that defined it.
+                None => is_among(files, &file) && !owners.values().any(|it| *it == file),
             };
             if stays {
                 continue;
@@ -235,6 +266,12 @@ impl LibrarySync {
             Err(_) => Err("the scheduler does not answer".to_owned()),
         }
     }
+}
+
+/// True if the file, or a directory that it is in, is among these.
+fn is_among(files: &BTreeSet<String>, file: &str) -> bool {
+    let mut ancestors = Path::new(file).ancestors();
+    ancestors.any(|it| it.to_str().is_some_and(|it| files.contains(it)))
 }
 
 /// The tasks defined by files, with their files.

@@ -363,6 +363,44 @@ async fn a_directory_of_files_is_the_library_and_a_bad_file_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipes_and_links_in_the_library_hold_up_nothing() {
+    let dir = tempfile::tempdir().expect("a place");
+    let place = tempfile::tempdir().expect("a place");
+    let files = place.path().join("library");
+    std::fs::create_dir_all(files.join("team")).expect("made");
+    let task = |name: &str| format!("task: {name}\nowner: lab\nrun: 'true'\n");
+    std::fs::write(files.join("team/report.yaml"), task("report")).expect("written");
+    let server = Server::start(Config {
+        library: Some(files.clone()),
+        ..config(dir.path())
+    })
+    .await;
+    let defined = async |name: &str| {
+        let path = format!("/lab/tasks/{name}");
+        until(async || server.get(&path).await.status == StatusCode::OK).await
+    };
+    assert!(defined("report").await);
+
+    std::fs::write(place.path().join("secret"), "root:s3cret:1::\n").expect("written");
+    std::os::unix::fs::symlink("../secret", files.join("secret.yaml")).expect("made");
+    std::fs::hard_link(place.path().join("secret"), files.join("hard.yaml")).expect("made");
+    let pipe = files.join("pipe.yaml");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("made");
+    // A directory that has become a link out of the library is no removed one.
+    std::fs::rename(files.join("team"), place.path().join("team")).expect("moved");
+    std::os::unix::fs::symlink("../team", files.join("team")).expect("made");
+    std::fs::write(files.join("later.yaml"), task("later")).expect("written");
+    assert!(defined("later").await);
+    let library = server.get("/library/").await.body;
+    let problems = library["problems"].as_array().expect("a list");
+    let named: Vec<_> = problems.iter().map(|it| &it["file"]).collect();
+    assert_eq!(named, ["hard.yaml", "pipe.yaml", "secret.yaml", "team"]);
+    assert!(!library.to_string().contains("s3cret"), "{library}");
+    assert!(defined("report").await, "its file cannot be read");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_task_is_shown_as_such_and_skips_what_is_due() {
     let dir = tempfile::tempdir().expect("a place");
     let server = server(dir.path()).await;
