@@ -1,11 +1,11 @@
 //! Reading a file from its address.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_fs::regular;
 use baton_tls::{ClientFiles, Trust};
 use reqwest::Url;
 use reqwest::redirect::Policy;
@@ -58,7 +58,7 @@ fn from_file(url: &Url, sink: &mut Sink) -> Result<(), String> {
     let path = url
         .to_file_path()
         .map_err(|()| "not a local path; write file:///PATH".to_owned())?;
-    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let mut file = regular::open(&path).map_err(|error| error.to_string())?;
     let mut buffer = vec![0; 64 << 10];
     loop {
         match file.read(&mut buffer) {
@@ -117,4 +117,32 @@ fn error_chain(error: reqwest::Error) -> String {
         source = reason.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_or_device_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).expect("made");
+        fs::write(at("file"), "text").expect("written");
+        let fetch = |path: &Path| {
+            let sink = File::create(at("fetched")).expect("made");
+            let from = Url::from_file_path(path).expect("absolute");
+            Source::new(None).read(from.as_str(), &mut Sink::new(sink, 1 << 20))
+        };
+        for path in [&*at("pipe"), Path::new("/dev/zero")] {
+            let error = fetch(path).expect_err("no file");
+            assert!(error.starts_with("not a regular file"), "{error}");
+        }
+        assert_eq!(fetch(&at("file")), Ok(()));
+        assert_eq!(fs::read(at("fetched")).expect("there"), b"text");
+    }
 }
