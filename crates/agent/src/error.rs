@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use baton_fs::private::DirError;
 use baton_tls::TlsError;
 
 /// Reason why an agent cannot continue.
@@ -19,6 +20,9 @@ pub enum Error {
         /// The process id of that agent, if known.
         pid: Option<u32>,
     },
+    /// The state directory is not safe to use.
+    #[error("{0}, or name another directory with --state")]
+    Directory(#[from] DirError),
     /// The TLS files cannot be used.
     #[error(transparent)]
     Tls(TlsError),

@@ -17,18 +17,20 @@
 //!
 //! Other users may read nothing here: directories are 0700 and files 0600. A worker of root runs
 //! work as other users, who must be able to reach their own directory below `work/` and `cache/`:
-//! there the way is 0711. Directories of older versions are repaired when they are opened.
+//! there the way is 0711. Directories of older versions are repaired when they are opened. A directory that another
+//! user owns or may write is refused, and so are links in it ([`baton_fs::private`]).
 //!
 //! A file is replaced atomically: written to a temporary file, synced, renamed, and the directory
 //! synced.
 
-use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use baton_core::supervision::takeover::KnownAttempt;
+use baton_fs::private::{self, PrivateDir};
 use baton_model::ids::{BootId, Epoch, HostId, IncarnationNo, Lineage};
 use baton_model::json;
 use baton_runner::coordinator::is_running;
@@ -127,15 +129,17 @@ impl StateDir {
             let text = "the path of the state directory is not UTF-8; choose another with --state";
             return Err(Error::Invalid(text.to_owned()));
         }
-        let make = |dir: PathBuf| {
-            fs::create_dir_all(&dir).map_err(Error::io(format!("create {}", dir.display())))
-        };
-        make(path.clone())?;
-        let lock = lock(&path)?;
-        for name in [WORK, LOGS, CHECKPOINT, CACHE] {
-            make(path.join(name))?;
+        let dir = PrivateDir::create(&path)?;
+        if let Some(parent) = dir.exposed_parent() {
+            tracing::warn!(
+                "every user may write in {} and so replace {}; take away that right, or set the sticky bit",
+                parent.display(),
+                path.display()
+            );
         }
-        protect(&path)?;
+        dir.restrict_file(LOCK_FILE, 0o600)?;
+        let lock = lock(&path)?;
+        protect(&dir)?;
         let lineage = open_lineage(&path)?;
         let worker_state = load(&path, WORKER_STATE_FILE)?.unwrap_or(WorkerState {
             number: IncarnationNo(0),
@@ -220,13 +224,12 @@ fn open_lineage(path: &Path) -> Result<Lineage, Error> {
 /// record are those of the original.
 fn renew_lineage(path: &Path) -> Result<Lineage, Error> {
     let checkpoint = path.join(CHECKPOINT);
-    let failed = || Error::io(format!("clear {}", checkpoint.display()));
-    fs::remove_dir_all(&checkpoint).map_err(failed())?;
-    fs::create_dir(&checkpoint).map_err(failed())?;
+    let failed = Error::io(format!("clear {}", checkpoint.display()));
+    fs::remove_dir_all(&checkpoint).map_err(failed)?;
     for name in [WORKER_STATE_FILE, HANDOVER_FILE] {
         remove(path, name)?;
     }
-    protect(path)?;
+    protect(&PrivateDir::open(path)?)?;
     let record = new_lineage(place_of(path)?);
     save(path, LINEAGE_FILE, &record)?;
     Ok(record.lineage)
@@ -248,33 +251,26 @@ fn place_of(path: &Path) -> Result<Place, Error> {
     })
 }
 
-/// Takes the rights of other users to everything but the way to their own directories.
-fn protect(path: &Path) -> Result<(), Error> {
+/// Takes the rights of other users to everything but the way to their own directories. Missing directories
+/// are made.
+fn protect(dir: &PrivateDir) -> Result<(), Error> {
     let way = if users::effective_uid() == 0 {
         0o711
     } else {
         0o700
     };
-    let entries = [
-        ("", way),
+    for name in [LOCK_FILE, LINEAGE_FILE, WORKER_STATE_FILE, HANDOVER_FILE] {
+        dir.restrict_file(name, 0o600)?;
+    }
+    for (name, mode) in [
         (WORK, way),
         (CACHE, way),
         (LOGS, 0o700),
         (CHECKPOINT, 0o700),
-        (LOCK_FILE, 0o600),
-        (LINEAGE_FILE, 0o600),
-        (WORKER_STATE_FILE, 0o600),
-        (HANDOVER_FILE, 0o600),
-    ];
-    for (name, mode) in entries {
-        let entry = path.join(name);
-        match fs::set_permissions(&entry, Permissions::from_mode(mode)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io(format!("protect {}", entry.display()))(error));
-            }
-            _ => {}
-        }
+    ] {
+        dir.subdirectory(name, mode)?;
     }
+    dir.set_mode(way)?;
     Ok(())
 }
 
@@ -291,7 +287,7 @@ pub(crate) fn known_mark(path: &Path) -> Option<String> {
 fn lock(path: &Path) -> Result<File, Error> {
     let name = path.join(LOCK_FILE);
     let failed = || Error::io(format!("lock {}", name.display()));
-    let mut file = OpenOptions::new()
+    let mut file = private::file_options()
         .create(true)
         .truncate(false)
         .read(true)
@@ -320,7 +316,12 @@ fn lock(path: &Path) -> Result<File, Error> {
 fn load<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, Error> {
     let path = dir.join(name);
     let failed = || Error::io(format!("read {}", path.display()));
-    match fs::read(&path) {
+    let read = || {
+        let mut bytes = Vec::new();
+        let mut file = private::file_options().read(true).open(&path)?;
+        file.read_to_end(&mut bytes).map(|_| bytes)
+    };
+    match read() {
         Ok(bytes) => json::from_slice(&bytes)
             .map(Some)
             .map_err(|error| failed()(error.into())),
@@ -342,11 +343,10 @@ fn save(dir: &Path, name: &str, value: &impl Serialize) -> Result<(), Error> {
     let path = dir.join(name);
     let temporary = dir.join(format!("{name}.new"));
     let write = || {
-        let mut file = OpenOptions::new()
+        let mut file = private::file_options()
             .create(true)
             .truncate(true)
             .write(true)
-            .mode(0o600)
             .open(&temporary)?;
         serde_json::to_writer(&mut file, value)?;
         file.sync_all()?;
@@ -377,6 +377,9 @@ fn hashed(id: &str) -> HostId {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
 
     #[test]
@@ -422,6 +425,33 @@ mod tests {
         }
         let guard = Handover::default();
         state.set_handover(&guard).expect("writable");
+    }
+
+    #[test]
+    fn links_are_refused_and_their_targets_stay() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| parent.path().join(name);
+        let (file, folder) = (at("file"), at("folder"));
+        fs::write(&file, "text").expect("written");
+        fs::create_dir(&folder).expect("made");
+        for (path, mode) in [(&file, 0o644), (&folder, 0o755)] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+        }
+        let files = [LOCK_FILE, LINEAGE_FILE, WORKER_STATE_FILE, HANDOVER_FILE];
+        let folders = [WORK, LOGS, CACHE, CHECKPOINT];
+        let files = files.map(|name| (name, &file));
+        for (name, target) in files.into_iter().chain(folders.map(|name| (name, &folder))) {
+            let state = at(&format!("state-{name}"));
+            fs::create_dir(&state).expect("made");
+            symlink(target, state.join(name)).expect("made");
+            let error = StateDir::open(&state).expect_err("a link").to_string();
+            assert!(error.contains("a symbolic link"), "{error}");
+            assert!(error.contains(name) && error.contains("--state"), "{error}");
+        }
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
+        assert_eq!((mode(&file), mode(&folder)), (0o644, 0o755));
+        assert_eq!(fs::read(&file).expect("there"), b"text");
+        assert_eq!(fs::read_dir(&folder).expect("there").count(), 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::process::ExitCode;
 
+use baton_fs::private::DirError;
 use baton_model::state::{AttemptState, ProcessState};
 use baton_runner::root::RootError;
 use serde::Serialize;
@@ -36,6 +37,11 @@ pub(crate) type CommandResult = Result<(), Failure>;
 impl Failure {
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self::Message(FAILED, message.to_string())
+    }
+
+    /// For a data directory that is not safe to use.
+    pub(crate) fn data_dir(error: DirError) -> Self {
+        Self::failed(format!("{error}, or choose another directory with --data"))
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {

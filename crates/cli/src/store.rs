@@ -162,6 +162,7 @@ impl Place {
                     let none = format!("{} has no store; check the directory", data.display());
                     return Err(Failure::failed(none));
                 }
+                data_dir::check(data).map_err(Failure::failed)?;
                 OpenStore::file(&path)
             }
             Self::Database(url) => OpenStore::database(url),
@@ -382,9 +383,6 @@ fn copy_store(command: &Copy) -> CommandResult {
     let (source, _from) = open_exclusively(&from)?;
     let (target, _to) = match &to {
         Place::Directory(data) => {
-            let made = data_dir::open(data);
-            let failed = |error| format!("cannot use {}: {error}", data.display());
-            made.map_err(|error| Failure::failed(failed(error)))?;
             let lock = DataLock::take(data).map_err(Failure::failed)?;
             let target = OpenStore::file(&data.join(STORE_FILE))?;
             (target, Exclusive::Directory(lock))

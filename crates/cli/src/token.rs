@@ -16,7 +16,7 @@ use baton_model::time::{Millis, Wall};
 use baton_model::token::{NewToken, Role, check_name, check_owner};
 use baton_server::{Backend, STORE_FILE};
 use baton_store::postgres::PostgresStore;
-use baton_store::{SqliteStore, Store, token};
+use baton_store::{SqliteStore, Store, data_dir, token};
 use clap::{Args, Subcommand};
 
 use crate::credentials::CredentialArgs;
@@ -148,13 +148,12 @@ impl TokenBackend {
     fn open(data: &Path, make: bool) -> Result<Self, Failure> {
         let path = data.join(STORE_FILE);
         if make {
-            let made = baton_store::data_dir::open(data);
-            let failed = |error| format!("cannot use {}: {error}", data.display());
-            made.map_err(|error| Failure::failed(failed(error)))?;
+            data_dir::open(data).map_err(Failure::data_dir)?;
         } else if !path.exists() {
             let none = format!("{} has no store; check --data", data.display());
             return Err(Failure::failed(none));
         }
+        data_dir::check(data).map_err(Failure::data_dir)?;
         let store = SqliteStore::open(&path);
         Ok(Self::Store(Box::new(store.map_err(Failure::failed)?)))
     }

@@ -10,6 +10,7 @@
 //! attempts with the worker.
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use baton_fs::private;
 use baton_model::api::LocalWorker;
 use baton_model::token::Secret;
 use baton_server::{serve, service};
@@ -125,8 +127,7 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
         });
     let (address_sender, address_receiver) = mpsc::channel::<SocketAddr>();
     let data = &command.server.data;
-    let state = data_dir::open_with_worker(data)
-        .map_err(|error| Failure::failed(format!("cannot use {}: {error}", data.display())))?;
+    let state = data_dir::open_with_worker(data).map_err(Failure::data_dir)?;
     let supervisor = WorkerSupervisor {
         binary,
         state,
@@ -272,13 +273,15 @@ impl WorkerSupervisor {
 fn stop_earlier_worker(state: &Path) {
     // The lock shows whether it is running; the pid alone may have been reused.
     let path = state.join("agent.lock");
-    let Ok(file) = std::fs::File::open(&path) else {
+    let Ok(mut file) = private::file_options().read(true).open(&path) else {
         return;
     };
     if file.try_lock_shared().is_ok() {
         return;
     }
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut text = String::new();
+    // Without a process id there is nothing to terminate.
+    let _ = file.read_to_string(&mut text);
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);
     let Some(pid) = pid else {
         return;

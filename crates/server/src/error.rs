@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use baton_fs::private::DirError;
 use baton_model::timeouts::TimeoutsError;
 use baton_store::StoreError;
 use baton_tls::TlsError;
@@ -31,6 +32,9 @@ pub enum ServeError {
         .path.display()
     )]
     Data { path: PathBuf, error: io::Error },
+    /// The data directory is not safe to use.
+    #[error("{0}, or choose another directory with --data")]
+    Directory(DirError),
     /// The kernel provides no random bits for an epoch.
     #[error("the kernel provides no random numbers: {0}")]
     Random(getrandom::Error),

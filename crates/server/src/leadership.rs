@@ -10,13 +10,13 @@
 //! Every term gets an epoch of its own, with random bits, above that of the store, of its mark
 //! ([`crate::mark`]), and of every worker that was heard.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use baton_core::leader::{copy_evidence, epoch_above, next_epoch};
 use baton_core::ledger::Ledger;
+use baton_fs::private;
 use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
 use baton_model::mark::{Mark, StoreState};
@@ -42,14 +42,20 @@ impl DataLock {
             let path = path.to_owned();
             move |error| ServeError::Data { path, error }
         };
-        data_dir::open(data).map_err(at(data))?;
+        let dir = data_dir::open(data).map_err(ServeError::Directory)?;
+        if let Some(parent) = dir.exposed_parent() {
+            tracing::warn!(
+                "every user may write in {} and so replace {}; take away that right, or set the sticky bit",
+                parent.display(),
+                data.display()
+            );
+        }
         let path = data.join("scheduler.lock");
-        let mut file = OpenOptions::new()
+        let mut file = private::file_options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o600)
             .open(&path)
             .map_err(at(&path))?;
         match file.try_lock() {

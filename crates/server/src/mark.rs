@@ -6,13 +6,14 @@
 //!
 //! For a store in memory it keeps the epochs of the directory growing: workers obey no others.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
+use baton_fs::private;
 use baton_model::json;
 use baton_model::mark::{FileId, Mark, StoreState};
 use baton_store::{Fingerprint, Store, StoreError};
@@ -139,11 +140,10 @@ impl MarkFile {
 
     fn replace(&self, mark: &Mark) -> io::Result<()> {
         let new = self.path.with_extension("mark.new");
-        let mut file = OpenOptions::new()
+        let mut file = private::file_options()
             .write(true)
             .create(true)
             .truncate(true)
-            .mode(0o600)
             .open(&new)?;
         file.write_all(&serde_json::to_vec(mark)?)?;
         file.sync_all()?;

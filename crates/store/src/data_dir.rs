@@ -2,107 +2,83 @@
 //!
 //! Files are 0600 and the directory is 0700; those of older versions are repaired when it is opened. Below the data
 //! directory of `baton up` lies the state of its worker, whose tasks run as other users if it belongs to root:
-//! then the way there, and no more, stays open (0711). A directory that also holds files of others, because
-//! `--data` names a shared one, is not ours to close.
+//! then the way there, and no more, stays open (0711). A directory that also holds other files, because
+//! `--data` names one that the user has for more, is not ours to close.
+//!
+//! A directory that another user owns or may write is refused ([`baton_fs::private`]), and so are links
+//! in place of its files.
 
-use std::fs::{self, DirBuilder, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use baton_fs::private::{DirError, PrivateDir};
 
 /// The state directory of a worker that shares the data directory with its scheduler.
 const WORKER: &str = "worker";
 
 /// Prefixes of the names of files in a data directory.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "baton.",
-    "scheduler.lock",
-    "scheduler.log",
+    "scheduler.",
     "worker.log",
-    "run.",
+    "run.json",
+    "run.lock",
+    "run.new",
 ];
-
-const STICKY: u32 = 0o1000;
 
 /// Creates the directory if it is missing, and takes the rights of other users.
 ///
 /// # Errors
-/// If it cannot be created or read, or the rights in it cannot be changed.
-pub fn open(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let mut has_others = false;
-    let mut has_worker = false;
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_ours = FILES
-            .iter()
-            .any(|file| name.as_encoded_bytes().starts_with(file.as_bytes()));
-        if is_ours && entry.file_type()?.is_file() {
-            restrict(&entry.path(), 0o600)?;
-        } else if name == WORKER {
-            has_worker = true;
-        } else {
-            has_others = true;
-        }
-    }
-    let found = fs::metadata(path)?;
-    let is_shared = has_others || found.mode() & STICKY != 0;
-    if is_shared {
-        return Ok(());
-    }
-    let is_root = rustix::process::geteuid().is_root();
-    restrict(path, if is_root && has_worker { 0o711 } else { 0o700 })
+/// If it cannot be created or read, if another user may change it, or if an entry with the name of a file is none.
+pub fn open(path: &Path) -> Result<PrivateDir, DirError> {
+    let dir = PrivateDir::create(path)?;
+    restrict(&dir)?;
+    Ok(dir)
 }
 
 /// The same, with a worker's state directory in it, whose path is returned.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with_worker(path: &Path) -> io::Result<PathBuf> {
-    let worker = path.join(WORKER);
-    open(path)?;
-    match DirBuilder::new().mode(0o700).create(&worker) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    open(path)?;
-    Ok(worker)
+pub fn open_with_worker(path: &Path) -> Result<PathBuf, DirError> {
+    let dir = PrivateDir::create(path)?;
+    let is_root = rustix::process::geteuid().is_root();
+    dir.subdirectory(WORKER, if is_root { 0o711 } else { 0o700 })?;
+    restrict(&dir)?;
+    Ok(path.join(WORKER))
 }
 
-/// Sets the mode of an entry, unless it belongs to another user, who has to know.
-fn restrict(path: &Path, mode: u32) -> io::Result<()> {
-    let metadata = match fs::metadata(path) {
-        // SQLite removes its own files at any time.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        metadata => metadata?,
-    };
-    if metadata.mode() & 0o777 == mode {
+/// Checks a directory that must exist, and changes nothing.
+///
+/// # Errors
+/// If it does not exist, or another user may change it.
+pub fn check(path: &Path) -> Result<(), DirError> {
+    PrivateDir::open(path).map(drop)
+}
+
+fn restrict(dir: &PrivateDir) -> Result<(), DirError> {
+    let mut has_others = false;
+    let mut has_worker = false;
+    for name in dir.names()? {
+        if FILES.iter().any(|file| name.starts_with(file)) {
+            dir.restrict_file(&name, 0o600)?;
+        } else if name == WORKER {
+            has_worker = true;
+        } else {
+            has_others = true;
+        }
+    }
+    if has_others {
         return Ok(());
     }
-    match fs::set_permissions(path, Permissions::from_mode(mode)) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound
-                    | io::ErrorKind::PermissionDenied
-                    | io::ErrorKind::ReadOnlyFilesystem
-            ) =>
-        {
-            Ok(())
-        }
-        changed => changed,
-    }
+    let is_root = rustix::process::geteuid().is_root();
+    dir.set_mode(if is_root && has_worker { 0o711 } else { 0o700 })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -155,5 +131,27 @@ mod tests {
         assert_eq!(mode(data), 0o755);
         assert_eq!(mode(&data.join("notes")), 0o755);
         assert_eq!(mode(&data.join("baton.db")), 0o600);
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_file_is_refused_and_its_target_stays() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let target = parent.path().join("target");
+        fs::write(&target, "text").expect("written");
+        fs::set_permissions(&target, Permissions::from_mode(0o644)).expect("ours");
+        for name in ["scheduler.lock", "baton.db", "baton.mark", "run.json"] {
+            let data = parent.path().join(name);
+            fs::create_dir(&data).expect("made");
+            symlink(&target, data.join(name)).expect("made");
+            let error = open(&data).expect_err("a link");
+            assert!(matches!(error, DirError::Kind { .. }), "{error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        let data = parent.path().join("shared");
+        fs::create_dir(&data).expect("made");
+        symlink(parent.path(), data.join(WORKER)).expect("made");
+        open_with_worker(&data).expect_err("a link");
+        assert_eq!(mode(&target), 0o644);
+        assert_eq!(fs::read(&target).expect("there"), b"text");
     }
 }

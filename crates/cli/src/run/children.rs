@@ -9,7 +9,6 @@
 //! terminal reaches this process only.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use baton_client::Client;
+use baton_fs::private::file_options;
 use baton_server::service;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Deserialize;
@@ -282,7 +282,7 @@ fn spawn(
     piped: bool,
 ) -> Result<Child, Failure> {
     let path = log_path(data, name);
-    let log = File::options().create(true).append(true).open(&path);
+    let log = file_options().create(true).append(true).open(&path);
     let log = log.map_err(|error| io_failure(&path, &error))?;
     let stdout = if piped { Stdio::piped() } else { Stdio::null() };
     // This same binary, even if its file was replaced.

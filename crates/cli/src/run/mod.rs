@@ -147,7 +147,7 @@ pub(crate) fn run(command: &Run) -> CommandResult {
     };
     // For commands to copy: as the user would write it.
     let shown = workflow::word(&data.display().to_string());
-    data_dir::open_with_worker(&data).map_err(|error| io_failure(&data, &error))?;
+    data_dir::open_with_worker(&data).map_err(Failure::data_dir)?;
     // The children get an absolute path.
     let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
     let directory = RunDirectory::open(&data)?;

@@ -6,10 +6,10 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use baton_fs::private::file_options;
 use baton_model::json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -166,22 +166,17 @@ impl RunDirectory {
 
 /// Creates an empty file that other users cannot read.
 pub(super) fn private(path: &Path) -> io::Result<File> {
-    let mut file = File::options();
-    file.write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
+    let mut options = file_options();
+    options.write(true).create(true).truncate(true).open(path)
 }
 
 /// Locks the directory, and writes our pid into the lock file for the error of a second process.
 fn lock(path: &Path) -> Result<File, Failure> {
-    let open = File::options()
+    let open = file_options()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .mode(0o600)
         .open(path);
     let mut file = open.map_err(|error| io_failure(path, &error))?;
     match file.try_lock() {

@@ -16,7 +16,13 @@ impl SmallFilesystem {
     pub(crate) fn mount(at: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(at).expect("made");
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]);
+        mount.args([
+            "-t",
+            "tmpfs",
+            "-o",
+            &format!("size={size},mode=0700"),
+            "tmpfs",
+        ]);
         let done = mount.arg(at).status();
         if !done.as_ref().is_ok_and(|status| status.success()) {
             eprintln!("skipped: cannot mount a tmpfs: {done:?}");

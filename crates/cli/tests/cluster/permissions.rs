@@ -1,12 +1,12 @@
 //! What another user of the machine can read of a scheduler and its worker.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use baton_testing::command::{Addresses, baton_path, is_healthy, ready, run};
+use baton_testing::command::{Addresses, Ended, baton_path, is_healthy, ready, run};
 use baton_testing::processes::send;
 use baton_testing::{until, until_some};
 use rustix::process::Signal;
@@ -42,7 +42,7 @@ impl Up {
         up
     }
 
-    fn run(&self, dir: &Path, args: &[&str]) -> baton_testing::command::Ended {
+    fn run(&self, dir: &Path, args: &[&str]) -> Ended {
         let mut all = args.to_vec();
         all.extend(["--url", &self.addresses.url]);
         run(dir, &all)
@@ -123,4 +123,66 @@ fn another_user_reads_nothing_of_a_scheduler_and_its_worker() {
         .filter(|path| !Path::new(path).starts_with(&theirs))
         .collect();
     assert_eq!(open, [""; 0], "after it has ended");
+}
+
+/// Every command that uses a data or state directory, each with a directory called `D`.
+const COMMANDS: [&[&str]; 7] = [
+    &["up", "--data", "D", "--listen", "127.0.0.1:0"],
+    &["scheduler", "--data", "D", "--listen", "127.0.0.1:0"],
+    &["worker", "--state", "D", "--scheduler", "127.0.0.1:1"],
+    &["run", "task.json", "--data", "D"],
+    &["store", "check", "--data", "D"],
+    &["store", "backup", "copy.db", "--data", "D"],
+    &["token", "create", "--role", "admin", "--data", "D"],
+];
+
+/// Runs a command that should be refused; one that is not would run on.
+fn run_briefly(dir: &Path, args: &[&str]) -> Ended {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60"]).arg(baton_path());
+    let ended = command.args(args).current_dir(dir).output();
+    ended.expect("it ends").into()
+}
+
+#[test]
+fn a_directory_that_others_may_change_is_refused() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path();
+    let refuse = |why: &str| {
+        for command in COMMANDS {
+            let refused = run_briefly(dir, command);
+            assert!(refused.err.contains(why), "{command:?}: {refused:?}");
+        }
+    };
+    fs::write(dir.join("task.json"), r#"{"task": "a", "run": "true"}"#).expect("written");
+    fs::create_dir(dir.join("D")).expect("made");
+    fs::write(dir.join("D/baton.db"), "").expect("written");
+    fs::set_permissions(dir.join("D"), Permissions::from_mode(0o1777)).expect("ours");
+    refuse("run `chmod go-w ");
+    fs::set_permissions(dir.join("D"), Permissions::from_mode(0o755)).expect("ours");
+    // The table of what a link made root do, by way of the locks of both.
+    let target = dir.join("target");
+    for (name, command) in [("scheduler.lock", COMMANDS[1]), ("agent.lock", COMMANDS[2])] {
+        fs::write(&target, "text").expect("written");
+        fs::set_permissions(&target, Permissions::from_mode(0o644)).expect("ours");
+        symlink(&target, dir.join("D").join(name)).expect("made");
+        let refused = run_briefly(dir, command);
+        assert!(refused.err.contains("a symbolic link"), "{refused:?}");
+        assert_eq!(fs::read(&target).expect("there"), b"text");
+        let mode = fs::metadata(&target).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o644);
+        fs::remove_file(dir.join("D").join(name)).expect("removed");
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give a directory away");
+        return;
+    }
+    chown(dir.join("D"), Some(OTHER), None).expect("given");
+    refuse("user 1 owns it");
+    // A link of that user to a directory of ours.
+    chown(dir.join("D"), Some(0), None).expect("ours again");
+    fs::rename(dir.join("D"), dir.join("ours")).expect("renamed");
+    symlink("ours", dir.join("D")).expect("made");
+    std::os::unix::fs::lchown(dir.join("D"), Some(OTHER), None).expect("given");
+    refuse("user 1 owns it");
 }

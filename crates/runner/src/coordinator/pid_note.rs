@@ -9,12 +9,13 @@
 //! The coordinator's lock is free only once that process has closed it, which happens after the
 //! note. So a reader that holds the lock reads a complete note.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use baton_fs::private;
 use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
 use baton_model::time::{Mono, Now, Wall};
@@ -48,7 +49,7 @@ pub(super) struct PidNotes {
 
 impl PidNotes {
     pub(super) fn new(checkpoint: &Path) -> Self {
-        let mut options = OpenOptions::new();
+        let mut options = private::file_options();
         let file = options
             .create(true)
             .write(true)

@@ -5,12 +5,13 @@
 //! coordinator exists the lock is held and the socket accepts connections: a second runner can
 //! never mistake a starting coordinator for none.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use baton_fs::private;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::pid_note;
@@ -113,7 +114,9 @@ pub struct Link {
 /// True if a coordinator runs in this directory. False if that cannot be found out.
 #[must_use]
 pub fn is_running(checkpoint: &Path) -> bool {
-    let lock = File::open(checkpoint.join(LOCK));
+    let lock = private::file_options()
+        .read(true)
+        .open(checkpoint.join(LOCK));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
@@ -181,7 +184,7 @@ impl CoordinatorSpec {
     /// # Errors
     /// If its files cannot be used, or it does not answer.
     pub fn discover(&self) -> io::Result<Discovery> {
-        let lock = OpenOptions::new()
+        let lock = private::file_options()
             .create(true)
             .truncate(false)
             .write(true)
@@ -311,7 +314,7 @@ impl StartPermit {
         successor: bool,
     ) -> io::Result<(Link, Greeting)> {
         let listener = socket::listen(&start.checkpoint.join(SOCKET))?;
-        let mut stderr = OpenOptions::new()
+        let mut stderr = private::file_options()
             .create(true)
             .append(true)
             .open(start.checkpoint.join(STDERR))?;

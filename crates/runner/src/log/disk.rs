@@ -4,24 +4,24 @@
 //! good, at a chosen operation.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use baton_fs::private;
 
 pub(super) trait Disk: fmt::Debug + Send {
     /// Opens for reading and appending.
     fn open(&mut self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().read(true).append(true).open(path)
+        private::file_options().read(true).append(true).open(path)
     }
 
     /// Creates a new file for appending. Other users may not read it: a log holds the environment
     /// of its task.
     fn create(&mut self, path: &Path) -> io::Result<File> {
-        OpenOptions::new()
+        private::file_options()
             .append(true)
             .create_new(true)
-            .mode(0o600)
             .open(path)
     }
 

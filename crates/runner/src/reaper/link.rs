@@ -3,12 +3,13 @@
 //! A lock shows whether a reaper exists, as for a coordinator: the agent takes it, opens the socket
 //! on which the reaper will listen, and passes both on by inheritance.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use baton_fs::private;
 use baton_model::ids::BootId;
 use baton_model::json;
 use baton_model::task::Identity;
@@ -65,7 +66,7 @@ impl ReaperSpec {
         guard: Option<Guard>,
         spawner: &mut Spawner,
     ) -> io::Result<Link> {
-        let lock = OpenOptions::new()
+        let lock = private::file_options()
             .create(true)
             .truncate(false)
             .write(true)
@@ -92,7 +93,7 @@ impl ReaperSpec {
 
     fn start(&self, lock: &File, guard: Option<Guard>, spawner: &mut Spawner) -> io::Result<()> {
         let listener: OwnedFd = listen_at(&self.checkpoint.join(SOCKET))?;
-        let stderr = OpenOptions::new()
+        let stderr = private::file_options()
             .create(true)
             .append(true)
             .open(self.checkpoint.join(STDERR))?;

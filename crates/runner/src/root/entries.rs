@@ -4,11 +4,12 @@
 //! rename, made durable before the call returns.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use baton_fs::private;
 use baton_model::json;
 
 use super::{Root, RootError, TaskId};
@@ -35,8 +36,6 @@ pub struct Entry {
 const OPEN_DIR: u32 = 0o755;
 /// The logs hold environments, and a process that can connect to a socket can kill the task.
 const PRIVATE_DIR: u32 = 0o700;
-/// A header holds an environment too.
-const PRIVATE_FILE: u32 = 0o600;
 
 impl Entry {
     /// True for the entry of this task, if it has not ended.
@@ -184,12 +183,12 @@ fn make_dir_all(path: &Path, mode: u32) -> Result<(), RootError> {
     }
 }
 
+/// Writes a file that other users cannot read: a header holds an environment too.
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
+    let mut file = private::file_options()
         .write(true)
         .create(true)
         .truncate(true)
-        .mode(PRIVATE_FILE)
         .open(path)?;
     file.write_all(bytes)?;
     file.sync_all()

@@ -6,12 +6,14 @@
 //! a caller that wants the exclusive lock retries for a while before it takes the holder for a
 //! runner.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
+
+use baton_fs::private;
 
 use super::{Root, RootError, TaskId};
 
@@ -35,11 +37,10 @@ impl Root {
         let path = self.runner_lock(id);
         let refused = |error| RootError::io("lock", &path, error);
         for _ in 0..TRIES_MAX {
-            let file = OpenOptions::new()
+            let file = private::file_options()
                 .read(true)
                 .append(true)
                 .create(true)
-                .mode(0o600)
                 .open(&path)
                 .map_err(refused)?;
             match file.try_lock() {
@@ -73,7 +74,7 @@ impl Root {
     pub fn is_driven(&self, id: &TaskId) -> Result<bool, RootError> {
         let path = self.runner_lock(id);
         let refused = |error| RootError::io("check", &path, error);
-        let file = match File::open(&path) {
+        let file = match private::file_options().read(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(refused(error)),

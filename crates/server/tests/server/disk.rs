@@ -14,7 +14,7 @@ impl Disk {
     /// Nothing, with a printed reason, where mounting is not allowed.
     pub(crate) fn new(size: &str) -> Option<Self> {
         let disk = Self(tempfile::tempdir().expect("a directory can be made"));
-        let options = format!("size={size}");
+        let options = format!("size={size},mode=0700");
         let mount = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
             .arg(disk.path())

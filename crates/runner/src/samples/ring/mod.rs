@@ -18,6 +18,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use baton_fs::private;
 use baton_model::task::{ProcessNo, RunNo};
 use baton_model::time::Wall;
 
@@ -113,10 +114,7 @@ pub fn read_open(file: &File) -> io::Result<Vec<Sample>> {
 /// The ring at `path` and the number of its next sample; `None` if there is no such ring, and
 /// another may replace it.
 fn reopen(path: &Path, slots: u32) -> io::Result<Option<(File, u64)>> {
-    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).custom_flags(nofollow);
-    let file = match options.open(path) {
+    let file = match private::file_options().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(None),
