@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_model::library::{Definition, EntryKind, TaskName};
+use baton_model::library::{Definition, EntryKind, RESERVED_OWNERS, TaskName};
 
 use crate::error::{Errors, Kind, Location, Problem, quote};
 use crate::file::{Binding, TaskFile};
@@ -14,27 +14,6 @@ use crate::source;
 use crate::template::{Reference, Text};
 use crate::workflow::WorkflowFile;
 use crate::{AnyFile, Trigger};
-
-/// Names that no owner may have: an owner is the first path segment of its entries' URLs, and
-/// the HTTP API uses these segments itself.
-const RESERVED_OWNERS: &[&str] = &[
-    "arena",
-    "bullpen",
-    "docs",
-    "events",
-    "healthz",
-    "history",
-    "instances",
-    "library",
-    "metrics",
-    "openapi.json",
-    "readyz",
-    "runs",
-    "ticks",
-    "tokens",
-    "usage",
-    "workers",
-];
 
 /// Placeholder value of a required string parameter.
 const PLACEHOLDER: &str = "x";

@@ -13,6 +13,32 @@ use crate::spec::{Due, InstanceSpec};
 use crate::time::{Millis, Wall};
 use crate::workflow::Plan;
 
+/// Names that no owner may have: an owner is the first segment of the paths of its entries, and these
+/// segments are those of other paths of the HTTP API, and `-` of pages. A test of the server compares
+/// them with its routes.
+pub const RESERVED_OWNERS: &[&str] = &[
+    "-",
+    "arena",
+    "backfills",
+    "bullpen",
+    "docs",
+    "events",
+    "healthz",
+    "history",
+    "instances",
+    "library",
+    "limits",
+    "metrics",
+    "openapi.json",
+    "readyz",
+    "runs",
+    "schedulers",
+    "schemas",
+    "tokens",
+    "usage",
+    "workers",
+];
+
 /// The name of an entry of the library: `analytics/nightly-report`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -173,6 +173,8 @@ pub(super) fn find(method: &Method, matched: &str) -> Option<&'static Route> {
 
 #[cfg(test)]
 mod tests {
+    use baton_model::library::RESERVED_OWNERS;
+
     use super::*;
 
     #[test]
@@ -190,6 +192,18 @@ mod tests {
         assert_eq!(of(Method::DELETE), Some(OPERATOR));
         assert_eq!(of(Method::PATCH), None);
         assert_eq!(find(&Method::GET, "/nothing"), None);
+    }
+
+    #[test]
+    fn no_owner_has_the_first_segment_of_a_route() {
+        let first = |path: &'static str| path.split('/').nth(1).unwrap_or_default();
+        let mut segments: Vec<&str> = ROUTES.iter().map(|route| first(route.path)).collect();
+        // Addresses below it are those of pages alone, and in no table.
+        segments.push("-");
+        segments.retain(|segment| !segment.is_empty() && !segment.starts_with('{'));
+        segments.sort_unstable();
+        segments.dedup();
+        assert_eq!(segments, RESERVED_OWNERS);
     }
 
     #[test]
