@@ -400,7 +400,7 @@ fn remove_all(store: &dyn Store) {
                 owner: "o".to_owned(),
                 name: given.name.to_owned(),
             },
-            expected: None,
+            expected: Precondition::Anything,
             by_file: false,
         };
         let request = RequestId(1);

@@ -13,6 +13,7 @@ use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::principal::Principal;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::InstanceSpec;
+use baton_model::time::Millis;
 
 use super::instances::SubmitError;
 use super::launch::PlanError;
@@ -22,14 +23,30 @@ use crate::bugs::Bug;
 use crate::ledger::{Library, Payload, Task};
 use crate::scheduler::context::Cx;
 
-/// Precondition of a definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Precondition of a definition or a removal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Precondition {
     Anything,
     /// The library has no such task.
     Absent,
-    /// The task has this revision.
-    Revision(Revision),
+    /// The library has such a task.
+    Present,
+    /// The task has one of these revisions.
+    Revisions(Vec<Revision>),
+}
+
+impl Precondition {
+    /// Checks the task that the library has.
+    fn check(&self, task: Option<&Task>) -> Result<(), LibraryError> {
+        match (self, task) {
+            (Self::Absent, Some(task)) => Err(LibraryError::Exists(task.revision)),
+            (Self::Present | Self::Revisions(_), None) => Err(LibraryError::Missing),
+            (Self::Revisions(expected), Some(task)) if !expected.contains(&task.revision) => {
+                Err(LibraryError::Revised(task.revision))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A command to define a task.
@@ -64,6 +81,8 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LibraryError {
     Unknown,
+    /// It was expected to exist, and does not.
+    Missing,
     Exists(Revision),
     /// It has another revision than expected.
     Revised(Revision),
@@ -87,6 +106,7 @@ impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("there is no such entry in the library"),
+            Self::Missing => f.write_str("it does not exist, so it has no revision to match"),
             Self::Exists(revision) => write!(f, "it already exists, at revision {}", revision.0),
             Self::Revised(revision) => write!(f, "it is at revision {} now", revision.0),
             Self::FromFile(file) => write!(
@@ -163,7 +183,8 @@ pub enum TriggerError {
     MaxInstances(u32),
     /// This many instances or runs wait for their turn.
     QueueFull(u32),
-    LaunchRate,
+    /// Its launch rate allows the next launch after this time.
+    LaunchRate(Millis),
     /// The idempotency key belongs to another request.
     KeyUsed(Created),
     /// `exclusive: strict` needs a durable store.
@@ -188,7 +209,11 @@ impl fmt::Display for TriggerError {
             Self::QueueFull(limit) => {
                 write!(f, "{limit} wait for their turn already; try again later")
             }
-            Self::LaunchRate => f.write_str("its launch_rate is used up; try again later"),
+            Self::LaunchRate(wait) => write!(
+                f,
+                "its launch_rate is used up; the next launch is allowed in {} s",
+                wait.0.div_ceil(1_000)
+            ),
             Self::Plan(why) => f.write_str(why),
             Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
@@ -207,14 +232,7 @@ pub(super) fn define(
     let library = cx.ledger.library();
     let before = library.find(&command.name);
     let live = before.filter(|task| task.is_defined());
-    match (command.expected, live) {
-        (Precondition::Absent, Some(task)) => return Err(LibraryError::Exists(task.revision)),
-        (Precondition::Revision(_), None) => return Err(LibraryError::Unknown),
-        (Precondition::Revision(revision), Some(task)) if task.revision != revision => {
-            return Err(LibraryError::Revised(task.revision));
-        }
-        _ => {}
-    }
+    command.expected.check(live)?;
     if let Some(file) = live.and_then(Task::file)
         && !command.by_file
     {
@@ -337,8 +355,7 @@ fn update_timetable(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoveCommand {
     pub name: TaskName,
-    /// The revision that it must have.
-    pub expected: Option<Revision>,
+    pub expected: Precondition,
     /// See [`DefineCommand::by_file`].
     pub by_file: bool,
 }
@@ -351,14 +368,9 @@ pub(super) fn remove(
 ) -> Result<Revision, LibraryError> {
     let task = cx.ledger.library().find(&command.name);
     let task = task.filter(|task| task.is_defined());
+    command.expected.check(task)?;
     let task = task.ok_or(LibraryError::Unknown)?;
     let (number, revision) = (task.number, task.revision);
-    if command
-        .expected
-        .is_some_and(|expected| expected != revision)
-    {
-        return Err(LibraryError::Revised(revision));
-    }
     if let Some(file) = task.file()
         && !command.by_file
     {
@@ -494,7 +506,10 @@ fn try_trigger(
         TickVerdict::Skip(SkipReason::QueueFull { limit }) => {
             return Err(TriggerError::QueueFull(limit));
         }
-        TickVerdict::Skip(_) => return Err(TriggerError::LaunchRate),
+        TickVerdict::Skip(_) => {
+            let wait = table.wait_for_launch(number, cx.now.mono);
+            return Err(TriggerError::LaunchRate(wait));
+        }
         TickVerdict::Launch | TickVerdict::Late { .. } => {}
     }
     let execution = launch::unused_id(cx, &payload);

@@ -12,7 +12,7 @@ use baton_model::ids::TaskNo;
 use baton_model::library::{self, Definition, Execution, RunOrigin, TaskName, Trigger};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::Due;
-use baton_model::time::{Mono, Now, Wall};
+use baton_model::time::{Millis, Mono, Now, Wall};
 
 use super::{gate, launch};
 use crate::bugs::{Bug, Bugs};
@@ -251,6 +251,12 @@ impl Timetable {
         } else {
             Err(rate.next(now))
         }
+    }
+
+    /// Time until the launch rate of an entry allows the next launch.
+    pub(super) fn wait_for_launch(&self, task: TaskNo, now: Mono) -> Millis {
+        let rate = self.rates.get(&task);
+        rate.map_or(Millis(0), |rate| rate.next(now).since(now))
     }
 
     /// Checks a launch against `max_instances` and the launch rate of its task.

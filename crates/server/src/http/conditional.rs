@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::problem::{Answer, Fault};
 use super::response::respond;
 
 /// A response with its ETag.
@@ -75,6 +76,57 @@ pub(super) fn is_known(headers: &HeaderMap, tag: Option<&HeaderValue>) -> bool {
     values.any(|it| it == "*" || opaque(it) == opaque(tag))
 }
 
+/// Representations that `If-Match` names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Matched {
+    /// `*`: any.
+    Any,
+    /// The strong tags, without quotes. Weak ones never match, as RFC 9110 requires for a change.
+    Tags(Vec<String>),
+}
+
+/// The representations that `If-Match` names, if the request has it.
+pub(super) fn matched(headers: &HeaderMap) -> Answer<Option<Matched>> {
+    let values: Vec<&HeaderValue> = headers.get_all(header::IF_MATCH).iter().collect();
+    if values.is_empty() {
+        return Ok(None);
+    }
+    let texts: Result<Vec<&str>, _> = values.iter().map(|value| value.to_str()).collect();
+    let text = texts.unwrap_or_default().join(",");
+    if text.trim() == "*" {
+        return Ok(Some(Matched::Any));
+    }
+    let tags = strong_tags(&text).map(|tags| Some(Matched::Tags(tags)));
+    tags.ok_or_else(|| {
+        Fault::bad_request(
+            "If-Match must be the ETag of a revision, such as \"r3\", several separated by commas, \
+             or *",
+        )
+    })
+}
+
+/// The strong tags of a list of tags; `None` if it is none. A tag may contain commas.
+fn strong_tags(list: &str) -> Option<Vec<String>> {
+    let mut tags = Vec::new();
+    let mut rest = list.trim_start_matches([' ', '\t', ',']);
+    while !rest.is_empty() {
+        let (is_weak, quoted) = match rest.strip_prefix("W/") {
+            Some(quoted) => (true, quoted),
+            None => (false, rest),
+        };
+        let (tag, after) = quoted.strip_prefix('"')?.split_once('"')?;
+        if !is_weak {
+            tags.push(tag.to_owned());
+        }
+        let after = after.trim_start_matches([' ', '\t']);
+        if !after.is_empty() && !after.starts_with(',') {
+            return None;
+        }
+        rest = after.trim_start_matches([' ', '\t', ',']);
+    }
+    Some(tags)
+}
+
 /// Weak comparison, as for every read.
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
@@ -104,6 +156,31 @@ mod tests {
         }
         assert!(!known(&[]));
         assert!(!is_known(&HeaderMap::new(), None));
+    }
+
+    #[test]
+    fn a_change_names_strong_tags_in_a_list() {
+        let of = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::IF_MATCH, HeaderValue::from_static(value));
+            }
+            matched(&headers).ok()
+        };
+        let tags = |tags: &[&str]| {
+            let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            Some(Some(Matched::Tags(tags)))
+        };
+        assert_eq!(of(&[]), Some(None));
+        assert_eq!(of(&[" * "]), Some(Some(Matched::Any)));
+        assert_eq!(of(&["\"r1\""]), tags(&["r1"]));
+        assert_eq!(of(&["\"r1\" , \"r,2\",,"]), tags(&["r1", "r,2"]));
+        assert_eq!(of(&["\"r1\"", "\"r2\""]), tags(&["r1", "r2"]));
+        assert_eq!(of(&["W/\"r1\", \"x\""]), tags(&["x"]));
+        assert_eq!(of(&["W/\"r1\""]), tags(&[]));
+        for bad in ["r1", "\"r1", "\"r1\" \"r2\"", "*, \"r1\"", "w/\"r1\"", "W/"] {
+            assert_eq!(of(&[bad]), None, "{bad}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use baton_model::limits::TOKEN_NAME_CHARS_MAX;
@@ -113,11 +113,7 @@ fn too_many(wait: Duration) -> Response {
         "too-many-requests",
         "rate limit exceeded; wait a moment, or ask the operator to raise --max-requests",
     );
-    let mut response = fault.into_response();
-    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    let headers = response.headers_mut();
-    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    response
+    fault.after(wait).into_response()
 }
 
 /// Rejects requests of web pages of other servers.
@@ -210,6 +206,8 @@ pub(super) fn is_our_origin(headers: &HeaderMap, secure: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     fn headers(host: &str, origin: Option<&str>) -> HeaderMap {

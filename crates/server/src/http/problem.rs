@@ -1,5 +1,7 @@
 //! Errors of the API.
 
+use std::time::Duration;
+
 use crate::driver::event::Unanswered;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -23,7 +25,13 @@ pub(super) const STORE_FAILED: &str = "store-failed";
 
 /// An error response.
 #[derive(Debug)]
-pub(crate) struct Fault(Box<Problem>);
+pub(crate) struct Fault {
+    problem: Box<Problem>,
+    /// Time after which a request that may be repeated has a chance.
+    retry_after: Duration,
+    /// Whether the body was not read, so that the connection cannot be used again.
+    unread: bool,
+}
 
 /// Response extension with the type of a problem, for the metrics.
 #[derive(Clone, Debug)]
@@ -34,17 +42,36 @@ pub(crate) type Answer<T> = Result<T, Fault>;
 
 impl Fault {
     pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<String>) -> Self {
-        Self(Box::new(Problem {
-            kind: kind.to_owned(),
-            title: title(status).to_owned(),
-            status: status.as_u16(),
-            detail: detail.into(),
-            errors: Vec::new(),
-        }))
+        Self {
+            problem: Box::new(Problem {
+                kind: kind.to_owned(),
+                title: title(status).to_owned(),
+                status: status.as_u16(),
+                detail: detail.into(),
+                errors: Vec::new(),
+            }),
+            retry_after: Duration::from_secs(1),
+            unread: matches!(
+                status,
+                StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNSUPPORTED_MEDIA_TYPE
+            ),
+        }
+    }
+
+    /// The same, to be repeated after this time at the earliest.
+    pub(crate) fn after(mut self, wait: Duration) -> Self {
+        self.retry_after = wait;
+        self
+    }
+
+    /// The same, of a request whose body was not read.
+    pub(crate) fn unread(mut self) -> Self {
+        self.unread = true;
+        self
     }
 
     pub(crate) fn status(&self) -> StatusCode {
-        let status = StatusCode::from_u16(self.0.status);
+        let status = StatusCode::from_u16(self.problem.status);
         status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
@@ -94,7 +121,7 @@ impl Fault {
     /// The input is well-formed but invalid.
     pub(crate) fn unusable(detail: impl Into<String>, errors: Vec<FieldProblem>) -> Self {
         let mut fault = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
-        fault.0.errors = errors;
+        fault.problem.errors = errors;
         fault
     }
 
@@ -135,8 +162,8 @@ fn title(status: StatusCode) -> &'static str {
 }
 
 impl From<Fault> for Problem {
-    fn from(Fault(problem): Fault) -> Self {
-        *problem
+    fn from(fault: Fault) -> Self {
+        *fault.problem
     }
 }
 
@@ -188,9 +215,9 @@ impl Fault {
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let status = self.status();
-        let kind = Kind(self.0.kind.clone());
-        let is_without_leader = self.0.kind == NO_LEADER;
-        let mut response = (status, Json(self.0)).into_response();
+        let kind = Kind(self.problem.kind.clone());
+        let is_without_leader = self.problem.kind == NO_LEADER;
+        let mut response = (status, Json(self.problem)).into_response();
         response.extensions_mut().insert(kind);
         let media = HeaderValue::from_static(PROBLEM);
         response.headers_mut().insert(header::CONTENT_TYPE, media);
@@ -203,20 +230,17 @@ impl IntoResponse for Fault {
             StatusCode::TOO_MANY_REQUESTS,
         ];
         if later.contains(&status) {
-            let second = HeaderValue::from_static("1");
-            response.headers_mut().insert(header::RETRY_AFTER, second);
+            let wait = self.retry_after;
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            let seconds = HeaderValue::from(seconds.max(1));
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         if status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
             let headers = response.headers_mut();
             headers.insert(header::WWW_AUTHENTICATE, bearer);
         }
-        let unread = [
-            StatusCode::PAYLOAD_TOO_LARGE,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ];
-        if unread.contains(&status) {
-            // The rest of the body is not read, so the connection cannot be reused.
+        if self.unread {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }

@@ -245,7 +245,7 @@ impl LibrarySync {
             }
             let command = RemoveCommand {
                 name: name.clone(),
-                expected: None,
+                expected: Precondition::Anything,
                 by_file: true,
             };
             let Reply::Removed(removed) = self.command(Command::Remove(command)).await? else {

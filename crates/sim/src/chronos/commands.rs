@@ -54,7 +54,7 @@ impl World {
             RequestId(0),
             Command::Remove(RemoveCommand {
                 name,
-                expected: None,
+                expected: Precondition::Anything,
                 by_file: false,
             }),
         ));

@@ -170,7 +170,7 @@ impl Leader {
             RequestId(1),
             Command::Remove(RemoveCommand {
                 name: named(name),
-                expected: None,
+                expected: Precondition::Anything,
                 by_file: false,
             }),
         ));

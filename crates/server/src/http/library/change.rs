@@ -21,7 +21,7 @@ use super::super::openapi::answers::{
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::super::views;
-use super::{name, path, revision_in, with_revision};
+use super::{matched, name, path, with_revision};
 use crate::access::Caller;
 
 /// Add a task or a workflow to the library
@@ -82,14 +82,14 @@ pub(in super::super) async fn create(
         ("owner" = String, Path, description = "The owner of the entry."),
         ("name" = String, Path, description = "The name of the entry."),
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
-        ("if-match" = Option<String>, Header, description = "The ETag of the revision to replace, such as \"r3\"."),
+        ("if-match" = Option<String>, Header, description = "The ETag of the revision to replace, such as \"r3\", several of them, or `*` for any."),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if the entry does not exist."),
     ),
     responses(
         (status = 200, description = "Replaced and durable, unchanged, or a dry run.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
         (status = 201, description = "Created and durable.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
         (status = 409, description = "A file defines the entry, or the library is full.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "The entry has another revision, or already exists.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "The entry has another revision, does not exist, or already exists.", body = Problem, content_type = PROBLEM),
         (status = 422, description = "The file is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
         (status = 428, description = "Neither If-Match nor If-None-Match is set.", body = Problem, content_type = PROBLEM),
         BadRequest,
@@ -123,12 +123,12 @@ pub(in super::super) async fn replace(
     params(
         ("owner" = String, Path, description = "The owner of the entry."),
         ("name" = String, Path, description = "The name of the entry."),
-        ("if-match" = Option<String>, Header, description = "Only if the current revision is this one, such as \"r3\"."),
+        ("if-match" = Option<String>, Header, description = "Only if the current revision is this one, such as \"r3\", one of several, or any, as `*`."),
     ),
     responses(
         (status = 204, description = "Removed and durable."),
         (status = 409, description = "A file defines the entry.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "The entry has another revision.", body = Problem, content_type = PROBLEM),
+        (status = 412, description = "With If-Match: the entry has another revision, or does not exist.", body = Problem, content_type = PROBLEM),
         BadRequest,
         NotFound,
         Unavailable
@@ -142,7 +142,7 @@ pub(in super::super) async fn remove(
 ) -> Answer<Response> {
     let command = RemoveCommand {
         name: name(&owner, &task),
-        expected: revision_in(&headers, header::IF_MATCH)?,
+        expected: matched(&headers)?.unwrap_or(Precondition::Anything),
         by_file: false,
     };
     let name = command.name.clone();
@@ -211,8 +211,8 @@ fn dry_run(uri: &Uri) -> Answer<bool> {
 }
 
 fn expected(headers: &HeaderMap) -> Answer<Precondition> {
-    if let Some(revision) = revision_in(headers, header::IF_MATCH)? {
-        return Ok(Precondition::Revision(revision));
+    if let Some(expected) = matched(headers)? {
+        return Ok(expected);
     }
     let none = headers.get(header::IF_NONE_MATCH);
     match none.map(|value| value.to_str().unwrap_or_default().trim()) {
@@ -259,7 +259,7 @@ pub(super) fn fault(error: &LibraryError, name: &TaskName) -> Fault {
     let text = error.to_string();
     let field = match error {
         LibraryError::Unknown => return super::unknown(name),
-        LibraryError::Exists(_) | LibraryError::Revised(_) => {
+        LibraryError::Exists(_) | LibraryError::Missing | LibraryError::Revised(_) => {
             return Fault::new(StatusCode::PRECONDITION_FAILED, "revised", text);
         }
         LibraryError::FromFile(_) => return Fault::new(StatusCode::CONFLICT, "from-file", text),

@@ -20,6 +20,7 @@ pub(super) mod trigger;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use baton_core::clock::{Schedule, Zone};
+use baton_core::scheduler::Precondition;
 use baton_model::api::{Links, Task};
 use baton_model::ids::Revision;
 use baton_model::library::{self, EntryKind, TaskName};
@@ -28,6 +29,7 @@ use baton_store::view::TaskRecord;
 use serde_json::Value;
 
 use super::app::App;
+use super::conditional::{self, Matched};
 use super::problem::{Answer, Fault};
 use super::redaction::visible;
 use super::response::respond;
@@ -153,21 +155,22 @@ fn with_tag(mut response: Response, tag: &str) -> Response {
     response
 }
 
-/// The revision that a header names.
-fn revision_in(headers: &HeaderMap, header: header::HeaderName) -> Answer<Option<Revision>> {
-    let Some(value) = headers.get(&header) else {
-        return Ok(None);
+/// The precondition of `If-Match`. Either form of a tag names its revision.
+fn matched(headers: &HeaderMap) -> Answer<Option<Precondition>> {
+    let tags = match conditional::matched(headers)? {
+        None => return Ok(None),
+        Some(Matched::Any) => return Ok(Some(Precondition::Present)),
+        Some(Matched::Tags(tags)) => tags,
     };
-    let text = value.to_str().unwrap_or_default().trim();
-    let text = text.strip_prefix("W/").unwrap_or(text);
-    let number = text.strip_prefix("\"r").and_then(|it| it.strip_suffix('"'));
-    let number = number.map(|it| it.split_once("-paused-").map_or(it, |(number, _)| number));
-    let number = number.and_then(|digits| digits.parse().ok());
-    number.map(|number| Some(Revision(number))).ok_or_else(|| {
-        Fault::bad_request(format!(
-            "{header} must be the ETag of one revision, such as \"r3\""
-        ))
-    })
+    let revision = |tag: &String| {
+        let number = tag.strip_prefix('r')?;
+        let number = number.split_once("-paused-").map_or(number, |it| it.0);
+        let revision = number.parse().ok().map(Revision)?;
+        // A tag is opaque: `r03` is not `r3`.
+        (revision.0.to_string() == number).then_some(revision)
+    };
+    let revisions = tags.iter().filter_map(revision).collect();
+    Ok(Some(Precondition::Revisions(revisions)))
 }
 
 pub(super) fn unknown(name: &TaskName) -> Fault {

@@ -1,6 +1,7 @@
 //! Instances and runs started by users and other systems.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
@@ -249,7 +250,11 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
         TriggerError::Revised(_) => (StatusCode::CONFLICT, "revised"),
         TriggerError::MaxInstances(_) => (StatusCode::CONFLICT, "max-instances"),
         TriggerError::QueueFull(_) => (StatusCode::CONFLICT, "queue-full"),
-        TriggerError::LaunchRate => (StatusCode::TOO_MANY_REQUESTS, "launch-rate"),
+        TriggerError::LaunchRate(wait) => {
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let fault = Fault::new(status, "launch-rate", error.to_string());
+            return fault.after(Duration::from_millis(wait.0));
+        }
         TriggerError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
         TriggerError::StrictNeedsStore => return Fault::strict_needs_store(error.to_string()),
     };

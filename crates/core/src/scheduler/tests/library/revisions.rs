@@ -165,13 +165,18 @@ fn preconditions_are_checked_and_a_refusal_changes_nothing() {
             LibraryError::Exists(one),
         ),
         (
-            command("a", Precondition::Revision(two)),
+            command("a", Precondition::Revisions(vec![two])),
             LibraryError::Revised(one),
         ),
         (
-            command("z", Precondition::Revision(one)),
-            LibraryError::Unknown,
+            command("a", Precondition::Revisions(Vec::new())),
+            LibraryError::Revised(one),
         ),
+        (
+            command("z", Precondition::Revisions(vec![one])),
+            LibraryError::Missing,
+        ),
+        (command("z", Precondition::Present), LibraryError::Missing),
         (
             command("c", Precondition::Anything),
             LibraryError::FromFile("c.yaml".to_owned()),
@@ -187,7 +192,7 @@ fn preconditions_are_checked_and_a_refusal_changes_nothing() {
     );
     let dry = DefineCommand {
         dry: true,
-        ..command("b", Precondition::Revision(one))
+        ..command("b", Precondition::Revisions(vec![two, one]))
     };
     let would = DefineReply {
         revision: two,

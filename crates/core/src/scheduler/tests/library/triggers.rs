@@ -233,7 +233,11 @@ fn triggers_count_against_the_limits_as_due_times_do() {
     leader.give(cancel(1));
     assert_eq!(leader.trigger(by_hand("a")), new(2));
     leader.give(cancel(2));
-    assert_eq!(leader.trigger(by_hand("a")), Err(TriggerError::LaunchRate));
+    let used_up = |wait| Err(TriggerError::LaunchRate(Millis(wait)));
+    // Half a minute for each of two launches a minute.
+    assert_eq!(leader.trigger(by_hand("a")), used_up(MINUTE / 2));
+    leader.wait(Millis(10_000));
+    assert_eq!(leader.trigger(by_hand("a")), used_up(MINUTE / 2 - 10_000));
 }
 
 #[test]
