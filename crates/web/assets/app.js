@@ -380,7 +380,7 @@ document.addEventListener("input", (event) => { if (event.target.matches("[data-
 const EVENTS_SHOWN = 500;
 
 function showEvents(list) {
-  const stream = new EventSource("/events" + list.dataset.query);
+  const stream = new EventSource("/-/events" + list.dataset.query);
   let pending = [], timer = 0;
   const show = (event) => {
     pending.push(entry(JSON.parse(event.data)));

@@ -6,10 +6,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// Name and value of the headers of every page.
-pub const PAGE: [(&str, &str); 6] = [
+pub const PAGE: [(&str, &str); 5] = [
     ("content-type", "text/html; charset=utf-8"),
     ("content-security-policy", POLICY),
-    ("x-content-type-options", "nosniff"),
     ("referrer-policy", "same-origin"),
     ("cache-control", "no-store"),
     ("vary", "accept, cookie"),
@@ -17,7 +16,8 @@ pub const PAGE: [(&str, &str); 6] = [
 
 /// Name and value of the headers of every asset, beside its media type. The name of an asset
 /// contains its digest, so it never changes.
-pub const ASSET: [(&str, &str); 2] = [
-    ("cache-control", "public, max-age=31536000, immutable"),
-    ("x-content-type-options", "nosniff"),
-];
+pub const ASSET: [(&str, &str); 1] = [("cache-control", "public, max-age=31536000, immutable")];
+
+/// Name and value of the header of every response, of whatever kind: a browser must not take a log, or
+/// an error that quotes a name, for a page or a script.
+pub const EVERY: (&str, &str) = ("x-content-type-options", "nosniff");

@@ -15,11 +15,13 @@
 //! | `diff` | changes from one definition to the next |
 //! | [`time`], [`text`] | times, durations, sizes |
 //! | [`assets`] | style sheet, scripts and icons, part of the binary |
-//! | [`headers`] | headers of pages and assets |
+//! | [`headers`] | headers of pages, of assets, and of every response |
+//! | [`address`] | paths that a redirect may name |
 //!
 //! Everything from elsewhere is text: askama escapes what a template prints. The modules that build
 //! markup themselves mark it with [`markup::Markup`], and escape with [`markup::escape`].
 
+pub mod address;
 pub mod ansi;
 pub mod assets;
 pub mod attempts;

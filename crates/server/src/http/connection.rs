@@ -15,6 +15,7 @@ use crate::shutdown::until_shutdown;
 use crate::tls::{Channel, HandshakeError, close_gracefully};
 use crate::write_timeout::WriteTimeout;
 use baton_model::api::Problem;
+use baton_web::headers;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -119,9 +120,10 @@ async fn refuse(mut stream: TcpStream) {
     let Ok(body) = serde_json::to_string(&problem) else {
         return;
     };
+    let (name, value) = headers::EVERY;
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: {PROBLEM}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n{body}",
+         Connection: close\r\n{name}: {value}\r\n\r\n{body}",
         body.len()
     );
     // The peer need not read it.

@@ -97,7 +97,10 @@ pub use negotiation::prefers_json;
 use std::sync::Arc;
 
 use axum::extract::DefaultBodyLimit;
+use axum::http::HeaderValue;
 use axum::middleware;
+use axum::response::Response;
+use baton_web::headers;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -147,5 +150,14 @@ fn service(app: App) -> routes::Service {
         .layer(middleware::from_fn(conditional::check))
         .layer(middleware::from_fn_with_state(app.clone(), counters::count))
         .with_state(app.clone());
-    routes::serve(pages::router(router, app))
+    let router = pages::router(router, app);
+    routes::serve(router.layer(middleware::map_response(with_every_header)))
+}
+
+/// Adds the header that every response has.
+async fn with_every_header(mut response: Response) -> Response {
+    let (name, value) = headers::EVERY;
+    let value = HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
+    response
 }

@@ -4,6 +4,7 @@
 mod disk;
 mod events;
 mod failure;
+mod forgery;
 mod library;
 mod lifecycle;
 mod limits;

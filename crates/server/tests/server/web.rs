@@ -19,14 +19,14 @@ use crate::shared_store::Shared;
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 /// A browser: it follows no redirect by itself, so that tests see them.
-struct Browser<'a> {
-    server: &'a Server,
-    http: Client,
-    cookie: Option<String>,
+pub(crate) struct Browser<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) http: Client,
+    pub(crate) cookie: Option<String>,
 }
 
 impl<'a> Browser<'a> {
-    fn new(server: &'a Server) -> Self {
+    pub(crate) fn new(server: &'a Server) -> Self {
         let http = builder(&ClientFiles::none()).redirect(redirect::Policy::none());
         Self {
             server,
@@ -35,11 +35,11 @@ impl<'a> Browser<'a> {
         }
     }
 
-    async fn get(&self, path: &str) -> Response {
+    pub(crate) async fn get(&self, path: &str) -> Response {
         self.send(self.http.get(self.server.url(path))).await
     }
 
-    async fn page(&self, path: &str) -> String {
+    pub(crate) async fn page(&self, path: &str) -> String {
         let response = self.get(path).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         response.text().await.expect("a page")
@@ -55,7 +55,7 @@ impl<'a> Browser<'a> {
         self.send(request).await
     }
 
-    async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+    pub(crate) async fn submit(&self, path: &str, fields: &[(&str, &str)]) -> Response {
         let encoded: Vec<String> = fields
             .iter()
             .map(|(name, value)| format!("{name}={}", encoded(value)))
@@ -65,7 +65,7 @@ impl<'a> Browser<'a> {
         self.send(request.body(encoded.join("&"))).await
     }
 
-    async fn send(&self, mut request: reqwest::RequestBuilder) -> Response {
+    pub(crate) async fn send(&self, mut request: reqwest::RequestBuilder) -> Response {
         request = request.header("accept", BROWSER);
         if let Some(cookie) = &self.cookie {
             request = request.header("cookie", cookie);
@@ -79,14 +79,14 @@ fn encoded(text: &str) -> String {
 }
 
 /// The token of the forms of a page.
-fn form_token(page: &str) -> &str {
+pub(crate) fn form_token(page: &str) -> &str {
     let field = "name=\"csrf\" value=\"";
     let start = page.find(field).expect("a form") + field.len();
     let end = page[start..].find('"').expect("closed");
     &page[start..start + end]
 }
 
-fn text(response: &Response, header: &str) -> String {
+pub(crate) fn text(response: &Response, header: &str) -> String {
     let value = response.headers().get(header).expect("the header");
     value.to_str().expect("plain").to_owned()
 }
@@ -601,7 +601,7 @@ async fn a_follower_serves_the_pages_and_its_forms_act_through_the_leader() {
 }
 
 /// The configuration of a server that requires tokens.
-fn demanding(config: Config) -> Config {
+pub(crate) fn demanding(config: Config) -> Config {
     Config {
         require_tokens: true,
         ..config
@@ -609,7 +609,7 @@ fn demanding(config: Config) -> Config {
 }
 
 /// Tokens of these roles, in the store of a server that does not run yet.
-fn tokens<const N: usize>(data: &Path, roles: [Role; N]) -> [(TokenId, Secret); N] {
+pub(crate) fn tokens<const N: usize>(data: &Path, roles: [Role; N]) -> [(TokenId, Secret); N] {
     let store = SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens");
     roles.map(|role| made(&store, role))
 }

@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Redirect, Response};
 use baton_runner::sys::random;
+use baton_web::address::local;
 use sha2::{Digest as _, Sha256};
 
 use super::Observer;
@@ -103,7 +104,7 @@ pub(super) async fn check(
             "{}={key}; Path=/; HttpOnly; SameSite=Strict",
             access.cookie()
         );
-        return ([(header::SET_COOKIE, cookie)], Redirect::to(&rest)).into_response();
+        return ([(header::SET_COOKIE, cookie)], Redirect::to(local(&rest))).into_response();
     }
     if uri.path().starts_with(PUBLIC) || access.is_reader(headers) {
         return next.run(request).await;

@@ -41,7 +41,6 @@ pub(super) async fn log(
     spawn_blocking(move || feed(&source, run, &sender));
     let headers = [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::CACHE_CONTROL, "no-store".to_owned()),
         // Output never is a page of this server.
         (

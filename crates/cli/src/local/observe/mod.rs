@@ -25,9 +25,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::HeaderValue;
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::get;
 use baton_runner::root::Root;
+use baton_web::headers;
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -67,6 +70,14 @@ pub(super) struct Observe {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Adds the header that every response has.
+async fn with_every_header(mut response: Response) -> Response {
+    let (name, value) = headers::EVERY;
+    let value = HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
+    response
 }
 
 /// State of the handlers.
@@ -134,5 +145,6 @@ fn router(observer: Observer) -> Router {
             Arc::clone(&observer),
             access::check,
         ))
+        .layer(middleware::map_response(with_every_header))
         .with_state(observer)
 }

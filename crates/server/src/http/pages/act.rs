@@ -1,23 +1,24 @@
 //! Forms that change something: each is one operation of the API, or one for each selected row.
 //!
 //! The API authorizes the operation like that of any client. A form also carries a token that only
-//! pages of this server know.
+//! pages of this server know, and a browser must not say that it comes from elsewhere.
 
 use std::collections::BTreeMap;
 
 use axum::Form;
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{Method, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use baton_model::api::{FieldProblem, Problem};
 use baton_model::json;
+use baton_web::address::local;
 use baton_web::pages::launch::Refusal;
 use baton_web::time::day;
 use serde_json::{Map, Value, json};
 
 use super::ask::{Answered, Asker, problem};
-use super::session::{local, old_form};
-use super::{Pages, entry};
+use super::session::old_form;
+use super::{Pages, entry, redirect};
 
 /// Rows that a form may select.
 const SELECTED_MAX: usize = 1_000;
@@ -117,7 +118,7 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
         return pages.error(&ask, problem(400, "the form cannot be read"), None);
     };
     let fields = Fields(fields);
-    let back = local(fields.one("back").unwrap_or("/"));
+    let back = local(fields.one("back").unwrap_or("/")).to_owned();
     let token = ask.session.form_token(&pages);
     if token.is_none() || fields.one("csrf") != token.as_deref() {
         return pages.error(&ask, old_form(), Some(back));
@@ -128,7 +129,7 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
         (None, None) => Err(problem(400, "the form names no operation")),
     };
     match outcome {
-        Ok(created) => Redirect::to(&created.unwrap_or(back)).into_response(),
+        Ok(created) => redirect(&created.unwrap_or(back)),
         Err(problem) if is_refused(&problem) && fields.one("form") == Some("launch") => {
             let typed = fields.typed().into_iter();
             let typed = typed.map(|(name, typed)| (name, typed.text)).collect();
@@ -157,7 +158,7 @@ async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<St
     // A link with a method is an operation: an entry has one for backfills.
     let created = links.find_map(|link| {
         let path = reply.pointer(link)?.as_str()?;
-        path.starts_with('/').then(|| local(path))
+        path.starts_with('/').then(|| path.to_owned())
     });
     Ok(created)
 }

@@ -7,7 +7,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `ask` | requests to the API on behalf of the viewer |
-//! | `session` | signing in and out, and the tokens of forms |
+//! | `session` | signing in and out, and the tokens and origins of forms |
 //! | `show` | the page of each address |
 //! | `entry` | the page of an entry of the library |
 //! | `lists` | the pages of lists |
@@ -26,11 +26,13 @@
 //! | `GET /-/keys`, `GET /-/go`, `GET /-/retry` | help; search; preview of a retry |
 //! | `GET /-/components` | every token and component of the design |
 //! | `GET /-/changes` | the stream |
+//! | `GET /-/events` | the events of the API |
 //! | `POST /-/sign-in`, `/-/sign-out` | the session |
 //! | `POST /-/act` | an operation of the API |
 //!
-//! The cookie of a session is read here only. It authenticates reads, and operations through forms
-//! with their own token; the API itself never sees it, so no page of another server can use it.
+//! The cookie of a session is read here only. It authenticates pages, the addresses below `/-/`, and
+//! operations through forms with their own token. The API itself does not accept it: a request that
+//! prefers no page, and has the cookie alone, has no token.
 
 mod act;
 mod ask;
@@ -49,9 +51,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::middleware;
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use baton_model::api::Problem;
+use baton_web::address::local;
 use baton_web::frame::{Frame, Mood, Refresh, Site};
 use baton_web::pages::Template;
 use baton_web::pages::plain::{ErrorPage, SignInPage};
@@ -64,7 +68,6 @@ use crate::clock;
 use ask::Asker;
 use live::Changes;
 use recent::Recent;
-use session::Session;
 use shared::Shared;
 
 /// What the handlers of pages share.
@@ -104,6 +107,14 @@ pub(super) fn router(api: Router, app: App) -> Router {
         shared: Shared::default(),
         key,
     }));
+    let forms = Router::new()
+        .route("/-/sign-in", post(session::sign_in))
+        .route("/-/sign-out", post(session::sign_out))
+        .route("/-/act", post(act::act))
+        .route_layer(middleware::from_fn_with_state(
+            pages.clone(),
+            session::check_origin,
+        ));
     Router::new()
         .route("/-/assets/{name}", get(asset))
         .route("/-/keys", get(show::keys))
@@ -111,23 +122,17 @@ pub(super) fn router(api: Router, app: App) -> Router {
         .route("/-/go", get(show::go))
         .route("/-/retry", get(show::preview_retry))
         .route("/-/changes", get(live::changes))
-        .route("/-/sign-in", post(session::sign_in))
-        .route("/-/sign-out", post(session::sign_out))
-        .route("/-/act", post(act::act))
+        .route("/-/events", get(show::follow_events))
+        .merge(forms)
         .fallback(page_or_api)
         .with_state(pages)
 }
 
 /// A page if the request prefers one, otherwise the answer of the API.
-async fn page_or_api(State(pages): State<Pages>, mut request: Request) -> Response {
+async fn page_or_api(State(pages): State<Pages>, request: Request) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if reads && negotiation::prefers_html(request.headers()) {
         return shared::page(&pages, request).await;
-    }
-    // Scripts of pages read logs and events with the session.
-    if reads {
-        let session = Session::of(&pages, &request);
-        session.authenticate(request.headers_mut());
     }
     pages.call(request).await
 }
@@ -188,6 +193,11 @@ impl Pages {
         };
         html(StatusCode::UNAUTHORIZED, &page)
     }
+}
+
+/// Redirects to a path of this server; to the overview, if the address is none.
+fn redirect(to: &str) -> Response {
+    Redirect::to(local(to)).into_response()
 }
 
 /// A rendered page, with the headers that every page has.

@@ -1,8 +1,8 @@
 //! The page of each address.
 
-use axum::extract::{Query, Request, State};
+use axum::extract::{MatchedPath, Query, Request, State};
 use axum::http::{Method, StatusCode, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::Response;
 use baton_model::api::{
     Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries,
     List, MEDIA_TYPE, Problem, Readiness, ResumePreview, Run, RunItem, RunTask, Scheduler, Usage,
@@ -25,7 +25,7 @@ use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
 use super::ask::Asker;
-use super::{Pages, entry, html, lists, range};
+use super::{Pages, entry, html, lists, range, redirect};
 use crate::http::views::encoded;
 
 /// Rows of a table on a page about something else.
@@ -479,13 +479,13 @@ pub(super) async fn go(State(pages): State<Pages>, request: Request) -> Response
     let typed = typed.map_or("", |(_, value)| value.trim());
     let place = place(typed);
     if let Some(place) = place {
-        return Redirect::to(&place).into_response();
+        return redirect(&place);
     }
     let worker = format!("/workers/{}", encoded(typed));
     if ask.get::<Value>(&worker).await.is_ok() {
-        return Redirect::to(&worker).into_response();
+        return redirect(&worker);
     }
-    Redirect::to(&format!("/history/?name={}", encoded(typed))).into_response()
+    redirect(&format!("/history/?name={}", encoded(typed)))
 }
 
 /// The address of an id or an entry.
@@ -515,7 +515,29 @@ fn place(typed: &str) -> Option<String> {
         return Some(format!("/backfills/{typed}"));
     }
     let (owner, name) = typed.split_once('/')?;
+    if owner.is_empty() {
+        return None;
+    }
     Some(format!("/{}/tasks/{}", encoded(owner), encoded(name)))
+}
+
+/// The events of the API, for the script of their page: it has no token to send.
+pub(super) async fn follow_events(State(pages): State<Pages>, mut request: Request) -> Response {
+    let ask = Asker::new(&pages, &request);
+    let query = request.uri().query();
+    let address = query.map_or("/events".to_owned(), |query| format!("/events?{query}"));
+    match address.parse() {
+        Ok(address) => {
+            *request.uri_mut() = address;
+            // The router of the API would append its own path to this one.
+            request.extensions_mut().remove::<MatchedPath>();
+        }
+        Err(_) => {
+            let detail = "the query of the events is invalid";
+            return pages.error(&ask, super::ask::problem(400, detail), None);
+        }
+    }
+    ask.pass(request).await
 }
 
 /// What a retry of a run from a task on would run.
@@ -555,6 +577,8 @@ mod tests {
             ("ann/daily report", Some("/ann/tasks/daily%20report")),
             ("sim", None),
             ("i1..x", None),
+            ("//x", None),
+            ("/evil.example", None),
         ] {
             assert_eq!(place(typed).as_deref(), address, "{typed}");
         }
