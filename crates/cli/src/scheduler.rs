@@ -10,7 +10,7 @@ use baton_files::units;
 use baton_model::message::LogQuery;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
-use baton_runner::sys::users;
+use baton_runner::sys::{memory, users};
 use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
 use baton_server::{Backend, Config, LogBucket, LogReader, Ready, ServeError, serve};
 use baton_store::postgres::StoreUrl;
@@ -170,6 +170,7 @@ impl ServerArgs {
             log_reader: self.worker_state.clone().map(|state| {
                 LogReader::new(move |query: &LogQuery| baton_agent::read_log(&state, query))
             }),
+            release_memory: Some(memory::release_heap),
             ..Config::default()
         };
         config.retention.history_age = Some(self.keep);

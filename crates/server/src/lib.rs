@@ -90,6 +90,7 @@ use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
 use http::app::{App, Parts};
+use http::bodies::BodyBudget;
 use limits::{BUCKET_PROBE_WAIT, LEADER_LEASE_DEFAULT, SHUTDOWN_WAIT, Traffic};
 use log_archive::{Bucket, LogArchive};
 use mark::MarkFile;
@@ -153,6 +154,8 @@ pub struct Config {
     pub allow_bump_unhealthy: bool,
     /// Retention of the history.
     pub retention: Retention,
+    /// Returns freed memory of this process to the system, if the allocator keeps it.
+    pub release_memory: Option<fn()>,
     /// Reads logs of a worker on this host that is not connected.
     pub log_reader: Option<LogReader>,
     /// Bytes of the data directory for logs of ended attempts, which are then collected.
@@ -193,6 +196,7 @@ impl Default for Config {
                 history_bytes: None,
                 terminal_instances_max: Some(1_000_000),
             },
+            release_memory: None,
             log_reader: None,
             collect_logs: None,
             log_bucket: None,
@@ -338,6 +342,7 @@ async fn run(
     let worker_access = config.workers_need_tokens().then(|| access.clone());
     let [for_clients, for_workers] = [Port::Clients, Port::Workers]
         .map(|port| Acceptor::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
+    let bodies = BodyBudget::new(config.traffic.body_bytes_max);
     let app = App::new(Parts {
         store: Arc::clone(&store),
         inbox: inbox.clone(),
@@ -347,6 +352,7 @@ async fn run(
         access: access.clone(),
         requires_credentials: config.clients_need_tokens(),
         rate_limit: RateLimiter::new(config.traffic.requests_per_second),
+        bodies: Arc::clone(&bodies),
         shutdown: shutdown.clone(),
         committed: committed.clone(),
         metrics,
@@ -384,6 +390,8 @@ async fn run(
         pruning,
         tokio::spawn(access.refresh_periodically()),
     ];
+    let release = config.release_memory;
+    background.extend(release.map(|release| tokio::spawn(bodies.release_memory(release))));
     background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
     background.extend(syncing);
     background.extend(collecting);

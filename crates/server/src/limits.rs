@@ -23,6 +23,10 @@ pub struct Traffic {
     pub head_wait: Duration,
     /// Time for a client to send a body.
     pub body_wait: Duration,
+    /// Bytes of all request bodies in flight together, of those above
+    /// [`UNCOUNTED_BODY_BYTES_MAX`]: each is in memory until its handler has ended, and a client may
+    /// have hundreds of connections. Four of the largest ([`WORKFLOW_BYTES_MAX`]).
+    pub body_bytes_max: usize,
     /// Time for a client to read the next bytes of a response.
     pub write_wait: Duration,
 }
@@ -36,6 +40,7 @@ impl Default for Traffic {
             handshake_wait: Duration::from_secs(10),
             head_wait: Duration::from_secs(15),
             body_wait: Duration::from_secs(60),
+            body_bytes_max: 256 << 20,
             write_wait: Duration::from_secs(60),
         }
     }
@@ -173,6 +178,25 @@ pub const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Bytes of a workflow: one of a million items with three edges each has some fifteen million.
 pub const WORKFLOW_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of a body up to which it is not counted against the budget of all: the limit of connections
+/// bounds these at 64 MiB, and a client with large bodies does not keep others from small ones.
+pub const UNCOUNTED_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Time after which a client whose body did not fit may try again: most bodies take less.
+pub const BODIES_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Bytes of a body after whose end memory is returned to the system.
+pub const RELEASED_BODY_BYTES_MIN: usize = 1 << 20;
+
+/// Minimum interval of returning memory, which looks at the whole heap.
+pub const MEMORY_RELEASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bytes of a form of a page: a thousand selected rows, or long values of parameters.
+pub const FORM_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a form of a client that is not authenticated yet: a token, and an address.
+pub const SIGN_IN_BYTES_MAX: usize = 16 << 10;
 
 /// Time that a request waits for a busy scheduler.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(60);

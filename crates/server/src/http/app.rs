@@ -13,6 +13,7 @@ use baton_store::{Store, StoreError};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use super::bodies::BodyBudget;
 use super::problem::{Answer, Fault};
 use super::runs::ended::EndedRuns;
 use crate::access::Access;
@@ -57,6 +58,7 @@ pub(crate) struct Parts {
     /// Whether clients must authenticate.
     pub(crate) requires_credentials: bool,
     pub(crate) rate_limit: RateLimiter,
+    pub(crate) bodies: Arc<BodyBudget>,
     pub(crate) shutdown: watch::Receiver<bool>,
     /// Changes whenever facts were committed.
     pub(crate) committed: watch::Receiver<()>,

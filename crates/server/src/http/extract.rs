@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request};
+use axum::extract::{Query, Request};
 use axum::http::{StatusCode, Uri, header};
 use baton_core::clock::Zone;
 use baton_files::times;
@@ -14,12 +13,11 @@ use baton_model::json;
 use baton_model::outcome::KillMode;
 use baton_model::time::Wall;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
-use super::peer::Peer;
+use super::bodies;
 use super::problem::{Answer, Fault};
 use crate::clock;
-use crate::limits::{TARGET_RANGES_MAX, WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
+use crate::limits::{BODY_BYTES_MAX, TARGET_RANGES_MAX, WAIT_SECONDS_MAX, WORKFLOW_BYTES_MAX};
 
 /// The instances that a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,9 +201,13 @@ fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
+/// Extension of a request whose body may be larger than others.
+#[derive(Clone, Copy)]
+struct Large;
+
 /// Allows the body of a workflow: one of a million items is larger than any other body.
 pub(super) fn large(mut request: Request) -> Request {
-    DefaultBodyLimit::max(WORKFLOW_BYTES_MAX).apply(&mut request);
+    request.extensions_mut().insert(Large);
     request
 }
 
@@ -235,7 +237,8 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
         .map_err(|error| Fault::bad_request(format!("cannot parse the body: {error}")))
 }
 
-pub(super) async fn bytes(request: Request) -> Answer<Bytes> {
+/// Reads a body that is JSON.
+pub(super) async fn bytes(request: Request) -> Answer<Vec<u8>> {
     let media = request.headers().get(header::CONTENT_TYPE);
     let media = media.map(|media| media.to_str().unwrap_or_default().to_owned());
     if let Some(media) = media {
@@ -249,27 +252,11 @@ pub(super) async fn bytes(request: Request) -> Answer<Bytes> {
             ));
         }
     }
-    let wait = Peer::of(request.extensions()).body_wait;
-    let bytes = within(wait, Bytes::from_request(request, &())).await?;
-    bytes.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Fault::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "too-large",
-            "the body is too large; move data into files, or send a workflow in parts",
-        ),
-        _ => Fault::bad_request("the body ended prematurely"),
-    })
-}
-
-/// Reads a body within its timeout.
-async fn within<T>(wait: Duration, body: impl Future<Output = T>) -> Result<T, Fault> {
-    timeout(wait, body).await.map_err(|_| {
-        Fault::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "too-slow",
-            "the body did not arrive in time",
-        )
-    })
+    let bytes_max = match request.extensions().get::<Large>() {
+        Some(Large) => WORKFLOW_BYTES_MAX,
+        None => BODY_BYTES_MAX,
+    };
+    bodies::read(request, bytes_max).await
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! names any is never forwarded again. A client that was authenticated by its certificate cannot be
 //! forwarded: only its own connection proves the certificate.
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -23,10 +23,10 @@ use hyper::body::Body as _;
 use tokio::time::timeout;
 
 use super::app::App;
-use super::idempotency;
 use super::peer::Peer;
 use super::problem::{Answer, Fault, Kind, NO_LEADER, NO_LEADER_HEADER, STORE_FAILED};
 use super::streams::StreamRequest;
+use super::{bodies, idempotency};
 use crate::access::{Caller, Identity};
 use crate::driver::Status;
 use crate::limits::{FORWARD_BUFFER_BYTES, FORWARD_WAIT, FORWARDS_MAX};
@@ -133,16 +133,10 @@ impl Payload {
         if length.is_none_or(|length| length > FORWARD_BUFFER_BYTES as u64) {
             return Ok(Self::Stream(body));
         }
-        let wait = Peer::of(&head.extensions).body_wait;
-        match timeout(wait, to_bytes(body, FORWARD_BUFFER_BYTES)).await {
-            Ok(Ok(bytes)) => Ok(Self::Whole(bytes)),
-            Ok(Err(error)) => Err(Fault::bad_request(format!("cannot read the body: {error}"))),
-            Err(_) => Err(Fault::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "body-timeout",
-                "the body did not arrive in time",
-            )),
-        }
+        let mut request = Request::new(body);
+        *request.extensions_mut() = head.extensions.clone();
+        let bytes = bodies::read(request, FORWARD_BUFFER_BYTES).await?;
+        Ok(Self::Whole(bytes.into()))
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `problem` | errors |
 //! | `redaction` | environment values, which only operators and admins see |
 //! | `response` | responses with a body of the API |
+//! | `bodies` | reading of bodies, within one budget for all |
 //! | `extract` | parsing of paths, queries and bodies |
 //! | `instances` | submissions, single instances and ranges |
 //! | `arrays` | indices and items of a submission |
@@ -48,6 +49,7 @@ pub(crate) mod app;
 mod arrays;
 mod attempt;
 mod backfills;
+pub(crate) mod bodies;
 mod bulk;
 mod cluster_limits;
 mod conditional;
@@ -96,7 +98,6 @@ pub use negotiation::prefers_json;
 
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
 use axum::middleware;
 use axum::response::Response;
@@ -105,7 +106,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::accept::Acceptor;
-use crate::limits::BODY_BYTES_MAX;
 use crate::shutdown::until_shutdown;
 use app::App;
 use problem::Fault;
@@ -140,7 +140,6 @@ fn service(app: App) -> routes::Service {
     let router = routes::router()
         .fallback(async || Fault::unknown_path())
         .method_not_allowed_fallback(async || Fault::other_method())
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(negotiation::negotiate))
         .layer(middleware::from_fn_with_state(
             app.clone(),
@@ -150,8 +149,10 @@ fn service(app: App) -> routes::Service {
         .layer(middleware::from_fn(conditional::check))
         .layer(middleware::from_fn_with_state(app.clone(), counters::count))
         .with_state(app.clone());
-    let router = pages::router(router, app);
-    routes::serve(router.layer(middleware::map_response(with_every_header)))
+    let router = pages::router(router, app.clone())
+        .layer(middleware::from_fn_with_state(app, bodies::hold))
+        .layer(middleware::map_response(with_every_header));
+    routes::serve(router)
 }
 
 /// Adds the header that every response has.

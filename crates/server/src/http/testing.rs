@@ -10,10 +10,12 @@ use baton_model::ids::Epoch;
 use tokio::sync::watch;
 
 use super::app::{App, Parts};
+use super::bodies::BodyBudget;
 use crate::access::Access;
 use crate::driver::{self, Setup};
 use crate::faulty::Faulty;
 use crate::leadership;
+use crate::limits::Traffic;
 use crate::mark::MarkFile;
 use crate::metrics::Metrics;
 use crate::peers::Contact;
@@ -52,6 +54,7 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
         requires_credentials: false,
         rate_limit: RateLimiter::new(0),
+        bodies: BodyBudget::new(Traffic::default().body_bytes_max),
         shutdown,
         committed: driver.committed,
         metrics,

@@ -315,3 +315,86 @@ async fn by_default_thousands_of_requests_pass() {
     }
     server.stop().await;
 }
+
+/// The head of a submission of this length, whose client waits until the server wants the body.
+fn submission(length: usize) -> String {
+    format!(
+        "POST /runs/ HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+    )
+}
+
+/// The first head that a server answers.
+async fn answer(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    while !text.contains("\r\n\r\n") {
+        let byte = timeout(TEST_TIMEOUT, stream.read_u8()).await;
+        text.push(char::from(byte.expect("in time").expect("an answer")));
+    }
+    text.to_ascii_lowercase()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_in_flight_share_a_budget() {
+    let dir = tempfile::tempdir().expect("a place");
+    let traffic = Traffic {
+        body_bytes_max: 300 << 10,
+        ..Traffic::default()
+    };
+    let server = server(&dir, traffic).await;
+    let ask = async |request: String| {
+        let mut stream = connect(server.ready.clients, 2).await;
+        stream.write_all(request.as_bytes()).await.expect("open");
+        let answer = answer(&mut stream).await;
+        (stream, answer)
+    };
+    let (slow, wanted) = ask(submission(200 << 10)).await;
+    assert!(wanted.starts_with("http/1.1 100"), "{wanted}");
+    // Refused by its head alone: no body is ever sent.
+    let (_, refused) = ask(submission(101 << 10)).await;
+    assert!(refused.starts_with("http/1.1 503"), "{refused}");
+    for header in ["retry-after: 5", "connection: close"] {
+        assert!(refused.contains(header), "{refused}");
+    }
+    // One without a length is counted as it arrives.
+    let chunk = "x".repeat(101 << 10);
+    let head = submission(0).replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    let (mut chunked, wanted) = ask(head).await;
+    assert!(wanted.starts_with("http/1.1 100"), "{wanted}");
+    let chunk = format!("{:x}\r\n{chunk}\r\n", chunk.len());
+    // The server may close it before it has everything.
+    let _ = chunked.write_all(chunk.as_bytes()).await;
+    let refused = answer(&mut chunked).await;
+    assert!(refused.starts_with("http/1.1 503"), "{refused}");
+    // Small ones are not counted, and what fits is admitted.
+    server.submit("small").await;
+    let (_, wanted) = ask(submission(100 << 10)).await;
+    assert!(wanted.starts_with("http/1.1 100"), "{wanted}");
+    // The share of a client that went away is free again.
+    drop(slow);
+    let fits = until(async || {
+        let (_, answer) = ask(submission(300 << 10)).await;
+        answer.starts_with("http/1.1 100")
+    });
+    assert!(fits.await, "the budget was not given back");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_of_a_stranger_is_not_read() {
+    let dir = tempfile::tempdir().expect("a place");
+    let config = Config {
+        require_tokens: true,
+        ..config(dir.path())
+    };
+    let server = Server::start(config).await;
+    for path in ["/-/act", "/-/sign-in"] {
+        let head = submission(1 << 20).replace("/runs/", path);
+        let head = head.replace("application/json", "application/x-www-form-urlencoded");
+        let mut stream = connect(server.ready.clients, 2).await;
+        stream.write_all(head.as_bytes()).await.expect("open");
+        let answer = answer(&mut stream).await;
+        assert!(answer.starts_with("http/1.1 401"), "{path}: {answer}");
+    }
+    server.stop().await;
+}

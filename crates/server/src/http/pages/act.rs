@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::Form;
-use axum::extract::{FromRequest as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{Method, header};
 use axum::response::Response;
 use baton_model::api::{FieldProblem, Problem};
@@ -17,8 +16,9 @@ use baton_web::time::day;
 use serde_json::{Map, Value, json};
 
 use super::ask::{Answered, Asker, problem};
-use super::session::old_form;
+use super::session::{form, old_form};
 use super::{Pages, entry, redirect};
+use crate::limits::FORM_BYTES_MAX;
 
 /// Rows that a form may select.
 const SELECTED_MAX: usize = 1_000;
@@ -114,10 +114,14 @@ fn unified(text: &str) -> String {
 
 pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Response {
     let ask = Asker::new(&pages, &request);
-    let Ok(Form(fields)) = Form::<Vec<(String, String)>>::from_request(request, &()).await else {
-        return pages.error(&ask, problem(400, "the form cannot be read"), None);
+    // A form of anyone else is not read.
+    if ask.session.caller().is_none() {
+        return pages.error(&ask, problem(401, "sign in first"), None);
+    }
+    let fields = match form(request, FORM_BYTES_MAX).await {
+        Ok(fields) => Fields(fields),
+        Err(problem) => return pages.error(&ask, problem, None),
     };
-    let fields = Fields(fields);
     let back = local(fields.one("back").unwrap_or("/")).to_owned();
     let token = ask.session.form_token(&pages);
     if token.is_none() || fields.one("csrf") != token.as_deref() {

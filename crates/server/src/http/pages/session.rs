@@ -4,21 +4,25 @@
 //! table of sessions. Browsers send it with requests of our own pages only (`SameSite=Strict`).
 
 use axum::Form;
+use axum::body::Body;
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use baton_model::api::Problem;
 use baton_model::token::{Role, Secret};
 use baton_web::address::local;
 use baton_web::frame::Viewer;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use super::ask::{Asker, problem};
 use super::{Pages, redirect};
 use crate::access::{Caller, Identity};
 use crate::http::peer::Peer;
-use crate::http::{guard, roles};
+use crate::http::{bodies, guard, roles};
+use crate::limits::SIGN_IN_BYTES_MAX;
 
 /// The session of a request.
 #[derive(Clone, Debug)]
@@ -148,7 +152,7 @@ pub(super) struct SignIn {
 pub(super) async fn sign_in(State(pages): State<Pages>, request: Request) -> Response {
     let ask = Asker::new(&pages, &request);
     let peer = Peer::of(request.extensions());
-    let Ok(Form(form)) = Form::<SignIn>::from_request(request, &()).await else {
+    let Ok(form) = form::<SignIn>(request, SIGN_IN_BYTES_MAX).await else {
         let why = "the form has no token".to_owned();
         return pages.sign_in_form(&ask, Some(why), "/".to_owned());
     };
@@ -184,8 +188,8 @@ pub(super) struct SignOut {
 
 pub(super) async fn sign_out(State(pages): State<Pages>, request: Request) -> Response {
     let ask = Asker::new(&pages, &request);
-    let form = Form::<SignOut>::from_request(request, &()).await;
-    let Ok(Form(SignOut { csrf })) = form else {
+    let form = form::<SignOut>(request, SIGN_IN_BYTES_MAX).await;
+    let Ok(SignOut { csrf }) = form else {
         return pages.error(&ask, problem(400, "the form is incomplete"), None);
     };
     if Some(csrf) != ask.session.form_token(&pages) {
@@ -198,7 +202,22 @@ pub(super) async fn sign_out(State(pages): State<Pages>, request: Request) -> Re
     with_cookie(&cookie, "/")
 }
 
-pub(super) fn old_form() -> baton_model::api::Problem {
+/// Reads a form of at most this many bytes.
+pub(super) async fn form<T: DeserializeOwned>(
+    mut request: Request,
+    bytes_max: usize,
+) -> Result<T, Problem> {
+    let head = std::mem::take(request.headers_mut());
+    let bytes = bodies::read(request, bytes_max).await?;
+    let mut whole = Request::new(Body::from(bytes));
+    *whole.method_mut() = Method::POST;
+    *whole.headers_mut() = head;
+    let form = Form::from_request(whole, &()).await;
+    let form = form.map_err(|_| problem(400, "the form cannot be read"));
+    form.map(|Form(form)| form)
+}
+
+pub(super) fn old_form() -> Problem {
     let detail = "the form is older than this server or this session; go back, load the page \
                   again, and repeat it";
     problem(403, detail)
