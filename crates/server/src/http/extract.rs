@@ -213,28 +213,54 @@ pub(super) fn large(mut request: Request) -> Request {
 
 /// Reads a JSON body.
 pub(super) async fn body<T: DeserializeOwned>(request: Request) -> Answer<T> {
-    parse(&bytes(request).await?)
-}
-
-/// Reads an optional JSON body.
-pub(super) async fn optional_body<T: DeserializeOwned>(request: Request) -> Answer<Option<T>> {
+    let is_workflow = is_large(&request);
     let bytes = bytes(request).await?;
-    if bytes.is_empty() {
-        Ok(None)
+    if is_workflow {
+        parse_workflow(&bytes)
     } else {
         parse(&bytes)
     }
 }
 
+/// Reads an optional JSON body.
+pub(super) async fn optional_body<T: DeserializeOwned>(request: Request) -> Answer<Option<T>> {
+    let is_workflow = is_large(&request);
+    let bytes = bytes(request).await?;
+    if bytes.is_empty() {
+        Ok(None)
+    } else if is_workflow {
+        parse_workflow(&bytes)
+    } else {
+        parse(&bytes)
+    }
+}
+
+fn is_large(request: &Request) -> bool {
+    request.extensions().get::<Large>().is_some()
+}
+
+/// Decodes a body, in which no object may have a key twice.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    decode(bytes, json::from_slice_unique)
+}
+
+/// Decodes the body of a workflow. The reader of its file refuses duplicate keys itself, and tells where
+/// they stand.
+pub(super) fn parse_workflow<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+    decode(bytes, json::from_slice)
+}
+
+fn decode<T>(
+    bytes: &[u8],
+    decode: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,
+) -> Answer<T> {
     // serde would accept a list as the fields of an object in order.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if let Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f') = first {
         let wanted = "the body must be an object, as in {\"name\": \"value\"}";
         return Err(Fault::bad_request(wanted));
     }
-    json::from_slice(bytes)
-        .map_err(|error| Fault::bad_request(format!("cannot parse the body: {error}")))
+    decode(bytes).map_err(|error| Fault::bad_request(format!("cannot parse the body: {error}")))
 }
 
 /// Reads a body that is JSON.
@@ -252,9 +278,10 @@ pub(super) async fn bytes(request: Request) -> Answer<Vec<u8>> {
             ));
         }
     }
-    let bytes_max = match request.extensions().get::<Large>() {
-        Some(Large) => WORKFLOW_BYTES_MAX,
-        None => BODY_BYTES_MAX,
+    let bytes_max = if is_large(&request) {
+        WORKFLOW_BYTES_MAX
+    } else {
+        BODY_BYTES_MAX
     };
     bodies::read(request, bytes_max).await
 }

@@ -14,10 +14,11 @@ use baton_model::state::WorkerState;
 use baton_model::time::{Mono, Stamp};
 use baton_testing::Rng;
 use reqwest::{Method, StatusCode};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::rig::{Server, config, task, until};
+use crate::rig::{Server, config, got, task, until};
 
 fn heartbeat(stamp: u64) -> Vec<u8> {
     let message = ToScheduler::ProcessHeartbeat(Heartbeat {
@@ -164,5 +165,37 @@ async fn malformed_input_on_the_client_port_is_answered_or_cut_off() {
     }
     let got = server.get("/bullpen/").await;
     assert_eq!(got.body["total"], 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_with_a_duplicate_key_is_refused() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::memory(dir.path()).await;
+    for (method, path, body) in [
+        (
+            Method::POST,
+            "/instances/",
+            r#"{"file": {"task": "t", "run": "true", "run": "false"}}"#,
+        ),
+        (
+            Method::POST,
+            "/lab/tasks/",
+            r#"{"task": "t", "run": "true", "\u0072un": "false"}"#,
+        ),
+    ] {
+        let request = server.request(method, path);
+        let request = request
+            .header("content-type", "application/json")
+            .body(body);
+        let refused = got(request).await;
+        refused.is_problem(StatusCode::BAD_REQUEST, "bad-request");
+        assert!(refused.detail().contains("run"), "{path}: {refused:?}");
+    }
+    assert_eq!(server.get("/bullpen/").await.body["items"], json!([]));
+    server
+        .get("/arena/?owner=a&owner=b")
+        .await
+        .is_problem(StatusCode::BAD_REQUEST, "bad-request");
     server.stop().await;
 }

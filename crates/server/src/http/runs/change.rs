@@ -57,7 +57,7 @@ pub(in super::super) async fn submit(
 ) -> Answer<Response> {
     let key = idempotency::text(request.headers())?.map(str::to_owned);
     let body = extract::bytes(extract::large(request)).await?;
-    let submit: SubmitRun<Box<RawValue>> = extract::parse(&body)?;
+    let submit: SubmitRun<Box<RawValue>> = extract::parse_workflow(&body)?;
     let open = submit.open;
     let submitted_by = caller.principal();
     let plan = compiled(move || {
