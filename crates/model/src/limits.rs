@@ -1,5 +1,7 @@
 //! Every bound on a queue, list or loop, each with its reason.
 
+use crate::time::Millis;
+
 /// The version of the scheduler-worker protocol; both sides must speak the same.
 pub const PROTOCOL_VERSION: u16 = 8;
 
@@ -125,6 +127,14 @@ pub const BACKFILLS_DONE_MAX: u64 = 10_000;
 /// Launched due times of one entry that are remembered, so that no backfill launches them again: of an
 /// hourly schedule those of eleven years. Beyond them a backfill is refused.
 pub const LAUNCHES_REMEMBERED_MAX: u64 = 100_000;
+
+/// From SIGTERM to SIGKILL of a command that is cancelled or killed. That of a worker that gives up is
+/// part of its lease (`Timeouts`), and ends it all the same.
+pub const CANCEL_GRACE: Millis = Millis::from_secs(5);
+
+/// Names of workers that one credential owns. Beyond it, it loses those of workers that are gone: names
+/// of short-lived machines are seldom used twice.
+pub const WORKER_NAMES_MAX: usize = 10_000;
 
 /// Upstream tasks of one task of the library.
 pub const AFTER_MAX: usize = 100;

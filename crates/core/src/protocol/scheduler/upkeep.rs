@@ -3,7 +3,7 @@
 
 use baton_model::fact::Condemnation;
 use baton_model::ids::{Association, CheckId, LeaseId, WorkerName};
-use baton_model::limits::GONE_WORKER_LEASES;
+use baton_model::limits::{CANCEL_GRACE, GONE_WORKER_LEASES};
 use baton_model::message::ToWorker;
 use baton_model::outcome::KillMode;
 use baton_model::state::WorkerState;
@@ -192,7 +192,7 @@ impl Protocol {
                 association: seat.association(self.term),
                 lease: *lease,
                 grace: match mode {
-                    KillMode::Graceful => cx.config.timeouts.kill_grace,
+                    KillMode::Graceful => CANCEL_GRACE,
                     KillMode::Now => Millis(0),
                 },
             };

@@ -56,6 +56,22 @@ fn a_cancel_is_made_harder_by_a_second_one_and_never_gentler() {
 }
 
 #[test]
+fn the_grace_of_a_cancel_does_not_depend_on_the_lease() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    leader.core.config.timeouts.kill_grace = Millis(1_600);
+    let mut w = Remote::new("w", 7, 1);
+    leader.welcome(&mut w, &[]);
+    leader.submit(1, Exclusive::Timed);
+    let cancel = Command::Cancel {
+        first: InstanceId(1),
+        last: InstanceId(1),
+        mode: KillMode::Graceful,
+    };
+    let effects = leader.give(Input::Command(RequestId(1), cancel));
+    assert_eq!(graces(&effects), [GRACE]);
+}
+
+#[test]
 fn a_killed_attempt_is_followed_by_the_next_and_counts_as_a_failure() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     let mut w = Remote::new("w", 7, 1);
