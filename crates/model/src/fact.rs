@@ -16,7 +16,7 @@ use crate::ids::{
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
-use crate::principal::Principal;
+use crate::principal::{NameOwner, Principal};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
@@ -213,6 +213,12 @@ pub enum Fact {
         /// The client that has requested it, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         requested_by: Option<Arc<Principal>>,
+    },
+    /// The name of a worker belongs to a credential from now on, or was released.
+    WorkerNameAssigned {
+        worker: WorkerName,
+        /// None if it was released.
+        owner: Option<NameOwner>,
     },
     /// An operator has set a cluster-wide limit, or removed the value that was set: then the one of
     /// the configuration is in force again, if there is one.
@@ -582,6 +588,7 @@ impl Fact {
             Self::LeaseTimeSet { .. }
             | Self::WorkerCondemned { .. }
             | Self::WorkerDrained { .. }
+            | Self::WorkerNameAssigned { .. }
             | Self::LimitSet { .. }
             | Self::CopyOpened { .. }
             | Self::CopySettled { .. }

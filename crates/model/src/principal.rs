@@ -1,6 +1,7 @@
 //! Principals: who has made a request, as far as the server knows it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,26 @@ impl fmt::Display for Principal {
             Self::Certificate { name } => write!(f, "{name} (certificate)"),
             Self::TriggerSecret => f.write_str("a client with its secret"),
             Self::Unauthenticated { name } => write!(f, "{name} (not authenticated)"),
+        }
+    }
+}
+
+/// The credential to which the name of a worker belongs: the first that has used it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum NameOwner {
+    /// A token or a certificate.
+    Client(Arc<Principal>),
+    /// The token of the worker in the process of the scheduler, which is in no store.
+    LocalWorker,
+}
+
+impl fmt::Display for NameOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(principal) => principal.fmt(f),
+            Self::LocalWorker => f.write_str("the worker of the scheduler itself"),
         }
     }
 }

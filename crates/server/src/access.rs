@@ -139,6 +139,13 @@ impl Certificate {
         })
     }
 
+    /// What facts record about its holder.
+    pub(crate) fn principal(&self) -> Principal {
+        Principal::Certificate {
+            name: self.name.to_string(),
+        }
+    }
+
     /// Resolves when it expires.
     pub(crate) async fn until_invalid(&self) -> &'static str {
         loop {
@@ -197,6 +204,13 @@ impl Access {
     pub(crate) fn caller(&self, secret: &Secret, now: Wall) -> Result<Caller, TokenError> {
         self.find(&token::hash(secret), now)
             .map(|(caller, _)| caller)
+    }
+
+    /// True if a token was revoked.
+    pub(crate) fn is_revoked(&self, id: TokenId) -> bool {
+        let table = self.0.table.borrow();
+        let token = table.values().find(|token| token.id == id);
+        token.is_none_or(|token| token.revoked)
     }
 
     /// Refreshes the cache.

@@ -20,13 +20,13 @@ use baton_model::token::Secret;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::accept::Acceptor;
 use crate::access::{Access, Certificate};
 use crate::driver::Status;
 use crate::driver::event::{Event, Inbox};
-use crate::driver::links::{Link, LinkId};
+use crate::driver::links::{Link, LinkCredential, LinkId};
 use crate::limits::{
     FIRST_FRAME_BYTES_MAX, HEARTBEAT_WAIT, PREAMBLE_WAIT, READ_BYTES, REFUSAL_LOG_INTERVAL,
     REFUSAL_WAIT, UNREAD_INPUT_BYTES_MAX,
@@ -186,6 +186,12 @@ async fn serve(
     let link = Link {
         out,
         unread: Arc::clone(&unread),
+        credential: credential
+            .as_ref()
+            .map(|(authenticator, it)| LinkCredential {
+                owner: it.owner.clone(),
+                access: authenticator.access.clone(),
+            }),
     };
     inbox.send(Event::Opened(id, link));
     let why = tokio::select! {
@@ -332,6 +338,11 @@ async fn write(
         }
         unread.fetch_sub(bytes.len(), Ordering::AcqRel);
     }
+    // The driver has dropped it, perhaps with a reason, which input that is not read would cut off.
+    if let Err(error) = writer.shutdown().await {
+        return Some(error.to_string());
+    }
+    sleep(REFUSAL_WAIT).await;
     None
 }
 

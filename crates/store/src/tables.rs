@@ -73,6 +73,7 @@ pub(crate) const TABLES: &[Table] = tables! {
     "backfill" by "id": "id" Integer, "task" Integer, "open" Boolean, "body" Text;
     "backfill_taken" by "backfill": "backfill" Integer, "body" Text;
     "cluster_limit" by "name": "name" Text, "total" Integer;
+    "name_owner" by "worker": "worker" Text, "owner" Text;
 };
 
 impl Table {

@@ -46,7 +46,8 @@ pub(crate) struct Drain {
 /// Declare a worker permanently gone, with nothing of it running
 ///
 /// Its attempts are restarted on other workers at once, including those with `exclusive: strict`.
-/// If the worker is in fact still running, those attempts run twice.
+/// If the worker is in fact still running, those attempts run twice. Its name is released: where
+/// workers authenticate, it belonged to the token or certificate that used it first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -103,6 +103,13 @@ impl Ledger {
                 }
                 Ok(())
             }
+            Fact::WorkerNameAssigned { worker, owner } => {
+                match owner {
+                    Some(owner) => self.name_owners.insert(worker.clone(), owner.clone()),
+                    None => self.name_owners.remove(worker),
+                };
+                Ok(())
+            }
             Fact::LimitSet { name, total, .. } => {
                 match total {
                     Some(total) => self.limits.insert(name.clone(), *total),

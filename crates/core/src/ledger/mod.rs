@@ -31,6 +31,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BackfillId, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, RunId, TaskNo, WorkerName,
 };
+use baton_model::principal::NameOwner;
 use baton_model::time::Millis;
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
@@ -94,6 +95,8 @@ pub struct Ledger {
     leased: BTreeSet<InstanceId>,
     condemned: BTreeMap<Lineage, IncarnationNo>,
     drained: BTreeSet<WorkerName>,
+    /// The credentials to which names of workers belong.
+    name_owners: BTreeMap<WorkerName, NameOwner>,
     /// Cluster-wide limits that were set at run time.
     limits: BTreeMap<String, u64>,
     lease_time: Millis,
@@ -322,6 +325,12 @@ impl Ledger {
     #[must_use]
     pub const fn drained(&self) -> &BTreeSet<WorkerName> {
         &self.drained
+    }
+
+    /// The credentials to which names of workers belong.
+    #[must_use]
+    pub const fn name_owners(&self) -> &BTreeMap<WorkerName, NameOwner> {
+        &self.name_owners
     }
 
     /// True if every instance is in a terminal state.

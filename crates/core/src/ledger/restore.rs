@@ -6,6 +6,7 @@
 
 use baton_model::ids::{BackfillId, Incarnation, InstanceId, RunId, TaskNo, WorkerName};
 use baton_model::library::{Created, IdempotencyKey};
+use baton_model::principal::NameOwner;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
@@ -24,6 +25,8 @@ pub struct LedgerParts {
     pub condemned: Vec<Incarnation>,
     /// Workers that get no more work.
     pub drained: Vec<WorkerName>,
+    /// The credentials to which names of workers belong.
+    pub name_owners: Vec<(WorkerName, NameOwner)>,
     /// Cluster-wide limits that were set at run time.
     pub limits: Vec<(String, u64)>,
     /// The longest time by which a lease was extended at once.
@@ -53,6 +56,7 @@ impl Ledger {
         let mut ledger = Self {
             lease_time: parts.lease_time,
             drained: parts.drained.into_iter().collect(),
+            name_owners: parts.name_owners.into_iter().collect(),
             limits: parts.limits.into_iter().collect(),
             ..Self::default()
         };

@@ -6,6 +6,7 @@ use baton_model::fact::{Condemnation, Fact, Holder};
 use baton_model::ids::{BootId, HostId, WorkerName};
 use baton_model::outcome::AttemptEnd;
 use baton_model::outcome::{LossProof, Outcome, Synthetic};
+use baton_model::principal::NameOwner;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -75,6 +76,7 @@ fn parts(ledger: &Ledger) -> LedgerParts {
         known: ledger.known().ranges().collect(),
         condemned: ledger.condemned().collect(),
         drained: ledger.drained().iter().cloned().collect(),
+        name_owners: ledger.name_owners().clone().into_iter().collect(),
         lease_time: ledger.lease_time(),
         tasks: ledger.library().tasks().cloned().collect(),
         keys: Vec::new(),
@@ -262,6 +264,10 @@ fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
             worker: WorkerName::new("w"),
             drained: true,
             requested_by: None,
+        },
+        Fact::WorkerNameAssigned {
+            worker: WorkerName::new("w"),
+            owner: Some(NameOwner::LocalWorker),
         },
         submit(2, 2),
         submit(5, 9),

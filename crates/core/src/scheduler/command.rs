@@ -162,7 +162,9 @@ pub(super) fn execute(
         }
         Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total, client)),
         Command::Forget { worker, lineage } => {
-            Reply::Forgotten(protocol.forget(&mut cx.protocol(), &worker, lineage, client))
+            let cx = &mut cx.protocol();
+            let is_known = protocol.forget(cx, &worker, lineage, client);
+            Reply::Forgotten(protocol.release_name(cx, &worker) || is_known)
         }
         Command::ReadLogs { worker, query } => {
             protocol.read_logs(&mut cx.protocol(), request, &worker, query);

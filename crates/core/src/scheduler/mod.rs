@@ -33,10 +33,11 @@ pub(crate) mod timetable;
 
 use std::collections::BTreeMap;
 
-use baton_model::fact::{CopyEvidence, Fact};
+use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, Term, WorkerName};
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::placement::Capacity;
+use baton_model::principal::NameOwner;
 use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
@@ -77,6 +78,8 @@ pub enum Input {
     CopyOpened(CopyEvidence),
     /// A message of a worker.
     Message(ToScheduler),
+    /// A worker with this credential uses a name. [`Scheduler::foreign_name`] has allowed it.
+    NameUsed(WorkerName, NameOwner),
     /// The connection to a worker broke.
     Disconnected(WorkerAddress),
     /// A command of a client.
@@ -213,6 +216,9 @@ impl Scheduler {
             }
             Input::CopyOpened(evidence) => protocol.open_copy(&mut cx.protocol(), evidence),
             Input::Message(message) => protocol.message(&mut cx.protocol(), message),
+            Input::NameUsed(worker, owner) => {
+                protocol.assign_name(&mut cx.protocol(), worker, owner);
+            }
             Input::Disconnected(who) => protocol.disconnected(&mut cx.protocol(), &who),
             Input::Command(request, command) => {
                 let reply =
@@ -300,6 +306,21 @@ impl Scheduler {
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// A name that a heartbeat of this worker is about and that belongs to another credential, with its
+    /// owner. The connection of such a worker must be refused. Credentials that are `void` own nothing.
+    #[must_use]
+    pub fn foreign_name(
+        &self,
+        worker: &Holder,
+        credential: &NameOwner,
+        is_void: &dyn Fn(&NameOwner) -> bool,
+    ) -> Option<(WorkerName, &NameOwner)> {
+        let protocol = &self.protocol;
+        let name = protocol.foreign_name(&self.ledger, worker, credential, is_void)?;
+        let owner = self.ledger.name_owners().get(&name)?;
+        Some((name, owner))
     }
 
     /// The workers by name.

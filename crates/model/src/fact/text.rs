@@ -114,6 +114,14 @@ impl Fact {
                 let change = if *drained { "drained" } else { "undrained" };
                 format!("worker {worker} is {change}{}", requested(requested_by))
             }
+            Self::WorkerNameAssigned {
+                worker,
+                owner: Some(owner),
+            } => format!("the name of worker {worker} belongs to {owner}, which has used it first"),
+            Self::WorkerNameAssigned {
+                worker,
+                owner: None,
+            } => format!("the name of worker {worker} was released"),
             Self::LimitSet {
                 name,
                 total,

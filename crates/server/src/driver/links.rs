@@ -4,15 +4,17 @@
 //! same incarnation replaces the earlier one. All messages to a worker within one turn are sent in
 //! one write.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use baton_core::protocol::frame::{FrameError, encode_to_worker};
+use baton_core::protocol::frame::{FrameError, encode_refusal, encode_to_worker};
 use baton_model::ids::ExecutorId;
 use baton_model::message::{Refusal, ToScheduler, ToWorker, WorkerAddress};
+use baton_model::principal::{NameOwner, Principal};
 use tokio::sync::mpsc;
 
+use crate::access::Access;
 use crate::limits::UNREAD_OUTPUT_BYTES_MAX;
 
 /// Number of a connection of this server.
@@ -20,15 +22,36 @@ use crate::limits::UNREAD_OUTPUT_BYTES_MAX;
 pub(crate) struct LinkId(pub(crate) u64);
 
 /// A connection; dropping it closes the connection.
-#[derive(Debug)]
 pub(crate) struct Link {
     /// To the task that writes.
     pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
     /// Bytes that it has not written yet.
     pub(crate) unread: Arc<AtomicUsize>,
+    /// The credential of the worker, where one is required.
+    pub(crate) credential: Option<LinkCredential>,
 }
 
-#[derive(Debug)]
+/// The credential of a worker, to which names may belong.
+#[derive(Clone)]
+pub(crate) struct LinkCredential {
+    pub(crate) owner: NameOwner,
+    /// Knows which credentials are revoked.
+    pub(crate) access: Access,
+}
+
+impl LinkCredential {
+    /// True if the credential of an owner was revoked: it owns nothing any more.
+    pub(super) fn is_void(&self, owner: &NameOwner) -> bool {
+        match owner {
+            NameOwner::Client(principal) => match **principal {
+                Principal::Token { id, .. } => self.access.is_revoked(id),
+                _ => false,
+            },
+            NameOwner::LocalWorker => false,
+        }
+    }
+}
+
 struct OpenLink {
     link: Link,
     worker: Option<WorkerAddress>,
@@ -38,9 +61,11 @@ struct OpenLink {
 }
 
 /// All worker connections.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Links {
     open: HashMap<LinkId, OpenLink>,
+    /// Connections that were refused, until they are closed: what they still send is ignored.
+    refused: HashSet<LinkId>,
     by_worker: HashMap<WorkerAddress, LinkId>,
     /// Connections with pending output.
     dirty: Vec<LinkId>,
@@ -55,6 +80,32 @@ impl Links {
             pending: Vec::new(),
         };
         self.open.insert(id, open);
+    }
+
+    /// The credential of the worker of a connection.
+    pub(super) fn credential(&self, id: LinkId) -> Option<&LinkCredential> {
+        self.open.get(&id)?.link.credential.as_ref()
+    }
+
+    pub(super) fn is_refused(&self, id: LinkId) -> bool {
+        self.refused.contains(&id)
+    }
+
+    /// Sends a worker the reason for which its connection ends, and ends it. Returns the worker that
+    /// thereby has no connection left.
+    pub(super) fn refuse(&mut self, id: LinkId, why: &str) -> Option<WorkerAddress> {
+        let mut frame = Vec::new();
+        if let Err(error) = encode_refusal(why, &mut frame) {
+            tracing::error!("cannot encode a refusal: {error}");
+        }
+        if let Some(open) = self.open.get(&id) {
+            open.link.unread.fetch_add(frame.len(), Ordering::AcqRel);
+            // Fails only if the connection has just ended.
+            let _ = open.link.out.send(frame);
+        }
+        let left = self.closed(id);
+        self.refused.insert(id);
+        left
     }
 
     /// Learns the worker of a connection from a message. Returns the worker that thereby has no
@@ -83,6 +134,7 @@ impl Links {
 
     /// Removes a connection. Returns the worker that thereby has none left.
     pub(super) fn closed(&mut self, id: LinkId) -> Option<WorkerAddress> {
+        self.refused.remove(&id);
         let open = self.open.remove(&id)?;
         let worker = open.worker?;
         if self.by_worker.get(&worker) != Some(&id) {

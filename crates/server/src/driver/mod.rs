@@ -50,9 +50,10 @@ use std::time::Duration;
 use baton_core::leader::ElectionTimeouts;
 use baton_core::scheduler::{Command, Config, Effect, Input, Scheduler};
 use baton_core::step::{Outbox, Receipt, Step};
-use baton_model::fact::{CopyEvidence, Fact};
-use baton_model::ids::{Epoch, RequestId};
-use baton_model::message::ToScheduler;
+use baton_model::fact::{CopyEvidence, Fact, Holder};
+use baton_model::ids::{Epoch, RequestId, WorkerName};
+use baton_model::message::{Heartbeat, ToScheduler};
+use baton_model::principal::NameOwner;
 use baton_model::time::{Millis, Mono};
 use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch as latest};
@@ -67,7 +68,7 @@ use crate::metrics::Metrics;
 use crate::service::Watchdog;
 use election::Elector;
 use event::{Event, Inbox, ReplyTo, Unanswered};
-use links::Links;
+use links::{LinkId, Links};
 use recovery::Failed;
 use report::{CommitGuard, log_facts};
 use watch::Watch;
@@ -266,6 +267,9 @@ impl Driver {
             Event::Opened(_, link) if matches!(self.state, State::Following) => drop(link),
             Event::Opened(id, link) => self.links.opened(id, link),
             Event::Message(id, message, _permit) => {
+                if !self.admits(id, &message) {
+                    return;
+                }
                 if let Some(left) = self.links.identify(id, &message) {
                     self.input(Input::Disconnected(left));
                 }
@@ -397,6 +401,49 @@ impl Driver {
     }
 
     /// Passes an input to the leader.
+    /// Refuses the connection of a worker that uses the name of another credential. Otherwise the name is
+    /// that of its own credential from now on.
+    fn admits(&mut self, id: LinkId, message: &ToScheduler) -> bool {
+        if self.links.is_refused(id) {
+            return false;
+        }
+        let ToScheduler::ProcessHeartbeat(Heartbeat { worker, .. }) = message else {
+            return true;
+        };
+        let Some(credential) = self.links.credential(id) else {
+            return true;
+        };
+        let leader = match &self.state {
+            State::Leading(leading) => &leading.core,
+            // It records no name, and answers only workers that it knows.
+            State::Failed(failed) => match failed.leader() {
+                Ok(leader) => leader,
+                Err(_) => return true,
+            },
+            State::Following => return true,
+        };
+        let is_void = |owner: &NameOwner| credential.is_void(owner);
+        let foreign = leader.foreign_name(worker, &credential.owner, &is_void);
+        if let Some((name, owner)) = foreign {
+            let why = foreign_name(worker, &name, owner);
+            tracing::warn!(
+                "worker {} of {} refused: {why}",
+                worker.worker,
+                credential.owner
+            );
+            if let Some(left) = self.links.refuse(id, &why) {
+                self.input(Input::Disconnected(left));
+            }
+            return false;
+        }
+        let owner = &credential.owner;
+        if leader.ledger().name_owners().get(&worker.worker) != Some(owner) {
+            let used = Input::NameUsed(worker.worker.clone(), owner.clone());
+            self.input(used);
+        }
+        true
+    }
+
     fn input(&mut self, input: Input) {
         if let State::Leading(leading) = &mut self.state {
             leading.client_waits |= matches!(input, Input::Command(..));
@@ -533,4 +580,17 @@ impl Driver {
         };
         idle || clock::now().mono >= stop_by
     }
+}
+
+/// Why a worker may not use a name, and what to do about it.
+fn foreign_name(worker: &Holder, name: &WorkerName, owner: &NameOwner) -> String {
+    let about = if worker.worker == *name {
+        "use another name (--name)"
+    } else {
+        "its state directory is that of this worker; use another one (--state)"
+    };
+    format!(
+        "the name {name} belongs to {owner}, which has used it first; {about}, or release the name: \
+         revoke that token, or `baton forget {name}` if that worker is gone"
+    )
 }

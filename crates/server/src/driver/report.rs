@@ -63,7 +63,10 @@ pub(super) fn log_facts(facts: &[Fact]) {
             | Fact::AttemptsDisowned { .. } => {
                 tracing::warn!("{}", fact.sentence());
             }
-            Fact::WorkerDrained { .. } | Fact::CopySettled { .. } | Fact::LimitSet { .. } => {
+            Fact::WorkerDrained { .. }
+            | Fact::WorkerNameAssigned { .. }
+            | Fact::CopySettled { .. }
+            | Fact::LimitSet { .. } => {
                 tracing::info!("{}", fact.sentence())
             }
             _ => {}

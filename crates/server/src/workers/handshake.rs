@@ -4,6 +4,9 @@
 //! certificates are required, in addition to a certificate, except for the worker of this process.
 //! The credentials must stay valid for as long as the worker is connected.
 
+use std::sync::Arc;
+
+use baton_model::principal::NameOwner;
 use baton_model::token::{Role, Secret};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
@@ -24,6 +27,8 @@ pub(super) struct Authenticator {
 pub(super) struct Credential {
     certificate: Option<Certificate>,
     secret: Option<Secret>,
+    /// The owner of the names that the worker uses.
+    pub(super) owner: NameOwner,
 }
 
 /// Authenticates a worker by certificate or token; frames after the token stay in `input`.
@@ -41,9 +46,11 @@ pub(super) async fn authenticate(
     let missing = match &certificate {
         Some(shown) => match shown.role(now)? {
             Some(role) if role.covers(Role::Worker) => {
+                let owner = NameOwner::Client(Arc::new(shown.principal()));
                 return Ok(Credential {
                     certificate,
                     secret: None,
+                    owner,
                 });
             }
             Some(role) => wrong_role("certificate", role),
@@ -66,9 +73,14 @@ pub(super) async fn authenticate(
     }
     let caller = caller.map_err(|denied| denied.to_string())?;
     if caller.role.covers(Role::Worker) {
+        let owner = match caller.principal() {
+            Some(principal) => NameOwner::Client(principal),
+            None => NameOwner::LocalWorker,
+        };
         Ok(Credential {
             certificate,
             secret: Some(secret),
+            owner,
         })
     } else {
         Err(wrong_role("token", caller.role))

@@ -1,6 +1,7 @@
 //! Authorization: every request with every credential, and workers.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use baton_model::ids::TokenId;
@@ -11,7 +12,7 @@ use baton_store::{SqliteStore, Store, token};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use crate::rig::{Got, Server, config, got, until};
+use crate::rig::{Got, Server, config, got, task, until};
 use crate::worker::Worker;
 
 /// Every route with its required role. This repeats the table of the server on purpose: a change of
@@ -524,6 +525,48 @@ async fn only_workers_with_a_valid_token_get_a_seat_and_others_get_the_reason() 
     // A connected worker is cut off when its token is revoked.
     store.revoke_token(id).expect("there");
     until_refused(&seated_one, "was revoked").await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_cannot_pose_as_one_of_another_token() {
+    let dir = tempfile::tempdir().expect("a place");
+    let store = store(dir.path());
+    let (_, admin) = made(&store, Role::Admin, None);
+    let (id, first) = made(&store, Role::Worker, None);
+    let (_, other) = made(&store, Role::Worker, None);
+    let server = Server::start(demanding(dir.path())).await;
+    let get = async |path: &str| {
+        let request = server.request(Method::GET, path);
+        got(request.bearer_auth(admin.expose())).await.body
+    };
+    let w1 = server.worker_with("w1", &first);
+    let submission = server.request(Method::POST, "/instances/");
+    let submission = submission.header("content-type", "application/json");
+    let submission = submission.body(task("hold").to_string());
+    let held = got(submission.bearer_auth(admin.expose())).await;
+    assert_eq!(held.status, StatusCode::CREATED, "{held:?}");
+    assert!(until(async || get("/instances/i1").await["state"] == "RUNNING").await);
+    let address = server.ready.workers;
+    let [same, next] =
+        [1, 2].map(|life| Worker::start_life(address, "w1", life, Some(other.clone())));
+    for impostor in [&same, &next] {
+        until_refused(impostor, &format!("belongs to worker (token {id})")).await;
+        until_refused(impostor, "baton forget w1").await;
+    }
+    drop(same);
+    // What w1 runs is untouched, over the connection that it has had all the time.
+    let held = get("/instances/i1").await;
+    assert_eq!(
+        (&held["state"], &held["attempts"]),
+        (&json!("RUNNING"), &json!(1))
+    );
+    assert_eq!(get("/workers/w1").await["life"], 1);
+    assert_eq!(w1.observed.connections.load(Ordering::SeqCst), 1);
+    assert!(!w1.observed.dying.load(Ordering::SeqCst));
+    // An operator who replaces a token revokes the old one, which releases its names.
+    store.revoke_token(id).expect("there");
+    assert!(until(async || get("/workers/w1").await["life"] == 2).await);
     server.stop().await;
 }
 

@@ -77,10 +77,20 @@ impl Drop for Worker {
 
 impl Worker {
     pub(crate) fn start(address: SocketAddr, name: &str, token: Option<Secret>) -> Self {
+        Self::start_life(address, name, 1, token)
+    }
+
+    /// A worker in the life of this number.
+    pub(crate) fn start_life(
+        address: SocketAddr,
+        name: &str,
+        life: u64,
+        token: Option<Secret>,
+    ) -> Self {
         let observed = Arc::new(Observed::default());
         let begun = Instant::now();
         let body = Body {
-            machine: machine(name),
+            machine: machine(name, life),
             token,
             begun,
             observed: Arc::clone(&observed),
@@ -106,14 +116,14 @@ fn mono(begun: Instant) -> Mono {
     Mono(passed.expect("short") + 1)
 }
 
-fn machine(name: &str) -> Machine {
+fn machine(name: &str, life: u64) -> Machine {
     // Different names are different state directories.
     let lineage = name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
     let me = Holder {
         worker: WorkerName::new(name),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            number: IncarnationNo(1),
+            number: IncarnationNo(life),
         },
         host: HostId(lineage),
         boot: BootId(1),

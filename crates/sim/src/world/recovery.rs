@@ -56,6 +56,7 @@ impl World {
             known: applied.known().ranges().collect(),
             condemned: applied.condemned().collect(),
             drained: applied.drained().iter().cloned().collect(),
+            name_owners: applied.name_owners().clone().into_iter().collect(),
             limits: applied.limits().clone().into_iter().collect(),
             lease_time: applied.lease_time(),
             keys: applied.keys().iter().collect(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use baton_core::ledger::Instance;
 use baton_model::backfill::Backfill;
 use baton_model::ids::{BackfillId, Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
+use baton_model::principal::NameOwner;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -112,6 +113,11 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// Workers that were drained (true) or undrained (false).
     pub(crate) const fn drained(&self) -> &BTreeMap<WorkerName, bool> {
         &self.drained
+    }
+
+    /// Names of workers that were assigned, or released.
+    pub(crate) const fn name_owners(&self) -> &BTreeMap<WorkerName, Option<NameOwner>> {
+        &self.name_owners
     }
 
     /// Limits that were set, or removed.

@@ -28,6 +28,7 @@ use baton_model::ids::{
     AttemptNo, BackfillId, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName,
 };
 use baton_model::library::{Created, TaskName};
+use baton_model::principal::NameOwner;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -153,6 +154,7 @@ pub(crate) struct ChangeSet<S> {
     known: KnownIds,
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
+    name_owners: BTreeMap<WorkerName, Option<NameOwner>>,
     limits: BTreeMap<String, Option<u64>>,
     lease_time_set: bool,
     /// The first term of the store's generation, and whether it is settled, if a fact has set them.
@@ -175,6 +177,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             known: KnownIds::default(),
             condemned_before: None,
             drained: BTreeMap::new(),
+            name_owners: BTreeMap::new(),
             limits: BTreeMap::new(),
             lease_time_set: false,
             generation: None,
@@ -285,6 +288,9 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             } => {
                 self.ledger.apply(fact)?;
                 self.drained.insert(worker.clone(), *drained);
+            }
+            Fact::WorkerNameAssigned { worker, owner } => {
+                self.name_owners.insert(worker.clone(), owner.clone());
             }
             Fact::LimitSet { name, total, .. } => {
                 self.limits.insert(name.clone(), *total);

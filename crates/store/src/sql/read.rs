@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use baton_core::ledger::{Identity, Ledger, LedgerError, LedgerParts, Range};
 use baton_model::ids::{Epoch, InstanceId, StoreId, WorkerName};
+use baton_model::principal::NameOwner;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use super::db::{Db, Error, Row, Rows, params};
+use super::db::{Db, Error, Row, Rows, corrupt_column, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
 use super::{Engine, backfills, facts, library, runs};
@@ -77,6 +78,7 @@ pub(crate) fn ledger(
         known: known(db)?,
         condemned: rows::condemned(db)?,
         drained: drained(db)?,
+        name_owners: name_owners(db)?,
         limits: limits(db)?,
         lease_time,
         tasks: library::all(db)?,
@@ -319,6 +321,16 @@ fn known(db: &Db<'_>) -> Result<Vec<Ids>, Error> {
 fn drained(db: &Db<'_>) -> Result<Vec<WorkerName>, Error> {
     db.prepare_cached("SELECT worker FROM drained")?
         .query_map((), |row| Ok(WorkerName::new(row.text(0)?)))?
+        .collect()
+}
+
+fn name_owners(db: &Db<'_>) -> Result<Vec<(WorkerName, NameOwner)>, Error> {
+    db.prepare_cached("SELECT worker, owner FROM name_owner")?
+        .query_map((), |row| {
+            let owner = serde_json::from_str(row.text(1)?);
+            let owner = owner.map_err(|error| corrupt_column(1, error))?;
+            Ok((WorkerName::new(row.text(0)?), owner))
+        })?
         .collect()
 }
 

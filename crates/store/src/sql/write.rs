@@ -246,6 +246,17 @@ fn write_workers(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Erro
         let statement = if *drained { &mut drain } else { &mut open };
         statement.write([&*worker.0])?;
     }
+    let mut assign = db.prepare_cached(
+        "INSERT INTO name_owner (worker, owner) VALUES (?1, ?2) \
+         ON CONFLICT (worker) DO UPDATE SET owner = excluded.owner",
+    )?;
+    let mut release = db.prepare_cached("DELETE FROM name_owner WHERE worker = ?1")?;
+    for (worker, owner) in change_set.name_owners() {
+        match owner {
+            Some(owner) => assign.write(params![&*worker.0, to_json(owner)?])?,
+            None => release.write([&*worker.0])?,
+        };
+    }
     let mut set = db.prepare_cached(
         "INSERT INTO cluster_limit (name, total) VALUES (?1, ?2) \
          ON CONFLICT (name) DO UPDATE SET total = excluded.total",

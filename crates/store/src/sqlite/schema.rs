@@ -33,6 +33,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v10.sql"),
     include_str!("v11.sql"),
     include_str!("v12.sql"),
+    include_str!("v13.sql"),
 ];
 
 const _: () = assert!(

@@ -8,13 +8,13 @@ use baton_core::ledger::{Ledger, Run};
 use baton_core::workflow::{Dag, bind, compare, invalidate};
 use baton_model::fact::{Fact, NextAttempt, Verdict};
 use baton_model::ids::{
-    AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, WorkerName,
+    AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, TokenId, WorkerName,
 };
 use baton_model::outcome::{
     AttemptEnd, AttemptStats, KillCause, KillMode, LossProof, Outcome, Synthetic,
 };
 use baton_model::placement::{Constraint, Rule};
-use baton_model::principal::Principal;
+use baton_model::principal::{NameOwner, Principal};
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -209,6 +209,15 @@ impl Model {
                     worker: WorkerName::new(&format!("w{}", rng.below(3))),
                     drained: rng.below(2) == 0,
                     requested_by: None,
+                },
+                4 => Fact::WorkerNameAssigned {
+                    worker: WorkerName::new(&format!("w{}", rng.below(3))),
+                    owner: (rng.below(3) > 0).then(|| {
+                        NameOwner::Client(Arc::new(Principal::Token {
+                            id: TokenId(rng.below(3)),
+                            name: "rack".to_owned(),
+                        }))
+                    }),
                 },
                 3 => Fact::LimitSet {
                     name: format!("l{}", rng.below(3)),

@@ -4,6 +4,7 @@
 //!
 //! | incoming incarnation | result |
 //! |---|---|
+//! | its name, or its state directory's, belongs to another credential, see `names` | its connection is refused; not an order to die |
 //! | speaks another protocol version | refused; not an order to die |
 //! | has obeyed a higher epoch, or one of a lost future of this store | not answered; the driver learns that it may be deposed, or that its store is a copy |
 //! | is a copy of a worker that is known, see `identity` | refused as copied |

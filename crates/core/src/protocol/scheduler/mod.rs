@@ -6,6 +6,7 @@
 //! | [`context`] | what a handler may touch: the time, the ledger, the step in the making |
 //! | [`seat`] | one named worker: its incarnation, session, health and open calls |
 //! | `identity` | copies of a state directory, and what a later incarnation or another boot proves |
+//! | `names` | names of workers, which belong to credentials |
 //! | `admission` | `processHeartbeat`: association, replacement of a seat's holder |
 //! | `reconcile` | the reply to `getRunningTasks`, and what it proves |
 //! | `launch` | `runTask` and its reply |
@@ -34,6 +35,7 @@ mod identity;
 mod initial_wait;
 mod launch;
 mod loss;
+mod names;
 mod queries;
 mod reconcile;
 pub mod seat;
