@@ -37,6 +37,7 @@ class CallFuture(Future):  # type: ignore[type-arg]
         super().__init__()
         self._batch = batch
         self._item = item
+        self._cancel_notified = False
 
     @property
     def run(self) -> Run:
@@ -68,8 +69,11 @@ class CallFuture(Future):  # type: ignore[type-arg]
         """Marks it as cancelled; False if it has ended."""
         if not super().cancel():
             return False
-        # Without this, those who wait for several futures would not learn of it.
-        with suppress(InvalidStateError, RuntimeError):
+        with self._batch.lock:
+            is_first, self._cancel_notified = not self._cancel_notified, True
+        # Without this, those who wait for several futures would not learn of it; a second time
+        # would be logged as an error.
+        if is_first:
             self.set_running_or_notify_cancel()
         return True
 
@@ -80,7 +84,7 @@ class Batch:
     def __init__(
         self, lock: Any, run: Run, task: str, counts: Sequence[int], chunked: bool
     ) -> None:
-        self._lock = lock
+        self.lock = lock
         self.run = run
         self.task = task
         self.chunked = chunked
@@ -106,7 +110,7 @@ class Batch:
 
         If no other item waits for an instance, no more are made, also without this program.
         """
-        with self._lock:
+        with self.lock:
             known = {self.instances[item] for item in items if item in self.instances}
             waiting = {item for item in self.open if item not in self.instances}
             self.doomed.update(waiting.intersection(items))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, cast
 
 import pytest
 
-from baton import BatonError, Client, Executor, InstanceFailed, RemoteTraceback, WorkflowError
+from baton import BatonError, Client, Executor, InstanceFailed, RemoteTraceback, Run, WorkflowError
+from baton.futures import Batch
 
 from . import functions
 from .conftest import PATIENCE, Server, script, until
@@ -108,6 +109,16 @@ def test_calls_that_wait_are_cancelled_at_shutdown(client: Client, tmp_path: Pat
     counts = client.run(running[0].run.id).counts
     assert counts is not None and counts.done == 1
     assert client.run(never.run.id).refresh(wait=30).ended
+
+
+def test_a_cancelled_future_is_notified_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The watcher learns of the end of a call that this program has cancelled."""
+    batch = Batch(threading.RLock(), cast(Run, None), "call", [1, 1], chunked=False)
+    cancelled, pending = batch.futures
+    assert cancelled.settle_cancelled() and cancelled.settle_cancelled()
+    done, left = concurrent.futures.wait([cancelled, pending], timeout=0)
+    assert (done, left) == ({cancelled}, {pending})
+    assert not caplog.records
 
 
 def test_a_call_that_another_client_cancels_fails(executor: Executor, tmp_path: Path) -> None:
