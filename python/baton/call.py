@@ -42,8 +42,14 @@ def main(argv: List[str]) -> None:
     functions.enter("loading")
     function = load(target)
     functions.enter("running")
-    result = _spread(function, called, target)
-    report_outputs(result, called.get("give", []), target, called.get("need", False))
+    need = called.get("need", False)
+    try:
+        result = _spread(function, called, target)
+    except SystemExit as error:
+        if need and error.code in (None, 0):
+            raise RuntimeError(f"{target} has ended with {error!r} instead of a result") from error
+        raise
+    report_outputs(result, called.get("give", []), target, need)
 
 
 def _spread(function: Callable[..., Any], called: Dict[str, Any], target: str) -> Any:

@@ -143,7 +143,8 @@ class Batch:
             put = json.loads(outputs or "{}")
             if RESULT not in put:
                 title = f"{self.run.id}, item {item}, has no result"
-                error = BatonError(Problem(title, "its function has replaced its outputs"))
+                why = "its process ended before its function returned, or its outputs were replaced"
+                error = BatonError(Problem(title, why))
                 _set_errors(futures, error)
                 return
             several = put[RESULT] if self.chunked else [put[RESULT]]

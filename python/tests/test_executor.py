@@ -174,6 +174,8 @@ def test_what_cannot_be_sent_or_returned_is_told(executor: Executor) -> None:
         executor.submit(functions.object_of).result(PATIENCE)
     with pytest.raises(InstanceFailed, match="SystemExit|exit 5"):
         executor.submit(functions.leaves, 5).result(PATIENCE)
+    with pytest.raises(InstanceFailed, match=r"leaves has ended with SystemExit\(0\)"):
+        executor.submit(functions.leaves, 0).result(PATIENCE)
 
 
 def test_functions_of_a_script_are_called(server: Server, tmp_path: Path) -> None:
