@@ -190,7 +190,8 @@ class Transport:
         """Sends a change, and decodes the response.
 
         With an idempotency key it is retried like a GET, since the scheduler carries it out once;
-        without one it is sent once.
+        without one it is sent once: only the connection is retried, since the scheduler may be
+        starting.
         """
         seconds = _RESPONSE_SECONDS + _MIB_SECONDS * len(body or b"") / (1 << 20)
         target = self._target(path, query)
@@ -201,10 +202,15 @@ class Transport:
         def send() -> Response:
             return self._send(method, target, body, seconds, sent)
 
-        return self._json(path, send() if key is None else self._retried(send))
+        return self._json(path, self._retried(send, once=key is None))
 
-    def _retried(self, send: Callable[[], _Answer], until: Optional[float] = None) -> _Answer:
-        """Sends until there is a response; until `until`, or for as long as a restart takes."""
+    def _retried(
+        self, send: Callable[[], _Answer], until: Optional[float] = None, once: bool = False
+    ) -> _Answer:
+        """Sends until there is a response; until `until`, or for as long as a restart takes.
+
+        With `once`, only as long as nothing could be sent, and as a start takes.
+        """
         began = self.now()
         pause = _PAUSE_SECONDS
         unknown = False
@@ -214,10 +220,12 @@ class Transport:
             except BatonError as error:
                 if isinstance(error, ConnectionFailed):
                     unknown = unknown or error.may_have_happened
-                patience = _RETRY_SECONDS if self._answered else _FIRST_RETRY_SECONDS
+                is_restart = self._answered and not once
+                patience = _RETRY_SECONDS if is_restart else _FIRST_RETRY_SECONDS
                 over = began + patience if until is None else until
                 rest = over - self.now()
-                if not may_pass(error) or rest <= 0:
+                was_sent = not isinstance(error, ConnectionFailed) or error.may_have_happened
+                if not may_pass(error) or rest <= 0 or (once and was_sent):
                     if unknown and isinstance(error, ConnectionFailed):
                         # An earlier attempt may have arrived, even if the last one did not.
                         raise ConnectionFailed(

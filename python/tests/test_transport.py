@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -20,6 +21,26 @@ def test_reading_is_tried_again_until_it_is_answered(fake: FakeServer) -> None:
     way, clock = transport(fake.url)
     assert way.get_json("/x") == {"a": 1}
     assert len(fake.seen) == 4 and 0 < clock.at < 3
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_scheduler_that_starts_is_waited_for(key: Optional[str]) -> None:
+    with socket.socket() as starting:
+        starting.bind(("127.0.0.1", 0))
+        way, clock = transport(f"http://127.0.0.1:{starting.getsockname()[1]}")
+        with pytest.raises(ConnectionFailed, match="refused"):
+            way.change("POST", "/x", key=key)
+        assert 2 <= clock.at <= 4, "it does not listen"
+
+
+def test_what_was_sent_without_a_key_is_sent_once(fake: FakeServer) -> None:
+    fake.replies = [(503, b"{}"), None]
+    way, clock = transport(fake.url)
+    with pytest.raises(BatonError):
+        way.change("POST", "/x")
+    with pytest.raises(ConnectionFailed):
+        way.change("POST", "/x")
+    assert (len(fake.seen), clock.at) == (2, 0)
 
 
 def test_of_several_schedulers_the_first_that_knows_a_leader_answers(fake: FakeServer) -> None:

@@ -5,6 +5,8 @@
 //! when its scheduler does not answer probes either. A slow scheduler is waited for. One that answers a request with
 //! an idempotency key that it is unavailable, since its store restarts for example, gets it again a moment later.
 
+use std::error::Error;
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -62,6 +64,7 @@ impl Dispatcher {
     /// key is repeated while the scheduler is unavailable: it may or may not have taken effect.
     pub(crate) async fn execute(&self, request: Request) -> Result<Response, reqwest::Error> {
         let mut retries = self.servers.retries();
+        let mut startup_retries = self.servers.startup_retries();
         let unavailable_until = Instant::now() + UNAVAILABLE_TIMEOUT;
         let is_watched = self.has_several() && may_be_repeated(&request);
         loop {
@@ -97,7 +100,9 @@ impl Dispatcher {
                     return Err(error);
                 }
                 Err(Unanswered::Request(error) | Unanswered::Probe(error)) => {
-                    (Err(error), retries.next())
+                    let startup = || self.startup_pause(&error, &mut startup_retries);
+                    let pause = retries.next().or_else(startup);
+                    (Err(error), pause)
                 }
             };
             let Some(pause) = pause else {
@@ -106,6 +111,23 @@ impl Dispatcher {
             self.servers.advance(server);
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// The pause before a refused connection is tried again; none if the scheduler was waited for in
+    /// vain.
+    fn startup_pause(
+        &self,
+        error: &reqwest::Error,
+        retries: &mut impl Iterator<Item = Duration>,
+    ) -> Option<Duration> {
+        if !is_refused(error) {
+            return None;
+        }
+        let pause = retries.next();
+        if pause.is_none() {
+            self.servers.give_up_startup();
+        }
+        pause
     }
 
     /// Sends a request that may be repeated, and probes its scheduler while no answer comes.
@@ -168,6 +190,19 @@ enum Unanswered {
     Request(reqwest::Error),
 }
 
+/// True if nothing listens at the address.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<io::Error>();
+        if io.is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// True if a request changes nothing, or changes it once however often it is sent.
 fn may_be_repeated(request: &Request) -> bool {
     request.method() == Method::GET || has_key(request)
@@ -201,10 +236,11 @@ mod tests {
     use baton_tls::ClientFiles;
     use reqwest::header::HeaderValue;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
     use tokio::sync::{mpsc, oneshot, watch};
 
     use super::*;
+    use crate::servers::STARTUP_PAUSE;
 
     fn dispatcher(urls: &str) -> Dispatcher {
         let servers = Servers::parse(urls).expect("URLs");
@@ -260,6 +296,28 @@ mod tests {
         let alone = self::dispatcher(&closed);
         let failed = alone.execute(request(&alone, Method::GET)).await;
         assert!(failed.is_err_and(|error| error.is_connect()));
+    }
+
+    #[tokio::test]
+    async fn a_scheduler_of_this_host_that_starts_is_waited_for() {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        socket.bind(any).expect("a port");
+        let address = socket.local_addr().expect("bound");
+        let dispatcher = dispatcher(&format!("http://{address}"));
+        let mut sent = pin!(dispatcher.execute(request(&dispatcher, Method::POST)));
+        // It does not listen yet, so that connections are refused.
+        let early = timeout(STARTUP_PAUSE / 2, &mut sent).await;
+        assert!(early.is_err(), "it gave up: {early:?}");
+        let listener = socket.listen(16).expect("it listens");
+        let answer = async {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let mut request = [0; 4_096];
+            let _ = stream.read(&mut request).await;
+            stream.write_all(DONE.as_bytes()).await.expect("written");
+        };
+        let (sent, ()) = tokio::join!(sent, answer);
+        assert!(sent.is_ok(), "{sent:?}");
     }
 
     #[tokio::test]

@@ -2,8 +2,9 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Url;
@@ -14,6 +15,12 @@ const ROUNDS: usize = 6;
 /// The pause after the first round; it doubles with each.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
+/// The pause before a scheduler on this host is tried again that refuses connections.
+pub(crate) const STARTUP_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often it is: for two seconds, in which a scheduler that was just started is ready.
+const STARTUP_TRIES: usize = 20;
+
 /// URLs of schedulers, and which of them has answered last.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers {
@@ -23,6 +30,8 @@ pub(crate) struct Servers {
     current: Arc<AtomicUsize>,
     /// The scheduler that has answered, and since then all requests; `NONE` if there is none.
     answering: Arc<AtomicUsize>,
+    /// The only scheduler was waited for in vain.
+    is_absent: Arc<AtomicBool>,
 }
 
 const NONE: usize = usize::MAX;
@@ -35,6 +44,7 @@ impl Servers {
             urls: urls.collect::<Result<_, _>>()?,
             current: Arc::default(),
             answering: Arc::new(AtomicUsize::new(NONE)),
+            is_absent: Arc::default(),
         })
     }
 
@@ -110,6 +120,20 @@ impl Servers {
         *url = directed;
     }
 
+    /// The pauses before each further try of a refused connection: the only scheduler may be on this
+    /// host, and be starting. Only one request waits for it in vain.
+    pub(crate) fn startup_retries(&self) -> impl Iterator<Item = Duration> + use<> {
+        let is_absent = self.is_absent.load(Ordering::Relaxed);
+        let waits = !is_absent && matches!(&*self.urls, [only] if is_loopback(only));
+        let tries = if waits { STARTUP_TRIES } else { 0 };
+        std::iter::repeat_n(STARTUP_PAUSE, tries)
+    }
+
+    /// Does not wait again for the start of a scheduler.
+    pub(crate) fn give_up_startup(&self) {
+        self.is_absent.store(true, Ordering::Relaxed);
+    }
+
     /// The pauses before each further try; none if there is only one scheduler.
     pub(crate) fn retries(&self) -> impl Iterator<Item = Duration> + use<> {
         let count = self.urls.len();
@@ -144,6 +168,13 @@ fn parse(text: &str) -> Result<Url, String> {
     }
 }
 
+/// True if a URL names this host.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +193,29 @@ mod tests {
             let most = PAUSE_MIN * (1 << round);
             assert!((most / 2..=most).contains(&of_round[2]), "{pauses:?}");
         }
+    }
+
+    #[test]
+    fn a_scheduler_of_this_host_is_tried_for_two_seconds() {
+        let waits = |url| {
+            let pauses = Servers::parse(url).expect("URLs").startup_retries();
+            pauses.sum::<Duration>()
+        };
+        for own in [
+            "http://127.0.0.1:1",
+            "https://localhost:1",
+            "http://[::1]:1",
+        ] {
+            assert_eq!(waits(own), Duration::from_secs(2), "{own}");
+        }
+        let own = Servers::parse("http://127.0.0.1:1").expect("a URL");
+        own.give_up_startup();
+        assert_eq!(own.startup_retries().count(), 0, "one request has waited");
+        assert_eq!(waits("http://a:1"), Duration::ZERO);
+        assert_eq!(
+            waits("http://127.0.0.1:1,http://127.0.0.1:2"),
+            Duration::ZERO
+        );
     }
 
     #[test]
