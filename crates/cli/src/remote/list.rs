@@ -47,14 +47,16 @@ struct ListArgs {
     /// The same, before this time
     #[arg(long, value_name = "TIME", value_parser = past)]
     until: Option<Wall>,
-    /// Order of the rows: submitted, or -submitted for the latest first; of ended instances -ended,
-    /// or ended for the oldest first
+    /// Order of the rows: submitted, or -submitted for the latest first
     #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
     sort: Option<String>,
     /// Print a JSON array of instances, in the API's format
     #[arg(long)]
     json: bool,
 }
+
+/// Ended instances have orders of their own.
+const HISTORY_ORDERS: &str = "Order of the rows: -ended, or ended for the oldest first";
 
 /// List queued instances (the bullpen)
 #[derive(Debug, Args)]
@@ -82,6 +84,7 @@ pub(crate) struct Arena {
 
 /// List ended instances
 #[derive(Debug, Args)]
+#[command(mut_arg("sort", |sort| sort.help(HISTORY_ORDERS)))]
 #[command(after_help = "\
 Examples:
   baton history -n 10

@@ -169,11 +169,11 @@ fn before_end(text: &str) -> Result<u32, ScheduleError> {
         return Ok(0);
     }
     let days = text.strip_prefix('-').and_then(|days| days.parse().ok());
-    days.filter(|days| (1..DAY.max).contains(days))
+    days.filter(|days| (0..DAY.max).contains(days))
         .ok_or_else(|| {
             DAY.error(
                 format!("{} is not understood", quote(&format!("L{text}"))),
-                "write `L` for the last day of a month, or `L-3` for the third before it (1 to 30)",
+                "write `L` for the last day of a month, or `L-3` for the third before it (0 to 30)",
             )
         })
 }

@@ -59,6 +59,18 @@ const KNOWN: &[&str] = &[
     "and",
 ];
 
+/// Words that are spelled correctly, and mean something that a schedule cannot express. To correct
+/// them would change the meaning.
+const UNSUPPORTED: &[&str] = &[
+    "biannually",
+    "bimonthly",
+    "biweekly",
+    "biyearly",
+    "fortnightly",
+    "semimonthly",
+    "semiweekly",
+];
+
 /// Words without meaning for a schedule.
 const FILLERS: &[&str] = &["please", "sharp", "exactly", "precisely", "promptly"];
 
@@ -247,5 +259,6 @@ fn is_known(word: &str) -> bool {
         || by_name(WEEKDAYS, word).is_some()
         || by_name(MONTHS, word).is_some()
         || unit(word).is_some()
+        || UNSUPPORTED.contains(&word)
         || vocabulary().any(|known| known == word)
 }

@@ -131,6 +131,7 @@ fn clause(
             phrase.set_interval(tokens, interval)?;
         }
         "weekly" | "monthly" | "yearly" | "annually" => calendar(tokens, phrase, word)?,
+        "biweekly" | "fortnightly" => return Err(weeks(tokens, 2)),
         "nightly" => return Err(hints::daytime(tokens, "night", "every day")),
         "at" => {
             tokens.take();
@@ -165,7 +166,13 @@ fn clause(
         }
         "in" | "of" | "during" if !phrase.is_empty() => {
             tokens.take();
-            let months = days::months_of(tokens)?;
+            let months = match days::months_of(tokens) {
+                Err(_) if word == "during" => {
+                    let hint = "name the hours, such as from 9:00 to 17:00, or the months";
+                    return Err(tokens.unexpected(hint).into());
+                }
+                months => months?,
+            };
             phrase.set_months(tokens, months)?;
         }
         _ if times::is_time_next(tokens) => {
@@ -234,7 +241,11 @@ fn every(tokens: &mut Tokens<'_>, phrase: &mut Phrase) -> Result<(), Refusal> {
             tokens.eat("of");
             tokens.eat("an");
             if !tokens.eat("hour") {
-                return Err(tokens.unexpected("write a number of minutes").into());
+                let hint = match word {
+                    "quarter" => "name its day, such as the 1st of every quarter",
+                    _ => "write `every half hour`, or name days and months",
+                };
+                return Err(tokens.unexpected(hint).into());
             }
             let minutes = if word == "half" { 30 } else { 15 };
             every_unit(tokens, phrase, minutes, Unit::Minute)

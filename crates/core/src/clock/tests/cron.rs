@@ -187,6 +187,8 @@ fn days_before_the_last_of_a_month() {
     check("0 0 L-30 * *", "UTC", &["01-01 00:00", "03-01 00:00"]);
     // 28 February 2026 is a Saturday, 1 March a Sunday, 28 March a Saturday.
     check("0 0 L-3W 3 *", "UTC", &["03-27 00:00"]);
+    check("0 0 L-0 2 *", "UTC", &["02-28 00:00"]);
+    check("0 0 L-0W 2 *", "UTC", &["02-27 00:00"]);
     check("0 0 L-30W 3,8 *", "UTC", &["03-02 00:00", "08-03 00:00"]);
     let last = schedule("0 0 LW * *", "UTC", Dst::default());
     assert_eq!(schedule("0 0 lw * *", "UTC", Dst::default()), last);

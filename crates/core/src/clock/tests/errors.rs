@@ -71,7 +71,7 @@ const CRON: &[(&str, &str)] = &[
     ),
     (
         "* * L-31 * *",
-        "day of month: `L-31` is not understood; write `L` for the last day of a month, or `L-3` for the third before it (1 to 30)",
+        "day of month: `L-31` is not understood; write `L` for the last day of a month, or `L-3` for the third before it (0 to 30)",
     ),
     (
         "? * * * *",
@@ -158,6 +158,22 @@ const ENGLISH: &[(&str, &str)] = &[
     (
         "every mnday at 9:00",
         "`mnday` is not understood after `every`; did you mean `every monday at 9:00`?",
+    ),
+    (
+        "biweekly on friday at 5pm",
+        "`biweekly on friday at 5pm`: weeks are not counted; write a period from a date: every 14d from YYYY-MM-DD HH:MM",
+    ),
+    (
+        "bimonthly on the 1st at 9:00",
+        "`bimonthly` is not understood; write days and a time, an interval such as 5 minutes, or cron fields",
+    ),
+    (
+        "every quarter on the 1st at 00:00",
+        "`on` is not understood after `every quarter`; name its day, such as the 1st of every quarter",
+    ),
+    (
+        "every 5 minutes during business hours",
+        "`business` is not understood after `every 5 minutes during`; name the hours, such as from 9:00 to 17:00, or the months",
     ),
     (
         "evry monday at 9:00",
