@@ -181,7 +181,12 @@ impl Instance {
                 return Err(LedgerError::NotTheOpenLease(lease, open));
             }
         }
-        match triage::charge(end) {
+        // A stop that was requested is no failure, however the attempt ended.
+        let charge = match verdict {
+            Verdict::Stopped => Charge::Nothing,
+            _ => triage::charge(end),
+        };
+        match charge {
             Charge::Nothing => {}
             Charge::Failure => self.failures += 1,
             Charge::Loss => self.losses += 1,

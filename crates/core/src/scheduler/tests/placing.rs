@@ -493,6 +493,20 @@ fn a_worker_that_refused_work_is_busy_until_an_attempt_ends_there() {
 }
 
 #[test]
+fn a_cancelled_instance_has_no_failure() {
+    let (mut leader, worker) = rig();
+    leader.submit_range(1, 2, &spec(1, 0));
+    leader.cancel_range(1, 2);
+    leader.ends(&worker, &[1], Outcome::Killed(KillCause::Requested), 9);
+    leader.ends(&worker, &[2], Outcome::Exited(1), 9);
+    for id in [1, 2] {
+        let instance = leader.kept.find(InstanceId(id)).expect("submitted");
+        assert_eq!(instance.state, UniversalState::Halted);
+        assert_eq!((instance.failures, instance.losses), (0, 0), "{instance:?}");
+    }
+}
+
+#[test]
 fn a_cancelled_range_names_only_what_it_halted() {
     let (mut leader, worker) = rig();
     leader.submit_range(1, 9, &spec(1, 0));
