@@ -346,12 +346,28 @@ pub struct Explanation {
     /// Current state.
     pub state: UniversalState,
     /// Machine-readable reason: `resting` (backoff), `after`, `initial-wait`, `store-copied`,
-    /// `no-worker`, `no-match`,
+    /// `no-worker` (those that would do take no work), `no-match`,
     /// `never-fits`, `room`, `worker-busy`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
     /// `running`, `ended`.
     pub reason: String,
-    /// What it waits for, as a sentence, with a hint.
+    /// What it waits for, as a sentence, with a hint; then the workers that are excluded.
     pub text: String,
+    /// Its class while it waits to be placed: instances with equal requests and constraints, which
+    /// wait for the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// How many of that class wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_waiting: Option<u64>,
+    /// Instances of the same class that come first, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<u64>,
+    /// What the first of those waits for: `text` without the place in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_waits_for: Option<String>,
+    /// While it waits to be placed: all workers, each in one group.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerGroup>,
     /// The worker concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -367,6 +383,24 @@ pub struct Explanation {
     /// `self`, `instance`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
+}
+
+/// Workers that do not take an instance for the same reason, or that would.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerGroup {
+    /// Machine-readable reason, such as `drained`, `directory` or `full`; `none` if they would.
+    pub reason: String,
+    /// How many they are. The sum over all groups is the number of workers.
+    pub workers: u64,
+    /// One of them: the one that comes nearest.
+    pub example: String,
+    /// The reason as a sentence.
+    pub text: String,
+    /// What to do about it; absent if they take work again by themselves when other work ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
 }
 
 /// Result of a cancellation.

@@ -111,7 +111,7 @@ fn a_run_that_does_not_start_says_why_into_a_pipe_and_how_to_go_on() {
         let mut waiting = cluster.begin(args);
         let stderr = waiting.stderr.take().expect("piped");
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
-        let reason = "load waits: it requests 100 cores";
+        let reason = "load waits: no worker takes it; it requests 100 cores";
         let told = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(reason)));
         assert!(told.is_some(), "{args:?}");
         send(waiting.id(), Signal::INT);

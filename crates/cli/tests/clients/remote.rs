@@ -167,8 +167,8 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
     let told = cluster.run(&["explain", "i1"]).good();
     assert_eq!(
         told,
-        "i1 QUEUED: it requests 1000 cores, more than any worker has: the largest, w1, has 4 \
-         cores; start a larger worker, or resubmit it with smaller requests\n"
+        "i1 QUEUED: no worker takes it; it requests 1000 cores, and w1 has 4 cores: start a larger \
+         worker, or resubmit with smaller requests\n"
     );
     let label = ["submit", "--label", "zone=us", "--", "/bin/true"];
     assert_eq!(cluster.run(&label).good(), "i2\n");

@@ -3,45 +3,38 @@
 use std::cmp::Reverse;
 
 use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::Constraint;
 
 use super::class::{Class, ClassId};
+use super::exclusion::{Exclusion, WorkerGroup};
 use super::fleet::Worker;
 use super::need::{KIND_NAMES, KINDS, holds};
 use super::queue::{ClassQueue, Entry};
 use super::reserve::binds;
 use super::{PlacedInstance, Placement};
 
-/// The reason for which an instance, or the first of a class, waits.
+/// The explanation of a wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Its class, and how many of it wait; none if it has just been placed.
+    pub class: Option<(ClassId, u64)>,
+    /// How many of the same class come first; 0 if no worker takes any of it.
+    pub ahead: u64,
+    /// The reason for which the first of the class waits.
+    pub reason: WaitReason,
+    /// All workers, each in one group, those nearest to a start first.
+    pub workers: Vec<WorkerGroup>,
+}
+
+/// The reason for which the first of a class waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// No worker takes anything.
-    NoWorker {
-        /// How many there are that are drained or unhealthy.
-        closed: usize,
-        /// How many of them are drained. Placement does not know: the scheduler adds it.
-        drained: usize,
-    },
-    /// No worker meets the constraints.
-    NoMatch {
-        /// The one that rules out most.
-        constraint: Constraint,
-        /// How many workers it rules out.
-        excludes: usize,
-        /// Of how many.
-        workers: usize,
-    },
-    /// No worker is large enough, even when empty.
-    NeverFits {
-        /// Of which resource there is too little.
-        resource: String,
-        /// How much is asked for.
-        asked: u64,
-        /// The worker that comes nearest.
-        worker: WorkerName,
-        /// How much that has in all.
-        has: u64,
-    },
+    /// There is no worker.
+    NoWorker,
+    /// No worker takes it, and the end of other work does not change that. This is the reason of
+    /// those that come nearest.
+    Excluded(Exclusion),
     /// Too little is free.
     Room {
         resource: String,
@@ -70,8 +63,6 @@ pub enum WaitReason {
         what: String,
         class: ClassId,
     },
-    /// Others of the same class come first.
-    Behind { before: u64 },
     /// For nothing: the next decisions will place it.
     Nothing,
 }
@@ -79,74 +70,109 @@ pub enum WaitReason {
 impl Placement {
     /// The reason for which `instance` waits; none if it does not wait.
     #[must_use]
-    pub fn explain(&self, instance: InstanceId) -> Option<WaitReason> {
+    pub fn explain(&self, instance: InstanceId) -> Option<Wait> {
         let (end, entry) = self.queue.find(instance)?;
-        let class_queue = &self.queue.class_queues[entry.class_queue];
-        let class = &self.classes.all[class_queue.class];
-        if let Some(hopeless) = self.hopeless(class) {
-            return Some(hopeless);
-        }
-        let before = self.before(instance, end, entry);
-        if before > 0 {
-            return Some(WaitReason::Behind { before });
-        }
-        Some(self.head(class_queue.class, class, class_queue.priority))
+        let class = self.queue.class_queues[entry.class_queue].class;
+        let wait = self.explain_class(ClassId(class))?;
+        let ahead = match wait.reason {
+            // Its turn changes nothing.
+            WaitReason::NoWorker | WaitReason::Excluded(_) => 0,
+            _ => self.before(instance, end, entry),
+        };
+        Some(Wait { ahead, ..wait })
     }
 
     /// The reason for which the first of a class waits; none if none of it waits.
     #[must_use]
-    pub fn explain_class(&self, class: ClassId) -> Option<WaitReason> {
-        let kind = self.classes.all.get(class.0)?;
-        let priority = kind.priority()?;
-        let hopeless = self.hopeless(kind);
-        Some(hopeless.unwrap_or_else(|| self.head(class.0, kind, priority)))
+    pub fn explain_class(&self, class: ClassId) -> Option<Wait> {
+        let (id, number) = (class.0, class);
+        let class = self.classes.all.get(id)?;
+        let priority = class.priority()?;
+        let workers = self.group(id, class, priority);
+        let reason = match workers.first().map(|nearest| &nearest.exclusion) {
+            None => WaitReason::NoWorker,
+            Some(Some(lasting)) if lasting.is_lasting() => WaitReason::Excluded(lasting.clone()),
+            Some(_) => self.head(id, class, priority),
+        };
+        Some(Wait {
+            class: Some((number, class.waiting)),
+            ahead: 0,
+            reason,
+            workers,
+        })
     }
 
-    /// A reason that waiting does not end.
-    fn hopeless(&self, class: &Class) -> Option<WaitReason> {
-        let workers = || self.fleet.workers.iter();
-        let open = workers()
-            .filter(|(_, worker)| worker.is_in_service())
-            .count();
-        if open == 0 {
-            let closed = workers().filter(|(_, worker)| worker.present).count();
-            let drained = 0;
-            return Some(WaitReason::NoWorker { closed, drained });
+    /// All workers by the reason for which they do not take one of a class. O(workers).
+    fn group(&self, id: usize, class: &Class, priority: i32) -> Vec<WorkerGroup> {
+        let constraints = self.constraints_by_weight(class);
+        let present = self.fleet.workers.iter();
+        let present = present.filter(|(_, worker)| worker.present);
+        let mut groups: Vec<Found<'_>> = Vec::new();
+        for (at, worker) in present {
+            let obstacle = self.obstacle(id, class, priority, (at, worker), &constraints);
+            let found = Found {
+                obstacle,
+                worker,
+                workers: 1,
+            };
+            match groups.iter_mut().find(|group| group.is_like(&found)) {
+                Some(group) => group.add(found),
+                None => groups.push(found),
+            }
         }
-        let in_service = || workers().filter(|(_, worker)| worker.is_in_service());
-        if !in_service().any(|(at, _)| class.allows(at)) {
-            return self.no_match(class, open);
-        }
-        if !in_service().any(|(at, worker)| class.is_within(worker, at)) {
-            let (worker, lack) = self.nearest(class, Worker::has, |_, _| true)?;
-            return Some(WaitReason::NeverFits {
-                asked: lack.asked,
-                has: lack.asked - lack.short,
-                resource: lack.resource,
-                worker: worker.name.clone(),
-            });
-        }
-        None
+        let mut groups: Vec<WorkerGroup> = groups.iter().map(Found::as_group).collect();
+        groups.sort_by(|a, b| a.exclusion.cmp(&b.exclusion));
+        groups
     }
 
-    fn no_match(&self, class: &Class, workers: usize) -> Option<WaitReason> {
+    /// The constraints of a class, those first that exclude most workers. Directories come last:
+    /// to allow one does not help a worker whose labels are wrong.
+    fn constraints_by_weight<'a>(&self, class: &'a Class) -> Vec<&'a Constraint> {
         let excluded = |constraint: &Constraint| {
             let workers = self.fleet.workers.iter();
-            let in_service = workers.filter(|(_, worker)| worker.is_in_service());
-            in_service
+            let present = workers.filter(|(_, worker)| worker.present);
+            present
                 .filter(|(_, worker)| !holds(constraint, &worker.labels))
                 .count()
         };
-        let constraints = class.need.constraints.iter();
-        let (excludes, Reverse(_), constraint) = constraints
-            .enumerate()
-            .map(|(at, constraint)| (excluded(constraint), Reverse(at), constraint))
-            .max()?;
-        Some(WaitReason::NoMatch {
-            constraint: constraint.clone(),
-            excludes,
-            workers,
-        })
+        let mut constraints: Vec<&Constraint> = class.need.constraints.iter().collect();
+        constraints.sort_by_cached_key(|constraint| {
+            let is_directory = constraint.label == DIRECTORY_LABEL;
+            (is_directory, Reverse(excluded(constraint)))
+        });
+        constraints
+    }
+
+    /// The obstacle of a worker that is hardest to remove.
+    fn obstacle<'a>(
+        &'a self,
+        id: usize,
+        class: &'a Class,
+        priority: i32,
+        (at, worker): (usize, &'a Worker),
+        constraints: &[&'a Constraint],
+    ) -> Option<Obstacle<'a>> {
+        if !class.allows(at) {
+            let mut unmet = constraints.iter();
+            let unmet = unmet.find(|constraint| !holds(constraint, &worker.labels));
+            return unmet.map(|constraint| Obstacle::Constraint(constraint));
+        }
+        if !class.is_within(worker, at) {
+            return self.lack(class, worker, &Worker::has).map(Obstacle::Size);
+        }
+        if let Some(closed) = worker.closed.as_ref().filter(|it| it.is_lasting()) {
+            return Some(Obstacle::Closed(closed));
+        }
+        if !class.has_room(worker, at) {
+            return self.lack(class, worker, &Worker::spare).map(Obstacle::Room);
+        }
+        if let Some(closed) = &worker.closed {
+            return Some(Obstacle::Closed(closed));
+        }
+        let by = self.reservations.iter().position(|r| r.worker == Some(at));
+        let by = by.filter(|by| binds(self, *by, id, priority))?;
+        let class = ClassId(self.reservations[by].class);
+        Some(Obstacle::Reserved(class))
     }
 
     /// What the first of a class waits for, which could be placed.
@@ -192,7 +218,9 @@ impl Placement {
             };
         }
         let mut workers = self.fleet.workers.iter();
-        let busy = |(at, worker): &(usize, &Worker)| worker.busy && class.has_room(worker, *at);
+        let busy = |(at, worker): &(usize, &Worker)| {
+            worker.closed == Some(Exclusion::Busy) && class.has_room(worker, *at)
+        };
         if let Some((_, worker)) = workers.find(busy) {
             return WaitReason::Busy {
                 worker: worker.name.clone(),
@@ -206,7 +234,7 @@ impl Placement {
         };
         match self.nearest(class, Worker::spare, wanted) {
             Some((worker, lack)) => WaitReason::Room {
-                resource: lack.resource,
+                resource: lack.resource.to_owned(),
                 worker: worker.name.clone(),
                 short: lack.short,
                 reserved: own.is_some(),
@@ -217,12 +245,12 @@ impl Placement {
 
     /// Of the workers that meet the constraints, the one that is short of the
     /// least, by its largest shortage in shares; then by name.
-    fn nearest(
-        &self,
-        class: &Class,
+    fn nearest<'a>(
+        &'a self,
+        class: &'a Class,
         amount: impl Fn(&Worker, Resource<'_>) -> u64,
         wanted: impl Fn(usize, &Worker) -> bool,
-    ) -> Option<(&Worker, Lack)> {
+    ) -> Option<(&'a Worker, Lack<'a>)> {
         let workers = self.fleet.workers.iter();
         let candidates = workers
             .filter(|(at, worker)| worker.is_in_service() && class.allows(*at))
@@ -232,12 +260,12 @@ impl Placement {
     }
 
     /// The largest shortage of one worker.
-    fn lack(
+    fn lack<'a>(
         &self,
-        class: &Class,
+        class: &'a Class,
         worker: &Worker,
         amount: &impl Fn(&Worker, Resource<'_>) -> u64,
-    ) -> Option<Lack> {
+    ) -> Option<Lack<'a>> {
         let units = &self.fleet.units;
         let plain = (0..KINDS).map(|kind| {
             let asked = class.need.room.0[kind];
@@ -256,7 +284,7 @@ impl Placement {
             .max_by_key(|(at, (_, _, _, share))| (*share, Reverse(*at)))?
             .1;
         Some(Lack {
-            resource: resource.to_owned(),
+            resource,
             asked,
             short,
             share,
@@ -313,11 +341,98 @@ enum Resource<'a> {
 }
 
 /// A shortage.
-struct Lack {
-    resource: String,
+#[derive(Clone, Copy)]
+struct Lack<'a> {
+    resource: &'a str,
     asked: u64,
     short: u64,
     share: u64,
+}
+
+/// An [`Exclusion`] that owns nothing, since there is one for each worker.
+#[derive(Clone, Copy)]
+enum Obstacle<'a> {
+    Reserved(ClassId),
+    Closed(&'a Exclusion),
+    Room(Lack<'a>),
+    Size(Lack<'a>),
+    Constraint(&'a Constraint),
+}
+
+impl Obstacle<'_> {
+    /// How far the worker is from taking the instance, among those of its group.
+    const fn distance(&self) -> u64 {
+        match self {
+            Self::Room(lack) | Self::Size(lack) => lack.share,
+            Self::Reserved(_) | Self::Closed(_) | Self::Constraint(_) => 0,
+        }
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Reserved(_), Self::Reserved(_))
+            | (Self::Room(_), Self::Room(_))
+            | (Self::Size(_), Self::Size(_)) => true,
+            (Self::Closed(a), Self::Closed(b)) => a == b,
+            (Self::Constraint(a), Self::Constraint(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        match self {
+            Self::Reserved(class) => Exclusion::Reserved { class: *class },
+            Self::Closed(closed) => (*closed).clone(),
+            Self::Room(lack) => Exclusion::Full {
+                resource: lack.resource.to_owned(),
+                short: lack.short,
+            },
+            Self::Size(lack) => Exclusion::TooSmall {
+                resource: lack.resource.to_owned(),
+                asked: lack.asked,
+                has: lack.asked - lack.short,
+            },
+            Self::Constraint(it) if it.label == DIRECTORY_LABEL => Exclusion::Directory,
+            Self::Constraint(it) => Exclusion::Constraint((*it).clone()),
+        }
+    }
+}
+
+/// Workers with like obstacles, and the nearest of them.
+struct Found<'a> {
+    obstacle: Option<Obstacle<'a>>,
+    worker: &'a Worker,
+    workers: usize,
+}
+
+impl Found<'_> {
+    fn is_like(&self, other: &Self) -> bool {
+        match (&self.obstacle, &other.obstacle) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.is_like(b),
+            _ => false,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.workers += other.workers;
+        if other.distance() < self.distance() {
+            (self.obstacle, self.worker) = (other.obstacle, other.worker);
+        }
+    }
+
+    fn distance(&self) -> (u64, &WorkerName) {
+        let distance = self.obstacle.as_ref().map_or(0, Obstacle::distance);
+        (distance, &self.worker.name)
+    }
+
+    fn as_group(&self) -> WorkerGroup {
+        WorkerGroup {
+            exclusion: self.obstacle.as_ref().map(Obstacle::exclusion),
+            workers: self.workers,
+            example: self.worker.name.clone(),
+        }
+    }
 }
 
 impl Worker {

@@ -11,6 +11,7 @@ use baton_model::placement::{Capacity, Offer};
 use slab::Slab;
 
 use super::class::Class;
+use super::exclusion::Exclusion;
 use super::limits::WORKERS_MAX;
 use super::need::{KINDS, Need, Room, Units};
 use super::pools::Pools;
@@ -24,8 +25,8 @@ pub(super) struct Worker {
     pub(super) present: bool,
     /// It takes new instances.
     pub(super) open: bool,
-    /// It takes none at this moment, but will.
-    pub(super) busy: bool,
+    /// The reason for which it does not.
+    pub(super) closed: Option<Exclusion>,
     /// A class waits for it to become free enough.
     pub(super) reserved: bool,
     pub(super) capacity: Room,
@@ -56,7 +57,7 @@ impl Worker {
             name,
             present: false,
             open: false,
-            busy: false,
+            closed: None,
             reserved: false,
             capacity: Room::default(),
             named: BTreeMap::new(),
@@ -104,7 +105,7 @@ impl Worker {
 
     /// True if it takes new instances, now or as soon as it has a place.
     pub(super) const fn is_in_service(&self) -> bool {
-        self.open || self.busy
+        self.open || matches!(self.closed, Some(Exclusion::Busy))
     }
 
     pub(super) fn key(&self) -> Key {
@@ -195,7 +196,7 @@ impl Fleet {
         let worker = &mut self.workers[at];
         worker.present = true;
         worker.open = offer.open;
-        worker.busy = false;
+        worker.closed = (!offer.open).then_some(Exclusion::Unhealthy);
         worker.capacity = Room::of(&offer.capacity);
         worker.named = offer.capacity.named;
         worker.labels = offer.labels;

@@ -9,28 +9,8 @@ use super::explain::WaitReason;
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoWorker { closed: 0, .. } => f.write_str("there is no worker"),
-            Self::NoWorker { closed, drained } => describe_closed(f, *closed, *drained),
-            Self::NoMatch {
-                constraint,
-                excludes,
-                workers,
-            } => write!(
-                f,
-                "no worker meets its constraints: `{}` excludes {excludes} of {workers}",
-                Condition(constraint)
-            ),
-            Self::NeverFits {
-                resource,
-                asked,
-                worker,
-                has,
-            } => write!(
-                f,
-                "it requests {}, more than any worker has: the largest, {worker}, has {}",
-                Amount(resource, *asked),
-                Amount(resource, *has)
-            ),
+            Self::NoWorker => f.write_str("there is no worker"),
+            Self::Excluded(_) => f.write_str("no worker takes it"),
             Self::Room {
                 resource,
                 worker,
@@ -69,36 +49,13 @@ impl fmt::Display for WaitReason {
                 f,
                 "the free part of {what} is reserved for class {class}, which has waited longer"
             ),
-            Self::Behind { before: 1 } => {
-                f.write_str("1 instance of the same class is ahead of it")
-            }
-            Self::Behind { before } => {
-                write!(f, "{before} instances of the same class are ahead of it")
-            }
             Self::Nothing => f.write_str("it is about to be placed"),
         }
     }
 }
 
-fn describe_closed(f: &mut fmt::Formatter<'_>, closed: usize, drained: usize) -> fmt::Result {
-    let unhealthy = closed.saturating_sub(drained);
-    let is = |count| if count == 1 { "is" } else { "are" };
-    match (unhealthy, drained) {
-        (1, 0) => f.write_str("the only worker is unhealthy, and takes no work"),
-        (0, 1) => f.write_str("the only worker is drained, and takes no work"),
-        (_, 0) => write!(f, "all {closed} workers are unhealthy, and take no work"),
-        (0, _) => write!(f, "all {closed} workers are drained, and take no work"),
-        _ => write!(
-            f,
-            "none of the {closed} workers takes work: {drained} {} drained, {unhealthy} {} unhealthy",
-            is(drained),
-            is(unhealthy)
-        ),
-    }
-}
-
 /// A constraint, as readable text.
-struct Condition<'a>(&'a Constraint);
+pub(super) struct Condition<'a>(pub(super) &'a Constraint);
 
 impl fmt::Display for Condition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +74,7 @@ impl fmt::Display for Condition<'_> {
 }
 
 /// An amount of a resource, in its unit.
-struct Amount<'a>(&'a str, u64);
+pub(super) struct Amount<'a>(pub(super) &'a str, pub(super) u64);
 
 impl fmt::Display for Amount<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

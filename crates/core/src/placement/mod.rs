@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   enqueue, withdraw ───────────────▶ ┌───────────┐
-//!   set_offer, drain, remove_worker ──▶│ Placement │──▶ next: instance, worker, class
+//!   set_offer, close, remove_worker ──▶│ Placement │──▶ next: instance, worker, class
 //!   release, adopt ───────────────────▶│           │──▶ explain: the reason for the wait
 //!   set_limit, record_run_time ───────▶└───────────┘
 //! ```
@@ -45,7 +45,7 @@
 //! | `next` | O(log n + log W + C), and one step for each class queue without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
 //! | `release` | O(log W + C) |
 //! | `enqueue`, `withdraw` | O(log n) for each entry; O(W) for a new class with constraints |
-//! | `set_offer`, `drain`, `remove_worker` | O(W + C), and O(W log W) if it changes which worker is largest |
+//! | `set_offer`, `close`, `remove_worker` | O(W + C), and O(W log W) if it changes which worker is largest |
 //! | `adopt` | O(log n + log W + C) |
 //! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
 //! | `record_run_time` | O(1) |
@@ -67,6 +67,7 @@
 //! | `ahead` | short instances that queue on a worker |
 //! | `reserve` | reservations |
 //! | `explain`, `messages` | the reason for which an instance waits |
+//! | `exclusion` | reasons for which a worker does not take it |
 //!
 //! Requests, constraints and offers are plain data in `baton_model::placement`.
 //! Elsewhere: health of workers (the protocol), when a retry may start (the caller),
@@ -76,6 +77,7 @@ mod ahead;
 mod class;
 mod decide;
 mod error;
+mod exclusion;
 mod explain;
 mod fleet;
 pub mod limits;
@@ -105,7 +107,8 @@ use reserve::Reservation;
 
 pub use class::ClassId;
 pub use error::PlacementError;
-pub use explain::WaitReason;
+pub use exclusion::{Exclusion, WorkerGroup};
+pub use explain::{Wait, WaitReason};
 pub use reserve::ReservationView;
 
 /// The weight of the latest run time in an estimate: one part in this many.
@@ -160,13 +163,11 @@ struct PlacedInstance {
 }
 
 /// Whether a worker takes new instances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Availability {
     Open,
-    /// It is healthy, and has no place for another at this moment.
-    Busy,
-    /// It is drained or unhealthy.
-    Closed,
+    /// It takes none, for this reason.
+    Closed(Exclusion),
 }
 
 /// See the module for the calling contract.
@@ -261,18 +262,13 @@ impl Placement {
     }
 
     /// Places nothing more on a worker until its next offer; its instances stay.
-    pub fn drain(&mut self, name: &WorkerName) {
+    pub fn close(&mut self, name: &WorkerName, reason: Exclusion) {
         if let Some(at) = self.fleet.find(name) {
-            self.fleet.workers[at].open = false;
-            self.worker_changed(at);
-        }
-    }
-
-    /// Marks a worker whose offer is not open: it takes instances again by itself. For
-    /// explanations; lasts until its next offer.
-    pub fn set_busy(&mut self, name: &WorkerName) {
-        if let Some(at) = self.fleet.find(name) {
-            self.fleet.workers[at].busy = true;
+            let worker = &mut self.fleet.workers[at];
+            worker.closed = Some(reason);
+            if std::mem::replace(&mut worker.open, false) {
+                self.worker_changed(at);
+            }
         }
     }
 

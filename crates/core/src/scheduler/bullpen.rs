@@ -16,7 +16,7 @@ use super::gate;
 use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::placement::{
-    Arrival, Availability, Decision, LimitUse, Placement, PlacementError, WaitReason,
+    Arrival, Availability, Decision, LimitUse, Placement, PlacementError, Wait,
 };
 use crate::timers::Timers;
 
@@ -314,8 +314,8 @@ impl Bullpen {
         };
         // Refused beyond the maximum number of workers; such a worker gets no work.
         let _ = self.placement.set_offer(worker, offer);
-        if availability == Availability::Busy {
-            self.placement.set_busy(worker);
+        if let Availability::Closed(reason) = availability {
+            self.placement.close(worker, reason);
         }
     }
 
@@ -325,7 +325,7 @@ impl Bullpen {
     }
 
     /// What an instance waits for.
-    pub(crate) fn explain(&self, id: InstanceId) -> Option<WaitReason> {
+    pub(crate) fn explain(&self, id: InstanceId) -> Option<Wait> {
         self.placement.explain(id)
     }
 

@@ -6,7 +6,7 @@ use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Now};
 
 use super::{Scheduler, StoreMode};
-use crate::placement::WaitReason;
+use crate::placement::{Wait, WaitReason};
 
 /// What an instance waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Reason {
     /// The store is a copy, whose original may have placed it.
     StoreCopied,
     /// It waits for a worker.
-    Placement(WaitReason),
+    Placement(Wait),
     /// It is leased to a worker that has not started it yet.
     Confirmation { worker: WorkerName },
     /// It may or may not be running.
@@ -93,15 +93,12 @@ impl Scheduler {
                 StoreMode::Durable => Reason::StoreCopied,
             };
         }
-        let waits = match self.bullpen.explain(id).unwrap_or(WaitReason::Nothing) {
-            WaitReason::NoWorker { closed, .. } => {
-                let seats = self.seats().keys();
-                let drained = seats.filter(|name| self.ledger.drained().contains(name));
-                let drained = drained.count().min(closed);
-                WaitReason::NoWorker { closed, drained }
-            }
-            waits => waits,
+        let about_to_start = || Wait {
+            class: None,
+            ahead: 0,
+            reason: WaitReason::Nothing,
+            workers: Vec::new(),
         };
-        Reason::Placement(waits)
+        Reason::Placement(self.bullpen.explain(id).unwrap_or_else(about_to_start))
     }
 }

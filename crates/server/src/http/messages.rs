@@ -1,13 +1,11 @@
 //! Wait reasons as text.
 
-use baton_core::placement::WaitReason;
+use baton_core::placement::{self, Exclusion, Wait, WaitReason};
 use baton_core::scheduler::{ARRAY_LIMIT, Reason, Unsure};
 use baton_core::triage::{self, Charge};
-use baton_files::is_resource_name;
-use baton_model::api::Explanation;
+use baton_model::api::{Explanation, WorkerGroup};
 use baton_model::conditions::{DependencyRule, HaltReason};
 use baton_model::fact::Fact;
-use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use baton_store::view::{Record, RecordedFact};
@@ -23,6 +21,11 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
         state: it.state,
         reason: reason.to_owned(),
         text,
+        class: None,
+        class_waiting: None,
+        ahead: None,
+        first_waits_for: None,
+        workers: Vec::new(),
         worker: None,
         resource: None,
         short: None,
@@ -148,7 +151,7 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
             );
             explanation(record, "turn", text)
         }
-        Reason::Placement(waiting) => unplaced(record, waiting),
+        Reason::Placement(wait) => unplaced(record, wait),
         Reason::Confirmation { worker } => Explanation {
             worker: Some(worker.to_string()),
             ..explanation(
@@ -217,42 +220,75 @@ fn unsure_lease(record: &Record, unsure: &Unsure) -> Explanation {
     }
 }
 
-/// Explains why it is not placed, with a hint.
-fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
+/// Explains why it is not placed, with hints, and counts every worker.
+fn unplaced(record: &Record, wait: &Wait) -> Explanation {
+    let cwd = record.instance.spec.paths.cwd.as_deref();
+    let mut it = unplaced_first(record, &wait.reason);
+    let lasting = wait.workers.iter().filter(|group| {
+        let exclusion = group.exclusion.as_ref();
+        exclusion.is_some_and(Exclusion::is_lasting)
+    });
+    for group in lasting {
+        it.text = format!("{}; {}", it.text, group.describe(cwd));
+        if let Some(remedy) = group.remedy(cwd) {
+            it.text = format!("{}: {remedy}", it.text);
+        }
+    }
+    if wait.ahead > 0 {
+        it.reason = "behind".to_owned();
+        let ahead = match wait.ahead {
+            1 => "1 instance of the same class is ahead of it".to_owned(),
+            ahead => format!("{ahead} instances of the same class are ahead of it"),
+        };
+        let text = match wait.reason {
+            WaitReason::Nothing => format!("{ahead}; it starts when its turn comes"),
+            _ => format!("{}; {ahead}", it.text),
+        };
+        it.first_waits_for = Some(std::mem::replace(&mut it.text, text));
+        it.ahead = Some(wait.ahead);
+    }
+    if let (WaitReason::Excluded(_), Some(nearest)) = (&wait.reason, wait.workers.first()) {
+        it.worker = Some(nearest.example.to_string());
+    }
+    if let Some((class, waiting)) = wait.class {
+        it.class = Some(class.to_string());
+        it.class_waiting = Some(waiting);
+    }
+    let groups = wait.workers.iter().map(|group| worker_group(group, cwd));
+    it.workers = groups.collect();
+    it
+}
+
+fn worker_group(group: &placement::WorkerGroup, cwd: Option<&str>) -> WorkerGroup {
+    let exclusion = group.exclusion.as_ref();
+    WorkerGroup {
+        reason: exclusion.map_or("none", Exclusion::word).to_owned(),
+        workers: group.workers as u64,
+        example: group.example.to_string(),
+        text: group.describe(cwd),
+        remedy: group.remedy(cwd),
+    }
+}
+
+/// Explains why the first of its class is not placed, with a hint.
+fn unplaced_first(record: &Record, waiting: &WaitReason) -> Explanation {
     let plain =
         |reason: &str, hint: &str| explanation(record, reason, format!("{waiting}; {hint}"));
     match waiting {
-        WaitReason::NoWorker { closed: 0, .. } => {
-            plain("no-worker", "start one with `baton worker`")
-        }
-        WaitReason::NoWorker { drained: 0, .. } => plain(
-            "no-worker",
-            "`baton workers` shows them; start another with `baton worker`",
-        ),
-        WaitReason::NoWorker { .. } => plain(
-            "no-worker",
-            "`baton workers` shows why; undrain one with `baton drain --undo`, or start another",
-        ),
-        WaitReason::NoMatch { constraint, .. } if constraint.label == DIRECTORY_LABEL => {
-            let text = "no worker runs work outside of its sandbox; start one with `baton worker \
-                        --allow-cwd DIR`, or resubmit it with `--cwd sandbox`";
-            explanation(record, "no-match", text.to_owned())
-        }
-        WaitReason::NoMatch { .. } => plain(
-            "no-match",
-            "start a worker with such labels, or resubmit it with other constraints",
-        ),
-        WaitReason::NeverFits {
+        WaitReason::NoWorker => plain("no-worker", "start one with `baton worker`"),
+        WaitReason::Excluded(Exclusion::TooSmall {
             resource,
-            worker,
             asked,
             has,
-        } => Explanation {
-            worker: Some(worker.to_string()),
+        }) => Explanation {
             resource: Some(resource.clone()),
             short: Some(asked - has),
-            ..plain("never-fits", &never_fits_hint(resource, *asked))
+            ..explanation(record, "never-fits", waiting.to_string())
         },
+        WaitReason::Excluded(Exclusion::Directory | Exclusion::Constraint(_)) => {
+            explanation(record, "no-match", waiting.to_string())
+        }
+        WaitReason::Excluded(_) => explanation(record, "no-worker", waiting.to_string()),
         WaitReason::Room {
             resource,
             worker,
@@ -288,20 +324,7 @@ fn unplaced(record: &Record, waiting: &WaitReason) -> Explanation {
             resource: Some(what.clone()),
             ..plain("reserved", "it starts after that, or when a worker joins")
         },
-        WaitReason::Behind { .. } => plain("behind", "it starts when its turn comes"),
         WaitReason::Nothing => explanation(record, "next", "it is about to be placed".to_owned()),
-    }
-}
-
-/// What to do if no worker is large enough. A custom resource may be meant as a limit.
-fn never_fits_hint(resource: &str, asked: u64) -> String {
-    if is_resource_name(resource) {
-        format!(
-            "limit it across the cluster with `baton limits set {resource} N` or --limit \
-             {resource}=N of the scheduler, or start a worker with --resources {resource}={asked}"
-        )
-    } else {
-        "start a larger worker, or resubmit it with smaller requests".to_owned()
     }
 }
 

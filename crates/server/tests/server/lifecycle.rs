@@ -273,7 +273,7 @@ async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
         why["text"]
             .as_str()
             .expect("text")
-            .contains("baton drain --undo"),
+            .contains("w1 would do, and is drained: undrain it with `baton drain --undo w1`"),
         "{why}"
     );
     assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 0);

@@ -6,7 +6,7 @@ use baton_model::ids::InstanceId;
 
 use super::*;
 use crate::placement::limits::{PASSED_OVER_MAX, RESERVATIONS_MAX};
-use crate::placement::{ReservationView, WaitReason};
+use crate::placement::{Exclusion, ReservationView, WaitReason};
 
 const BIG: u64 = 1_000_000;
 
@@ -108,7 +108,7 @@ fn the_reservation_can_be_seen_and_ends_with_the_placement() {
     let seen: Vec<ReservationView> = s.p.reservations().collect();
     assert_eq!((seen.len(), seen[0].class), (1, class));
     let worker = seen[0].worker.clone().expect("a worker");
-    match s.p.explain(InstanceId(BIG)) {
+    match s.p.explain(InstanceId(BIG)).map(|wait| wait.reason) {
         Some(WaitReason::Room {
             worker: at,
             reserved: true,
@@ -148,8 +148,10 @@ fn a_small_one_learns_for_whom_the_free_cores_are_kept() {
     }
     assert_eq!(s.step(), [0_u64; 0]);
     let what = "w0".to_owned();
-    let explained = s.p.explain_class(s.class());
-    assert_eq!(explained, Some(WaitReason::Reserved { what, class }));
+    let explained = s.p.explain_class(s.class()).expect("it waits");
+    assert_eq!(explained.reason, WaitReason::Reserved { what, class });
+    let group = &explained.workers[0];
+    assert_eq!(group.exclusion, Some(Exclusion::Reserved { class }));
 }
 
 #[test]
@@ -283,7 +285,8 @@ fn a_reservation_ends_when_the_big_one_is_cancelled_or_the_worker_goes() {
     let mut cancelled = s.p.clone();
     cancelled.withdraw(InstanceId(BIG), InstanceId(BIG));
     assert_eq!(cancelled.reservations().count(), 0);
-    for act in [Placement::drain, Placement::remove_worker] {
+    let close: fn(&mut Placement, &WorkerName) = |p, worker| p.close(worker, Exclusion::Drained);
+    for act in [close, Placement::remove_worker] {
         let mut gone = s.p.clone();
         act(&mut gone, &worker);
         assert_eq!(gone.reservations().count(), 0);

@@ -4,6 +4,7 @@ use baton_model::ids::InstanceId;
 use baton_model::time::Millis;
 
 use super::*;
+use crate::placement::Exclusion;
 use crate::placement::PlacementError;
 
 #[test]
@@ -15,7 +16,7 @@ fn a_drained_worker_gets_nothing_and_keeps_what_runs() {
     let used = p.used(&name("w")).map(|used| (used.cpu_milli, used.memory));
     let all = offer(2, 2, 0).capacity;
     assert_eq!(used, Some((all.cpu_milli, all.memory)));
-    p.drain(&name("w"));
+    p.close(&name("w"), Exclusion::Drained);
     release(&mut p, "w", 1);
     let used = p.used(&name("w")).map(|used| used.cpu_milli);
     assert_eq!(used, Some(all.cpu_milli / 2));

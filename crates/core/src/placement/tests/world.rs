@@ -8,7 +8,7 @@ use baton_testing::Rng;
 
 use super::naive::{Item, Naive};
 use super::*;
-use crate::placement::WaitReason;
+use crate::placement::{Exclusion, Wait, WaitReason};
 
 pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
 
@@ -138,7 +138,7 @@ impl World {
     fn worker_goes(&mut self) {
         let worker = format!("w{}", self.rng.below(6));
         if self.rng.below(2) == 0 {
-            self.p.drain(&name(&worker));
+            self.p.close(&name(&worker), Exclusion::Drained);
             if let Some(offer) = self.naive.workers.get_mut(&worker) {
                 offer.open = false;
             }
@@ -301,20 +301,37 @@ impl World {
         }
     }
 
-    /// After the last decision no wait is explained by nothing, and the first
-    /// of each class is not said to be behind others.
+    /// After the last decision no wait is explained by nothing, and every explanation counts every
+    /// worker once.
     fn explanations_agree(&self) {
         for (id, item) in &self.naive.waiting {
             let said = self.p.explain(InstanceId(*id)).expect("it waits");
-            assert_ne!(said, WaitReason::Nothing, "{id} {item:?}");
+            assert_ne!(said.reason, WaitReason::Nothing, "{id} {item:?}");
         }
-        for request in &self.naive.requests {
-            let said = self
-                .p
-                .class(request)
-                .and_then(|class| self.p.explain_class(class));
-            let behind = matches!(said, Some(WaitReason::Behind { .. }));
-            assert!(!behind, "{said:?}");
+        for (at, request) in self.naive.requests.iter().enumerate() {
+            let class = self.p.class(request);
+            if let Some(said) = class.and_then(|class| self.p.explain_class(class)) {
+                assert_eq!(said.ahead, 0, "{said:?}");
+                self.every_worker_is_counted(&said, at);
+            }
+        }
+    }
+
+    fn every_worker_is_counted(&self, said: &Wait, request: usize) {
+        let counted: usize = said.workers.iter().map(|group| group.workers).sum();
+        assert_eq!(counted, self.naive.workers.len(), "{said:?}");
+        for group in &said.workers {
+            let (worker, exclusion) = (group.example.to_string(), &group.exclusion);
+            let offer = &self.naive.workers[&worker];
+            let has_room = self.naive.fits(&worker, request);
+            let expected = match exclusion {
+                None | Some(Exclusion::Reserved { .. }) => has_room,
+                Some(Exclusion::Drained | Exclusion::Unhealthy) => !offer.open,
+                Some(_) => !has_room,
+            };
+            assert!(expected, "{group:?} {offer:?}");
+            let is_named = exclusion.as_ref().is_none_or(|it| !it.is_lasting());
+            assert!(is_named || group.remedy(None).is_some(), "{group:?}");
         }
     }
 }

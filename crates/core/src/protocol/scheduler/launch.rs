@@ -12,7 +12,7 @@ use baton_model::state::UniversalState;
 use super::context::Cx;
 use super::{Protocol, address};
 use crate::bugs::Bug;
-use crate::placement::Availability;
+use crate::placement::{Availability, Exclusion};
 
 impl Protocol {
     /// Records the lease and counts the attempt as running from here on.
@@ -125,15 +125,16 @@ impl Protocol {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
-        let availability = if drained {
-            Availability::Closed
-        } else {
-            seat.availability()
+        let availability = match seat.availability() {
+            // To end the drain would not help.
+            Availability::Closed(reason) if reason.is_lasting() => Availability::Closed(reason),
+            _ if drained => Availability::Closed(Exclusion::Drained),
+            availability => availability,
         };
-        let offered = Some((Arc::clone(&seat.offer), availability));
-        if seat.offered != offered {
-            cx.leader.offer(name, &seat.offer, availability);
-            seat.offered = offered;
+        let offered = (Arc::clone(&seat.offer), availability);
+        if seat.offered.as_ref() != Some(&offered) {
+            cx.leader.offer(name, &seat.offer, offered.1.clone());
+            seat.offered = Some(offered);
         }
     }
 

@@ -241,9 +241,9 @@ impl Protocol {
             }
         }
         for (name, seat) in &self.seats {
-            let offered = seat.offered.as_ref().map(|(_, offered)| *offered);
+            let offered = seat.offered.as_ref().map(|(_, offered)| offered);
             assert!(
-                offered != Some(Availability::Open) || seat.availability() == Availability::Open,
+                offered != Some(&Availability::Open) || seat.availability() == Availability::Open,
                 "an offer of {name} that takes no work: {seat:?}"
             );
         }

@@ -14,7 +14,7 @@ use baton_model::timeouts::Timeouts;
 
 use super::context::Cx;
 use crate::fsm::{self, Transition, WorkerEvent, transition};
-use crate::placement::Availability;
+use crate::placement::{Availability, Exclusion};
 
 /// The launches of one association that have no reply yet, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -198,16 +198,19 @@ impl Seat {
 
     /// Whether it can be given one more attempt.
     pub(crate) const fn availability(&self) -> Availability {
-        match (self.state, self.reported_state) {
+        let closed = match (self.state, self.reported_state) {
             (WorkerState::Healthy, WorkerState::Healthy) => {
-                if self.held_back || self.load >= self.slots {
-                    Availability::Busy
-                } else {
-                    Availability::Open
+                if !self.held_back && self.load < self.slots {
+                    return Availability::Open;
                 }
+                Exclusion::Busy
             }
-            _ => Availability::Closed,
-        }
+            (WorkerState::Healthy | WorkerState::New, _) => Exclusion::New,
+            (WorkerState::Unhealthy, _) if !self.has_been_healthy => Exclusion::New,
+            (WorkerState::Unhealthy, _) => Exclusion::Unhealthy,
+            (WorkerState::MustDie, _) => Exclusion::Condemned,
+        };
+        Availability::Closed(closed)
     }
 
     /// Forgets the calls of an association that is over.

@@ -11,7 +11,7 @@ use baton_model::spec::{Array, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
 
 use super::*;
-use crate::placement::WaitReason;
+use crate::placement::{Exclusion, Wait, WaitReason};
 
 /// Asks for cores and memory, and may fail twice.
 fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
@@ -110,6 +110,16 @@ impl Leader {
 
     fn reason(&self, id: u64) -> Option<Reason> {
         self.core.explain(InstanceId(id), self.clock())
+    }
+
+    /// The wait of an instance for a worker. Its explanation counts every worker.
+    pub(super) fn waits(&self, id: u64) -> Wait {
+        let Some(Reason::Placement(wait)) = self.reason(id) else {
+            panic!("{:?}", self.reason(id));
+        };
+        let counted: usize = wait.workers.iter().map(|group| group.workers).sum();
+        assert_eq!(counted, self.core.seats().len(), "{wait:?}");
+        wait
     }
 
     pub(super) fn cancel_range(&mut self, first: u64, last: u64) -> CancelCounts {
@@ -289,9 +299,9 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
     leader.wait(Millis(100));
     let instance = leader.kept.find(InstanceId(1)).expect("submitted");
     assert_eq!(instance.allowance().memory_max, 80);
-    let Some(Reason::Placement(WaitReason::Room {
+    let WaitReason::Room {
         resource, short, ..
-    })) = leader.reason(1)
+    } = leader.waits(1).reason
     else {
         panic!("{:?}", leader.reason(1));
     };
@@ -300,10 +310,12 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
     assert_eq!(leader.leased(), [1]);
     leader.ends(&worker, &[1], Outcome::Killed(KillCause::OutOfMemory), 9);
     leader.wait(Millis(200));
-    let Some(Reason::Placement(WaitReason::NeverFits { asked, has, .. })) = leader.reason(1) else {
-        panic!("{:?}", leader.reason(1));
+    let too_small = Exclusion::TooSmall {
+        resource: "memory".to_owned(),
+        asked: 160,
+        has: 100,
     };
-    assert_eq!((asked, has), (160, 100));
+    assert_eq!(leader.waits(1).reason, WaitReason::Excluded(too_small));
 }
 
 #[test]
@@ -333,7 +345,7 @@ fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
     assert_eq!(holder(&leader), "w");
     leader.ends(&small, &[1], Outcome::Exited(1), 9);
     leader.wait(Millis(100));
-    let Some(Reason::Placement(WaitReason::NoMatch { .. })) = leader.reason(1) else {
+    let WaitReason::Excluded(Exclusion::Constraint(_)) = leader.waits(1).reason else {
         panic!("{:?}", leader.reason(1));
     };
     leader.welcome(&mut big, &[]);
@@ -414,13 +426,8 @@ fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
     leader.submit_range(2, 2, &spec(1, 0));
     leader.heartbeat(&mut worker, WorkerState::Healthy);
     assert_eq!(leader.leased(), [1]);
-    assert_eq!(
-        leader.reason(2),
-        Some(Reason::Placement(WaitReason::NoWorker {
-            closed: 1,
-            drained: 1
-        }))
-    );
+    let drained = WaitReason::Excluded(Exclusion::Drained);
+    assert_eq!(leader.waits(2).reason, drained);
     let now = leader.clock();
     let ledger = leader.core.ledger().clone();
     let next = Scheduler::new(Config::default(), Epoch(2), ledger, now);
@@ -467,7 +474,7 @@ fn a_worker_that_gave_work_back_gets_more_as_soon_as_a_core_is_free() {
     let ahead = leader.leased().split_off(4);
     leader.gives_back(&worker, &ahead);
     assert_eq!(leader.leased(), [2, 3, 4, 5], "all others were given back");
-    let Some(Reason::Placement(WaitReason::Room { .. })) = leader.reason(6) else {
+    let WaitReason::Room { .. } = leader.waits(6).reason else {
         panic!("{:?}", leader.reason(6));
     };
     leader.ends(&worker, &[3], Outcome::Exited(0), 2_000);
@@ -487,7 +494,7 @@ fn a_worker_that_refused_work_is_busy_until_an_attempt_ends_there() {
     let busy = WaitReason::Busy {
         worker: WorkerName::new("w"),
     };
-    assert_eq!(leader.reason(3), Some(Reason::Placement(busy)));
+    assert_eq!(leader.waits(3).reason, busy);
     leader.ends(&worker, &[1], Outcome::Exited(0), 2_000);
     assert_eq!(leader.leased(), [2, 3]);
 }
