@@ -62,7 +62,7 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::size)]
     log_limit: u64,
     /// Directory in which, and below which, work may run outside of its sandbox; may be repeated, /
-    /// for all [default: none]
+    /// for all [default: none, so that it takes no work with a directory]
     #[arg(long = "allow-cwd", value_name = "DIR", value_parser = absolute)]
     directories: Vec<String>,
     /// The only certificate accepted from the scheduler, under any name: for the worker of `baton
@@ -111,7 +111,13 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
     };
     let detected = resources::discover(&command.state);
     let mut labels: BTreeMap<String, String> = command.labels.iter().cloned().collect();
-    if !command.directories.is_empty() {
+    if command.directories.is_empty() {
+        tracing::info!(
+            "this worker runs work in sandboxes only, and takes none with a directory, such as that \
+             of `baton submit -- CMD` for a `baton up` of the same host; `--allow-cwd /` allows all \
+             directories"
+        );
+    } else {
         labels.insert(DIRECTORY_LABEL.to_owned(), command.directories.join(","));
     }
     let offer = Offer {

@@ -6,7 +6,7 @@ use baton_testing::cluster::Cluster;
 use baton_testing::command::{PORTS, baton, end, is_healthy, ready, run};
 use baton_testing::until;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A directory with a script that says where it runs.
 fn project() -> tempfile::TempDir {
@@ -95,7 +95,17 @@ fn work_that_no_worker_allows_waits_and_says_so() {
         .run(&["submit", "--cwd", "/tmp", "--", "pwd"])
         .good();
     let reason = cluster.run(&["explain", id.trim()]).good();
-    assert!(reason.contains("--allow-cwd"), "{reason}");
+    assert_eq!(
+        reason,
+        "i1 QUEUED: no worker takes it; w1 does not allow /tmp: start it with `--allow-cwd /tmp`, \
+         or submit with `--sandbox`\n"
+    );
+    let why = cluster.run(&["explain", id.trim(), "--json"]).json();
+    let group = &why["workers"][0];
+    assert_eq!(
+        (&group["reason"], &group["workers"], &group["example"]),
+        (&json!("directory"), &json!(1), &json!("w1"))
+    );
 }
 
 #[test]
@@ -126,6 +136,30 @@ fn a_command_for_the_server_of_this_host_runs_in_the_directory_of_its_submission
     let text = client(&["show", "i1"]).good();
     assert!(text.contains("directory  /"), "{text}");
     assert!(!text.contains("labels"), "{text}");
+
+    // A worker that does not allow the directory is named: at its start, and by each submission.
+    let log = place.path().join("vm.log");
+    let mut vm = baton(place.path(), &["worker", "--name", "vm", "--state", "vm"])
+        .args(["--scheduler", &addresses.workers])
+        .stderr(std::fs::File::create(&log).expect("a file"))
+        .spawn()
+        .expect("it starts");
+    until("the second worker is healthy", || {
+        is_healthy(&client(&["workers", "--json"]).json(), "vm")
+    });
+    let log = std::fs::read_to_string(log).expect("readable");
+    assert!(log.contains("takes none with a directory"), "{log}");
+    let told = client(&["submit", "--cpu", "4096", "--", "./where.sh"]);
+    let remedy = format!(
+        "vm does not allow {0}: start it with `--allow-cwd {0}`, or submit with `--sandbox`",
+        here.display()
+    );
+    assert!(told.err.contains(&remedy), "{told:?}");
+    let reason = client(&["explain", told.good().trim()]).good();
+    assert!(reason.contains(&remedy), "{reason}");
+    assert!(reason.contains("and local has "), "{reason}");
+    end(&mut vm, Signal::INT);
+
     let shown: Value = client(&["show", "i1", "--json"]).json();
     let cwd = &shown["instance"]["details"]["cwd"];
     assert_eq!(cwd, here.to_str().expect("UTF-8"));

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use baton_client::Client;
-use baton_model::paths;
+use baton_model::api::Worker;
+use baton_model::paths::{self, DIRECTORY_LABEL};
 
 use super::Submit;
 use crate::host_key::host_key;
-use crate::output::Failure;
+use crate::output::{Failure, clean, note};
 
 const SANDBOX: &str = "sandbox";
 
@@ -68,11 +69,35 @@ pub(super) async fn own(client: &Client) -> Result<Directory, Failure> {
     })?;
     let current = utf8(&current)?;
     let allowed = local.directories.iter().map(String::as_str);
-    if paths::is_within(&current, allowed) {
-        Ok(Directory::Path(current))
-    } else {
-        Ok(Directory::Unchanged)
+    if !paths::is_within(&current, allowed) {
+        return Ok(Directory::Unchanged);
     }
+    // Only a hint: `explain` counts them as well.
+    if let Ok(workers) = client.workers().await
+        && let Some(text) = excluded(&workers, &current)
+    {
+        note(&text);
+    }
+    Ok(Directory::Path(current))
+}
+
+/// The workers that do not take work in a directory that its submission did not name.
+fn excluded(workers: &[Worker], directory: &str) -> Option<String> {
+    let allows = |worker: &&Worker| {
+        let allowed = worker.labels.get(DIRECTORY_LABEL);
+        allowed.is_some_and(|allowed| paths::is_within(directory, allowed.split(',')))
+    };
+    let mut excluded = workers.iter().filter(|worker| !allows(worker));
+    let first = clean(&excluded.next()?.name);
+    let (who, it) = match excluded.count() {
+        0 => (format!("worker {first} does"), "it"),
+        more => (format!("{} workers, such as {first}, do", more + 1), "them"),
+    };
+    let directory = clean(directory);
+    Some(format!(
+        "{who} not allow {directory}: start {it} with `--allow-cwd {directory}`, or submit with \
+         `--sandbox`"
+    ))
 }
 
 fn utf8(path: &Path) -> Result<String, Failure> {
