@@ -137,9 +137,15 @@ async fn cancel_one(unit: &Unit, mode: KillMode, json: bool, client: &Client) ->
             }
             return out.done();
         }
-        Unit::Instances(span) => {
+        Unit::Instance(id) => {
+            let one = selection::one_of(*id);
+            let cancelled = client.cancel(one, mode).await.map_err(refused)?;
+            let text = describe_result(&id.to_string(), 1, &cancelled);
+            (cancelled, text)
+        }
+        Unit::Range(span) => {
             let cancelled = client.cancel(*span, mode).await.map_err(refused)?;
-            let text = describe_result(&ids::describe(*span), span.count(), &cancelled);
+            let text = describe_result(&ids::describe(*span), u64::MAX, &cancelled);
             (cancelled, text)
         }
         Unit::Matches(matches) => {
@@ -168,7 +174,7 @@ const fn mode(now: bool) -> KillMode {
 pub(super) async fn kill(command: &Kill, client: &Client) -> CommandResult {
     let views = &[View::Arena];
     let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
-    let one = matches!(&*units, [Unit::Instances(span)] if span.count() == 1);
+    let one = matches!(&*units, [Unit::Instance(_)]);
     if command.attempt.is_some() && !one {
         return Err(Failure::usage("--attempt applies to one instance"));
     }
@@ -190,8 +196,8 @@ async fn kill_one(unit: &Unit, command: &Kill, client: &Client) -> CommandResult
     let mode = mode(command.now);
     let mut out = Output::new();
     let (spans, shown) = match unit {
-        Unit::Instances(span) if span.count() == 1 => {
-            let killed = client.kill_attempt(span.first, command.attempt, mode);
+        Unit::Instance(id) => {
+            let killed = client.kill_attempt(*id, command.attempt, mode);
             let killed = killed.await.map_err(refused)?;
             if command.json {
                 out.json(&killed)?
@@ -200,7 +206,7 @@ async fn kill_one(unit: &Unit, command: &Kill, client: &Client) -> CommandResult
             }
             return out.done();
         }
-        Unit::Instances(span) => (slice::from_ref(span), ids::describe(*span)),
+        Unit::Range(span) => (slice::from_ref(span), ids::describe(*span)),
         Unit::Matches(matches) => (&*matches.spans, matches.describe()),
         Unit::Run(run) => {
             return Err(Failure::usage(format!(
@@ -282,16 +288,16 @@ async fn retry_one(
     }
     let mut out = Output::new();
     let (spans, shown) = match unit {
-        Unit::Instances(span) if span.count() == 1 => {
-            client.retry(span.first).await.map_err(refused)?;
+        Unit::Instance(id) => {
+            client.retry(*id).await.map_err(refused)?;
             if resume.json {
-                out.json(&json!({ "id": span.first.to_string() }))?
+                out.json(&json!({ "id": id.to_string() }))?
             } else {
-                writeln!(out, "{}: queued again", span.first)?
+                writeln!(out, "{id}: queued again")?
             }
             return out.done();
         }
-        Unit::Instances(span) => (slice::from_ref(span), ids::describe(*span)),
+        Unit::Range(span) => (slice::from_ref(span), ids::describe(*span)),
         Unit::Matches(matches) => (&*matches.spans, matches.describe()),
         // Handled above.
         Unit::Run(_) => return Ok(()),

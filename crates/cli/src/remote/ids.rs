@@ -80,6 +80,8 @@ pub(crate) struct IdArg {
     pub(crate) target: Target,
     /// The index of `i1523[3]`, as lists show elements of arrays.
     pub(crate) index: Option<u64>,
+    /// It was written as a range, also if that has one instance.
+    pub(crate) is_range: bool,
 }
 
 /// Parses an id as lists print it: an instance, also with its index, a range, or a run.
@@ -90,6 +92,7 @@ pub(crate) fn arg(text: &str) -> Result<IdArg, String> {
         return Ok(IdArg {
             target,
             index: None,
+            is_range: text.contains(".."),
         });
     };
     let digits = !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit());
@@ -100,6 +103,7 @@ pub(crate) fn arg(text: &str) -> Result<IdArg, String> {
                 last: id,
             }),
             index: Some(index),
+            is_range: false,
         }),
         _ => Err("expected an element of an array such as i12[3]".to_owned()),
     }

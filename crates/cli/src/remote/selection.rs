@@ -116,8 +116,10 @@ pub(super) fn command_line(ids: &[IdArg], filter: &FilterArgs) -> String {
 /// One thing that a command is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// An instance or a range that was named.
-    Instances(Span),
+    /// An instance that was named.
+    Instance(InstanceId),
+    /// A range that was named, of which a command tells counts.
+    Range(Span),
     /// A run that was named.
     Run(RunId),
     /// All instances that match a filter.
@@ -166,7 +168,7 @@ pub(super) async fn resolve(
     }
     let targets = check_indices(ids, client).await?;
     if filter.is_empty() {
-        return Ok(targets.into_iter().map(Unit::from).collect());
+        return Ok(ids.iter().map(Unit::from).collect());
     }
     let mut within = Vec::new();
     for target in targets {
@@ -199,7 +201,9 @@ pub(super) async fn resolve_retried(
     client: &Client,
 ) -> Result<Vec<Unit>, Failure> {
     let by_scheduler = FilterArgs::default();
-    if !ids.is_empty() && !filter.needs_list() {
+    // A single instance is retried in either state, unless one is named.
+    let names_state = filter.state.is_some() && ids.iter().any(|id| !id.is_range);
+    if !ids.is_empty() && !filter.needs_list() && !names_state {
         return resolve(ids, &by_scheduler, views, client).await;
     }
     let failed = FilterArgs {
@@ -244,13 +248,18 @@ pub(super) fn confirm(
 pub(super) fn expand(units: &[Unit]) -> Result<Vec<Target>, Failure> {
     let (mut all, mut count) = (Vec::new(), 0);
     for unit in units {
+        let single;
         let spans = match unit {
             Unit::Run(run) => {
                 all.push(Target::Run(*run));
                 continue;
             }
-            Unit::Instances(span) => std::slice::from_ref(span),
-            Unit::Matches(matches) => &matches.spans,
+            Unit::Instance(id) => {
+                single = [one_of(*id)];
+                &single[..]
+            }
+            Unit::Range(span) => std::slice::from_ref(span),
+            Unit::Matches(matches) => &*matches.spans,
         };
         for span in spans {
             count += span.count();
@@ -260,10 +269,7 @@ pub(super) fn expand(units: &[Unit]) -> Result<Vec<Target>, Failure> {
                     ids::count(EXPANDED_MAX)
                 )));
             }
-            let one = |id| {
-                let first = InstanceId(id);
-                Target::Instances(Span { first, last: first })
-            };
+            let one = |id| Target::Instances(one_of(InstanceId(id)));
             all.extend((span.first.0..=span.last.0).map(one));
         }
     }
@@ -342,12 +348,21 @@ impl Sequence {
     }
 }
 
-impl From<Target> for Unit {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Instances(span) => Self::Instances(span),
+impl From<&IdArg> for Unit {
+    fn from(id: &IdArg) -> Self {
+        match id.target {
+            Target::Instances(span) if id.is_range => Self::Range(span),
+            Target::Instances(span) => Self::Instance(span.first),
             Target::Run(run) => Self::Run(run),
         }
+    }
+}
+
+/// The range of one instance.
+pub(super) const fn one_of(id: InstanceId) -> Span {
+    Span {
+        first: id,
+        last: id,
     }
 }
 
@@ -491,11 +506,11 @@ mod tests {
 
     #[test]
     fn a_range_is_read_one_by_one_up_to_a_limit() {
-        let units = [Unit::Instances(span(1, 3)), Unit::Run(RunId(4))];
+        let units = [Unit::Range(span(1, 3)), Unit::Run(RunId(4))];
         let expanded = expand(&units).expect("few");
         assert_eq!(expanded.len(), 4);
         assert_eq!(expanded[2], Target::Instances(span(3, 3)));
-        assert!(expand(&[Unit::Instances(span(1, 1_001))]).is_err());
+        assert!(expand(&[Unit::Range(span(1, 1_001))]).is_err());
     }
 
     #[test]

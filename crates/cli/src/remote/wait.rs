@@ -72,10 +72,10 @@ pub(super) async fn run(command: &Wait, client: &Client) -> CommandResult {
     // What does not exist is not waited for, whatever comes before it.
     for unit in &units {
         match unit {
-            Unit::Instances(span) if span.count() == 1 => {
-                client.instance(span.first).await.map_err(refused)?;
+            Unit::Instance(id) => {
+                client.instance(*id).await.map_err(refused)?;
             }
-            Unit::Instances(span) => {
+            Unit::Range(span) => {
                 client.range(*span).await.map_err(refused)?;
             }
             Unit::Run(run) => {
@@ -109,7 +109,7 @@ fn interrupted(command: &Wait, units: &[Unit]) -> String {
         [Unit::Matches(matches)] => matches.describe(),
         _ => words.clone(),
     };
-    let is_one = matches!(units, [Unit::Instances(_) | Unit::Run(_)]);
+    let is_one = matches!(units, [Unit::Instance(_) | Unit::Range(_) | Unit::Run(_)]);
     let (verb, it) = if is_one {
         ("continues", "it")
     } else {
@@ -126,7 +126,11 @@ async fn wait_for_all(units: &[Unit], json: bool, client: &Client) -> CommandRes
     for unit in units {
         let out = Output::new();
         let ended = match unit {
-            Unit::Instances(span) => submit::wait(client, *span, json, out).await,
+            Unit::Instance(id) => {
+                let one = selection::one_of(*id);
+                submit::wait(client, one, json, out).await
+            }
+            Unit::Range(span) => submit::wait(client, *span, json, out).await,
             Unit::Run(run) => runs::submit::wait(client, *run, json, out).await,
             Unit::Matches(matches) => wait_for_matches(matches, json, out, client).await,
         };

@@ -48,6 +48,19 @@ fn several_ids_ranges_and_elements_are_one_command() {
     assert_eq!(cluster.run(&["wait", "i1[1]"]).code, Some(4));
     assert_eq!(cluster.run(&["wait", "i4", "i5", "i6"]).code, Some(0));
     assert_eq!(cluster.run(&["wait", "i99"]).code, Some(1));
+    let halted = cluster.run(&["retry", "i1", "--state", "HALTED"]);
+    assert_eq!(halted.code, Some(1), "{halted:?}");
+    assert!(
+        halted.err.contains("no instance matches (state HALTED)"),
+        "{halted:?}"
+    );
+    let range = cluster
+        .run(&["retry", "i1..i1", "--state", "halted"])
+        .good();
+    assert_eq!(
+        range,
+        "i1: 0 queued again, 1 skipped (not HALTED, or part of a run)\n"
+    );
     let again = cluster.run(&["retry", "i1", "i4", "i3"]);
     assert_eq!(again.out, "i1: queued again\ni3: queued again\n");
     assert_eq!(again.code, Some(3), "{again:?}");

@@ -346,7 +346,7 @@ fn cannot_kill(
     operation_id = "retry",
     params(
         ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
-        ("state" = Option<String>, Query, description = "Of ranges, retry those in this state: `FAILED`, which is the default, or `HALTED`."),
+        ("state" = Option<String>, Query, description = "Of ranges, retry those in this state: `FAILED`, which is the default, or `HALTED`. A single instance in another state is refused."),
     ),
     responses(
         (status = 202, description = "Queued again.", body = InstanceOrCounts),
@@ -377,6 +377,13 @@ pub(super) async fn retry(
         }
     };
     let instance = Box::new(app.record(id).await?.instance);
+    if let Some(word) = parameters.text("state") {
+        let (state, wanted) = (instance.state, bulk::retried_state(Some(word))?);
+        if state != wanted {
+            let detail = format!("{id} is {state}, not {wanted}; leave `state` out to retry it");
+            return Err(Fault::new(StatusCode::CONFLICT, "wrong-state", detail));
+        }
+    }
     let command = Command::Retry(instance).by(caller.principal());
     let Reply::Retried(retried) = app.command(command).await? else {
         return Err(Fault::wrong_reply());

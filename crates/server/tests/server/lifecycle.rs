@@ -172,7 +172,12 @@ async fn what_waits_and_what_runs_can_be_cancelled_and_tried_again() {
         (&it["state"], &it["endText"]),
         (&json!("HALTED"), &json!("killed on request"))
     );
-    let retried = server.post(&format!("{path}/retry")).await;
+    assert_eq!(it["failures"], 0, "a stop is no failure: {it}");
+    server
+        .post(&format!("{path}/retry?state=FAILED"))
+        .await
+        .is_problem(StatusCode::CONFLICT, "wrong-state");
+    let retried = server.post(&format!("{path}/retry?state=HALTED")).await;
     assert_eq!(retried.status, StatusCode::ACCEPTED, "{retried:?}");
     let it = server.until_state(&path, "RUNNING").await;
     assert_eq!(it["attempts"], 2);
