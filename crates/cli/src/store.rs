@@ -325,6 +325,7 @@ fn restore(command: &Restore) -> CommandResult {
             if let Some(sharing) = target.sharing() {
                 sharing.mark_restored().map_err(Failure::failed)?;
             }
+            note_wait();
             report(&copied, target.transferable().place(), command.json)
         }
         Place::Directory(data) => {
@@ -335,6 +336,7 @@ fn restore(command: &Restore) -> CommandResult {
             }
             let restored = restore_file(&command.file, &path);
             let restored = restored.inspect_err(|_| remove_store(&path))?;
+            note_wait();
             report(&restored, &path.display().to_string(), command.json)
         }
     }
@@ -394,7 +396,19 @@ fn copy_store(command: &Copy) -> CommandResult {
         }
     };
     let copied = copy_all(source.transferable(), target.transferable())?;
+    // Only a directory has a mark that tells a copy; the other store is not known to be one.
+    if let Place::Directory(_) = to {
+        note_wait();
+    }
     report(&copied, target.transferable().place(), command.json)
+}
+
+/// Tells that a scheduler recognises the copy.
+fn note_wait() {
+    note(
+        "a scheduler that starts with this copy places nothing for a lease time (its --lease), \
+         because attempts that the copy does not know may be running",
+    );
 }
 
 fn copy_all(from: &dyn Transferable, to: &dyn Transferable) -> Result<Vec<TableDigest>, Failure> {
