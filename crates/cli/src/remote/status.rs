@@ -1,6 +1,6 @@
 //! `baton status`: one screen of everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use baton_client::{Client, Filter, RunFilter, View};
@@ -163,9 +163,11 @@ async fn part(
     ))
 }
 
-/// Groups the first ones of the queue by what they wait for. One that has left it is skipped.
+/// Groups the first ones of the queue by what they wait for, whatever their place in it. One that has
+/// left it is skipped.
 async fn reasons(queued: &[Instance], client: &Client) -> Vec<WaitReason> {
     let mut by_text = BTreeMap::<String, WaitReason>::new();
+    let mut classes = BTreeSet::new();
     for row in queued {
         let Ok(id) = ids::instance(&row.id) else {
             continue;
@@ -173,12 +175,19 @@ async fn reasons(queued: &[Instance], client: &Client) -> Vec<WaitReason> {
         let Ok(found) = client.explain(id).await else {
             continue;
         };
-        let reason = by_text.entry(found.text.clone()).or_insert(WaitReason {
-            text: found.text,
+        // All of a class wait for the same, also those behind the first ones.
+        let count = match found.class.zip(found.class_waiting) {
+            Some((class, waiting)) if classes.insert(class.clone()) => waiting,
+            Some(_) => 0,
+            None => row.count,
+        };
+        let text = found.first_waits_for.unwrap_or(found.text);
+        let reason = by_text.entry(text.clone()).or_insert(WaitReason {
+            text,
             count: 0,
             example: row.id.clone(),
         });
-        reason.count += row.count;
+        reason.count += count;
     }
     let mut reasons: Vec<WaitReason> = by_text.into_values().collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));

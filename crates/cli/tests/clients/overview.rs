@@ -2,6 +2,7 @@
 
 use baton_testing::cluster::Cluster;
 use baton_testing::command::{Ended, baton};
+use serde_json::json;
 
 const WORKFLOW: &str = "\
 workflow: etl
@@ -105,4 +106,35 @@ fn a_screen_shows_everything() {
     assert_eq!(json["waiting"]["reasons"][0]["count"], 7, "{json}");
     assert_eq!(json["failed"][0]["name"], "bad", "{json}");
     assert_eq!(json["scheduler"]["ready"], true, "{json}");
+}
+
+#[test]
+fn waiting_items_are_grouped_by_their_reason() {
+    let cluster = Cluster::with_worker();
+    let hold = ["submit", "--cpu", "4", "--", "sleep 1000"];
+    cluster.run(&hold).good();
+    cluster.until_state("i1", "RUNNING");
+    let lines: String = (0..30).map(|line| format!("{line}\n")).collect();
+    std::fs::write(cluster.path("lines"), lines).expect("writable");
+    let lines = cluster.path("lines").display().to_string();
+    cluster
+        .run(&["submit", "--each-line", &lines, "--", "echo {{ item }}"])
+        .good();
+    let json = cluster.run(&["status", "--json"]).json();
+    let reasons = json["waiting"]["reasons"].as_array().expect("a list");
+    assert_eq!(
+        (reasons.len(), &reasons[0]["count"]),
+        (1, &json!(30)),
+        "{json}"
+    );
+    let text = reasons[0]["text"].as_str().expect("a text");
+    assert!(
+        text.starts_with("worker w1 comes nearest, but lacks 1 core"),
+        "{text}"
+    );
+    let last = cluster.run(&["explain", "i31"]).good();
+    assert!(
+        last.contains("29 instances of the same class are ahead"),
+        "{last}"
+    );
 }
