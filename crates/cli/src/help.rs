@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory as _};
 
 use crate::Cli;
+use crate::text::shell;
 
 /// Heading of the options of a connection.
 pub(crate) const CONNECTION: &str = "Connection";
@@ -163,15 +164,58 @@ pub(crate) fn command() -> Command {
     cli.help_template(template)
 }
 
-/// Parses the command line; the error of an unknown command has a suggestion.
+/// Parses the command line; the error of an unknown command, or of one to submit that does not follow
+/// `--`, has a suggestion.
 pub(crate) fn parse(args: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
-    let parsed = command().try_get_matches_from(args);
-    parsed.map_err(
-        |error| match unknown(&error).and_then(|word| suggestion(&word)) {
-            Some(suggestion) => with_suggestion(error, suggestion),
-            None => error,
-        },
-    )
+    let parsed = command().try_get_matches_from(args.clone());
+    parsed.map_err(|error| {
+        let suggestion = unknown(&error).and_then(|word| suggestion(&word));
+        match (suggestion, submitted_command(&error, &args)) {
+            (Some(suggestion), _) => with_suggestion(error, suggestion),
+            (None, Some(tip)) => with_tip(error, tip),
+            (None, None) => error,
+        }
+    })
+}
+
+/// `baton submit -- echo hello` for `baton submit echo hello`, which names a file and one word more.
+fn submitted_command(error: &clap::Error, args: &[OsString]) -> Option<String> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(extra))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let words: Option<Vec<&str>> = args.iter().skip(1).map(|word| word.to_str()).collect();
+    let words = words?;
+    let submit = words.iter().position(|word| *word == "submit")?;
+    let is_extra = |word: &&str| word == extra || word.split('=').next() == Some(extra);
+    let after_file = submit + 2;
+    let extra = after_file + words.get(after_file..)?.iter().position(is_extra)?;
+    let program = words[extra - 1];
+    let is_file = [".yaml", ".yml", ".toml", ".json"]
+        .iter()
+        .any(|end| program.ends_with(end));
+    if program.starts_with('-') || is_file {
+        return None;
+    }
+    let quoted = |words: &[&str]| {
+        let words = words.iter().map(|word| {
+            let rest = word.trim_start_matches('-');
+            let is_plain = shell(rest) == rest;
+            if is_plain {
+                format!(" {word}")
+            } else {
+                format!(" {}", shell(word))
+            }
+        });
+        words.collect::<String>()
+    };
+    let (options, command) = words.split_at(extra - 1);
+    Some(format!(
+        "a command follows `--`: `baton{} --{}`",
+        quoted(options),
+        quoted(command)
+    ))
 }
 
 fn unknown(error: &clap::Error) -> Option<String> {
@@ -193,6 +237,10 @@ fn with_suggestion(mut error: clap::Error, suggestion: &str) -> clap::Error {
     error.remove(ContextKind::SuggestedSubcommand);
     let tip = commands(suggestion).map(|it| format!("`baton {it}`"));
     let tip = format!("use {}", tip.collect::<Vec<_>>().join(" or "));
+    with_tip(error, tip)
+}
+
+fn with_tip(mut error: clap::Error, tip: String) -> clap::Error {
     error.insert(
         ContextKind::Suggested,
         ContextValue::StyledStrs(vec![tip.into()]),
@@ -250,6 +298,28 @@ mod tests {
         all.sort_unstable();
         assert_eq!(grouped, all);
         command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_to_submit_is_told_to_follow_two_dashes() {
+        let told = |line: &str| {
+            let args = line.split(' ').map(OsString::from).collect();
+            parse(args).expect_err("a wrong command line").to_string()
+        };
+        for (line, right) in [
+            ("baton submit echo hello", "baton submit -- echo hello"),
+            ("baton submit sleep 5", "baton submit -- sleep 5"),
+            ("baton submit ./x.sh a a", "baton submit -- ./x.sh a a"),
+            (
+                "baton submit --wait --cpu 2 echo -n hi",
+                "baton submit --wait --cpu 2 -- echo -n hi",
+            ),
+        ] {
+            let error = told(line);
+            assert!(error.contains(&format!("`{right}`")), "{error}");
+        }
+        let option = told("baton submit etl.yaml --sandbx");
+        assert!(!option.contains("follows"), "{option}");
     }
 
     #[test]
