@@ -131,6 +131,8 @@ class Worker:
     heard_seconds: float
     #: What its attempts use; None if it has not been measured.
     measured: Optional[MeasuredUse] = None
+    #: Why it cannot launch anything, and gets no new work; None if it can.
+    fault: Optional[str] = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Worker:
@@ -147,6 +149,7 @@ class Worker:
             labels=dict(data["labels"]),
             heard_seconds=data["heardSeconds"],
             measured=measured and MeasuredUse(measured["cpu_milli"], measured["memory"]),
+            fault=data.get("fault"),
         )
 
 

@@ -6,6 +6,7 @@ use baton_model::ids::RequestId;
 use baton_model::message::ProcessQuery;
 use baton_model::task::RunKey;
 use baton_model::time::Millis;
+use baton_runner::launch_error::LaunchError;
 use baton_runner::sys::clock;
 use baton_runner::wire::Request;
 
@@ -96,7 +97,11 @@ impl Agent {
                 run,
                 launch: Box::new(launch),
             }),
-            Err(reason) => {
+            Err(LaunchError::Host(reason)) => {
+                let fault = self.host_fault(run, &reason);
+                self.handle(fault);
+            }
+            Err(LaunchError::Work(reason)) => {
                 self.launcher.append_reason(lease, &reason);
                 let reason = stderr_tail::text(format!("baton: {reason}").as_bytes());
                 self.handle(Event::LaunchImpossible(run, reason));

@@ -54,6 +54,8 @@ pub(crate) struct Agent {
     pub(crate) usage_watch: UsageWatch,
     pub(crate) log_limit: LogLimit,
     pub(crate) process_reader: ProcessReader,
+    /// The last launch was prevented by a fault of this host; for the log.
+    pub(crate) is_faulty: bool,
     sweep: Sweep,
     pub(crate) end_filer: EndFiler,
     /// Kept open: it is not swept while an agent without a coordinator starts another.
@@ -88,6 +90,7 @@ impl Agent {
             log_limit: LogLimit::new(dir.path(), config.log_limit, now),
             usage_watch: UsageWatch::new(group.as_ref().map(|it| it.path().to_owned()), now),
             process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
+            is_faulty: false,
             sweep: Sweep::new(dir.path(), config.keep, now),
             end_filer: EndFiler::new(dir.path()),
             dir,

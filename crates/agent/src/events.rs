@@ -1,16 +1,24 @@
 //! Replies of the coordinator, as events of the supervisor.
 
 use baton_core::supervision::io::Event;
+use baton_model::task::RunNo;
 use baton_runner::wire::{Reply, RunKey};
 
 use crate::drive::Agent;
+use crate::stderr_tail;
 use crate::takeover::sight;
 
 impl Agent {
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
         let event = match reply {
             Reply::Accepted { run } => Event::Accepted(run),
-            Reply::Started { run, at, identity } => Event::Started { run, at, identity },
+            Reply::Started { run, at, identity } => {
+                if std::mem::replace(&mut self.is_faulty, false) {
+                    tracing::info!("this host can launch processes again");
+                }
+                Event::Started { run, at, identity }
+            }
+            Reply::HostFault { run, reason } => self.host_fault(run, &reason),
             Reply::Ended(end) => {
                 let attempt = self.supervisor.attempts().get(end.run);
                 let assignment = attempt.map(|attempt| &attempt.assignment);
@@ -42,6 +50,23 @@ impl Agent {
             Reply::Hello { .. } | Reply::Probed { .. } => return,
         };
         self.handle(event);
+    }
+
+    /// This host could not launch an attempt, or a health check.
+    pub(crate) fn host_fault(&mut self, run: RunKey, reason: &str) -> Event {
+        // The reasons of single attempts differ by their paths.
+        if !std::mem::replace(&mut self.is_faulty, true) {
+            tracing::error!(
+                "this host cannot launch processes: {reason}; attempts are given back, and none is \
+                 taken until a health check passes"
+            );
+        }
+        if let Some(attempt) = self.supervisor.attempts().get(run)
+            && run.run == RunNo(0)
+        {
+            self.launcher.discard(&attempt.assignment);
+        }
+        Event::HostFault(run, stderr_tail::fault_text(reason))
     }
 
     /// An adopted run is gone, and the coordinator cannot know how it ended.

@@ -17,6 +17,7 @@ use baton_model::outcome::{AttemptStats, Report};
 use baton_model::paths;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono};
+use baton_runner::launch_error::LaunchError;
 use baton_runner::sys::users::{self, User};
 use baton_runner::wire::{self, AttemptPaths, Credentials, Launch, Limit, RunEnd, Sink};
 use baton_tls::Trust;
@@ -130,10 +131,10 @@ impl Launcher {
     }
 
     /// The launch of one run of an attempt, or why it cannot be launched.
-    pub(crate) fn launch(&mut self, attempt: &Attempt, now: Mono) -> Result<Launch, String> {
+    pub(crate) fn launch(&mut self, attempt: &Attempt, now: Mono) -> Result<Launch, LaunchError> {
         let assignment = &attempt.assignment;
         let tag = self.tags.write(assignment);
-        let tag = tag.map_err(|error| format!("its spec cannot be encoded: {error}"))?;
+        let tag = tag.map_err(|error| unencodable(&error))?;
         let spec = &*assignment.spec;
         let user = spec
             .user
@@ -142,13 +143,14 @@ impl Launcher {
             .transpose()?;
         let me = users::effective_uid();
         if let Some(user) = user.as_ref().filter(|user| me != 0 && user.uid != me) {
-            return Err(format!(
+            return Err(LaunchError::Work(format!(
                 "user `{}`: only a worker that runs as root can run work as another user",
                 user.name
-            ));
+            )));
         }
-        self.check_directories(spec)?;
-        let [stdout_path, stderr_path] = output_files::paths(spec, assignment.lease)?;
+        self.check_directories(spec).map_err(LaunchError::Work)?;
+        let outputs = output_files::paths(spec, assignment.lease);
+        let [stdout_path, stderr_path] = outputs.map_err(LaunchError::Work)?;
         let dir = dir_name(assignment.lease);
         let env = self.env(spec, assignment.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
@@ -230,13 +232,16 @@ impl Launcher {
         self.tags.read(tag)
     }
 
-    /// The trivial process of a health check.
+    /// The trivial process of a health check. The coordinator creates and removes the files of a
+    /// launch for it.
     pub(crate) fn check(&self) -> Launch {
         Launch {
             argv: vec!["true".to_owned()],
             env: self.env.clone(),
+            // Only for a coordinator that an older agent has started.
             cwd: self.state.to_string_lossy().into_owned(),
             timeout: Some(CHECK_MAX),
+            is_check: true,
             ..Launch::default()
         }
     }
@@ -311,15 +316,16 @@ impl Launcher {
         }
     }
 
-    fn user(&mut self, name: &str, now: Mono) -> Result<User, String> {
+    fn user(&mut self, name: &str, now: Mono) -> Result<User, LaunchError> {
         if let Some((at, user)) = self.users.get(name)
             && now.since(*at) < USER_CACHE_TTL
         {
             return Ok(user.clone());
         }
         let found = users::by_name(name)
-            .map_err(|error| format!("user `{name}` cannot be looked up: {error}"))?;
-        let user = found.ok_or_else(|| format!("user `{name}`: no such user on this host"))?;
+            .map_err(|error| LaunchError::about(format!("the lookup of user `{name}`"), &error))?;
+        let missing = || LaunchError::Work(format!("user `{name}`: no such user on this host"));
+        let user = found.ok_or_else(missing)?;
         self.users.insert(name.to_owned(), (now, user.clone()));
         Ok(user)
     }
@@ -389,13 +395,13 @@ impl Launcher {
         lease: LeaseId,
         env: &[(String, String)],
         owner: Option<&Credentials>,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<String>, LaunchError> {
         let mut files = Vec::new();
-        let json = |value: serde_json::Result<Vec<u8>>| {
-            value.map_err(|error| format!("its spec cannot be encoded: {error}"))
-        };
+        let json = |value: serde_json::Result<Vec<u8>>| value.map_err(|error| unencodable(&error));
         let mut argv = match &spec.work {
-            Work::Command(argv) if argv.is_empty() => return Err("the command is empty".to_owned()),
+            Work::Command(argv) if argv.is_empty() => {
+                return Err(LaunchError::Work("the command is empty".to_owned()));
+            }
             Work::Command(argv) => argv.clone(),
             Work::Task(task) => {
                 let mut task = (**task).clone();
@@ -419,9 +425,22 @@ impl Launcher {
         }
         let dir = self.state.join(WORK).join(dir_name(lease));
         prepare_dir(&dir, owner, &files)
-            .map_err(|error| format!("its directory cannot be prepared: {error}"))?;
+            .map_err(|error| LaunchError::about(dir.display(), &error))?;
         Ok(argv)
     }
+
+    /// Removes the files of an attempt that was not launched. If that fails, they are swept with
+    /// those of old attempts.
+    pub(crate) fn discard(&self, assignment: &Assignment) {
+        if assignment.is_task() || !assignment.spec.uris.is_empty() {
+            let dir = self.state.join(WORK).join(dir_name(assignment.lease));
+            let _ = fs::remove_dir_all(dir);
+        }
+    }
+}
+
+fn unencodable(error: &serde_json::Error) -> LaunchError {
+    LaunchError::Work(format!("its spec cannot be encoded: {error}"))
 }
 
 /// True if another runner goes on with the task when this one has died.
@@ -435,18 +454,19 @@ impl Launcher {
         &self,
         spec: &InstanceSpec,
         owner: Option<&Credentials>,
-    ) -> Result<(FetchList, Option<Vec<u8>>), String> {
+    ) -> Result<(FetchList, Option<Vec<u8>>), LaunchError> {
         // A copy, which the user of the attempt can read. It is read again for each attempt, as it
         // is for each connection to the scheduler.
         let ca = self.ca.as_ref().map(|ca| {
             let shown = ca.display();
-            fs::read(ca)
-                .map_err(|error| format!("cannot read the CA of its files, {shown}: {error}"))
+            fs::read(ca).map_err(|error| {
+                LaunchError::about(format!("the CA of its files, {shown}"), &error)
+            })
         });
         let ca = ca.transpose()?;
         let cache = (self.fetch_cache > 0).then(|| {
-            user_dir(&self.state.join(CACHE), owner)
-                .map_err(|error| format!("the cache of its files cannot be created: {error}"))
+            let cache = self.state.join(CACHE);
+            user_dir(&cache, owner).map_err(|error| LaunchError::about(cache.display(), &error))
         });
         let list = FetchList {
             uris: spec.uris.clone(),
@@ -576,12 +596,13 @@ mod tests {
         let mut launcher = launcher(Path::new("/s"));
         let mut launch = |spec| launcher.launch(&attempt(spec), Mono(0));
         let error = launch(InstanceSpec::default()).expect_err("nothing to run");
-        assert!(error.contains("empty"), "{error}");
+        assert!(error.to_string().contains("empty"), "{error}");
         let error = launch(InstanceSpec {
             user: Some("no such user".to_owned()),
             ..InstanceSpec::default()
         });
-        assert!(error.expect_err("unknown user").contains("no such user on"));
+        let error = error.expect_err("unknown user").to_string();
+        assert!(error.contains("no such user on"), "{error}");
     }
 
     #[test]
@@ -605,7 +626,7 @@ mod tests {
         assert_eq!(launched.stderr_path, None);
         for outside in ["/", "/database", "/data/../etc", "data"] {
             let error = launch(outside).expect_err(outside);
-            assert!(error.contains("--allow-cwd"), "{error}");
+            assert!(error.to_string().contains("--allow-cwd"), "{error}");
         }
     }
 

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baton_model::ids::LeaseId;
-use baton_model::limits::{PROCESSES_SHOWN_MAX, STDERR_TAIL_BYTES_MAX, STDERR_TAIL_LINES_MAX};
+use baton_model::limits::{
+    FAULT_BYTES_MAX, PROCESSES_SHOWN_MAX, STDERR_TAIL_BYTES_MAX, STDERR_TAIL_LINES_MAX,
+};
 use baton_model::message::LogStream;
 use baton_model::spec::InstanceSpec;
 use baton_model::task::RunNo;
@@ -76,6 +78,16 @@ pub(crate) fn text(bytes: &[u8]) -> Option<Arc<str>> {
         text.drain(..cut);
     }
     (!text.is_empty()).then(|| text.into())
+}
+
+/// The reason of a fault of this host, within its limit. Its end tells more than its beginning.
+pub(crate) fn fault_text(reason: &str) -> Arc<str> {
+    let mut text = escape(reason);
+    if text.len() > FAULT_BYTES_MAX {
+        let cut = text.ceil_char_boundary(text.len() - FAULT_BYTES_MAX);
+        text.drain(..cut);
+    }
+    text.into()
 }
 
 fn escape(line: &str) -> String {

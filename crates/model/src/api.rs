@@ -471,6 +471,9 @@ pub struct Worker {
     pub state: WorkerState,
     /// Whether it gets no new work.
     pub drained: bool,
+    /// Why it cannot launch anything: then it gets no new work until its health check passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
     /// Id of its state directory: what `forget` vouches for.
     pub lineage: String,
     /// Number of its incarnation.

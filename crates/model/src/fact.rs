@@ -268,6 +268,14 @@ pub enum Fact {
         /// One of them.
         example: LeaseId,
     },
+    /// A worker cannot launch anything, or can again. It keeps what it runs.
+    WorkerFaulted {
+        worker: WorkerName,
+        incarnation: Incarnation,
+        /// The fault of its host; none if it has passed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Arc<str>>,
+    },
     /// A task or a workflow of the library has a new revision.
     TaskDefined {
         task: TaskNo,
@@ -593,6 +601,7 @@ impl Fact {
             | Self::CopyOpened { .. }
             | Self::CopySettled { .. }
             | Self::AttemptsDisowned { .. }
+            | Self::WorkerFaulted { .. }
             | Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
             | Self::TaskPaused { .. }

@@ -94,6 +94,14 @@ pub const COPY_EPOCHS_SKIPPED: u32 = 100;
 /// failed. At one check every few seconds this covers half a minute.
 pub const CHECKS_OPEN_MAX: usize = 8;
 
+/// Launches in a row that a fault of the host prevents before the worker gets no more work, although
+/// its check passes. One may be a moment without memory; of a disk or of descriptors that are
+/// really gone, the check fails with the first.
+pub const HOST_FAULTS_MAX: u32 = 3;
+
+/// Bytes of the reason of a fault: a path, at most 4 KiB, is cut rather than the error behind it.
+pub const FAULT_BYTES_MAX: usize = 1_024;
+
 /// Characters in the name of a token: a line that people read.
 pub const TOKEN_NAME_CHARS_MAX: usize = 100;
 

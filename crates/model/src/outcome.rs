@@ -217,6 +217,8 @@ pub enum Synthetic {
     WasNotRunning,
     /// The worker is gone, with this proof.
     WorkerLost(LossProof),
+    /// The worker could not start it because of a fault of its host, and never will.
+    HostFault,
 }
 
 impl fmt::Display for Synthetic {
@@ -229,6 +231,7 @@ impl fmt::Display for Synthetic {
             Self::WorkerLost(LossProof::HostRebooted) => "worker lost, host rebooted",
             Self::WorkerLost(LossProof::Forgotten) => "worker lost, forgotten by operator",
             Self::WorkerLost(LossProof::StoreCopied) => "lost with the future of a copied store",
+            Self::HostFault => "not started, fault of the host",
         })
     }
 }

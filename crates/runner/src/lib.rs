@@ -20,6 +20,7 @@
 //! | [`task`] | one attempt from start to end: the driver of `core::plan` |
 //! | [`coordinator`] | the small parent of all processes of a task |
 //! | [`wire`] | the protocol between the two |
+//! | [`launch_error`] | whether a failed launch is a fault of the work or of the host |
 //! | [`reaper`] | the parent of a worker's coordinators, for when one dies together with its agent |
 //! | [`log`] | the checkpoint log: records that survive a crash at any byte |
 //! | [`logs`] | reading the output of processes |
@@ -39,6 +40,7 @@ mod channel;
 pub mod checks;
 pub mod coordinator;
 pub mod helpers;
+pub mod launch_error;
 pub mod log;
 pub mod logs;
 pub mod reaper;

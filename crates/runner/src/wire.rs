@@ -132,6 +132,10 @@ pub struct Launch {
     /// the runner alone, and everything only when its grace is over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_runner: bool,
+    /// It is the health check of a worker: it runs in a directory, with logs, that are created for
+    /// it as for an attempt, and removed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_check: bool,
 }
 
 fn is_zero(span: &Millis) -> bool {
@@ -214,8 +218,8 @@ pub enum Request {
     /// first served: behind a waiting launch every launch with a claim waits. One that claims more
     /// than the total capacity runs when nothing else with a claim does.
     Capacity { amounts: Vec<u64> },
-    /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait, and by
-    /// `Refused` if it may not start.
+    /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait, by
+    /// `Refused` if it may not start, and by `HostFault` if this host cannot start it.
     Launch { run: RunKey, launch: Box<Launch> },
     /// Withdraw a waiting run. Answered by `Refused` if it waits; otherwise not at all, since other
     /// replies report its state.
@@ -368,6 +372,9 @@ pub enum Reply {
     /// It was not launched and will not be: the dead-man timer is not set or has run out, or it
     /// waited and was withdrawn, or everything was killed meanwhile.
     Refused { run: RunKey },
+    /// It was not launched because of a fault of this host, and is not on record: an attempt of a
+    /// worker, or its health check.
+    HostFault { run: RunKey, reason: String },
     /// The dead-man timer has run out; everything is being killed.
     GuardFired,
     /// Every process of the task is gone, except this many that could not be killed.

@@ -166,7 +166,9 @@ fn attempts(timeline: &[Event]) -> Vec<Attempt> {
 fn end_state(end: AttemptEnd, verdict: Verdict) -> &'static str {
     let is_lost = match end {
         AttemptEnd::Real(outcome) => outcome.is_loss(),
-        AttemptEnd::Synthetic(Synthetic::WorkerLost(_) | Synthetic::WasNotRunning) => true,
+        AttemptEnd::Synthetic(
+            Synthetic::WorkerLost(_) | Synthetic::WasNotRunning | Synthetic::HostFault,
+        ) => true,
         AttemptEnd::Synthetic(Synthetic::NeverStarted) => false,
     };
     match verdict {

@@ -247,7 +247,7 @@ impl Loopback {
                 }
                 worker_io::Effect::Send(message) => others.push(message),
                 worker_io::Effect::RunCheck(check) => {
-                    let input = worker_io::Input::CheckDone(check, true);
+                    let input = worker_io::Input::CheckDone(check, Ok(()));
                     let effects = self.worker.handle(self.now.mono, input);
                     self.apply(effects);
                 }

@@ -171,7 +171,7 @@ impl Connection {
                     self.input(Input::Launched(launch.lease))?;
                     self.input(Input::Ended(launch.lease, report()))?;
                 }
-                Effect::RunCheck(check) => self.input(Input::CheckDone(check, true))?,
+                Effect::RunCheck(check) => self.input(Input::CheckDone(check, Ok(())))?,
                 _ => {}
             }
         }

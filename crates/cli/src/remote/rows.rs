@@ -135,6 +135,15 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
     ]
 }
 
+/// A line below the table for a worker that cannot launch anything.
+pub(crate) fn worker_fault(worker: &Worker) -> Option<String> {
+    let fault = clean(worker.fault.as_deref()?);
+    let name = clean(&worker.name);
+    Some(format!(
+        "{name} gets no work, since it cannot launch any: {fault}"
+    ))
+}
+
 /// What is claimed of a resource, and all of it: `1.5/4`.
 fn share(used: u64, capacity: u64, text: fn(u64) -> String) -> String {
     format!("{}/{}", text(used), text(capacity))
@@ -260,6 +269,7 @@ pub(crate) mod tests {
             name: "w1".to_owned(),
             state: WorkerState::Healthy,
             drained: true,
+            fault: None,
             lineage: "l1".to_owned(),
             life: 1,
             executor: Some("node7:4211:1f3a9c02".to_owned()),
@@ -311,6 +321,15 @@ pub(crate) mod tests {
             "w1    HEALTHY  3/100     1.5/3.5  1GiB/8GiB  0.98 512MiB  -      400ms  node7:4211:1f3a9c02"
         );
         assert!(lines.iter().all(|line| line.len() <= 100), "{lines:?}");
+        assert_eq!(worker_fault(&typical), None);
+        let faulted = Worker {
+            fault: Some("/s/work: No space left\u{1b}[2J".to_owned()),
+            ..typical
+        };
+        assert_eq!(
+            worker_fault(&faulted).as_deref(),
+            Some("w1 gets no work, since it cannot launch any: /s/work: No space left\\u{1b}[2J")
+        );
     }
 
     #[test]

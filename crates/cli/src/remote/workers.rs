@@ -77,6 +77,9 @@ pub(super) async fn workers(command: &Workers, client: &Client) -> CommandResult
             table.row(rows::worker(worker));
         }
         table.print(&mut out)?;
+        for line in workers.iter().filter_map(rows::worker_fault) {
+            writeln!(out, "{line}")?;
+        }
     }
     out.done()
 }

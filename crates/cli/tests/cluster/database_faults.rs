@@ -47,7 +47,7 @@ fn a_server_whose_disk_is_full_refuses_writes_with_the_reason_until_there_is_roo
     }
     let server = Server::start();
     let at = server.socket().join("small");
-    let Some(disk) = SmallFilesystem::mount(&at, "32m") else {
+    let Some(disk) = SmallFilesystem::mount(&at, "size=32m") else {
         return;
     };
     let owned = Command::new("chown").arg("postgres:").arg(&at).status();

@@ -24,4 +24,5 @@ mod quorum;
 mod restart;
 mod schedules;
 mod service;
+mod sick_hosts;
 mod unexecuted;

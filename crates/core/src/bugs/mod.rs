@@ -173,6 +173,12 @@ bugs! {
         "a copy of a store gives ids to new instances that workers may hold for forgotten ones";
     RunIdsUsedAgain, "run-ids-used-again",
         "a copy of a store gives ids to new runs that people may know for forgotten ones";
+    HostFaultCharged, "host-fault-charged",
+        "a launch that a fault of the host prevents is a failure of the work";
+    FaultIgnored, "fault-ignored",
+        "a worker that cannot launch anything stays open for work";
+    FaultKept, "fault-kept",
+        "a worker that could not launch anything stays closed after its check has passed";
 }
 
 /// The set of bugs that are switched on.

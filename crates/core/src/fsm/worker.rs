@@ -32,6 +32,8 @@ events! {
         Proved = "proved",
         /// It has not been heard of for too long to be given work.
         WentQuiet = "went-quiet",
+        /// It cannot launch anything because of a fault of its host.
+        Faulted = "faulted",
         /// It has been given up: silent for too long, superseded, or told to die.
         Condemned = "condemned",
         /// The same incarnation has begun a new session, for example because its agent restarted.
@@ -51,6 +53,10 @@ const PROOF_REPEATED: &str = "proof-repeated";
 const QUIET_BEFORE_HEALTH: &str = "quiet-before-health";
 /// A timer for silence fired when the silence was already known.
 const QUIET_REPEATED: &str = "quiet-repeated";
+/// A fault of the host was found before there was health to lose.
+const FAULT_BEFORE_HEALTH: &str = "fault-before-health";
+/// A fault of the host was found again.
+const FAULT_REPEATED: &str = "fault-repeated";
 /// A second new session began before the first had told its list.
 const REASSOCIATED_BEFORE_LIST: &str = "reassociated-before-list";
 /// The incarnation was condemned twice.
@@ -75,6 +81,7 @@ impl Machine for Worker {
         row(S::Unhealthy, E::Condemned, S::MustDie),
         row(S::Unhealthy, E::Reassociated, S::New),
         row(S::Healthy, E::WentQuiet, S::Unhealthy),
+        row(S::Healthy, E::Faulted, S::Unhealthy),
         row(S::Healthy, E::Condemned, S::MustDie),
         row(S::Healthy, E::Reassociated, S::New),
     ];
@@ -89,6 +96,9 @@ impl Machine for Worker {
         late(S::New, E::WentQuiet, QUIET_BEFORE_HEALTH),
         late(S::Unhealthy, E::WentQuiet, QUIET_REPEATED),
         late(S::MustDie, E::WentQuiet, AFTER_CONDEMNED),
+        late(S::New, E::Faulted, FAULT_BEFORE_HEALTH),
+        late(S::Unhealthy, E::Faulted, FAULT_REPEATED),
+        late(S::MustDie, E::Faulted, AFTER_CONDEMNED),
         late(S::MustDie, E::Condemned, CONDEMNED_REPEATED),
         late(S::New, E::Reassociated, REASSOCIATED_BEFORE_LIST),
         late(S::MustDie, E::Reassociated, AFTER_CONDEMNED),

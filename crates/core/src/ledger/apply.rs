@@ -92,7 +92,7 @@ impl Ledger {
                 Ok(())
             }
             // For the operator.
-            Fact::AttemptsDisowned { .. } => Ok(()),
+            Fact::AttemptsDisowned { .. } | Fact::WorkerFaulted { .. } => Ok(()),
             Fact::WorkerDrained {
                 worker, drained, ..
             } => {

@@ -75,6 +75,12 @@ impl Scheduler {
         }
     }
 
+    /// The workers that cannot launch anything, with their faults.
+    pub fn faults(&self) -> impl Iterator<Item = (&WorkerName, &str)> {
+        let seats = self.seats().iter();
+        seats.filter_map(|(name, seat)| Some((name, seat.fault.as_deref()?)))
+    }
+
     fn explain_waiting(&self, id: InstanceId, now: Now) -> Reason {
         if let Some(until) = self.bullpen.backoff_until(id) {
             let left = until.since(now.mono);

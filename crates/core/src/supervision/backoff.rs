@@ -8,7 +8,7 @@ pub const RUNNER_RESTARTS_MAX: u64 = 20;
 
 /// The first delay of a runner that has died more than once, and the longest.
 const RUNNER_DELAY_MIN: Millis = Millis(250);
-const RUNNER_DELAY_MAX: Millis = Millis::from_secs(30);
+pub(super) const RUNNER_DELAY_MAX: Millis = Millis::from_secs(30);
 
 /// The first delay between two short incarnations, and the longest.
 const INCARNATION_DELAY_MIN: Millis = Millis(500);

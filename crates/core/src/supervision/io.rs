@@ -63,11 +63,14 @@ pub enum Event {
     Unknown(RunKey, Sighting),
     /// The coordinator will not start a run.
     Refused(RunKey),
+    /// A run cannot be launched because of this fault of the host. The coordinator has no record of
+    /// it.
+    HostFault(RunKey, Arc<str>),
     /// An order to kill everything was carried out; so many processes are left.
     EverythingKilled { id: u64, left: u32 },
     /// The processes of unknown runs were killed; so many are left.
     StraysKilled { left: u32 },
-    /// A run cannot be launched, whatever the coordinator says.
+    /// A run can be launched on no host: the fault is of its work.
     LaunchImpossible(RunKey, Option<Arc<str>>),
     /// All processes of a run use so many bytes of memory.
     MemoryUsed(RunKey, u64),
@@ -84,7 +87,7 @@ pub enum Action {
     ReadProcesses(RequestId, ProcessQuery),
     /// Coordinator: start this run of an attempt. If that is impossible: [`Event::LaunchImpossible`].
     Launch(RunKey),
-    /// Coordinator: run a trivial process as this run.
+    /// Coordinator: do what a launch does, with a trivial process, as this run.
     Check(RunKey),
     /// Coordinator: watch this run, which another coordinator has started.
     Adopt(RunKey),

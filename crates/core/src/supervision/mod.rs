@@ -10,7 +10,8 @@
 //! The protocol knows attempts by their lease. The coordinator knows runs: the runner of a task that
 //! dies is started again as the next run of the same attempt. What is decided here:
 //!
-//! * A launch that finds no room at the coordinator is given back after [`WAIT_MAX`].
+//! * A launch that finds no room at the coordinator is given back after [`WAIT_MAX`]; one that a
+//!   fault of the host prevents, at once, with the reason.
 //! * A dead runner is restarted, with a growing delay, [`RUNNER_RESTARTS_MAX`] times at most.
 //! * A kill lets a task end by its own rules: its runner stops the processes and runs the final
 //!   ones. The worker only watches the time that this may take, and then kills hard. A runner that
@@ -232,6 +233,7 @@ impl Supervisor {
             Event::Ended(run, ending) => self.ended(now, run, ending, out),
             Event::Unknown(run, sighting) => self.unknown(now, run, sighting, out),
             Event::Refused(run) => self.refused(run),
+            Event::HostFault(run, reason) => self.host_fault(now, run, reason),
             Event::EverythingKilled { id, left } => {
                 self.kill_order.acknowledge(id, left, now);
                 if self.kill_order.is_done() {

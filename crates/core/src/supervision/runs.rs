@@ -7,7 +7,7 @@ use baton_model::task::{Identity, Moment, RunKey, RunNo};
 use baton_model::time::{Millis, Mono};
 
 use super::attempts::{Attempt, LOST, Phase, is_resumable};
-use super::backoff::runner_delay;
+use super::backoff::{RUNNER_DELAY_MAX, runner_delay};
 use super::io::{Action, Ending, Sighting};
 use super::{Supervisor, WAIT_MAX};
 use crate::bugs::Bug;
@@ -65,8 +65,10 @@ impl Supervisor {
 
     pub(super) fn ended(&mut self, now: Mono, run: RunKey, ending: Ending, out: &mut Vec<Action>) {
         if let Some(check) = self.checks.remove(&run) {
-            let succeeded = ending.report.outcome.is_success();
-            self.inputs.push_back(Input::CheckDone(check, succeeded));
+            let outcome = ending.report.outcome;
+            let failed = || format!("the process of the check has failed: {outcome}").into();
+            let result = outcome.is_success().then_some(()).ok_or_else(failed);
+            self.inputs.push_back(Input::CheckDone(check, result));
             return out.push(Action::Forget(run));
         }
         let Some(attempt) = self.attempts.get(run) else {
@@ -178,7 +180,8 @@ impl Supervisor {
 
     pub(super) fn refused(&mut self, run: RunKey) {
         if let Some(check) = self.checks.remove(&run) {
-            return self.inputs.push_back(Input::CheckDone(check, false));
+            let refused = Err("the lease has expired: nothing is launched".into());
+            return self.inputs.push_back(Input::CheckDone(check, refused));
         }
         let Some(attempt) = self.attempts.get(run).filter(|it| !it.is_over()) else {
             return;
@@ -203,6 +206,38 @@ impl Supervisor {
             let lease = attempt.assignment.lease;
             self.attempts.remove(lease);
             self.inputs.push_back(Input::Withdrawn(lease));
+        }
+    }
+
+    /// A fault of the host has prevented a launch: the attempt is given back. An attempt that has
+    /// run before is not: no other worker could resume it, so its runner is started again later.
+    pub(super) fn host_fault(&mut self, now: Mono, run: RunKey, reason: Arc<str>) {
+        if let Some(check) = self.checks.remove(&run) {
+            return self.inputs.push_back(Input::CheckDone(check, Err(reason)));
+        }
+        let Some(attempt) = self.attempts.get_mut(run).filter(|it| !it.is_over()) else {
+            return;
+        };
+        match attempt.replaced.take() {
+            None if run.run == RunNo(0) => {
+                let lease = attempt.assignment.lease;
+                self.attempts.remove(lease);
+                self.inputs.push_back(Input::HostFault(lease, reason));
+            }
+            None => self.end(run, LOST.into()),
+            Some(replaced) => {
+                // Only a runner can stop its task, so it is tried more often then.
+                let is_stopping = attempt.stop.is_some();
+                let delay = if is_stopping {
+                    WAIT_MAX
+                } else {
+                    RUNNER_DELAY_MAX
+                };
+                attempt.run = replaced;
+                let died = Outcome::Signaled(SIGKILL).into();
+                self.attempts.set_phase(replaced, Phase::Restarting(died));
+                self.restarts.insert((now + delay, replaced));
+            }
         }
     }
 

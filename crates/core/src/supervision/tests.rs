@@ -16,6 +16,7 @@ use baton_model::task::{
 use baton_model::time::{Millis, Mono, Wall};
 
 use super::attempts::{Assignment, Attempt, LOST, Phase};
+use super::backoff::RUNNER_DELAY_MAX;
 use super::io::{Action, Ending, Event, Sighting};
 use super::takeover::{CoordinatorState, Inventory, KnownAttempt, Remnant, ReportedRun};
 use super::{Identity, RUNNER_RESTARTS_MAX, Supervisor, WAIT_MAX};
@@ -362,6 +363,35 @@ fn a_later_run_that_cannot_be_launched_leaves_its_attempt_lost() {
     worker.handle(Mono(200), Event::LaunchImpossible(run(1, 1), None));
     assert_eq!(outcome_of(&worker, 1), Some(LOST));
     assert!(worker.attempts().get(run(1, 0)).is_some(), "as on record");
+}
+
+#[test]
+fn an_attempt_that_its_host_cannot_launch_is_given_back() {
+    let mut worker = supervisor(vec![KnownAttempt {
+        started: None,
+        waiting: true,
+        ..command(1)
+    }]);
+    worker.handle(Mono(200), Event::HostFault(run(1, 0), "full".into()));
+    assert_eq!(worker.worker().held().count(), 0);
+    assert!(worker.attempts().is_empty());
+}
+
+#[test]
+fn a_runner_that_its_host_cannot_launch_again_is_tried_later() {
+    let mut worker = supervisor(vec![task(1)]);
+    worker.handle(Mono(200), ended(run(1, 0), KILLED));
+    let fault = || Event::HostFault(run(1, 1), "full".into());
+    let mut now = Mono(200);
+    for _ in 0..2 {
+        worker.handle(now, fault());
+        assert_eq!(outcome_of(&worker, 1), None, "its processes may run");
+        now += RUNNER_DELAY_MAX;
+        let actions = orders(worker.handle(now, Event::Tick));
+        assert_eq!(actions, [Action::Launch(run(1, 1))]);
+    }
+    let actions = orders(worker.handle(Mono(90_000), started(run(1, 1))));
+    assert_eq!(actions, [Action::Forget(run(1, 0))], "as one that has died");
 }
 
 #[test]

@@ -28,9 +28,9 @@ pub const fn charge(end: AttemptEnd) -> Charge {
         AttemptEnd::Real(outcome) if outcome.is_success() => Charge::Nothing,
         AttemptEnd::Real(outcome) if outcome.is_loss() => Charge::Loss,
         AttemptEnd::Real(_) => Charge::Failure,
-        AttemptEnd::Synthetic(Synthetic::NeverStarted | Synthetic::WasNotRunning) => {
-            Charge::Nothing
-        }
+        AttemptEnd::Synthetic(
+            Synthetic::NeverStarted | Synthetic::WasNotRunning | Synthetic::HostFault,
+        ) => Charge::Nothing,
         AttemptEnd::Synthetic(Synthetic::WorkerLost(_)) => Charge::Loss,
     }
 }
@@ -352,7 +352,11 @@ mod tests {
 
     #[test]
     fn what_never_started_costs_nothing() {
-        for end in [Synthetic::NeverStarted, Synthetic::WasNotRunning] {
+        for end in [
+            Synthetic::NeverStarted,
+            Synthetic::WasNotRunning,
+            Synthetic::HostFault,
+        ] {
             let end = AttemptEnd::Synthetic(end);
             assert_eq!(decide(end, 99, 99, &BUDGET, false), Verdict::Requeued);
         }

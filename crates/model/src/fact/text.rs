@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Condemnation, CopyEvidence, Fact};
 use crate::ids::InstanceRange;
 use crate::library::{Execution, TaskName, TriggerSource};
-use crate::outcome::KillMode;
+use crate::outcome::{AttemptEnd, KillMode, Synthetic};
 use crate::principal::Principal;
 use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
@@ -66,10 +66,14 @@ impl Fact {
                 lease,
                 end,
                 verdict,
+                stderr_tail,
                 ..
             } => {
                 let number = lease.attempt.number.0;
-                format!("attempt {number} ended: {end}; {}", verdict.word())
+                let is_host_fault = *end == AttemptEnd::Synthetic(Synthetic::HostFault);
+                let fault = stderr_tail.as_deref().filter(|_| is_host_fault);
+                let fault = fault.map(|it| format!(": {it}")).unwrap_or_default();
+                format!("attempt {number} ended: {end}{fault}; {}", verdict.word())
             }
             Self::StopRequested {
                 mode,
@@ -159,6 +163,16 @@ impl Fact {
                 "worker {worker} holds {attempts} attempts of an unknown generation of the store, \
                  such as {example}: refused and killed"
             ),
+            Self::WorkerFaulted {
+                worker,
+                incarnation,
+                fault,
+            } => match fault {
+                Some(fault) => format!(
+                    "worker {worker} ({incarnation}) gets no work, since it cannot launch any: {fault}"
+                ),
+                None => format!("worker {worker} ({incarnation}) can launch work again"),
+            },
             Self::TaskDefined {
                 name,
                 revision,

@@ -51,6 +51,7 @@ impl Display for Status {
         match self {
             Self::Ended(outcome) => write!(f, "ended ({outcome})"),
             Self::WasNotRunning => f.write_str("was not running"),
+            Self::HostFault(reason) => write!(f, "not started, fault of the host: {reason}"),
         }
     }
 }
@@ -111,6 +112,11 @@ impl Display for ToScheduler {
                 request,
                 ..
             } => write!(f, "processes {association} {request}"),
+            Self::HealthFault {
+                association,
+                check,
+                reason,
+            } => write!(f, "healthFault {association} {check} {reason}"),
         }
     }
 }

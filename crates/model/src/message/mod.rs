@@ -151,6 +151,9 @@ pub enum Status {
     Ended(Report),
     /// The worker was asked about it, does not know it, and will never start it.
     WasNotRunning,
+    /// The worker could not start it because of this fault of its host, and never will. At most
+    /// [`crate::limits::FAULT_BYTES_MAX`].
+    HostFault(Arc<str>),
 }
 
 impl Status {
@@ -159,7 +162,7 @@ impl Status {
     pub fn outcome(&self) -> Option<Outcome> {
         match self {
             Self::Ended(report) => Some(report.outcome),
-            Self::WasNotRunning => None,
+            Self::WasNotRunning | Self::HostFault(_) => None,
         }
     }
 
@@ -168,6 +171,7 @@ impl Status {
         match self {
             Self::Ended(report) => report.text_bytes(),
             Self::WasNotRunning => 0,
+            Self::HostFault(reason) => reason.len(),
         }
     }
 }
@@ -239,11 +243,11 @@ pub enum ToScheduler {
         /// Those asked about that the worker does hold.
         held: Vec<LeaseId>,
     },
-    /// The reply to `checkHealth`.
+    /// The reply to `checkHealth`, unless the check failed for a known reason.
     HealthReport {
         association: Association,
         check: CheckId,
-        /// Whether a trivial process could be run.
+        /// Whether a launch works. Only workers before `HealthFault` report a failure so.
         ok: bool,
     },
     /// The reply to `getLogs`.
@@ -257,6 +261,13 @@ pub enum ToScheduler {
         association: Association,
         request: RequestId,
         answer: ProcessAnswer,
+    },
+    /// The reply to a `checkHealth` that failed.
+    HealthFault {
+        association: Association,
+        check: CheckId,
+        /// At most [`crate::limits::FAULT_BYTES_MAX`].
+        reason: Arc<str>,
     },
 }
 
@@ -304,7 +315,7 @@ pub enum ToWorker {
         /// instead. With 0, SIGKILL to all processes at once.
         grace: Millis,
     },
-    /// Launch a trivial process and report whether it worked.
+    /// Do what a launch does, with a trivial process, and report whether it worked.
     CheckHealth {
         association: Association,
         check: CheckId,

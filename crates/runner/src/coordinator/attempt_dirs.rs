@@ -18,10 +18,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RawDir, RenameFlags, Uid, chownat, mkdirat, open, openat,
-    renameat_with, statat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::launch_error::LaunchError;
 use crate::wire::{AttemptPaths, Credentials};
 
 const WORK: &str = "work";
@@ -29,6 +30,15 @@ const LOGS: &str = "logs";
 
 const DIR_MODE: u32 = 0o700;
 const LOG_MODE: u32 = 0o600;
+
+/// The directory of a health check in `work`, and the file in it.
+const CHECK: &str = ".check";
+/// The logs of a health check.
+const CHECK_OUT: &str = ".check.out";
+const CHECK_ERR: &str = ".check.err";
+
+/// Bytes in the file of a check: a disk on which less is free has no room for the files of a launch.
+const CHECK_BYTES: usize = 64 << 10;
 
 /// The maximum number of spare directories, and of spare log files.
 const SPARES_MAX: usize = 256;
@@ -109,6 +119,45 @@ impl AttemptDirs {
         })?;
         chown_to(&file, owner)?;
         Ok(file)
+    }
+
+    /// Creates what a launch needs that finds no spares: a directory with a file in it, and two logs.
+    /// Returns the path of the directory and the logs. Of all that only the directory is left, for
+    /// [`Self::remove_check`].
+    pub(super) fn create_check(&mut self) -> Result<(String, [OwnedFd; 2]), LaunchError> {
+        // One of a check that was interrupted.
+        self.remove_check();
+        let path = format!("{}/{CHECK}", self.work_path);
+        let created = with_directory(&mut self.work, &self.sandbox, WORK, |work| {
+            mkdirat(work, CHECK, Mode::from_raw_mode(DIR_MODE))?;
+            let file = format!("{CHECK}/{CHECK}");
+            write_all(&create_new(work, &file)?)?;
+            unlinkat(work, &file, AtFlags::empty())
+        });
+        created.map_err(|error| LaunchError::about(&path, &error))?;
+        let sandbox = &self.sandbox;
+        let mut create_log = |name: &str| {
+            let log = with_directory(&mut self.logs, sandbox, LOGS, |logs| {
+                let log = create_new(logs, name)?;
+                unlinkat(logs, name, AtFlags::empty())?;
+                Ok(log)
+            });
+            let path = sandbox.join(LOGS).join(name);
+            log.map_err(|error| LaunchError::about(path.display(), &error))
+        };
+        Ok((path, [create_log(CHECK_OUT)?, create_log(CHECK_ERR)?]))
+    }
+
+    /// Removes what a check may have left. If that fails, so does the next check.
+    pub(super) fn remove_check(&mut self) {
+        let _ = with_directory(&mut self.work, &self.sandbox, WORK, |work| {
+            let _ = unlinkat(work, format!("{CHECK}/{CHECK}"), AtFlags::empty());
+            unlinkat(work, CHECK, AtFlags::REMOVEDIR)
+        });
+        let _ = with_directory(&mut self.logs, &self.sandbox, LOGS, |logs| {
+            let _ = unlinkat(logs, CHECK_OUT, AtFlags::empty());
+            unlinkat(logs, CHECK_ERR, AtFlags::empty())
+        });
     }
 
     /// Takes back the paths of an attempt that is over and has no process left that could write
@@ -194,6 +243,21 @@ fn with_directory<T>(
     let sandbox = open_directory(sandbox)?;
     let directory = held.insert(open_subdirectory(sandbox, name, None)?);
     Ok(act(directory)?)
+}
+
+/// Creates a file that does not exist yet.
+fn create_new(parent: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::from_raw_mode(LOG_MODE))
+}
+
+/// Writes [`CHECK_BYTES`] to a file. A disk that takes only a part of them is full.
+fn write_all(file: &OwnedFd) -> rustix::io::Result<()> {
+    let written = rustix::io::write(file, &[0; CHECK_BYTES])?;
+    if written < CHECK_BYTES {
+        return Err(Errno::NOSPC);
+    }
+    Ok(())
 }
 
 /// Checks that this is a single path component.
@@ -358,6 +422,32 @@ mod tests {
         prepare_all(&mut attempt_dirs, &numbered(1));
         assert!(dir.join("half").exists());
         assert_eq!(fs::read(out).expect("there"), b"text");
+    }
+
+    #[test]
+    fn a_check_creates_and_leaves_nothing() {
+        let sandbox = tempfile::tempdir().expect("a directory");
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        let (dir, _logs) = attempt_dirs.create_check().expect("created");
+        assert!(Path::new(&dir).is_dir());
+        // As after a crash in between.
+        attempt_dirs.create_check().expect("created again");
+        attempt_dirs.remove_check();
+        for name in [WORK, LOGS] {
+            let left = fs::read_dir(sandbox.path().join(name)).expect("there");
+            assert_eq!(left.count(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_check_fails_where_a_spare_would_do() {
+        let sandbox = tempfile::tempdir().expect("a directory");
+        let mut attempt_dirs = AttemptDirs::new(sandbox.path());
+        prepare_all(&mut attempt_dirs, &numbered(1));
+        attempt_dirs.recycle(numbered(1));
+        fs::write(sandbox.path().join("work/.check"), b"").expect("written");
+        let error = attempt_dirs.create_check().expect_err("its name is taken");
+        assert!(error.to_string().contains("work/.check"), "{error}");
     }
 
     #[test]

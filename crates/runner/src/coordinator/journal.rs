@@ -33,6 +33,8 @@ pub(super) struct Journal {
     log: Option<Log>,
     /// The time of the next attempt to recreate it.
     retry_at: Mono,
+    /// Why the last one was abandoned.
+    fault: String,
     /// To be written before the next replies.
     records: Vec<CoordinatorRecord>,
     records_max: u64,
@@ -46,6 +48,7 @@ impl Journal {
             path,
             log: Some(log),
             retry_at: Mono(0),
+            fault: String::new(),
             records: Vec::new(),
             records_max: if config.guarded {
                 WORKER_LOG_RECORDS_MAX
@@ -61,6 +64,12 @@ impl Journal {
 
     pub(super) const fn is_writable(&self) -> bool {
         self.log.is_some()
+    }
+
+    /// Why there is no log; none if there is one.
+    pub(super) fn fault(&self) -> Option<&str> {
+        let fault = self.log.is_none().then_some(&self.fault);
+        fault.map(String::as_str)
     }
 
     /// When the log is to be recreated.
@@ -105,6 +114,7 @@ impl Journal {
     fn attempt(&mut self, write: impl FnOnce(&mut Log) -> Result<(), LogError>) {
         if let Some(Err(error)) = self.log.as_mut().map(write) {
             log_line!("coordinator: continuing without its log: {error}");
+            self.fault = error.to_string();
             self.log = None;
             self.retry_at = clock::now().mono + LOG_RETRY;
         }

@@ -22,6 +22,7 @@ use super::pid_note::PidNotes;
 use super::runs::{ProcessRun, Role, RootProcess, run_mark};
 use super::serve::Coordinator;
 use crate::helpers;
+use crate::launch_error::LaunchError;
 use crate::record::CoordinatorRecord;
 use crate::root::LOGS_DIR;
 use crate::stderr::log_line;
@@ -53,6 +54,16 @@ pub(super) struct Launcher {
     pid_notes: PidNotes,
     /// Whether the ticks that we read are those of `/proc`; `None` until compared.
     clock_matches_proc: Option<bool>,
+}
+
+/// Why a run has no process.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// It was started, and killed.
+    #[error("its process cannot be identified: {0}")]
+    Identity(io::Error),
 }
 
 /// The processes and the group started for one run.
@@ -123,11 +134,39 @@ impl Launcher {
         self.attempt_dirs.recycle(paths);
     }
 
-    fn start(&mut self, run: RunKey, at: Now, launch: &Launch) -> io::Result<StartedRun> {
+    /// Starts the process of a health check as that of an attempt.
+    fn start_check(&mut self, launch: &Launch) -> Result<StartedRun, LaunchError> {
+        let (dir, [stdout, stderr]) = self.attempt_dirs.create_check()?;
+        let limits = self.limits(launch);
+        let cgroup = self.default_group.as_ref().or(self.cgroup.as_ref());
+        let command = Command {
+            cwd: Some(&dir),
+            stdout: Some(stdout.as_fd()),
+            stderr: Some(stderr.as_fd()),
+            ..build_command(launch, &limits, cgroup)
+        };
+        let spawned = self.spawner.spawn(&command);
+        self.attempt_dirs.remove_check();
+        let pid = spawned.map_err(|error| LaunchError::of_spawn(&error, false))?;
+        Ok(StartedRun {
+            pid,
+            tick: None,
+            rotators: Vec::new(),
+            group: None,
+        })
+    }
+
+    fn start(&mut self, run: RunKey, at: Now, launch: &Launch) -> Result<StartedRun, LaunchError> {
+        if launch.is_check {
+            return self.start_check(launch);
+        }
         let owner = launch.credentials.as_ref();
         let paths = launch.paths.as_ref();
         let work = paths
-            .map(|paths| self.attempt_dirs.prepare(paths, owner))
+            .map(|paths| {
+                let prepared = self.attempt_dirs.prepare(paths, owner);
+                prepared.map_err(|error| about_file(&self.sandbox, "work", &paths.dir, &error))
+            })
             .transpose()?;
         let mut rotator_env = Vec::new();
         self.set_outer_marks(&mut rotator_env);
@@ -138,21 +177,31 @@ impl Launcher {
                 return Ok(None);
             }
             if let (Sink::File, Some(name)) = (sink, attempt_log) {
-                return self.attempt_dirs.open_log(name, owner).map(Some);
+                let opened = self.attempt_dirs.open_log(name, owner);
+                return opened
+                    .map(Some)
+                    .map_err(|error| about_file(&self.sandbox, "logs", name, &error));
             }
+            let about_logs = |error: io::Error| about_file(&self.sandbox, LOGS_DIR, name, &error);
             let logs = match &mut logs {
                 Some(logs) => logs,
-                none => none.insert(open_log_directory(&self.sandbox, run, launch)?),
+                none => {
+                    none.insert(open_log_directory(&self.sandbox, run, launch).map_err(about_logs)?)
+                }
             };
             match sink {
                 Sink::Null => Ok(None),
-                Sink::File => open_log_file(logs, name, owner).map(Some),
+                Sink::File => {
+                    let opened = open_log_file(logs, name, owner);
+                    opened.map(Some).map_err(about_logs)
+                }
                 Sink::Rotate { size, backups } => {
                     let argv = helpers::rotate_command(name, *size, *backups);
                     let command = Command::new(&argv, &rotator_env);
-                    let (pid, end) = spawn_rotator(&mut self.spawner, logs, command, owner)?;
+                    let rotator = spawn_rotator(&mut self.spawner, logs, command, owner);
+                    let (pid, end) = rotator.map_err(about_logs)?;
                     rotators.push(pid);
-                    Ok::<_, io::Error>(Some(end))
+                    Ok(Some(end))
                 }
             }
         };
@@ -191,7 +240,7 @@ impl Launcher {
             Err(error) => {
                 // It is empty; a failure to remove it does no harm.
                 let _ = group.map(Cgroup::remove);
-                Err(io::Error::other(error))
+                Err(LaunchError::of_spawn(&error, !launch.limits.is_empty()))
             }
         }
     }
@@ -361,13 +410,7 @@ impl Coordinator {
         self.launcher.set_mark(key, &self.config.mark, &mut launch);
         let (identity, group) = match self.spawn_run(key, at, &launch) {
             Ok(started) => started,
-            Err(error) => {
-                // The cause is in its stderr log, if that could be opened.
-                if awaits_descendants {
-                    log_line!("coordinator: {key} cannot be launched: {error}");
-                }
-                return self.end_unstarted(key, launch.tag, Outcome::LaunchFailed);
-            }
+            Err(error) => return self.not_started(key, launch, error),
         };
         self.table.children.insert(identity.pid, Role::Run(key));
         self.queue.occupy(&launch.claim);
@@ -395,12 +438,54 @@ impl Coordinator {
         self.reply(Reply::Started { run, at, identity });
     }
 
+    /// A run that could not be started has ended; an attempt of a worker that this host could not
+    /// start is given back instead, and so is a check, with the reason.
+    fn not_started(&mut self, key: RunKey, launch: Launch, error: StartError) {
+        let of_worker = launch.paths.is_some();
+        if of_worker {
+            // The cause is in its stderr log, too, if that could be opened.
+            log_line!("coordinator: {key} cannot be launched: {error}");
+        }
+        match error {
+            StartError::Launch(LaunchError::Host(reason)) if of_worker => {
+                self.give_back(key, launch, reason);
+            }
+            StartError::Launch(error) if launch.is_check => {
+                self.give_back(key, launch, error.to_string());
+            }
+            StartError::Launch(_) => {
+                self.end_unstarted(key, launch.tag, Outcome::LaunchFailed);
+            }
+            // It may have begun, so it is neither given back nor a failure of the work.
+            StartError::Identity(_) => {
+                let lost = Outcome::Killed(KillCause::Suicide);
+                self.end_unstarted(key, launch.tag, lost);
+            }
+        }
+    }
+
+    /// Drops a run that this host cannot start.
+    fn give_back(&mut self, key: RunKey, launch: Launch, reason: String) {
+        if !launch.tag.is_empty() {
+            self.record(CoordinatorRecord::Forgotten { run: key });
+        }
+        if key.run == RunNo(0) {
+            let own = launch.paths.filter(|_| launch.credentials.is_none());
+            self.recyclable.extend(own);
+        }
+        self.reply(Reply::HostFault { run: key, reason });
+    }
+
     fn spawn_run(
         &mut self,
         key: RunKey,
         at: Now,
         launch: &Launch,
-    ) -> io::Result<(Identity, Option<Cgroup>)> {
+    ) -> Result<(Identity, Option<Cgroup>), StartError> {
+        if let Some(fault) = self.journal.fault().filter(|_| launch.is_check) {
+            let reason = format!("the log of the coordinator cannot be written: {fault}");
+            return Err(LaunchError::Host(reason).into());
+        }
         let started = self.launcher.start(key, at, launch)?;
         for pid in &started.rotators {
             self.table.children.insert(*pid, Role::Rotator);
@@ -417,7 +502,7 @@ impl Coordinator {
             }
             Err(error) => {
                 self.log_failure(kill::group(pid, libc::SIGKILL));
-                Err(error)
+                Err(StartError::Identity(error))
             }
         }
     }
@@ -433,6 +518,11 @@ fn create_default_group(parent: &Cgroup) -> Option<Cgroup> {
     // It is empty; a failure to remove it does no harm.
     let _ = default_group.remove();
     None
+}
+
+/// An error about a file of a run in the sandbox.
+fn about_file(sandbox: &Path, below: &str, name: &str, error: &io::Error) -> LaunchError {
+    LaunchError::about(sandbox.join(below).join(name).display(), error)
 }
 
 fn open_log_directory(sandbox: &Path, run: RunKey, launch: &Launch) -> io::Result<OwnedFd> {

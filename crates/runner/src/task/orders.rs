@@ -139,9 +139,10 @@ impl Task {
                     self.apply_verdict(verdict);
                 }
             }
-            // A standalone task has no dead-man timer and no queue, and gets one greeting.
+            // A standalone task has no dead-man timer, no queue and no other host, and gets one greeting.
             Reply::Accepted { .. }
             | Reply::Refused { .. }
+            | Reply::HostFault { .. }
             | Reply::GuardFired
             | Reply::StraysKilled { .. }
             | Reply::Hello { .. } => {

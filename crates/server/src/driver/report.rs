@@ -60,13 +60,15 @@ pub(super) fn log_facts(facts: &[Fact]) {
         match fact {
             Fact::WorkerCondemned { .. }
             | Fact::CopyOpened { .. }
-            | Fact::AttemptsDisowned { .. } => {
+            | Fact::AttemptsDisowned { .. }
+            | Fact::WorkerFaulted { fault: Some(_), .. } => {
                 tracing::warn!("{}", fact.sentence());
             }
             Fact::WorkerDrained { .. }
             | Fact::WorkerNameAssigned { .. }
             | Fact::CopySettled { .. }
-            | Fact::LimitSet { .. } => {
+            | Fact::LimitSet { .. }
+            | Fact::WorkerFaulted { fault: None, .. } => {
                 tracing::info!("{}", fact.sentence())
             }
             _ => {}

@@ -171,6 +171,7 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         name: name.to_string(),
         state: seat.state,
         drained: leader.ledger().drained().contains(name),
+        fault: seat.fault.as_deref().map(str::to_owned),
         lineage: seat.holder.incarnation.lineage.to_string(),
         life: seat.holder.incarnation.number.0,
         executor: seat.executor.as_ref().map(ToString::to_string),

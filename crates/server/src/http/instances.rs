@@ -424,12 +424,20 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     if record.instance.state.is_terminal() {
         return Ok(respond(StatusCode::OK, &app.ended(&record).await?));
     }
-    let reason = app.query(move |leader| leader.explain(id, clock::now()));
-    let reason = reason.await?;
+    let reason = app.query(move |leader| {
+        let faults = leader
+            .faults()
+            .map(|(name, fault)| (name.clone(), fault.to_owned()));
+        (leader.explain(id, clock::now()), faults.collect::<Vec<_>>())
+    });
+    let (reason, faults) = reason.await?;
     // It may have changed since it was read.
     let record = app.record(id).await?;
     let explanation = match reason {
-        Some(reason) if !record.instance.state.is_terminal() => messages::waiting(&record, &reason),
+        Some(reason) if !record.instance.state.is_terminal() => {
+            let explanation = messages::waiting(&record, &reason);
+            messages::with_faults(explanation, &reason, &faults)
+        }
         _ => app.ended(&record).await?,
     };
     Ok(respond(StatusCode::OK, &explanation).into_response())

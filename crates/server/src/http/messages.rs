@@ -6,6 +6,7 @@ use baton_core::triage::{self, Charge};
 use baton_model::api::{Explanation, WorkerGroup};
 use baton_model::conditions::{DependencyRule, HaltReason};
 use baton_model::fact::Fact;
+use baton_model::ids::WorkerName;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 use baton_store::view::{Record, RecordedFact};
@@ -108,6 +109,23 @@ fn times(count: u32) -> String {
         1 => "once".to_owned(),
         count => format!("{count} times"),
     }
+}
+
+/// Adds to the explanation of an instance that waits for a worker which ones cannot launch anything.
+pub(super) fn with_faults(
+    mut explanation: Explanation,
+    reason: &Reason,
+    faults: &[(WorkerName, String)],
+) -> Explanation {
+    if let (Reason::Placement(_), Some((worker, fault))) = (reason, faults.first()) {
+        let others = match faults.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        let text = format!("; worker {worker} cannot launch anything: {fault}{others}");
+        explanation.text.push_str(&text);
+    }
+    explanation
 }
 
 /// Explains what an instance waits for.

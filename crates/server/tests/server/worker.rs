@@ -256,7 +256,7 @@ impl Body {
                     .deadline
                     .store(order.deadline.0, Ordering::SeqCst);
             }
-            Effect::RunCheck(check) => self.input(Input::CheckDone(check, true)),
+            Effect::RunCheck(check) => self.input(Input::CheckDone(check, Ok(()))),
             Effect::ReadLogs(request, query) => {
                 let from = match query.start {
                     LogStart::Offset(offset) => offset,

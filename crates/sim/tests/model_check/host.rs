@@ -272,7 +272,7 @@ impl Host {
                 self.processes.remove(&lease);
                 effects.forgotten.push(lease);
             }
-            Effect::RunCheck(check) => return Some(Input::CheckDone(check, true)),
+            Effect::RunCheck(check) => return Some(Input::CheckDone(check, Ok(()))),
             Effect::ReadLogs(..) | Effect::ReadProcesses(..) => panic!("no client reads here"),
             Effect::EndLife => self.over = true,
         }

@@ -34,7 +34,9 @@ pub(crate) const ALWAYS: &[Named] = &[
             cluster.store.closed.iter().all(|(lease, closed)| {
                 let denied = matches!(
                     closed.end,
-                    AttemptEnd::Synthetic(Synthetic::NeverStarted | Synthetic::WasNotRunning)
+                    AttemptEnd::Synthetic(
+                        Synthetic::NeverStarted | Synthetic::WasNotRunning | Synthetic::HostFault
+                    )
                 );
                 !denied || !cluster.history.executions.contains_key(lease)
             })

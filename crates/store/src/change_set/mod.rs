@@ -302,7 +302,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::CopyOpened { epoch, .. } => self.generation = Some((*epoch, false)),
             Fact::CopySettled { epoch } => self.generation = Some((*epoch, true)),
             // Only history.
-            Fact::AttemptsDisowned { .. } => {}
+            Fact::AttemptsDisowned { .. } | Fact::WorkerFaulted { .. } => {}
             Fact::WorkerCondemned { .. } => {
                 self.fetch_condemned(stored)?;
                 self.ledger.apply(fact)?;

@@ -24,6 +24,8 @@ pub struct WorkerRow {
     pub href: String,
     pub state: &'static str,
     pub drained: bool,
+    /// Why it cannot launch anything; empty if it can.
+    pub fault: String,
     pub executor: String,
     pub attempts: u32,
     pub slots: u32,
@@ -73,6 +75,7 @@ impl WorkerRow {
             href: format!("/workers/{}", encoded(&worker.name)),
             state: worker.state.word(),
             drained: worker.drained,
+            fault: worker.fault.clone().unwrap_or_default(),
             executor: worker.executor.clone().unwrap_or_default(),
             attempts: worker.attempts,
             slots: worker.slots,

@@ -4,9 +4,10 @@ use super::*;
 use baton_model::fact::Holder;
 use baton_model::hex::hex;
 use baton_model::ids::{
-    AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, Lineage,
-    SessionId, StoreId, WorkerName,
+    AttemptId, AttemptNo, BootId, CheckId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId,
+    Lineage, SessionId, StoreId, WorkerName,
 };
+use baton_model::message::Status;
 use baton_model::spec::Work;
 use baton_model::state::WorkerState;
 use baton_model::time::Mono;
@@ -238,4 +239,37 @@ fn a_heartbeat_carries_the_measured_use_and_one_without_it_is_as_before() {
     let before = "3b0000000100080177ffffffffffffffffff0102010200030000000000000001ffffffffffffffffff\
                   01ffffffff3fffffffffffffffffff01020903040200";
     assert_eq!(hex(&bytes), before);
+}
+
+#[test]
+fn faults_are_further_kinds_and_the_others_are_as_before() {
+    let lease = launch(1, &Arc::default()).lease;
+    let status = |status| ToScheduler::UpdateStatus {
+        association: ASSOCIATION,
+        statuses: vec![(lease, status)],
+    };
+    let check = CheckId(7);
+    let report = ToScheduler::HealthReport {
+        association: ASSOCIATION,
+        check,
+        ok: true,
+    };
+    let fault = ToScheduler::HealthFault {
+        association: ASSOCIATION,
+        check,
+        reason: "full".into(),
+    };
+    // The kind of the frame, and that of the message: frozen.
+    for (message, kind) in [
+        (status(Status::WasNotRunning), 1),
+        (status(Status::HostFault("full".into())), 1),
+        (report, 5),
+        (fault, 8),
+    ] {
+        let mut bytes = Vec::new();
+        encode_to_scheduler(&message, &mut bytes).expect("short enough");
+        assert_eq!(bytes[4..6], [1, kind], "{message}");
+        let read = decode_to_scheduler(&bytes).expect("well formed");
+        assert_eq!(read, Some((message, bytes.len())));
+    }
 }

@@ -87,6 +87,7 @@ impl Protocol {
     pub(super) fn confirm(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
         if let Some(seat) = self.seats.get_mut(name) {
             seat.settle(lease);
+            seat.launch_faults = 0;
         }
         let launched = self.answers_for(cx, name, lease)
             && cx

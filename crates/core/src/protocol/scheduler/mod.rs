@@ -147,6 +147,13 @@ impl Protocol {
             } => {
                 self.health_report(cx, association, check, ok);
             }
+            ToScheduler::HealthFault {
+                association,
+                check,
+                reason,
+            } => {
+                self.health_fault(cx, association, check, &reason);
+            }
             ToScheduler::Logs {
                 association,
                 request,

@@ -95,8 +95,17 @@ pub struct Seat {
     pub(crate) has_been_healthy: bool,
     /// When the last good check was *sent*: a slow reply must not look fresh.
     pub(crate) check_ok: Option<Mono>,
+    /// When the last check was sent that was answered, well or with the reason of its failure.
+    pub(crate) check_answered: Option<Mono>,
+    /// Why it cannot launch anything, if it cannot. Its host is there and answers: only new work
+    /// is kept from it.
+    pub fault: Option<Arc<str>>,
+    /// Launches in a row that a fault of its host has prevented.
+    pub(crate) launch_faults: u32,
     pub(crate) checks_open: VecDeque<(CheckId, Mono)>,
     pub(crate) next_check: Mono,
+    /// When the last check was sent.
+    pub(crate) last_check: Option<Mono>,
     /// True if its holder has reported its attempts in this session. Until then its
     /// statuses are not accepted, even if it was condemned meanwhile.
     pub(crate) listed: bool,
@@ -143,8 +152,12 @@ impl Seat {
             became_unhealthy: now,
             has_been_healthy: false,
             check_ok: None,
+            check_answered: None,
+            fault: None,
+            launch_faults: 0,
             checks_open: VecDeque::new(),
             next_check: now,
+            last_check: None,
             listed: false,
             next_ask: now,
             seq: NotifySeq(0),
@@ -229,8 +242,16 @@ impl Seat {
         self.unsure.leases.remove(&lease) || in_flight
     }
 
+    /// Lets the next check be due now, unless one was sent just now.
+    pub(crate) fn check_soon(&mut self, now: Mono, wait: Millis) {
+        if self.last_check.is_none_or(|sent| now.since(sent) >= wait) {
+            self.next_check = now;
+        }
+    }
+
     /// Notes that a check was sent.
     pub(crate) fn check_sent(&mut self, check: CheckId, now: Mono) {
+        self.last_check = Some(now);
         self.checks_open.push_back((check, now));
         if self.checks_open.len() > CHECKS_OPEN_MAX {
             self.checks_open.pop_front();
@@ -241,7 +262,7 @@ impl Seat {
     pub(crate) fn is_prompt(&self, now: Mono, timeouts: &Timeouts) -> bool {
         now.since(self.last_heartbeat) <= timeouts.heartbeat_gap
             && self
-                .check_ok
+                .check_answered
                 .is_some_and(|sent| now.since(sent) <= timeouts.check_gap)
     }
 

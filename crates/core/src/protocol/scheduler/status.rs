@@ -1,13 +1,16 @@
 //! `updateStatus`: the ends of attempts, and the only place where a lease is closed.
 
+use std::sync::Arc;
+
 use baton_model::ids::{Association, LeaseId, WorkerName};
 use baton_model::message::{Status, ToWorker};
-use baton_model::outcome::{AttemptEnd, Report, Synthetic};
+use baton_model::outcome::{AttemptEnd, Outcome, Report, Synthetic};
 
 use super::context::Cx;
 use super::reconcile::not_running;
 use super::{Protocol, address};
 use crate::bugs::Bug;
+use crate::triage::{self, Charge};
 
 impl Protocol {
     /// Applies the statuses and acknowledges them, once they are durable. A
@@ -36,7 +39,12 @@ impl Protocol {
             settled.push(*lease);
         }
         self.acknowledge(cx, &name, settled);
-        self.rearm(cx, &name);
+        // A check may be due by what they say.
+        if self.seats[&name].next_check <= cx.now.mono {
+            self.seat_due(cx, &name);
+        } else {
+            self.rearm(cx, &name);
+        }
     }
 
     fn status(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId, status: &Status) {
@@ -53,6 +61,10 @@ impl Protocol {
                 if let Some(seat) = self.seats.get_mut(name) {
                     // Its place is free now.
                     seat.held_back = false;
+                    if triage::charge(AttemptEnd::Real(report.outcome)) == Charge::Failure {
+                        // It may be the host: a full disk lets what writes there fail.
+                        seat.check_soon(cx.now.mono, cx.config.timeouts.reply_wait);
+                    }
                 }
                 self.end_attempt(cx, lease, AttemptEnd::Real(report.outcome), Some(report));
             }
@@ -66,6 +78,15 @@ impl Protocol {
                 };
                 let end = AttemptEnd::Synthetic(end);
                 self.end_attempt(cx, lease, end, None);
+            }
+            Status::HostFault(reason) => {
+                self.launch_faulted(cx, name, reason);
+                let end = AttemptEnd::Synthetic(Synthetic::HostFault);
+                let report = Report {
+                    stderr_tail: Some(Arc::clone(reason)),
+                    ..Outcome::LaunchFailed.into()
+                };
+                self.end_attempt(cx, lease, end, Some(&report));
             }
         }
     }

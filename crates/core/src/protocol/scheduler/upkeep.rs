@@ -1,9 +1,11 @@
 //! Upkeep of a seat: its health, health checks, and questions that are due. One timer per
 //! seat, armed for the next of them.
 
-use baton_model::fact::Condemnation;
+use std::sync::Arc;
+
+use baton_model::fact::{Condemnation, Fact};
 use baton_model::ids::{Association, CheckId, LeaseId, WorkerName};
-use baton_model::limits::{CANCEL_GRACE, GONE_WORKER_LEASES};
+use baton_model::limits::{CANCEL_GRACE, FAULT_BYTES_MAX, GONE_WORKER_LEASES, HOST_FAULTS_MAX};
 use baton_model::message::ToWorker;
 use baton_model::outcome::KillMode;
 use baton_model::state::WorkerState;
@@ -56,17 +58,22 @@ impl Protocol {
             return;
         };
         match seat.state {
-            WorkerState::Unhealthy if prompt && permitted => {
+            WorkerState::Unhealthy if prompt && permitted && seat.fault.is_none() => {
                 seat.step(cx, WorkerEvent::Proved);
                 seat.has_been_healthy = true;
+            }
+            WorkerState::Healthy if seat.fault.is_some() => {
+                seat.step(cx, WorkerEvent::Faulted);
+                seat.became_unhealthy = now;
             }
             WorkerState::Healthy if !prompt => {
                 seat.step(cx, WorkerEvent::WentQuiet);
                 seat.became_unhealthy = now;
             }
             WorkerState::New | WorkerState::Unhealthy => {
-                if prompt && !permitted && seat.state == WorkerState::Unhealthy {
-                    // The worker is fine: only the other members must learn of it first.
+                if prompt && seat.state == WorkerState::Unhealthy {
+                    // The worker is fine, and the other members must learn of it first; or it
+                    // cannot launch anything, which is no reason to end what it runs.
                     seat.became_unhealthy = now;
                 }
                 if now.since(seat.became_unhealthy) > timeouts.lose_after {
@@ -141,22 +148,90 @@ impl Protocol {
         check: CheckId,
         ok: bool,
     ) {
-        let Some(name) = self.hear(cx, association) else {
+        let Some((name, sent)) = self.take_check(cx, association, check) else {
             return;
         };
-        let Some(seat) = self.seats.get_mut(&name) else {
-            return;
-        };
-        let Some(at) = seat.checks_open.iter().position(|(open, _)| *open == check) else {
-            cx.notice("health-report-late");
-            return;
-        };
-        let sent = seat.checks_open.remove(at).map(|(_, sent)| sent);
-        if ok {
-            seat.check_ok = seat.check_ok.max(sent);
+        if ok && let Some(seat) = self.seats.get_mut(&name) {
+            seat.check_ok = seat.check_ok.max(Some(sent));
+            seat.check_answered = seat.check_answered.max(Some(sent));
+            if !cx.config.bugs.has(Bug::FaultKept) {
+                self.set_fault(cx, &name, None);
+            }
             self.close_earlier_boots(cx, &name);
         }
         self.seat_due(cx, &name);
+    }
+
+    /// The worker has answered a check, and cannot launch anything.
+    pub(super) fn health_fault(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        check: CheckId,
+        reason: &Arc<str>,
+    ) {
+        let Some((name, sent)) = self.take_check(cx, association, check) else {
+            return;
+        };
+        if let Some(seat) = self.seats.get_mut(&name) {
+            seat.check_answered = seat.check_answered.max(Some(sent));
+            self.set_fault(cx, &name, Some(reason));
+        }
+        self.seat_due(cx, &name);
+    }
+
+    /// The seat of an open check, which is answered now, and when it was sent.
+    fn take_check(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        check: CheckId,
+    ) -> Option<(WorkerName, Mono)> {
+        let name = self.hear(cx, association)?;
+        let seat = self.seats.get_mut(&name)?;
+        let mut open = seat.checks_open.iter();
+        let Some(at) = open.position(|(open, _)| *open == check) else {
+            cx.notice("health-report-late");
+            return None;
+        };
+        let (_, sent) = seat.checks_open.remove(at)?;
+        Some((name, sent))
+    }
+
+    /// A fault of the host has prevented a launch. It gets no more until its next heartbeat, and is
+    /// checked at once; after several in a row it gets none until a check passes.
+    pub(super) fn launch_faulted(&mut self, cx: &mut Cx<'_>, name: &WorkerName, reason: &Arc<str>) {
+        let now = cx.now.mono;
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        seat.held_back = true;
+        seat.launch_faults = seat.launch_faults.saturating_add(1);
+        seat.check_soon(now, cx.config.timeouts.reply_wait);
+        if seat.launch_faults >= HOST_FAULTS_MAX {
+            self.set_fault(cx, name, Some(reason));
+        }
+        self.update_health(cx, name);
+    }
+
+    /// Records that a worker cannot launch anything, or can again.
+    fn set_fault(&mut self, cx: &mut Cx<'_>, name: &WorkerName, fault: Option<&Arc<str>>) {
+        if cx.config.bugs.has(Bug::FaultIgnored) {
+            return;
+        }
+        let Some(seat) = self.seats.get_mut(name) else {
+            return;
+        };
+        let fault = fault.map(cut_fault);
+        if seat.fault.is_some() != fault.is_some() {
+            seat.launch_faults = 0;
+            cx.commit(Fact::WorkerFaulted {
+                worker: name.clone(),
+                incarnation: seat.holder.incarnation,
+                fault: fault.clone(),
+            });
+        }
+        seat.fault = fault;
     }
 
     /// Sends a kill, if the worker is connected; otherwise it is sent as soon as the
@@ -221,7 +296,7 @@ impl Protocol {
             WorkerState::Healthy => {
                 due.push(seat.last_heartbeat + timeouts.heartbeat_gap + just_after);
                 due.extend(
-                    seat.check_ok
+                    seat.check_answered
                         .map(|sent| sent + timeouts.check_gap + just_after),
                 );
             }
@@ -253,6 +328,15 @@ impl Protocol {
 /// How long a condemned worker is listed after its last heartbeat: operators want to see which one was lost.
 fn gone_after(cx: &Cx<'_>) -> Millis {
     cx.config.timeouts.lease().scaled(GONE_WORKER_LEASES, 1)
+}
+
+/// The reason of a fault as it is kept. No worker of ours sends more than the limit; another must not
+/// make the store grow without bounds.
+fn cut_fault(reason: &Arc<str>) -> Arc<str> {
+    if reason.len() <= FAULT_BYTES_MAX {
+        return Arc::clone(reason);
+    }
+    reason[..reason.floor_char_boundary(FAULT_BYTES_MAX)].into()
 }
 
 /// Healthy workers are checked now and then; the others as often as it helps.

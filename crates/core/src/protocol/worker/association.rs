@@ -175,10 +175,10 @@ impl Worker {
         if state == WorkerState::Unhealthy && self.state == WorkerState::Healthy {
             self.became_unhealthy = now;
         }
-        if state == WorkerState::Healthy && self.last_check_ok.is_none() {
+        if state == WorkerState::Healthy && self.last_checked.is_none() {
             // The scheduler has seen a good check of this incarnation that this agent,
             // started since, has not.
-            self.last_check_ok = Some(now);
+            self.last_checked = Some(now);
         }
         self.move_to(state);
     }

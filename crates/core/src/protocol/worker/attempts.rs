@@ -6,11 +6,14 @@
 //! heartbeat of ours, and is it neither known nor over. A refusal is a promise: a
 //! refused lease is never started later, whatever copy of the call still arrives.
 
+use std::sync::Arc;
+
 use baton_model::ids::{CheckId, LeaseId, NotifySeq};
 use baton_model::limits::TOMBSTONES_MAX;
 use baton_model::message::{
     HeldAttempt, Launch, LaunchRefusal, LaunchVerdict, Status, ToScheduler,
 };
+use baton_model::outcome::Outcome;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 
@@ -107,7 +110,7 @@ impl Worker {
             return;
         };
         self.bury(lease, entry.stamp);
-        self.not_running.insert(lease);
+        self.not_running.insert(lease, None);
         let refused = LaunchVerdict::Refused(LaunchRefusal::GuardFired);
         self.send_verdicts(vec![(lease, refused)], out);
         // The timer has fired: in this incarnation nothing starts any more.
@@ -121,8 +124,27 @@ impl Worker {
             return;
         };
         self.bury(lease, entry.stamp);
-        self.not_running.insert(lease);
+        self.not_running.insert(lease, None);
         self.send_first_status(now, lease, Status::WasNotRunning, out);
+    }
+
+    /// A fault of the host has prevented the start of an attempt: it is given back.
+    pub(super) fn host_fault(
+        &mut self,
+        now: Mono,
+        lease: LeaseId,
+        reason: Arc<str>,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.bugs.has(Bug::HostFaultCharged) {
+            return self.ended(now, lease, Outcome::LaunchFailed.into(), out);
+        }
+        let Some(entry) = self.attempts.remove(lease) else {
+            return;
+        };
+        self.bury(lease, entry.stamp);
+        self.not_running.insert(lease, Some(Arc::clone(&reason)));
+        self.send_first_status(now, lease, Status::HostFault(reason), out);
     }
 
     /// Says of each whether we hold it, and promises never to start the others.
@@ -149,11 +171,11 @@ impl Worker {
                     ..
                 }) if self.bugs.has(Bug::SyntheticBeatsReal) => {
                     self.attempts.remove(*lease);
-                    self.not_running.insert(*lease);
+                    self.not_running.entry(*lease).or_default();
                 }
                 Some(_) => held.push(*lease),
                 None => {
-                    self.not_running.insert(*lease);
+                    self.not_running.entry(*lease).or_default();
                 }
             }
         }
@@ -202,19 +224,24 @@ impl Worker {
         &mut self,
         now: Mono,
         check: CheckId,
-        ok: bool,
+        result: Result<(), Arc<str>>,
         out: &mut Vec<Effect>,
     ) {
         let Some(association) = self.association else {
             return;
         };
-        if ok {
-            self.last_check_ok = Some(now);
-        }
-        out.push(Effect::Send(ToScheduler::HealthReport {
-            association,
-            check,
-            ok,
+        self.last_checked = Some(now);
+        out.push(Effect::Send(match result {
+            Ok(()) => ToScheduler::HealthReport {
+                association,
+                check,
+                ok: true,
+            },
+            Err(reason) => ToScheduler::HealthFault {
+                association,
+                check,
+                reason,
+            },
         }));
         self.hurry(now);
     }

@@ -102,7 +102,7 @@ impl Worker {
             WorkerState::Healthy => {
                 let quiet = answered.map(|at| at + self.timeouts.heartbeat_gap + just_after);
                 let unchecked = self
-                    .last_check_ok
+                    .last_checked
                     .map(|at| at + self.timeouts.check_gap + just_after);
                 [quiet, unchecked].into_iter().flatten().min()
             }
@@ -117,7 +117,7 @@ impl Worker {
             .last_answered
             .is_some_and(|Stamp(at)| now.since(at) <= self.timeouts.heartbeat_gap);
         let checked = self
-            .last_check_ok
+            .last_checked
             .is_some_and(|at| now.since(at) <= self.timeouts.check_gap);
         answered && checked
     }

@@ -33,12 +33,14 @@ pub enum Input {
     /// The coordinator has given an attempt back that had waited there for room and was
     /// not started.
     Withdrawn(LeaseId),
+    /// The coordinator could not start an attempt because of this fault of the host.
+    HostFault(LeaseId, Arc<str>),
     /// An attempt is over, and the coordinator has recorded how.
     Ended(LeaseId, Report),
     /// The coordinator's dead-man timer has fired.
     GuardFired,
-    /// A trivial process was run, or could not be.
-    CheckDone(CheckId, bool),
+    /// A check was made: what a launch does, with a trivial process. If it failed, with the reason.
+    CheckDone(CheckId, Result<(), Arc<str>>),
     /// A piece of a log was read.
     LogsRead(RequestId, LogAnswer),
     /// The processes of an attempt were read.
@@ -61,7 +63,7 @@ pub enum Effect {
     Guard(GuardOrder),
     /// Coordinator: the scheduler knows the end; drop the record.
     Forget(LeaseId),
-    /// Run a trivial process and report with [`Input::CheckDone`].
+    /// Do what a launch does, with a trivial process, and report with [`Input::CheckDone`].
     RunCheck(CheckId),
     /// Read a piece of a log and report with [`Input::LogsRead`].
     ReadLogs(RequestId, LogQuery),

@@ -41,7 +41,7 @@ mod tombstones;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::Holder;
@@ -81,12 +81,15 @@ pub struct Worker {
     last_sent: Option<Stamp>,
     /// The latest heartbeat of ours that a leader has answered.
     last_answered: Option<Stamp>,
-    last_check_ok: Option<Mono>,
+    /// When the last check was made, well or with the reason of its failure.
+    last_checked: Option<Mono>,
     became_unhealthy: Mono,
     seq: NotifySeq,
     worker_set: Option<KnownSet>,
     attempts: Table,
-    not_running: BTreeSet<LeaseId>,
+    /// Attempts that are not here and never will be; with the fault of the host that has prevented
+    /// their start, if one has.
+    not_running: BTreeMap<LeaseId, Option<Arc<str>>>,
     tombstones: Tombstones,
     next_heartbeat: Mono,
     next_status: Mono,
@@ -129,12 +132,12 @@ impl Worker {
             first_sent: None,
             last_sent: None,
             last_answered: None,
-            last_check_ok: None,
+            last_checked: None,
             became_unhealthy: now,
             seq: NotifySeq(0),
             worker_set: None,
             attempts,
-            not_running: BTreeSet::new(),
+            not_running: BTreeMap::new(),
             tombstones: Tombstones::default(),
             // Later than any heartbeat of an agent before this one.
             next_heartbeat: now + Millis(1),
@@ -173,6 +176,7 @@ impl Worker {
             Input::Launched(lease) => self.launched(lease, &mut out),
             Input::LaunchRefused(lease) => self.launch_refused(lease, &mut out),
             Input::Withdrawn(lease) => self.withdrawn(now, lease, &mut out),
+            Input::HostFault(lease, reason) => self.host_fault(now, lease, reason, &mut out),
             Input::Ended(lease, outcome) => self.ended(now, lease, outcome, &mut out),
             Input::GuardFired => {
                 if self.state != WorkerState::MustDie {
@@ -181,7 +185,7 @@ impl Worker {
                 }
                 self.give_up(&mut out);
             }
-            Input::CheckDone(check, ok) => self.check_done(now, check, ok, &mut out),
+            Input::CheckDone(check, result) => self.check_done(now, check, result, &mut out),
             Input::LogsRead(request, answer) => self.logs_read(request, answer, &mut out),
             Input::ProcessesRead(request, answer) => {
                 self.processes_read(request, answer, &mut out);

@@ -80,10 +80,10 @@ impl Worker {
                 Phase::Ended(report) => Some((lease, Status::Ended(report.clone()))),
                 Phase::Launching | Phase::Running => None,
             });
-        let absent = self
-            .not_running
-            .iter()
-            .map(|lease| (*lease, Status::WasNotRunning));
+        let absent = self.not_running.iter().map(|(lease, fault)| {
+            let fault = fault.clone().map(Status::HostFault);
+            (*lease, fault.unwrap_or(Status::WasNotRunning))
+        });
         let statuses = ended.chain(absent).collect();
         out.extend(update_status(association, statuses).map(Effect::Send));
     }

@@ -221,7 +221,7 @@ fn an_answer_too_old_for_the_lease_starts_nothing() {
         now += Millis(1_000);
         if let Some(sent) = heartbeat(&worker.handle(now, Input::Tick)) {
             worker.handle(now, reply(1, sent, WorkerState::Healthy));
-            worker.handle(now, Input::CheckDone(baton_model::ids::CheckId(1), true));
+            worker.handle(now, Input::CheckDone(baton_model::ids::CheckId(1), Ok(())));
         }
     }
     assert_eq!(worker.state(), WorkerState::Healthy);

@@ -278,6 +278,7 @@ mod tests {
             name: "w1".to_owned(),
             state,
             drained,
+            fault: None,
             lineage: "a".to_owned(),
             life,
             executor: None,

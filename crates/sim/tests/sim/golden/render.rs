@@ -65,6 +65,11 @@ pub(crate) fn to_scheduler(message: &ToScheduler) -> String {
             let found = if *ok { "good" } else { "bad" };
             format!("healthReport {check} {found} under {association}")
         }
+        ToScheduler::HealthFault {
+            association,
+            check,
+            reason,
+        } => format!("healthFault {check} ({reason}) under {association}"),
         ToScheduler::Logs {
             association,
             request,
@@ -228,6 +233,7 @@ fn status(status: &Status) -> String {
     match status {
         Status::Ended(outcome) => format!("ended ({outcome})"),
         Status::WasNotRunning => "was not running".to_owned(),
+        Status::HostFault(reason) => format!("not started, fault of the host: {reason}"),
     }
 }
 

@@ -263,7 +263,14 @@ impl Party {
             Effect::Forget(lease) => {
                 self.coordinator.records.remove(&lease);
             }
-            Effect::RunCheck(check) => return vec![Input::CheckDone(check, !self.quirks.sick)],
+            Effect::RunCheck(check) => {
+                let result = if self.quirks.sick {
+                    Err("no space left".into())
+                } else {
+                    Ok(())
+                };
+                return vec![Input::CheckDone(check, result)];
+            }
             Effect::ReadLogs(request, query) => {
                 return vec![Input::LogsRead(request, self.read_log(&query))];
             }
