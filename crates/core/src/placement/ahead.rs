@@ -37,6 +37,7 @@ impl Placement {
         let at = self.fleet.hungry(class, &self.classes.all[class])?;
         let settled = self.settled;
         let instance = self.queue.take(class_queue)?;
+        self.avoided.remove(&instance);
         self.placed.insert(
             instance,
             PlacedInstance {

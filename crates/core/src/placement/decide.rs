@@ -1,5 +1,7 @@
 //! One decision: the first in the order of service that has room.
 
+use baton_model::ids::InstanceId;
+
 use super::class::ClassId;
 use super::limits::TIED_MAX;
 use super::{Decision, Placement};
@@ -119,6 +121,7 @@ impl Placement {
             ..
         } = *choice;
         let instance = self.queue.take(class_queue)?;
+        let worker = self.other_than_avoided(instance, class, worker);
         self.charge(instance, class, worker);
         if cfg!(debug_assertions) {
             self.assert_within(class, worker);
@@ -133,6 +136,23 @@ impl Placement {
             worker: self.fleet.workers[worker].name.clone(),
             class: ClassId(class),
         })
+    }
+
+    /// The worker for an instance: another one than it should avoid, if one has room now. A reserved
+    /// worker is neither left nor taken for that.
+    fn other_than_avoided(&mut self, instance: InstanceId, class: usize, worker: usize) -> usize {
+        let Some(avoided) = self.avoided.remove(&instance) else {
+            return worker;
+        };
+        let chosen = &self.fleet.workers[worker];
+        if chosen.name != avoided || chosen.reserved {
+            return worker;
+        }
+        let class = &self.classes.all[class];
+        let other = self.fleet.best(&class.room, |candidate, at| {
+            at != worker && class.fits(candidate, at)
+        });
+        other.unwrap_or(worker)
     }
 
     /// Asserts that a decision of `class` for `worker` has taken no more than

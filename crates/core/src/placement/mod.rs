@@ -4,7 +4,7 @@
 //!   enqueue, withdraw ───────────────▶ ┌───────────┐
 //!   set_offer, close, remove_worker ──▶│ Placement │──▶ next: instance, worker, class
 //!   release, adopt ───────────────────▶│           │──▶ explain: the reason for the wait
-//!   set_limit, record_run_time ───────▶└───────────┘
+//!   set_limit, record_run_time, avoid ▶└───────────┘
 //! ```
 //!
 //! **The calling contract.**
@@ -28,7 +28,8 @@
 //! reservations prevent starvation (see `reserve`).
 //!
 //! **Best fit.** The worker with the least left over, as `need` defines it; ties
-//! by name.
+//! by name. An instance that is tried again goes to another worker than the one that had it, if another
+//! one fits now; it does not wait for one.
 //!
 //! **Invariants.** No decision takes more than a worker has or a limit allows;
 //! more may be in use only by adoption, or after a worker or a limit has shrunk,
@@ -49,6 +50,7 @@
 //! | `adopt` | O(log n + log W + C) |
 //! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
 //! | `record_run_time` | O(1) |
+//! | `avoid` | O(log n), and a search for another worker when it is placed on the one to avoid |
 //! | `explain` | O(W, entries of the same class queue that are ahead) |
 //!
 //! The C is a comparison of a few numbers: some nanoseconds for each class, so tens
@@ -179,6 +181,8 @@ pub struct Placement {
     pools: Pools,
     reservations: Vec<Reservation>,
     placed: BTreeMap<InstanceId, PlacedInstance>,
+    /// The worker that each of these was given back by or has failed on, until it is placed.
+    avoided: BTreeMap<InstanceId, WorkerName>,
     /// Nothing has changed since `next` returned none.
     settled: bool,
     rounds: u64,
@@ -230,9 +234,18 @@ impl Placement {
         Ok(ClassId(class))
     }
 
+    /// The next decision about an instance prefers any other worker to this one.
+    pub fn avoid(&mut self, instance: InstanceId, worker: &WorkerName) {
+        self.avoided.insert(instance, worker.clone());
+    }
+
     /// Removes the waiting instances of `first` to `last`, and returns their number.
     pub fn withdraw(&mut self, first: InstanceId, last: InstanceId) -> u64 {
         let mut count = 0;
+        let avoided = self.avoided.range(first..=last);
+        for instance in avoided.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.avoided.remove(&instance);
+        }
         while first <= last
             && let Some((end, entry)) = self.queue.overlap(first, last)
         {

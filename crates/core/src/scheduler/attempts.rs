@@ -64,7 +64,10 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
     };
     cx.bullpen.released(&worker, id, took);
     match (verdict, cx.ledger.instance(id)) {
-        (Verdict::Requeued, Some(instance)) => cx.bullpen.requeue(instance, cx.now),
+        (Verdict::Requeued, Some(instance)) => {
+            cx.bullpen.avoid(id, &worker);
+            cx.bullpen.requeue(instance, cx.now);
+        }
         _ => cx.ledger.drop_ended(id),
     }
 }

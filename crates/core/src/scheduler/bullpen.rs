@@ -226,6 +226,12 @@ impl Bullpen {
         }
     }
 
+    /// The next attempt of an instance prefers another worker. A new leader does not know: it
+    /// affects only the choice among workers that fit.
+    pub(crate) fn avoid(&mut self, id: InstanceId, worker: &WorkerName) {
+        self.placement.avoid(id, worker);
+    }
+
     /// Adds an instance that is tried again, after its backoff if it has one.
     pub(crate) fn requeue(&mut self, instance: &Instance, now: Now) {
         match instance.not_before() {

@@ -158,3 +158,31 @@ fn a_worker_is_checked_when_work_has_failed_on_it() {
     leader.ends(&worker, &[4], Outcome::Exited(1), 10);
     assert_eq!(leader.core.protocol.last_check(), before.next(), "once");
 }
+
+#[test]
+fn a_retry_prefers_another_worker_and_does_not_wait_for_it() {
+    let (mut leader, first) = rig();
+    let spec = InstanceSpec {
+        retry: RetryBudget {
+            failures_max: 9,
+            ..RetryBudget::default()
+        },
+        ..InstanceSpec::default()
+    };
+    leader.submit_as(1, submission(&spec, None));
+    leader.ends(&first, &[1], Outcome::Exited(1), 10);
+    assert_eq!(
+        leader.state(1),
+        UniversalState::Launched,
+        "there is no other"
+    );
+    let mut second = Remote::new("x", 8, 1);
+    second.offer = Arc::clone(&first.offer);
+    leader.welcome(&mut second, &[]);
+    for (ends_on, runs_on) in [(&first, "x"), (&second, "w"), (&first, "x")] {
+        leader.ends(ends_on, &[1], Outcome::Exited(1), 10);
+        let instance = leader.core.ledger().instance(InstanceId(1)).expect("there");
+        let lease = instance.lease.as_ref().expect("placed at once");
+        assert_eq!(lease.holder.worker, WorkerName::new(runs_on));
+    }
+}
