@@ -60,6 +60,9 @@ pub enum FaultKind {
     StoreHangs,
     /// A host cannot run even a trivial process for a while.
     ChecksFail,
+    /// A host cannot launch anything for a while, neither attempts nor the processes of checks; what
+    /// runs there goes on. Drawn apart from the others.
+    LaunchesFail,
     /// A host comes back after a long time while another is silent; then the scheduler crashes
     /// and hears the silent one first.
     Swizzle,

@@ -12,6 +12,8 @@
 //! | `stopped-unasked` | a kill of one attempt does not stop its instance |
 //! | `other-result` | the end of an attempt is accepted only for the instance that was executed, although a restored store uses ids again |
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
+//! | `host-fault-charged` | an attempt that its host could not start is no failure of the work |
+//! | `sick-worker-fed` | a worker that cannot launch anything gets no more than a few attempts |
 //! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
 //! | `lost-acknowledged` | every acknowledged submission and status is in the store, and stays there unless the commits that held it are lost |
 //! | `committed-twice` | a group of facts is committed once |
@@ -57,6 +59,11 @@ pub use truth::{Execution, Truth};
 /// The longest time until a leader answers a condemned worker.
 const ORDER_WAIT: u64 = 30 * SECOND;
 
+/// A worker that cannot launch anything gets attempts until its reports have arrived, on a network
+/// that may lose or delay them: as often as it may get a heartbeat answered meanwhile.
+const FED_ROUNDS_MAX: u32 = 6;
+const FED_MIN: u32 = 12;
+
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -76,6 +83,10 @@ pub struct Checkers {
     ends: BTreeMap<InstanceId, bool>,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
+    /// Attempts that their host could not start.
+    host_faults: BTreeSet<LeaseId>,
+    /// For each host, how many of them it got since it cannot launch anything.
+    fed: BTreeMap<usize, u32>,
     bounds: Bounds,
     history: History,
     /// The first violation, which ends the run.
@@ -127,6 +138,23 @@ impl Checkers {
         self.require(checked);
     }
 
+    /// A host cannot launch anything from now on.
+    pub fn host_sick(&mut self, host: usize) {
+        self.fed.insert(host, 0);
+    }
+
+    /// A host could not start an attempt. Its worker may hold so many at once.
+    pub fn host_fault(&mut self, lease: LeaseId, host: usize, slots: u32) {
+        self.host_faults.insert(lease);
+        let fed = self.fed.entry(host).or_default();
+        *fed += 1;
+        let fed_max = FED_ROUNDS_MAX * slots + FED_MIN;
+        if *fed > fed_max {
+            let what = format!("h{host} cannot launch anything, and got {fed_max} attempts");
+            self.violate("sick-worker-fed", what);
+        }
+    }
+
     /// Checks a fact that became durable (or, without a store, was decided).
     pub fn committed(&mut self, fact: &Fact) {
         if let Fact::AttemptKillRequested { lease, .. } = fact {
@@ -140,6 +168,13 @@ impl Checkers {
             ..
         } = fact
         {
+            if *end == AttemptEnd::Real(Outcome::LaunchFailed) && self.host_faults.contains(lease) {
+                let what = format!(
+                    "{lease} could not be started by its host: {}",
+                    verdict.word()
+                );
+                self.violate("host-fault-charged", what);
+            }
             self.attempt_ended(*lease, self.observed(*lease, *end));
             self.check_operator(*lease, *end, *verdict);
             self.check_outputs(*lease, *end, outputs.as_deref());
@@ -244,7 +279,9 @@ impl Checkers {
         self.truth.record(lease);
         match end {
             AttemptEnd::Real(outcome) => self.result_accepted(lease, outcome),
-            AttemptEnd::Synthetic(Synthetic::NeverStarted | Synthetic::WasNotRunning) => {
+            AttemptEnd::Synthetic(
+                Synthetic::NeverStarted | Synthetic::WasNotRunning | Synthetic::HostFault,
+            ) => {
                 if self.truth.has_started(lease) && !self.truth.is_lost(lease) {
                     let what = format!("{lease} was closed as \"{end}\" but had started");
                     self.violate("broken-promise", what);

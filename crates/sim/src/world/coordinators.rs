@@ -12,7 +12,7 @@ use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::supervision::attempts::{Assignment, Attempt, LOST};
 use baton_core::supervision::io::{Action, Ending, Event as AgentEvent, Sighting};
 use baton_core::supervision::takeover::{KnownAttempt, ReportedRun};
-use baton_model::ids::{AttemptNo, BootId, LeaseId};
+use baton_model::ids::{BootId, LeaseId};
 use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunKey, RunNo};
 use baton_model::time::{Millis, Mono, Wall};
@@ -181,27 +181,6 @@ impl World {
         }
     }
 
-    /// Whether the store (or, without one, the scheduler) still expects this attempt to run, or
-    /// would run its instance again.
-    fn still_wanted(&self, lease: LeaseId) -> bool {
-        let (ledger, id) = (&self.store.ledger, lease.attempt.instance);
-        match ledger.instance(id) {
-            // A range that is halted while it waits gets no rows.
-            None => {
-                let is_halted = ledger.known().contains(id) && !ledger.is_live(id, id);
-                !self.is_durable() && !is_halted
-            }
-            Some(it) => match &it.lease {
-                Some(open) => open.id == lease,
-                // Without a store, a scheduler that never leased the instance must still ask about it.
-                None => {
-                    let untouched = it.attempts == AttemptNo(0) && !it.state.is_terminal();
-                    !self.is_durable() && untouched
-                }
-            },
-        }
-    }
-
     fn admits(&self, index: usize) -> bool {
         let host = &self.hosts[index];
         let now = host.clock.mono(self.now);
@@ -223,6 +202,9 @@ impl World {
         if let Some(coordinator) = &mut host.coordinator {
             coordinator.owned.insert(run);
         }
+        if run.run > RunNo(0) && self.hosts[index].launches_fail {
+            return self.give_back(index, run, assignment.lease);
+        }
         if run.run > RunNo(0) {
             return self.resume_task(index, run, assignment.lease);
         }
@@ -236,6 +218,16 @@ impl World {
             return self.agent_event(index, AgentEvent::Accepted(run));
         }
         self.start(index, run, &assignment);
+    }
+
+    /// Gives a run back that its host cannot start.
+    fn give_back(&mut self, index: usize, run: RunKey, lease: LeaseId) {
+        self.note(&lease, || format!("h{index} cannot launch {lease}"));
+        self.hosts[index].records.remove(&run);
+        if run.run == RunNo(0) {
+            self.checkers.host_fault(lease, index, self.mix.slots);
+        }
+        self.agent_event(index, AgentEvent::HostFault(run, "no room".into()));
     }
 
     /// The next runner of a task takes its work over, or finds it gone.
@@ -264,6 +256,9 @@ impl World {
     }
 
     fn start(&mut self, index: usize, run: RunKey, assignment: &Assignment) {
+        if self.hosts[index].launches_fail {
+            return self.give_back(index, run, assignment.lease);
+        }
         self.spawn(index, run, assignment);
         self.note_start(index, run);
     }

@@ -50,6 +50,7 @@ impl World {
             FaultKind::CrashLoop => self.crash_again(host, 12),
             FaultKind::HostCloned => self.clone_host(host),
             FaultKind::ChecksFail => self.fail_checks(host),
+            FaultKind::LaunchesFail => self.fail_launches(host),
             FaultKind::Swizzle => self.swizzle(host, scheduler),
             FaultKind::HostSuspend => {
                 let span = self.draw_span();
@@ -317,6 +318,17 @@ impl World {
         self.at(span, Event::ChecksHeal(host));
     }
 
+    fn fail_launches(&mut self, host: usize) {
+        if self.hosts[host].launches_fail {
+            return;
+        }
+        self.note(&host, || format!("h{host} cannot launch anything"));
+        self.hosts[host].launches_fail = true;
+        self.checkers.host_sick(host);
+        let span = self.sick_rng.within(60, 400) * SECOND;
+        self.at(span, Event::LaunchesHeal(host));
+    }
+
     /// Whether the cluster has another host.
     fn others_remain(&self, without: usize) -> bool {
         self.hosts
@@ -345,6 +357,7 @@ impl World {
         }
         for index in 0..self.hosts.len() {
             self.hosts[index].checks_fail = false;
+            self.hosts[index].launches_fail = false;
             self.host_resume(index);
             self.coordinator_resume(index);
             self.agent_resume(index);

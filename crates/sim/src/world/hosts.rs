@@ -61,6 +61,8 @@ pub(super) struct Host {
     pub(super) agent_wake: Option<Time>,
     pub(super) guard_wake: Option<Time>,
     pub(super) checks_fail: bool,
+    /// It can start no process.
+    pub(super) launches_fail: bool,
     /// `None` while it is awake.
     pub(super) sleep: Option<Sleep>,
     /// Gone for good.
@@ -113,6 +115,7 @@ impl World {
             agent_wake: None,
             guard_wake: None,
             checks_fail: false,
+            launches_fail: false,
             sleep: None,
             destroyed: false,
             excused,
@@ -418,6 +421,9 @@ impl World {
     fn agent_perform(&mut self, index: usize, action: Action, assignment: Option<Assignment>) {
         match action {
             Action::Send(message) => self.agent_send(index, message),
+            Action::Check(run) if self.hosts[index].launches_fail => {
+                self.agent_event(index, AgentEvent::HostFault(run, "no room".into()));
+            }
             Action::Check(run) => {
                 let code = i32::from(self.hosts[index].checks_fail);
                 let now = self.hosts[index].clock.mono(self.now);

@@ -72,6 +72,9 @@ const STORE_COPIED: u64 = 300;
 /// The number of seeds in a thousand in which machines are cloned.
 const HOST_CLONED: u64 = 150;
 
+/// The number of seeds in a thousand in which hosts cannot launch anything for a while.
+const LAUNCHES_FAIL: u64 = 250;
+
 #[derive(Debug)]
 enum Event {
     ToScheduler {
@@ -125,6 +128,7 @@ enum Event {
         lease: LeaseId,
     },
     ChecksHeal(usize),
+    LaunchesHeal(usize),
     HostResume(usize),
     LinkHeals {
         host: usize,
@@ -192,6 +196,7 @@ pub struct World {
     work_rng: Rng,
     copies_rng: Rng,
     clones_rng: Rng,
+    sick_rng: Rng,
     failover_rng: Rng,
     /// Whether several schedulers may use the store, on a server of its own.
     is_shared: bool,
@@ -239,6 +244,7 @@ impl World {
             copies_rng: Rng::new(seed ^ (1 << 63)),
             // Likewise.
             clones_rng: Rng::new(seed ^ (1 << 62)),
+            sick_rng: Rng::new(seed ^ (1 << 60)),
             failover_rng,
             is_shared,
             links: Links::default(),
@@ -316,6 +322,11 @@ impl World {
             let mean = 400 * SECOND;
             let first = self.clones_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::HostCloned, mean));
+        }
+        if self.sick_rng.chance(LAUNCHES_FAIL) {
+            let mean = 300 * SECOND;
+            let first = self.sick_rng.below(2 * mean);
+            self.at(first, Event::Strike(FaultKind::LaunchesFail, mean));
         }
         self.at(0, Event::ClientWake);
         self.at(SAFETY_PHASE, Event::Calm);
@@ -404,6 +415,7 @@ impl World {
             Event::GraceEnds(host) => self.kill_overdue(host),
             Event::RunnerDies { host, lease } => self.runner_dies(host, lease),
             Event::ChecksHeal(host) => self.hosts[host].checks_fail = false,
+            Event::LaunchesHeal(host) => self.hosts[host].launches_fail = false,
             Event::HostResume(host) => self.host_resume(host),
             Event::LinkHeals { host, scheduler } => self.links.heal(host, scheduler),
             Event::LinkFlaps {

@@ -11,7 +11,7 @@ use baton_core::leader::Row;
 use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::{CopyEvidence, Fact};
-use baton_model::ids::Epoch;
+use baton_model::ids::{AttemptNo, Epoch, LeaseId};
 use baton_model::mark::{Mark, StoreState};
 
 use super::copies::Backup;
@@ -61,6 +61,27 @@ pub(super) struct Store {
 }
 
 impl World {
+    /// Whether the store (or, without one, the scheduler) still expects this attempt to run, or
+    /// would run its instance again.
+    pub(super) fn still_wanted(&self, lease: LeaseId) -> bool {
+        let (ledger, id) = (&self.store.ledger, lease.attempt.instance);
+        match ledger.instance(id) {
+            // A range that is halted while it waits gets no rows.
+            None => {
+                let is_halted = ledger.known().contains(id) && !ledger.is_live(id, id);
+                !self.is_durable() && !is_halted
+            }
+            Some(it) => match &it.lease {
+                Some(open) => open.id == lease,
+                // Without a store, a scheduler that never leased the instance must still ask about it.
+                None => {
+                    let untouched = it.attempts == AttemptNo(0) && !it.state.is_terminal();
+                    !self.is_durable() && untouched
+                }
+            },
+        }
+    }
+
     /// Sends an operation, to execute after those sent before.
     pub(super) fn store_send(&mut self, scheduler: usize, op: StoreOp) {
         let mix = self.mix.store;
