@@ -129,7 +129,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::RebootBelieved => &["released-alive"],
         Bug::HostFaultCharged => &["host-fault-charged"],
         Bug::FaultIgnored => &["sick-worker-fed"],
-        Bug::FaultKept => &["stuck"],
+        Bug::FaultKept => &["diverged", "stuck"],
         Bug::EpochNotRandom => &["epoch-repeated"],
         Bug::OutcomeTakenAsFailure => &["committed-twice"],
         Bug::OutcomeTakenAsSuccess => &["lost-acknowledged", "unleased-start"],

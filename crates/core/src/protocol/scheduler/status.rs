@@ -39,12 +39,12 @@ impl Protocol {
             settled.push(*lease);
         }
         self.acknowledge(cx, &name, settled);
-        // A check may be due by what they say.
-        if self.seats[&name].next_check <= cx.now.mono {
-            self.seat_due(cx, &name);
-        } else {
-            self.rearm(cx, &name);
+        // Only the check that a failure asks for: whether the worker is late is judged when all
+        // messages are read.
+        if statuses.iter().any(|(_, status)| suggests_fault(status)) {
+            self.check_health(cx, &name);
         }
+        self.rearm(cx, &name);
     }
 
     fn status(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId, status: &Status) {
@@ -61,8 +61,7 @@ impl Protocol {
                 if let Some(seat) = self.seats.get_mut(name) {
                     // Its place is free now.
                     seat.held_back = false;
-                    if triage::charge(AttemptEnd::Real(report.outcome)) == Charge::Failure {
-                        // It may be the host: a full disk lets what writes there fail.
+                    if suggests_fault(status) {
                         seat.check_soon(cx.now.mono, cx.config.timeouts.reply_wait);
                     }
                 }
@@ -158,5 +157,16 @@ impl Protocol {
             seat.kills.remove(&lease);
         }
         self.recount(cx, &name);
+    }
+}
+
+/// True if its host may be the cause: a full disk lets what writes there fail.
+fn suggests_fault(status: &Status) -> bool {
+    match status {
+        Status::Ended(report) => {
+            triage::charge(AttemptEnd::Real(report.outcome)) == Charge::Failure
+        }
+        Status::WasNotRunning => false,
+        Status::HostFault(_) => true,
     }
 }

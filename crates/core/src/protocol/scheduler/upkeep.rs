@@ -123,7 +123,7 @@ impl Protocol {
         );
     }
 
-    fn check_health(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
+    pub(super) fn check_health(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let now = cx.now.mono;
         let Some(seat) = self.seats.get_mut(name) else {
             return;
