@@ -153,6 +153,12 @@ bugs! {
         "another boot of a host proves at once that nothing of the earlier one runs";
     DependencyIgnored, "dependency-ignored",
         "an instance that is submitted to start after others starts at once";
+    ReleasedOnFirstEnd, "released-on-first-end",
+        "an instance that starts after others is let go by one end, before the other ends of the message are examined";
+    DependenciesForgotten, "dependencies-forgotten",
+        "a new leader starts instances at once that wait for others";
+    RetryCountedTwice, "retry-counted-twice",
+        "an element of an array that is retried counts as failed once for each attempt";
     OutcomeTakenAsFailure, "outcome-taken-as-failure",
         "a leader writes a group again whose outcome it does not know";
     OutcomeTakenAsSuccess, "outcome-taken-as-success",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use baton_model::fact::{Fact, Verdict};
 use baton_model::workflow::{CarriedItems, Edges, ItemSpan};
 
 use super::{Bug, Bugs};
@@ -10,6 +11,7 @@ use crate::ledger::{Instance, Ledger, LedgerError, Run};
 use crate::scheduler::Resume;
 use crate::scheduler::context::Cx;
 use crate::scheduler::timetable::Timetable;
+use crate::triage::{self, Charge};
 use crate::workflow::{Dag, ItemState, invalidate, items};
 
 /// [`Bug::CatchUpRepeats`], [`Bug::WallBackRepeats`], [`Bug::RunEndsEarly`],
@@ -25,6 +27,25 @@ pub(crate) fn tolerate(bugs: Bugs, applied: Result<(), LedgerError>) -> Result<(
         return Ok(());
     }
     applied
+}
+
+/// [`Bug::RetryCountedTwice`]: a failed attempt counts as a failed element, also if it is retried.
+pub(crate) fn count_retry(bugs: Bugs, ledger: &mut Ledger, fact: &Fact) {
+    if let Fact::AttemptEnded {
+        lease,
+        end,
+        verdict: Verdict::Requeued,
+        ..
+    } = fact
+        && bugs.has(Bug::RetryCountedTwice)
+        && triage::charge(*end) == Charge::Failure
+        && let Some(instance) = ledger.instance(lease.attempt.instance)
+        && instance.spec.conditions.failed_max.is_some()
+        && let Some((first, _)) = instance.spec.conditions.instances
+    {
+        let count = ledger.failures(first) + 1;
+        ledger.restore_failures(first, count);
+    }
 }
 
 /// [`Bug::ArrayUncharged`]: an inherited instance, as if its array had no concurrency limit.

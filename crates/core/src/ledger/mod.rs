@@ -185,6 +185,12 @@ impl Ledger {
             || self.waiting.overlap(first, last).is_some()
     }
 
+    /// True if an instance within `first` to `last` has no fact after its submission.
+    #[must_use]
+    pub fn has_unstarted(&self, first: InstanceId, last: InstanceId) -> bool {
+        self.waiting.overlap(first, last).is_some()
+    }
+
     /// The number of failed instances of an array that limits it.
     #[must_use]
     pub fn failures(&self, array: InstanceId) -> u32 {

@@ -270,6 +270,7 @@ impl Bullpen {
     /// Removes a range.
     pub(crate) fn withdraw(&mut self, first: InstanceId, last: InstanceId) {
         self.placement.withdraw(first, last);
+        self.withdraw_overflow(first, last);
         self.held.retain(|_, held| {
             held.retain(|id| !(first..=last).contains(id));
             !held.is_empty()
@@ -366,6 +367,21 @@ impl Bullpen {
             }
             Err(_) => {
                 self.overflow.insert(first, last);
+            }
+        }
+    }
+
+    fn withdraw_overflow(&mut self, first: InstanceId, last: InstanceId) {
+        let overlapping = self.overflow.range(..=last).rev();
+        let overlapping = overlapping.take_while(|(_, end)| first <= **end);
+        let overlapping: Vec<_> = overlapping.map(|(from, to)| (*from, *to)).collect();
+        for (from, to) in overlapping {
+            self.overflow.remove(&from);
+            if from < first {
+                self.overflow.insert(from, InstanceId(first.0 - 1));
+            }
+            if last < to {
+                self.overflow.insert(last.next(), to);
             }
         }
     }

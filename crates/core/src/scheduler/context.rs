@@ -76,6 +76,8 @@ impl Cx<'_> {
         if let Err(error) = applied {
             panic!("the ledger refuses {fact}: {error}");
         }
+        #[cfg(feature = "seeded-bugs")]
+        crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact);
         self.dependencies.observe(self.ledger, &fact);
         self.step.record(fact);
     }

@@ -1,8 +1,16 @@
 //! Dependencies between submissions: instances that wait until earlier work has ended.
 //!
-//! Such instances exist, in the bullpen but not in placement. All of it follows from the ledger, so
-//! that a new leader continues: an end that violates a dependency cancels the instances in the same
-//! commit, so an upstream that is not live any more has ended as it must.
+//! A dependent instance is in the ledger from its submission on. It is *unstarted* until the first
+//! fact about it alone: until it is leased, halted or retried by hand. Two rules bind what is unstarted:
+//!
+//! * it is held back from placement while any upstream work is live;
+//! * an end of upstream work that violates a dependency halts it, in the same commit as the end.
+//!
+//! So upstream work that is not live has ended as the dependency requires, and both rules follow from
+//! the ledger alone: a new leader decides the same without the states of ended instances, also when
+//! retention has removed them. The step that records ends holds all of them against the rules before it
+//! lets anything go ([`advance`]). Upstream work that lives again, because it was retried or resumed,
+//! holds back again what is unstarted.
 //!
 //! The cost of an end does not depend on how much waits: ranges that are waited for are found by
 //! the size of their range, and whether one is live is a question to the ordered sets of the ledger.
@@ -40,6 +48,38 @@ struct End {
     is_done: bool,
 }
 
+impl End {
+    /// True if the dependency can never be met any more.
+    fn violates(self, dependency: Dependency) -> bool {
+        overlaps(self.upstream, dependency.upstream) && !dependency.rule.allows(self.is_done)
+    }
+}
+
+/// A change of upstream work that dependents are still to be held against.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Ended(End),
+    /// It was retried or resumed, and is live again.
+    Reopened(Upstream),
+}
+
+impl Change {
+    const fn upstream(self) -> Upstream {
+        match self {
+            Self::Ended(End { upstream, .. }) | Self::Reopened(upstream) => upstream,
+        }
+    }
+}
+
+/// Instances of one submission with dependencies, of which at least one is unstarted.
+#[derive(Clone, Debug)]
+struct Dependent {
+    last: InstanceId,
+    after: Vec<Dependency>,
+    /// What is unstarted is not in placement.
+    is_held: bool,
+}
+
 /// A range that is waited for, ordered by size, so that the ranges with an id are found fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
@@ -56,17 +96,19 @@ impl Span {
     }
 }
 
-/// All instances that wait for earlier work.
+/// All unstarted instances with dependencies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dependencies {
-    /// Ranges that wait, with what they wait for: the last instance by the first.
-    waiting: BTreeMap<InstanceId, (InstanceId, Vec<Dependency>)>,
-    /// The first instances of those that wait for a range.
+    /// Disjoint ranges, by their first instance.
+    dependents: BTreeMap<InstanceId, Dependent>,
+    /// The first instances of those that depend on a range.
     spans: BTreeMap<Span, BTreeSet<InstanceId>>,
     /// The same for a run.
     runs: BTreeMap<RunId, BTreeSet<InstanceId>>,
-    /// Ends that are still to be looked at.
-    pending: VecDeque<End>,
+    /// Changes that are still to be examined.
+    pending: VecDeque<Change>,
+    /// Dependents of examined changes: they may start, or must wait again, when nothing is pending.
+    unsettled: BTreeSet<InstanceId>,
     /// Arrays in which as many instances have failed as may, still to be cancelled.
     failed: Vec<(InstanceId, InstanceId, u32)>,
     recent: VecDeque<End>,
@@ -77,17 +119,17 @@ impl Dependencies {
     /// Those of a leader that takes this ledger over.
     pub(crate) fn restore(ledger: &Ledger, bugs: Bugs) -> Self {
         let mut dependencies = Self::default();
-        for range in ledger.waiting() {
+        let forgotten = bugs.has(Bug::DependenciesForgotten);
+        for range in ledger.waiting().filter(|_| !forgotten) {
             dependencies.register(ledger, bugs, &range);
         }
         dependencies
     }
 
-    /// Lets a range wait if it must; true if so.
+    /// Adds a range of unstarted instances, if it has dependencies. True if it is held back.
     pub(crate) fn register(&mut self, ledger: &Ledger, bugs: Bugs, range: &Range) -> bool {
         let after = &range.spec.conditions.after;
-        let is_met = |it: &Dependency| is_over(ledger, it.upstream);
-        if after.iter().all(is_met) || bugs.has(Bug::DependencyIgnored) {
+        if after.is_empty() || bugs.has(Bug::DependencyIgnored) {
             return false;
         }
         for dependency in after {
@@ -99,21 +141,27 @@ impl Dependencies {
             };
             dependents.insert(range.first);
         }
-        self.waiting
-            .insert(range.first, (range.last, after.clone()));
-        true
+        let is_held = !all_over(ledger, after);
+        let dependent = Dependent {
+            last: range.last,
+            after: after.clone(),
+            is_held,
+        };
+        self.dependents.insert(range.first, dependent);
+        is_held
     }
 
     /// The first dependency that an instance waits for.
     pub(crate) fn unmet(&self, ledger: &Ledger, id: InstanceId) -> Option<Dependency> {
-        let (_, (last, after)) = self.waiting.range(..=id).next_back()?;
-        let mut after = after.iter().filter(|_| id <= *last);
+        let (_, dependent) = self.dependents.range(..=id).next_back()?;
+        let is_bound = id <= dependent.last && ledger.has_unstarted(id, id);
+        let mut after = dependent.after.iter().filter(|_| is_bound);
         after.find(|it| !is_over(ledger, it.upstream)).copied()
     }
 
-    /// True if a range of waiting instances is not to be placed yet.
+    /// True if a range of unstarted instances is not to be placed yet.
     pub(crate) fn holds(&self, first: InstanceId) -> bool {
-        self.waiting.contains_key(&first)
+        self.dependents.get(&first).is_some_and(|it| it.is_held)
     }
 
     /// A mark for [`Self::violation_since`].
@@ -137,14 +185,12 @@ impl Dependencies {
             return Err(());
         }
         let mut ends = self.recent.iter().rev().take(new);
-        Ok(ends.any(|end| {
-            overlaps(end.upstream, dependency.upstream) && !dependency.rule.allows(end.is_done)
-        }))
+        Ok(ends.any(|end| end.violates(dependency)))
     }
 
-    /// Notes what a fact ends.
+    /// Notes what a fact ends, reopens and starts. The ledger has it already.
     pub(crate) fn observe(&mut self, ledger: &Ledger, fact: &Fact) {
-        let (upstream, is_done) = match fact {
+        match fact {
             Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
                 let id = lease.attempt.instance;
                 if *verdict == Verdict::GaveUp
@@ -152,29 +198,50 @@ impl Dependencies {
                 {
                     self.note_failure(ledger, &instance.spec);
                 }
-                let one = Upstream::Instances {
-                    first: id,
-                    last: id,
-                };
-                (one, *verdict == Verdict::Done)
+                self.ended(one(id), *verdict == Verdict::Done);
             }
             Fact::InstancesHalted { first, last, .. } => {
                 let (first, last) = (*first, *last);
-                (Upstream::Instances { first, last }, false)
+                self.forget_started(ledger, first, last);
+                self.ended(Upstream::Instances { first, last }, false);
             }
             Fact::RunEnded { run, state, .. } => {
-                (Upstream::Run(*run), *state == UniversalState::Done)
+                self.ended(Upstream::Run(*run), *state == UniversalState::Done);
             }
-            _ => return,
-        };
+            Fact::InstanceRetried { instance, .. } => self.change(Change::Reopened(one(*instance))),
+            Fact::RunResumed { run, .. } => self.change(Change::Reopened(Upstream::Run(*run))),
+            Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
+                let id = lease.attempt.instance;
+                self.forget_started(ledger, id, id);
+            }
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, upstream: Upstream, is_done: bool) {
         let end = End { upstream, is_done };
         self.ends += 1;
         self.recent.push_back(end);
         if self.recent.len() > ENDS_REMEMBERED_MAX {
             self.recent.pop_front();
         }
-        if !self.waiting.is_empty() {
-            self.pending.push_back(end);
+        self.change(Change::Ended(end));
+    }
+
+    fn change(&mut self, change: Change) {
+        if !self.dependents.is_empty() {
+            self.pending.push_back(change);
+        }
+    }
+
+    /// Forgets dependents that overlap a range and have nothing unstarted left.
+    fn forget_started(&mut self, ledger: &Ledger, first: InstanceId, last: InstanceId) {
+        let overlapping = self.dependents.range(..=last).rev();
+        let overlapping = overlapping.take_while(|(_, it)| first <= it.last);
+        let started = overlapping.filter(|(id, it)| !ledger.has_unstarted(**id, it.last));
+        let started: Vec<InstanceId> = started.map(|(id, _)| *id).collect();
+        for id in started {
+            self.forget(id);
         }
     }
 
@@ -188,8 +255,8 @@ impl Dependencies {
         }
     }
 
-    /// The ranges that wait for what has ended, by their first instances.
-    fn dependents(&self, upstream: Upstream) -> BTreeSet<InstanceId> {
+    /// The dependents of an upstream, by their first instances.
+    fn dependents_of(&self, upstream: Upstream) -> BTreeSet<InstanceId> {
         match upstream {
             Upstream::Run(run) => self.runs.get(&run).cloned().unwrap_or_default(),
             Upstream::Instances { first, last } => {
@@ -221,10 +288,10 @@ impl Dependencies {
     }
 
     fn forget(&mut self, id: InstanceId) {
-        let Some((_, after)) = self.waiting.remove(&id) else {
+        let Some(dependent) = self.dependents.remove(&id) else {
             return;
         };
-        for dependency in after {
+        for dependency in dependent.after {
             match dependency.upstream {
                 Upstream::Instances { first, last } => {
                     let span = Span::new(first, last);
@@ -248,7 +315,10 @@ impl Dependencies {
     }
 }
 
-/// Does what follows from one end; false if none is left.
+/// Does one part of what follows from ends and retries; false if nothing is left to do.
+///
+/// Dependents are let go last, when no change is pending: the ledger has all ends of a step at once,
+/// and one that was not examined yet may violate a dependency.
 pub(super) fn advance(cx: &mut Cx<'_>, protocol: &mut Protocol) -> bool {
     let continues = cx.config.bugs.has(Bug::FailedMaxIgnored);
     let failed = cx.dependencies.failed.pop().filter(|_| !continues);
@@ -257,37 +327,76 @@ pub(super) fn advance(cx: &mut Cx<'_>, protocol: &mut Protocol) -> bool {
         instances::stop(cx, protocol, (first, last), &StopRequest::default(), reason);
         return true;
     }
-    let Some(end) = cx.dependencies.pending.pop_front() else {
-        return false;
-    };
-    for id in cx.dependencies.dependents(end.upstream) {
-        settle(cx, protocol, id, end);
+    if let Some(change) = cx.dependencies.pending.pop_front() {
+        for id in cx.dependencies.dependents_of(change.upstream()) {
+            examine(cx, protocol, id, change);
+        }
+        return true;
     }
-    true
+    let unsettled = std::mem::take(&mut cx.dependencies.unsettled);
+    for id in &unsettled {
+        settle(cx, *id);
+    }
+    !unsettled.is_empty()
 }
 
-/// Starts or cancels a range that waits for what has ended, or lets it wait on.
-fn settle(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId, end: End) {
-    let Some((last, after)) = cx.dependencies.waiting.get(&id) else {
+/// Halts what is unstarted of a dependent if a change violates one of its dependencies.
+fn examine(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId, change: Change) {
+    let Some(dependent) = cx.dependencies.dependents.get(&id) else {
         return;
     };
-    let (first, last) = (id, *last);
-    let violated = after.iter().find(|dependency| {
-        overlaps(end.upstream, dependency.upstream) && !dependency.rule.allows(end.is_done)
-    });
-    if let Some(dependency) = violated.copied() {
-        cx.dependencies.forget(id);
-        let reason = Some(HaltReason::Dependency(dependency));
+    let violated = match change {
+        Change::Reopened(_) => None,
+        Change::Ended(end) => dependent.after.iter().find(|it| end.violates(**it)),
+    };
+    let Some(dependency) = violated.copied() else {
+        cx.dependencies.unsettled.insert(id);
+        #[cfg(feature = "seeded-bugs")]
+        release_early(cx, id);
+        return;
+    };
+    let last = dependent.last;
+    cx.dependencies.forget(id);
+    let reason = Some(HaltReason::Dependency(dependency));
+    let unstarted: Vec<Range> = cx.ledger.waiting_within(id, last).collect();
+    for Range { first, last, .. } in unstarted {
         instances::stop(cx, protocol, (first, last), &StopRequest::default(), reason);
+    }
+}
+
+/// [`Bug::ReleasedOnFirstEnd`]: lets a dependent go while other ends are pending.
+#[cfg(feature = "seeded-bugs")]
+fn release_early(cx: &mut Cx<'_>, id: InstanceId) {
+    if cx.config.bugs.has(Bug::ReleasedOnFirstEnd) {
+        settle(cx, id);
+        if !cx.dependencies.holds(id) {
+            cx.dependencies.forget(id);
+        }
+    }
+}
+
+/// Moves what is unstarted of a dependent into placement when all upstream work is over, and out of it
+/// when some of it lives again.
+fn settle(cx: &mut Cx<'_>, id: InstanceId) {
+    let Some(dependent) = cx.dependencies.dependents.get_mut(&id) else {
+        return;
+    };
+    let is_held = !all_over(cx.ledger, &dependent.after);
+    if is_held == dependent.is_held {
         return;
     }
-    if after.iter().all(|it| is_over(cx.ledger, it.upstream)) {
-        cx.dependencies.forget(id);
-        let ranges: Vec<Range> = cx.ledger.waiting_within(first, last).collect();
-        for range in ranges {
+    dependent.is_held = is_held;
+    for range in cx.ledger.waiting_within(id, dependent.last) {
+        if is_held {
+            cx.bullpen.withdraw(range.first, range.last);
+        } else {
             cx.bullpen.fresh(&range);
         }
     }
+}
+
+fn all_over(ledger: &Ledger, after: &[Dependency]) -> bool {
+    after.iter().all(|it| is_over(ledger, it.upstream))
 }
 
 /// True if no part of it is live.
@@ -298,6 +407,13 @@ fn is_over(ledger: &Ledger, upstream: Upstream) -> bool {
             let head = ledger.runs().head(run);
             head.is_none_or(|head| head.state.is_terminal())
         }
+    }
+}
+
+const fn one(id: InstanceId) -> Upstream {
+    Upstream::Instances {
+        first: id,
+        last: id,
     }
 }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::placement::WaitReason;
 
 /// Submits an array with these conditions, whose first id is known.
-fn submit(leader: &mut Leader, first: u64, count: u64, conditions: Conditions) {
+pub(super) fn submit(leader: &mut Leader, first: u64, count: u64, conditions: Conditions) {
     let tried = try_submit(leader, count, conditions);
     assert_eq!(tried.map(|(first, _)| first), Ok(InstanceId(first)));
 }
@@ -22,7 +22,7 @@ fn try_submit(
     try_submit_since(leader, count, conditions, mark)
 }
 
-fn try_submit_since(
+pub(super) fn try_submit_since(
     leader: &mut Leader,
     count: u64,
     conditions: Conditions,
@@ -51,7 +51,7 @@ fn spec(conditions: Conditions) -> InstanceSpec {
     spec
 }
 
-fn after(texts: &[&str]) -> Conditions {
+pub(super) fn after(texts: &[&str]) -> Conditions {
     let after = texts.iter().map(|it| it.parse().expect("a dependency"));
     Conditions {
         after: after.collect(),
@@ -60,12 +60,12 @@ fn after(texts: &[&str]) -> Conditions {
 }
 
 impl Leader {
-    fn running(&self) -> Vec<u64> {
+    pub(super) fn running(&self) -> Vec<u64> {
         let leases = self.core.running();
         leases.map(|lease| lease.attempt.instance.0).collect()
     }
 
-    fn halts(&self) -> Vec<(u64, u64, Option<HaltReason>)> {
+    pub(super) fn halts(&self) -> Vec<(u64, u64, Option<HaltReason>)> {
         let halts = self.facts.iter().filter_map(|fact| match fact {
             Fact::InstancesHalted {
                 first,
@@ -78,7 +78,7 @@ impl Leader {
         halts.collect()
     }
 
-    fn why(&self, id: u64) -> Option<Reason> {
+    pub(super) fn why(&self, id: u64) -> Option<Reason> {
         self.core.explain(InstanceId(id), self.clock())
     }
 }
