@@ -367,8 +367,8 @@ impl Ledger {
         };
         let conditions = &spec.conditions;
         if let (Some((first, _)), Some(_)) = (conditions.instances, conditions.failed_max) {
-            let count = self.failures.entry(first).or_default();
-            *count = count.saturating_add_signed(change);
+            let count = self.failures(first).saturating_add_signed(change);
+            self.restore_failures(first, count);
         }
     }
 }

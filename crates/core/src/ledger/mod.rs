@@ -199,7 +199,11 @@ impl Ledger {
 
     /// Sets the number of failed instances of an array, as a store has counted it.
     pub fn restore_failures(&mut self, array: InstanceId, count: u32) {
-        self.failures.insert(array, count);
+        if count == 0 {
+            self.failures.remove(&array);
+        } else {
+            self.failures.insert(array, count);
+        }
     }
 
     /// [`Bug::FailuresForgotten`](crate::bugs::Bug::FailuresForgotten).
