@@ -1,16 +1,14 @@
-//! Bounds on what runs at the same time: of arrays, and of named limits.
+//! Bounds on what runs at the same time: processes of arrays, and leases of named limits.
 //!
-//! A lease is judged when it becomes durable, by the state of the store then: so a limit that was
-//! lowered binds what is granted later, and stops nothing. A start is judged by the processes on all
-//! hosts.
+//! A start is judged by the processes on all hosts; [`super::conditions`] judges the leases of arrays.
+//! A lease of a named limit is judged when it becomes durable, by the state of the store then: so a
+//! limit that was lowered binds what is granted later, and stops nothing.
 
 use std::collections::BTreeMap;
 
 use baton_core::ledger::Ledger;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId};
-use baton_model::spec::InstanceSpec;
-use baton_model::state::UniversalState;
 
 use super::{Truth, Violation};
 
@@ -69,7 +67,6 @@ pub(super) fn check_grant(
     let Some(instance) = ledger.instance(lease.attempt.instance) else {
         return Ok(());
     };
-    check_array(ledger, lease, &instance.spec)?;
     for name in instance.spec.request.resources.named.keys() {
         let default = defaults.iter().find(|(known, _)| known == name);
         let total = ledger
@@ -85,32 +82,6 @@ pub(super) fn check_grant(
             let what = format!("with {lease} {used} of {name} are used, of {total:?}");
             return Err(violation("limit-exceeded", what));
         }
-    }
-    Ok(())
-}
-
-fn check_array(ledger: &Ledger, lease: LeaseId, spec: &InstanceSpec) -> Result<(), Violation> {
-    let conditions = &spec.conditions;
-    let Some((first, last)) = conditions.instances else {
-        return Ok(());
-    };
-    let leased = ledger.leased(first, last).count();
-    if let Some(max) = conditions.concurrent_max
-        && leased > max as usize
-    {
-        let what = format!("with {lease} {leased} of {first} to {last} are leased, of {max}");
-        return Err(violation("array-exceeded", what));
-    }
-    let of_array = ledger
-        .instances()
-        .filter(|(id, _)| (first..=last).contains(id));
-    let failed = of_array.filter(|(_, it)| it.state == UniversalState::Failed);
-    let failed = failed.count();
-    if let Some(max) = conditions.failed_max
-        && failed >= max as usize
-    {
-        let what = format!("{lease} was granted, and {failed} of {max} elements have failed");
-        return Err(violation("failed-array-continued", what));
     }
     Ok(())
 }

@@ -23,9 +23,11 @@
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
 //! | `started-early` | an instance that starts after others is leased only when they have ended as they must |
+//! | `not-halted` | an end that violates a dependency, or with which too many elements of an array have failed, stops in its own group all that must not start any more |
+//! | `halted-unasked` | an instance is stopped for a reason of the scheduler's own only if that reason holds |
 //! | `array-exceeded` | no more elements of an array are leased, or run, than may at once; excused executions do not count |
 //! | `limit-exceeded` | no lease is granted that a named limit, as it is set then, has no room for |
-//! | `failed-array-continued` | no element of an array starts when as many have failed as it allows |
+//! | `failed-array-continued` | no element of an array starts when as many have failed for good as it allows, unless a client retries it |
 //! | `stuck` | once the faults are over, every instance ends within the bound |
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
 //! | `panic` | no internal invariant fails |
@@ -33,17 +35,17 @@
 //! [`runs`] has the checkers of workflows.
 
 mod bounds;
+mod conditions;
 mod history;
 pub mod runs;
 mod truth;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use baton_core::ledger::Ledger;
 use baton_core::step::Receipt;
 use baton_core::supervision::attempts::LOST;
-use baton_model::conditions::{Dependency, Upstream};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
@@ -52,6 +54,7 @@ use baton_model::spec::Exclusive;
 use crate::time::{SECOND, Time};
 
 use bounds::Bounds;
+pub use conditions::ConditionChecks;
 use history::History;
 pub use runs::{ResumeRequest, Row, RunChecks, RunRecord};
 pub use truth::{Execution, Truth};
@@ -77,10 +80,8 @@ pub struct Checkers {
     pub truth: Truth,
     /// The checkers of workflows.
     pub runs: RunChecks,
-    /// The dependencies of each submitted instance; empty for one without.
-    after: BTreeMap<InstanceId, Vec<Dependency>>,
-    /// The instances that have ended, and whether they are DONE.
-    ends: BTreeMap<InstanceId, bool>,
+    /// The checkers of conditions.
+    pub conditions: ConditionChecks,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
     /// Attempts that their host could not start.
@@ -179,49 +180,13 @@ impl Checkers {
             self.check_operator(*lease, *end, *verdict);
             self.check_outputs(*lease, *end, outputs.as_deref());
         }
-        self.check_dependencies(fact);
+        let checked = self.conditions.committed(fact);
+        self.require(checked);
         self.bounds.committed(fact);
         let checked = self.history.committed(fact);
         self.require(checked);
         let checked = self.runs.committed(fact, &self.truth);
         self.require(checked);
-    }
-
-    /// An instance is leased only when what it starts after has ended as it must.
-    fn check_dependencies(&mut self, fact: &Fact) {
-        match fact {
-            Fact::InstancesSubmitted {
-                first, last, spec, ..
-            } => {
-                for id in (first.0..=last.0).map(InstanceId) {
-                    self.ends.remove(&id);
-                    self.after.insert(id, spec.conditions.after.clone());
-                }
-            }
-            Fact::AttemptEnded { lease, verdict, .. } if *verdict != Verdict::Requeued => {
-                let is_done = *verdict == Verdict::Done;
-                self.ends.insert(lease.attempt.instance, is_done);
-            }
-            Fact::InstancesHalted { first, last, .. } => {
-                let ids = (first.0..=last.0).map(InstanceId);
-                self.ends.extend(ids.map(|id| (id, false)));
-            }
-            Fact::LeaseGranted { lease, .. } => {
-                let after = self.after.get(&lease.attempt.instance);
-                let early = after.into_iter().flatten().find(|dependency| {
-                    let Upstream::Instances { first, .. } = dependency.upstream else {
-                        return false;
-                    };
-                    let end = self.ends.get(&first);
-                    !end.is_some_and(|is_done| dependency.rule.allows(*is_done))
-                });
-                if let Some(dependency) = early {
-                    let what = format!("{lease} was granted, and starts after {dependency}");
-                    self.violate("started-early", what);
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Checks a lease that was granted, by the ledger that has it. `defaults`: the limits of the
@@ -362,9 +327,15 @@ impl Checkers {
         self.history.acknowledge(instance);
     }
 
-    /// A group of facts was committed.
+    /// A group of facts is committed; its facts follow.
     pub fn group_committed(&mut self, group: Receipt) {
         let checked = self.history.group_committed(group);
+        self.require(checked);
+    }
+
+    /// All facts of a group are committed.
+    pub fn group_complete(&mut self) {
+        let checked = self.conditions.group_complete();
         self.require(checked);
     }
 

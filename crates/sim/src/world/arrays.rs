@@ -1,5 +1,6 @@
 //! Clients that submit arrays, which bound how many of their elements run at once and how many may
-//! fail, and an operator who changes a named limit at run time.
+//! fail, and an operator who changes a named limit at run time. [`super::dependents`] adds arrays that
+//! start after others.
 //!
 //! Only some seeds have them, drawn from a stream of their own: all other seeds mean what they meant
 //! before. The clients know nothing but what the store has: an array whose key is not there is
@@ -20,6 +21,7 @@ use baton_model::state::UniversalState;
 use baton_model::task::Resources;
 use baton_model::time::Millis;
 
+use super::dependents::{self, Dependent, Gathering};
 use super::{SAFETY_PHASE, World};
 use crate::rng::Rng;
 use crate::swarm::Mix;
@@ -45,12 +47,16 @@ const INDEX_GAP: u64 = 10;
 
 /// An array that a client submits.
 #[derive(Debug)]
-struct PlannedArray {
-    submission: Submission,
-    count: u64,
-    from: Time,
+pub(super) struct PlannedArray {
+    pub(super) submission: Submission,
+    pub(super) count: u64,
+    pub(super) from: Time,
+    /// What it starts after, and where its submission stands.
+    pub(super) dependent: Dependent,
+    /// When a client retries these elements, once they have failed or are halted.
+    pub(super) retries: Vec<(Time, u64)>,
     /// When a client cancels the elements from this one on.
-    cancel_at: Option<(Time, u64)>,
+    pub(super) cancel_at: Option<(Time, u64)>,
     /// The indices of elements that have ended, at least once.
     ended: BTreeSet<u64>,
 }
@@ -58,10 +64,12 @@ struct PlannedArray {
 /// The clients with arrays, and the operator of the limit.
 #[derive(Debug, Default)]
 pub(super) struct ArrayClients {
-    arrays: Vec<PlannedArray>,
+    pub(super) arrays: Vec<PlannedArray>,
     /// The array and the index of each element in the store, by its id.
     elements: BTreeMap<InstanceId, (usize, u64)>,
-    open: BTreeSet<RequestId>,
+    pub(super) open: BTreeMap<RequestId, usize>,
+    /// Statuses on their way that others may join.
+    pub(super) gathering: Gathering,
     /// Limits of the configuration of every scheduler.
     pub(super) default_limits: Vec<(String, u64)>,
     /// The values of the limit that the operator sets, and removes, by time.
@@ -69,7 +77,7 @@ pub(super) struct ArrayClients {
 }
 
 impl ArrayClients {
-    pub(super) fn new(mix: &Mix, mut rng: Rng) -> Self {
+    pub(super) fn new(mix: &Mix, mut rng: Rng, dependents: Rng) -> Self {
         if !rng.chance(SEEDS) {
             return Self::default();
         }
@@ -90,8 +98,10 @@ impl ArrayClients {
             // A scheduler without a store accepts nothing strict.
             arrays.iter_mut().for_each(PlannedArray::relax);
         }
+        let gathering = dependents::add(&mut arrays, mix, dependents);
         Self {
             arrays,
+            gathering,
             default_limits: default
                 .map(|it| (LIMIT.to_owned(), it))
                 .into_iter()
@@ -166,7 +176,7 @@ impl ArrayClients {
 }
 
 impl PlannedArray {
-    fn draw(rng: &mut Rng, number: u64) -> Self {
+    pub(super) fn draw(rng: &mut Rng, number: u64) -> Self {
         let (count, more) = (rng.within(2, 8), rng.pick(&[0, 0, 3]));
         let amount = rng.pick(&[0, 0, 1, AMOUNT_MAX]);
         let named = [(LIMIT.to_owned(), amount)];
@@ -222,6 +232,8 @@ impl PlannedArray {
             },
             count: count + more,
             from,
+            dependent: Dependent::default(),
+            retries: Vec::new(),
             cancel_at,
             ended: BTreeSet::new(),
         }
@@ -235,11 +247,11 @@ impl PlannedArray {
     }
 
     fn is_over(&self) -> bool {
-        self.ended.len() as u64 == self.count
+        self.dependent.is_refused || self.ended.len() as u64 == self.count
     }
 
     /// The first and the last of its instances in the store.
-    fn created(&self, ledger: &Ledger) -> Option<(InstanceId, InstanceId)> {
+    pub(super) fn created(&self, ledger: &Ledger) -> Option<(InstanceId, InstanceId)> {
         match ledger.keys().earlier(None, self.submission.key.as_ref()) {
             Ok(Some(Created::Instances { first, last })) => Some((first, last)),
             _ => None,
@@ -252,27 +264,26 @@ impl World {
     pub(super) fn arrays_round(&mut self, leader: usize) {
         let now = self.now;
         let durable = self.is_durable();
-        let mut commands = Vec::new();
-        for array in &mut self.arrays.arrays {
+        let mut commands = self.dependents_round(leader);
+        for (number, array) in self.arrays.arrays.iter_mut().enumerate() {
             let created = array.created(&self.store.ledger);
             // Without a store, a leader that has lost an array gets it again until all of it has ended.
             let is_needed = durable || !array.is_over();
             match created {
+                None if !array.dependent.after.is_empty() => {}
                 None if array.from <= now && is_needed => {
-                    commands.push((
-                        true,
-                        Command::Submit {
-                            submission: array.submission.clone(),
-                            mark: None,
-                        },
-                    ));
+                    let command = Command::Submit {
+                        submission: array.submission.clone(),
+                        mark: None,
+                    };
+                    commands.push((Some(number), command));
                 }
                 Some((first, last)) => {
                     let due = array.cancel_at.take_if(|(at, _)| *at <= now);
                     commands.extend(due.map(|(_, index)| {
                         let first = InstanceId(first.0 + index);
                         let mode = KillMode::Graceful;
-                        (false, Command::Cancel { first, last, mode })
+                        (None, Command::Cancel { first, last, mode })
                     }));
                 }
                 None => {}
@@ -284,12 +295,12 @@ impl World {
             && self.store.ledger.limits().get(LIMIT) != total.as_ref()
         {
             let (name, total) = (LIMIT.to_owned(), *total);
-            commands.push((false, Command::SetLimit { name, total }));
+            commands.push((None, Command::SetLimit { name, total }));
         }
-        for (is_submission, command) in commands {
+        for (submitted, command) in commands {
             let request = self.client.new_request();
-            if is_submission {
-                self.arrays.open.insert(request);
+            if let Some(number) = submitted {
+                self.arrays.open.insert(request, number);
             }
             self.scheduler_input(leader, Input::Command(request, command));
         }
@@ -301,7 +312,8 @@ impl World {
         request: RequestId,
         (first, last): (InstanceId, InstanceId),
     ) {
-        if !self.arrays.open.remove(&request) || self.checkers.is_forgotten(first) {
+        let is_submission = self.arrays.open.remove(&request).is_some();
+        if !is_submission || self.checkers.is_forgotten(first) {
             return;
         }
         for id in (first.0..=last.0).map(InstanceId) {

@@ -14,7 +14,7 @@ use baton_model::mark::{Mark, StoreState};
 use super::client::ClientRecord;
 use super::store::StoreReply;
 use super::{Event, World};
-use crate::checkers::RunRecord;
+use crate::checkers::{ConditionChecks, RunRecord};
 use crate::time::SECOND;
 
 /// The store at one time, and what clients knew then.
@@ -27,6 +27,7 @@ pub(super) struct Backup {
     recorded_server: u64,
     clients: ClientRecord,
     runs: RunRecord,
+    conditions: ConditionChecks,
 }
 
 /// How a backup is restored.
@@ -62,6 +63,7 @@ impl World {
             recorded_server: self.store.recorded_server,
             clients: self.client.record(),
             runs: self.checkers.runs.record(),
+            conditions: self.checkers.conditions.clone(),
         }
     }
 
@@ -96,6 +98,7 @@ impl World {
         self.checkers
             .history_lost(&self.store.ledger, &backup.ledger);
         self.checkers.runs.restore(backup.runs);
+        self.checkers.conditions = backup.conditions;
         if how == Restoration::FileSystem {
             // No worker can tell, if the lost future had no term of its own, or if every agent that
             // has obeyed it is restarted, too.

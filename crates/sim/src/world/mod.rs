@@ -11,6 +11,7 @@
 //! | `coordinators` | coordinators and the processes they started |
 //! | `client` | clients that submit and cancel, and the operator |
 //! | `arrays` | clients that submit arrays with limits, and changes of a named limit |
+//! | `dependents` | arrays that start after others, retries of elements, and several ends in one message |
 //! | `workflows` | clients that submit, halt and resume workflows |
 //! | `recovery` | the ledger of a new leader, restored from rows |
 //! | `reapers` | the parents of coordinators, which remain when agent and coordinator die |
@@ -24,6 +25,7 @@ mod arrays;
 mod client;
 mod coordinators;
 mod copies;
+mod dependents;
 mod failover;
 mod faults;
 mod hosts;
@@ -114,6 +116,10 @@ enum Event {
     CoordinatorResume(usize),
     ReaperWake(usize),
     StraysDead(usize),
+    StatusesLeave {
+        host: usize,
+        scheduler: usize,
+    },
     ChildEnds {
         host: usize,
         lease: LeaseId,
@@ -221,7 +227,7 @@ impl World {
     #[must_use]
     pub fn new(seed: u64, shape: Shape, bugs: Bugs, detail: Detail) -> Self {
         let mut rng = Rng::new(seed);
-        let mix = Mix::draw(&mut rng, shape);
+        let mut mix = Mix::draw(&mut rng, shape);
         let config = Config {
             store: mix.store_mode,
             allow_bump_unhealthy: mix.allow_bump_unhealthy,
@@ -232,6 +238,10 @@ impl World {
         let mut failover_rng = Rng::new(seed ^ (1 << 61));
         let is_durable = mix.store_mode == StoreMode::Durable;
         let is_shared = is_durable && failover_rng.chance(failover::SHARED);
+        // Likewise for arrays, and for what starts after them.
+        let [of_arrays, of_dependents] = [60, 59].map(|bit| Rng::new(seed ^ (1 << bit)));
+        let arrays = ArrayClients::new(&mix, of_arrays, of_dependents);
+        mix.failing = dependents::failing(&mix, &arrays);
         let mut world = Self {
             now: Time(0),
             queue: BinaryHeap::new(),
@@ -255,8 +265,7 @@ impl World {
             client: Client::new(&mix, &mut rng),
             // A separate stream: workflows do not change other draws of a seed.
             workflows: WorkflowClients::new(&mix, Rng::new(!seed)),
-            // Likewise.
-            arrays: ArrayClients::new(&mix, Rng::new(seed ^ (1 << 60))),
+            arrays,
             mix,
             calm: false,
             memory_epoch: 0,
@@ -410,6 +419,7 @@ impl World {
             Event::CoordinatorResume(host) => self.coordinator_resume(host),
             Event::ReaperWake(host) => self.reaper_wake(host),
             Event::StraysDead(host) => self.strays_dead(host),
+            Event::StatusesLeave { host, scheduler } => self.statuses_leave(host, scheduler),
             Event::ChildEnds { host, lease } => self.child_ends(host, lease),
             Event::ChildTerminated { host, lease } => self.child_killed(host, lease),
             Event::GraceEnds(host) => self.kill_overdue(host),

@@ -68,6 +68,12 @@ impl World {
         scheduler: usize,
         message: ToScheduler,
     ) {
+        if let Some(message) = self.gather(host, scheduler, message) {
+            self.transmit(host, scheduler, message);
+        }
+    }
+
+    pub(super) fn transmit(&mut self, host: usize, scheduler: usize, message: ToScheduler) {
         if !self.links.carries_to_scheduler(host, scheduler) {
             return;
         }

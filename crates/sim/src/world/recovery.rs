@@ -24,10 +24,7 @@ impl World {
             }
         };
         for (first, last) in self.arrays.created(&applied) {
-            let failed = self.failed_elements(first, last);
-            if failed > 0 {
-                ledger.restore_failures(first, failed);
-            }
+            ledger.restore_failures(first, self.failed_elements(first, last));
         }
         ledger.settle();
         ledger.identify(applied.identity().clone());

@@ -13,7 +13,7 @@ use baton_model::state::WorkerState;
 
 use super::store::{StoreOp, StoreReply};
 use super::{Event, World};
-use crate::checkers::RunChecks;
+use crate::checkers::{ConditionChecks, RunChecks};
 use crate::time::{Clock, SECOND, Time};
 
 /// An input for a stopped process.
@@ -86,11 +86,14 @@ impl World {
             .max_by_key(|(_, core)| core.epoch())
     }
 
-    /// The core of a current leader without pending commits.
+    /// The core of a current leader without pending commits. None if its connection is broken, whether
+    /// or not it has noticed: the store may have lost what it has committed.
     pub(super) fn leading_core(&self, index: usize) -> Option<&Scheduler> {
         let process = &self.schedulers[index];
         let applied = process.ops_sent == process.ops_applied;
-        let core = &process.leading.as_ref().filter(|_| applied)?.core;
+        let broken = self.store.cuts.contains_key(&(index, process.term));
+        let is_current = applied && !broken;
+        let core = &process.leading.as_ref().filter(|_| is_current)?.core;
         (core.epoch() == self.store.row.epoch).then_some(core)
     }
 
@@ -109,6 +112,7 @@ impl World {
             self.memory_epoch += 1;
             self.store.ledger = Ledger::default();
             self.checkers.runs = RunChecks::default();
+            self.checkers.conditions = ConditionChecks::default();
             self.lead(index, Epoch(self.memory_epoch), Ledger::default());
             self.at(SECOND / 2, Event::ClientNotices);
         }
@@ -307,6 +311,7 @@ impl World {
                 for fact in batch.facts() {
                     self.commit_fact(fact);
                 }
+                self.checkers.group_complete();
                 let receipt = batch.durable();
                 if let Some(leading) = &mut self.schedulers[index].leading {
                     leading.outbox.release(receipt);
@@ -366,7 +371,11 @@ impl World {
                 self.array_acknowledged(request, (first, last));
             }
             // The upstream work has ended meanwhile: it is submitted again without.
-            Effect::Reply(_, Reply::Submitted(Err(SubmitError::NeverMet(_)))) => {}
+            Effect::Reply(request, Reply::Submitted(Err(SubmitError::NeverMet(_)))) => {
+                self.array_refused(request);
+            }
+            // Another leader than the one that was asked for a mark.
+            Effect::Reply(_, Reply::Submitted(Err(SubmitError::Outdated))) => {}
             Effect::Reply(request, Reply::Submitted(Err(error))) => {
                 self.checkers
                     .violate("panic", format!("{request} was refused: {error}"));

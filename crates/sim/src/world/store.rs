@@ -181,6 +181,7 @@ impl World {
                 for fact in batch.facts() {
                     self.commit_fact(fact);
                 }
+                self.checkers.group_complete();
                 StoreReply::Durable(batch.durable())
             }
             StoreOp::Take { .. } | StoreOp::Renew(_) | StoreOp::Commit(_) => StoreReply::Overtaken,

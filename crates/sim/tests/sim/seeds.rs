@@ -137,7 +137,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::PromotionUnnoticed => &["broken-promise", "overlap"],
         Bug::LimitForgotten => &["limit-exceeded"],
         Bug::ArrayUncharged => &["array-exceeded"],
-        Bug::FailuresForgotten | Bug::FailedMaxIgnored => &["failed-array-continued"],
+        Bug::FailuresForgotten | Bug::FailedMaxIgnored => &["failed-array-continued", "not-halted"],
         Bug::IdsUsedAgain | Bug::RunIdsUsedAgain => &["id-reused"],
         Bug::StatusEpochUnchecked => &[
             "broken-promise",
@@ -150,7 +150,9 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::ResumeKeepsNothing | Bug::ResumeByIndex => &["resume-unasked"],
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],
         Bug::GateIgnored => &["too-early"],
-        Bug::DependencyIgnored => &["started-early"],
+        Bug::DependencyIgnored | Bug::DependenciesForgotten => &["started-early"],
+        Bug::ReleasedOnFirstEnd => &["started-early", "not-halted"],
+        Bug::RetryCountedTwice => &["halted-unasked"],
         Bug::HaltForgets => &["halt-broken"],
         // See `chronos.rs`.
         Bug::AccountedNotAdvanced
