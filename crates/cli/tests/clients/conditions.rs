@@ -55,6 +55,36 @@ fn work_starts_after_other_work_also_under_the_next_leader() {
 }
 
 #[test]
+fn ends_during_a_restart_are_all_held_against_the_rules() {
+    let mut cluster = Cluster::with_worker();
+    let held = format!(
+        "{}; echo x >> {}; exit $BATON_ARRAY_INDEX",
+        hold(&cluster, "go"),
+        cluster.path("ended").display()
+    );
+    let array = ["submit", "--array", "0-1", "--", "sh", "-c", &held];
+    cluster.run(&array).good();
+    for after in ["i1..i2", "i1,i2", "i1..i2:fail", "i1..i2:any"] {
+        let dependent = ["submit", "--after", after, "--", "true"];
+        cluster.run(&dependent).good();
+    }
+    cluster.until_state("i1", "RUNNING");
+    cluster.until_state("i2", "RUNNING");
+    cluster.kill_scheduler();
+    release(&cluster, "go");
+    until("both have ended", || {
+        let text = std::fs::read_to_string(cluster.path("ended")).unwrap_or_default();
+        text.lines().count() == 2
+    });
+    cluster.start_scheduler();
+    cluster.until_state("i6", "DONE");
+    let states = ["i1", "i2", "i3", "i4", "i5"].map(|id| cluster.state(id));
+    assert_eq!(states, ["DONE", "FAILED", "HALTED", "HALTED", "HALTED"]);
+    let shown = cluster.run(&["show", "i3"]).good();
+    assert!(shown.contains("i1..i2 did not succeed"), "{shown}");
+}
+
+#[test]
 fn an_array_limits_what_runs_and_what_fails_also_under_the_next_leader() {
     let mut cluster = Cluster::with_worker();
     let held = format!(
