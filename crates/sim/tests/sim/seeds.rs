@@ -134,7 +134,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::OutcomeTakenAsFailure => &["committed-twice"],
         Bug::OutcomeTakenAsSuccess => &["lost-acknowledged", "unleased-start"],
         Bug::EpochFromStore => &["epoch-repeated"],
-        Bug::PromotionUnnoticed => &["broken-promise", "overlap"],
+        Bug::PromotionUnnoticed => &["broken-promise", "overlap", "id-reused"],
         Bug::LimitForgotten => &["limit-exceeded"],
         Bug::ArrayUncharged => &["array-exceeded"],
         Bug::FailuresForgotten | Bug::FailedMaxIgnored => &["failed-array-continued", "not-halted"],
