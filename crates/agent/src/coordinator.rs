@@ -53,8 +53,8 @@ pub(crate) struct Discovered {
 }
 
 pub(crate) enum DiscoveredState {
-    /// It runs, and reports its runs itself; its dead-man timer may have fired.
-    Running { fired: bool },
+    /// It runs, and reports its runs itself.
+    Running,
     /// It is dead. `readable` is false if there was none, or its log cannot be read.
     Dead { permit: StartPermit, readable: bool },
 }
@@ -153,9 +153,7 @@ impl Coordinator {
                 Ok(Discovered {
                     runs: greeting.runs,
                     guard: greeting.guard,
-                    state: DiscoveredState::Running {
-                        fired: greeting.fired,
-                    },
+                    state: DiscoveredState::Running,
                 })
             }
             Discovery::Absent(permit) => {
@@ -219,8 +217,7 @@ impl Coordinator {
         let _ = self.flush();
     }
 
-    /// Replaces a coordinator that was told to exit: one whose timer has fired launches nothing any
-    /// more.
+    /// Replaces a coordinator that was told to exit.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
         let permit = self.retire()?;
         self.start(permit, false)

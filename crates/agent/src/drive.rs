@@ -12,10 +12,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::Supervisor;
 use baton_core::supervision::backoff::IncarnationBackoff;
 use baton_core::supervision::io::Event;
 use baton_model::time::Mono;
+use baton_model::timeouts::LeaseTerm;
 use baton_runner::coordinator::{COMMAND, CoordinatorSpec};
 use baton_runner::sys::cgroup::{self, Cgroup};
 use baton_runner::sys::clock::Alarm;
@@ -159,7 +161,7 @@ impl Agent {
                 tracing::info!("shutting down: killing everything; interrupt again to exit now");
                 self.shutting_down = true;
                 watchdog::stopping();
-                self.handle(Event::GuardFired);
+                self.handle(Event::GiveUp);
             }
             _ => {
                 self.detach();
@@ -180,7 +182,31 @@ impl Agent {
             // If it is gone, the next agent finds out.
             let _ = self.coordinator.flush();
         }
-        tracing::info!("exiting; running attempts continue");
+        tracing::info!("exiting; {}", self.outlook());
+    }
+
+    /// Until when the attempts go on without an agent.
+    fn outlook(&self) -> String {
+        let attempts = self.supervisor.attempts().iter();
+        let live: Vec<LeaseTerm> = attempts
+            .filter(|attempt| !attempt.is_over())
+            .map(|attempt| attempt.assignment.term())
+            .collect();
+        let count = match live.len() {
+            0 => return "nothing is running".to_owned(),
+            1 => "1 attempt continues".to_owned(),
+            count => format!("{count} attempts continue"),
+        };
+        let order = self.coordinator.guard().map(GuardOrder::from);
+        let deadlines = live.iter().filter_map(|term| order?.deadline_of(*term));
+        let now = clock::now().mono;
+        match deadlines.min() {
+            Some(first) => format!(
+                "{count}; if it is not started again, the first is killed in {}",
+                first.since(now)
+            ),
+            None => format!("{count}, however late it is started again"),
+        }
     }
 
     /// Removes the control group: the coordinator was told to exit, and nothing runs.

@@ -1,6 +1,7 @@
 //! Replies of the coordinator, as events of the supervisor.
 
 use baton_core::supervision::io::Event;
+use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::RunNo;
 use baton_runner::wire::{Reply, RunKey};
 
@@ -27,6 +28,12 @@ impl Agent {
                     if assignment.is_task() {
                         self.end_filer.add(assignment.lease);
                     }
+                    if end.outcome == Outcome::Killed(KillCause::LeaseLapsed) {
+                        let lease = assignment.lease;
+                        tracing::warn!(
+                            "killed {lease}: no scheduler has answered for too long (lost_after)"
+                        );
+                    }
                 }
                 Event::Ended(end.run, self.launcher.ending(&end, assignment))
             }
@@ -35,10 +42,6 @@ impl Agent {
                 None => return,
             },
             Reply::Refused { run } => Event::Refused(run),
-            Reply::GuardFired => {
-                tracing::warn!("the lease has expired; the coordinator kills everything");
-                Event::GuardFired
-            }
             Reply::EverythingKilled { id, left } => {
                 if left > 0 {
                     tracing::error!("{left} processes cannot be killed; retrying");

@@ -181,6 +181,7 @@ impl Launcher {
                 dir,
             }),
             memory_max: assignment.memory_max,
+            term: assignment.term(),
             resumes: resumes(attempt),
             is_runner: assignment.is_task(),
             ..Launch::default()
@@ -222,6 +223,7 @@ impl Launcher {
             claim: self.claim(assignment),
             timeout: assignment.time_left(started),
             timeout_grace: assignment.timeout_grace(started, now),
+            term: assignment.term(),
             resumes: resumes(attempt),
             is_runner: assignment.is_task(),
         }

@@ -478,6 +478,7 @@ mod tests {
         let guard = Guard {
             deadline: baton_model::time::Mono(5),
             grace: baton_model::time::Millis(1),
+            kill_max: baton_model::time::Millis(9),
             epoch: Epoch(9),
             stamp: baton_model::time::Stamp(baton_model::time::Mono(4)),
         };

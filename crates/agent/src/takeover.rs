@@ -14,6 +14,7 @@ use baton_core::supervision::takeover::{
 };
 use baton_model::outcome::KillCause;
 use baton_model::task::{Identity, Moment};
+use baton_model::timeouts::LeaseTerm;
 use baton_runner::coordinator::{is_gone, outlive_deaths};
 use baton_runner::sys::clock;
 use baton_runner::wire::{Guard, KnownRun};
@@ -41,25 +42,22 @@ impl Agent {
         let known = handover.attempts;
         let runs = self.reported(found.runs, &known);
         let inventory = Inventory::new(known, runs, dying);
-        let deadline = guard.map(|guard| guard.deadline);
         let remnant = Remnant {
             is_of_this_boot: existed && worker_state.boot == self.host.boot,
             is_dying: worker_state.dying,
             coordinator: match &found.state {
-                DiscoveredState::Running { .. } => CoordinatorState::Running,
-                DiscoveredState::Dead { readable: true, .. } => CoordinatorState::Dead(deadline),
+                DiscoveredState::Running => CoordinatorState::Running,
+                DiscoveredState::Dead { readable: true, .. } => CoordinatorState::Dead {
+                    has_order: guard.is_some(),
+                },
                 DiscoveredState::Dead { .. } => CoordinatorState::Unknown,
             },
         };
-        let resumes = remnant.is_resumable(clock::now().mono);
+        let resumes = remnant.is_resumable();
         let has_predecessor = existed || remnant.coordinator != CoordinatorState::Unknown;
-        let mut has_fired = false;
-        match found.state {
-            DiscoveredState::Running { fired } => has_fired = fired,
-            DiscoveredState::Dead { permit, .. } => {
-                self.save_handover_of(&inventory, guard)?;
-                self.coordinator.start(permit, has_predecessor)?;
-            }
+        if let DiscoveredState::Dead { permit, .. } = found.state {
+            self.save_handover_of(&inventory, guard)?;
+            self.coordinator.start(permit, has_predecessor)?;
         }
         if !resumes {
             if has_predecessor {
@@ -85,8 +83,8 @@ impl Agent {
         self.end_filer.add_all(is_open);
         self.resume_protocol();
         self.carry_out(actions);
-        if has_fired || dying.is_some() {
-            self.handle(Event::GuardFired);
+        if dying.is_some() {
+            self.handle(Event::GiveUp);
         }
         Ok(())
     }
@@ -115,7 +113,7 @@ impl Agent {
         let is_gone = |error: &Error| matches!(error, Error::Io { error, .. } if is_gone(error));
         loop {
             match outlive_deaths(is_gone, || self.try_replace_coordinator(&mut collected)) {
-                // A full disk may have room again. Until the lease ends the work may go on.
+                // A full disk may have room again. Until its deadlines the work may go on.
                 Err(error) if self.is_leased() => {
                     tracing::error!("{error}; trying again");
                     std::thread::sleep(REPLACE_RETRY);
@@ -125,9 +123,20 @@ impl Agent {
         }
     }
 
+    /// True if an attempt may go on without an answer of a scheduler, or none is held.
     fn is_leased(&self) -> bool {
-        let guard = self.coordinator.guard();
-        guard.is_some_and(|guard| clock::now().mono < guard.deadline)
+        let Some(guard) = self.coordinator.guard() else {
+            return false;
+        };
+        let (now, order) = (clock::now().mono, GuardOrder::from(guard));
+        let is_ahead = |term| {
+            order
+                .deadline_of(term)
+                .is_none_or(|deadline| now < deadline)
+        };
+        let mut attempts = self.supervisor.attempts().iter();
+        let has_time = attempts.any(|it| !it.is_over() && is_ahead(it.assignment.term()));
+        has_time || is_ahead(LeaseTerm::Lease)
     }
 
     fn try_replace_coordinator(&mut self, collected: &mut Option<Inventory>) -> Result<(), Error> {
@@ -145,14 +154,10 @@ impl Agent {
                 self.supervisor.inventory(runs)
             }
         };
-        match state {
-            DiscoveredState::Running { fired: true } => self.handle(Event::GuardFired),
-            DiscoveredState::Running { fired: false } => {}
-            DiscoveredState::Dead { permit, .. } => {
-                *collected = Some(inventory.clone());
-                self.save_handover_of(&inventory, self.coordinator.guard())?;
-                self.coordinator.start(permit, true)?;
-            }
+        if let DiscoveredState::Dead { permit, .. } = state {
+            *collected = Some(inventory.clone());
+            self.save_handover_of(&inventory, self.coordinator.guard())?;
+            self.coordinator.start(permit, true)?;
         }
         self.attach();
         let (coordinator, launcher) = (&mut self.coordinator, &mut self.launcher);

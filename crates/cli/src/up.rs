@@ -60,7 +60,8 @@ Examples:
 
 ^C ends the worker with its attempts, then the scheduler; a second ^C does not wait for the worker.
 SIGTERM ends both and leaves the attempts running; the next `baton up` on the same data directory
-takes them over, if it starts within the lease.")]
+takes them over. Without one they are killed after a while (`lost_after`, usually 3m43s), and strict
+ones never; the log says until when.")]
 pub(crate) struct Up {
     #[command(flatten)]
     server: ServerArgs,
@@ -152,9 +153,9 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
             service::stopping();
             match signal {
                 Interrupt::Interrupted => end_worker(&orders, worker_ended, interrupts).await,
-                Interrupt::Terminated => tracing::info!(
-                    "exiting; running attempts continue, and the next start takes them over"
-                ),
+                Interrupt::Terminated => {
+                    tracing::info!("exiting; the next start takes running attempts over")
+                }
             }
         };
         let ready = |ready: baton_server::Ready| {

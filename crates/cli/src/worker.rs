@@ -25,8 +25,9 @@ Examples:
   baton worker --scheduler sched:8081 --ca ca.pem --cert worker.pem --key worker.key
   baton worker --scheduler a:8081,b:8081 --resources cpu=4,memory=8GiB,licence=2 --label zone=eu
 
-SIGTERM: the worker exits and its attempts continue; started again with the same --state within the
-lease, it takes them over. ^C: it kills its attempts, reports them and exits; a second ^C does not
+SIGTERM: the worker exits and its attempts continue; started again with the same --state, it takes
+them over. Otherwise they are killed after a while (`lost_after`, usually 3m43s), and strict ones
+never; the log says until when. ^C: it kills its attempts, reports them and exits; a second ^C does not
 wait. Log lines go to standard error; BATON_LOG=debug shows more.";
 
 /// Run a worker, which executes attempts leased by a scheduler

@@ -89,6 +89,7 @@ pub(crate) fn instance(bound: BoundTask, policy: &Policy, requests_cpu: bool) ->
         },
         priority: policy.priority,
         exclusive: policy.exclusive,
+        lost_after: policy.lost_after,
         retry,
         timeout: policy.timeout,
         array: None,

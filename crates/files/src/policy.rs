@@ -18,6 +18,10 @@ pub struct Policy {
     pub timeout: Option<Millis>,
     /// The certainty that an attempt has ended before the next one starts.
     pub exclusive: Exclusive,
+    /// How long an attempt outlives the contact to its scheduler; `None` for the scheduler's
+    /// default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_after: Option<Millis>,
     /// Higher is placed first.
     pub priority: i32,
     /// All must hold. Sorted by label.

@@ -498,6 +498,10 @@ pub struct Worker {
     pub labels: BTreeMap<String, String>,
     /// Seconds since its last message.
     pub heard_seconds: f64,
+    /// If it is not HEALTHY: when the first of its attempts is given up and retried elsewhere, unless
+    /// it is heard before; milliseconds since 1970. None if it has none that time ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_at: Option<u64>,
     /// `self`, `drain`, `undrain`, `forget`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,

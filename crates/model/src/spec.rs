@@ -25,7 +25,7 @@ pub enum Exclusive {
     #[default]
     Timed,
     /// Only by proof: the worker reports it, its host has rebooted, or an operator has forgotten the
-    /// worker. Never by time alone.
+    /// worker. Never by time alone, so no dead-man timer kills it either.
     Strict,
 }
 
@@ -190,6 +190,9 @@ pub struct InstanceSpec {
     /// Higher goes first.
     pub priority: i32,
     pub exclusive: Exclusive,
+    /// How long an attempt outlives the contact between its worker and a scheduler, if not as long
+    /// as the scheduler's lease.
+    pub lost_after: Option<Millis>,
     pub retry: RetryBudget,
     /// The longest run time of one attempt.
     pub timeout: Option<Millis>,
@@ -254,6 +257,7 @@ impl Serialize for SparseSpec<'_> {
             request,
             priority,
             exclusive,
+            lost_after,
             retry,
             timeout,
             array,
@@ -281,6 +285,7 @@ impl Serialize for SparseSpec<'_> {
             "ask": request,
             "priority": priority,
             "exclusive": exclusive,
+            "lost_after": lost_after,
             "retry": retry,
             "timeout": timeout,
             "array": array,

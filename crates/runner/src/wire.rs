@@ -18,6 +18,7 @@ use baton_model::outcome::{KillCause, Outcome};
 pub use baton_model::task::RunKey;
 use baton_model::task::{Identity, Moment};
 use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::LeaseTerm;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +125,9 @@ pub struct Launch {
     /// group with a memory controller.
     #[serde(default, skip_serializing_if = "is_unlimited")]
     pub memory_max: u64,
+    /// How long a worker's attempt outlives the last answer of a scheduler.
+    #[serde(default, skip_serializing_if = "is_lease")]
+    pub term: LeaseTerm,
     /// If it dies of a signal that did not come from here, another run of the same process
     /// continues with what it leaves behind, so its leftovers are not touched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -142,6 +146,10 @@ fn is_zero(span: &Millis) -> bool {
     *span == Millis(0)
 }
 
+fn is_lease(term: &LeaseTerm) -> bool {
+    *term == LeaseTerm::Lease
+}
+
 fn is_unlimited(amount: &u64) -> bool {
     *amount == 0
 }
@@ -149,9 +157,13 @@ fn is_unlimited(amount: &u64) -> bool {
 /// The dead-man timer's order on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
+    /// That of attempts without a term of their own.
     pub deadline: Mono,
     /// From SIGTERM to SIGKILL.
     pub grace: Millis,
+    /// From SIGTERM until everything is certainly dead.
+    #[serde(default)]
+    pub kill_max: Millis,
     /// The epoch of the leader that gave it.
     pub epoch: Epoch,
     /// The heartbeat that it answers.
@@ -163,6 +175,7 @@ impl From<Guard> for GuardOrder {
         Self {
             deadline: guard.deadline,
             grace: guard.grace,
+            kill_max: guard.kill_max,
             epoch: guard.epoch,
             stamp: guard.stamp,
         }
@@ -174,6 +187,7 @@ impl From<GuardOrder> for Guard {
         Self {
             deadline: order.deadline,
             grace: order.grace,
+            kill_max: order.kill_max,
             epoch: order.epoch,
             stamp: order.stamp,
         }
@@ -191,6 +205,9 @@ pub struct Attempt {
     pub timeout: Option<Millis>,
     /// As in [`Launch::timeout_grace`].
     pub timeout_grace: Millis,
+    /// As in [`Launch::term`].
+    #[serde(default, skip_serializing_if = "is_lease")]
+    pub term: LeaseTerm,
     /// As in [`Launch::resumes`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes: bool,
@@ -272,7 +289,7 @@ pub enum Request {
     },
     /// The end of this run is durable in the runner's log.
     Forget { run: RunKey },
-    /// Move the deadline of the dead-man timer.
+    /// Move the deadlines of the dead-man timer.
     Guard(Guard),
     /// Terminate the coordinator.
     Exit,
@@ -350,8 +367,6 @@ pub enum Reply {
         version: u32,
         mark: String,
         pid: u32,
-        /// The dead-man timer has fired: nothing is launched any more.
-        fired: bool,
         runs: Vec<KnownRun>,
         /// The order of the dead-man timer that is in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -375,8 +390,6 @@ pub enum Reply {
     /// It was not launched because of a fault of this host, and is not on record: an attempt of a
     /// worker, or its health check.
     HostFault { run: RunKey, reason: String },
-    /// The dead-man timer has run out; everything is being killed.
-    GuardFired,
     /// Every process of the task is gone, except this many that could not be killed.
     EverythingKilled {
         id: u64,

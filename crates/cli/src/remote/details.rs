@@ -79,6 +79,9 @@ pub(super) fn work(details: &InstanceDetails) -> Vec<(&'static str, String)> {
     if details.exclusive == Exclusive::Strict {
         rows.push(("exclusive", "strict".to_owned()));
     }
+    if let Some(seconds) = details.lost_after_seconds {
+        rows.push(("lost after", span(rows::millis(seconds))));
+    }
     let due = details.origin.due_at;
     let due = due.map(|due| format!(", due {}", stamp(Wall(due))));
     let origin = clean(&details.origin.text);

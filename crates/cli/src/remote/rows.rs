@@ -8,7 +8,7 @@ use baton_model::time::{Millis, Wall};
 use super::ids;
 use crate::output::{Style, clean};
 use crate::table::Cell;
-use crate::time::{between, size, span};
+use crate::time::{between, size, span, stamp};
 
 /// Headings of [`instance`].
 pub(crate) const INSTANCE: &[&str] = &[
@@ -129,7 +129,7 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         share(worker.used.memory, worker.capacity.memory, size).into(),
         measured(worker.measured).into(),
         others(worker).into(),
-        span(millis(worker.heard_seconds)).into(),
+        heard(worker).into(),
         clean(worker.executor.as_deref().unwrap_or("-")).into(),
         labels.join(" ").into(),
     ]
@@ -142,6 +142,15 @@ pub(crate) fn worker_fault(worker: &Worker) -> Option<String> {
     Some(format!(
         "{name} gets no work, since it cannot launch any: {fault}"
     ))
+}
+
+/// The time since it was heard, and until when its work is waited for: `2m ago, lost at 14:05`.
+fn heard(worker: &Worker) -> String {
+    let ago = span(millis(worker.heard_seconds));
+    match worker.lost_at {
+        Some(at) => format!("{ago}, work lost at {}", stamp(Wall(at))),
+        None => ago,
+    }
 }
 
 /// What is claimed of a resource, and all of it: `1.5/4`.
@@ -289,6 +298,7 @@ pub(crate) mod tests {
             measured: None,
             labels: BTreeMap::from([("zone".to_owned(), "eu".to_owned())]),
             heard_seconds: 0.4,
+            lost_at: None,
             links: BTreeMap::new(),
         };
         let mut table = Table::headed(WORKER);

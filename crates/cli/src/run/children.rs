@@ -231,7 +231,7 @@ async fn scheduler(data: &Path, reads_logs: bool) -> Result<(Child, Ready), Fail
         OsStr::new("127.0.0.1:0"),
         OsStr::new("--worker-listen"),
         OsStr::new("127.0.0.1:0"),
-        OsStr::new("--lease"),
+        OsStr::new("--lost-after"),
         OsStr::new(LEASE),
         OsStr::new("--json"),
     ];

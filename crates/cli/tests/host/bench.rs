@@ -97,6 +97,7 @@ pub(crate) fn guard(deadline: Mono, stamp: u64) -> Request {
     Request::Guard(Guard {
         deadline,
         grace: Millis(100),
+        kill_max: Millis(200),
         epoch: Epoch(1),
         stamp: Stamp(Mono(stamp)),
     })

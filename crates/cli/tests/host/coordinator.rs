@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Millis;
+use baton_model::timeouts::LeaseTerm;
 use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Reply, Request};
 use baton_testing::processes::processes;
@@ -130,14 +131,46 @@ fn the_dead_man_timer_kills_with_and_without_a_connected_client() {
         until("it dies with its lease", || {
             !identity::is_alive(&identity, boot)
         });
-        let (mut link, greeting) = bench.connect();
-        assert!(greeting.fired, "each client is told");
-        send(&mut link, &guard(far_future(), 3));
+        let (mut link, _) = bench.connect();
         send(&mut link, &bench.shell(1, "touch again"));
         wait_for(&mut link, refused);
         assert!(!bench.sandbox.join("again").exists());
+        send(&mut link, &guard(far_future(), 3));
+        send(&mut link, &bench.shell(2, "touch later"));
+        assert_eq!(wait_for(&mut link, outcome), Outcome::Exited(0));
         end(link);
     }
+}
+
+#[test]
+fn each_attempt_is_killed_at_the_deadline_of_its_own_term() {
+    let bench = Bench::new(true);
+    let mut link = bench.begin();
+    let now = clock::now().mono;
+    send(&mut link, &guard(far_future(), now.0));
+    let with_term = |number, term| {
+        let Request::Launch { run, mut launch } = bench.shell(number, "sleep 60") else {
+            panic!("a launch");
+        };
+        launch.term = term;
+        Request::Launch { run, launch }
+    };
+    // The worker's share of a second is 600 ms.
+    let short = LeaseTerm::For(Millis::from_secs(1));
+    let terms = [LeaseTerm::Unlimited, short, LeaseTerm::Lease];
+    let identities: Vec<_> = (0..)
+        .zip(terms)
+        .map(|(number, term)| {
+            send(&mut link, &with_term(number, term));
+            wait_for(&mut link, started)
+        })
+        .collect();
+    let lapsed = Outcome::Killed(KillCause::LeaseLapsed);
+    assert_eq!(wait_for(&mut link, outcome), lapsed);
+    let boot = identity::boot_id().expect("a boot");
+    let alive = identities.iter().map(|it| identity::is_alive(it, boot));
+    assert_eq!(alive.collect::<Vec<_>>(), [true, false, true]);
+    end(link);
 }
 
 /// As on a full disk: neither its log nor its messages can be written.

@@ -67,6 +67,8 @@ bugs! {
         "the worker forgets at once which leases it has refused or finished";
     DeadlineTooLong, "deadline-too-long",
         "the worker's deadline is longer than the scheduler's";
+    DeadlineOfAnother, "deadline-of-another",
+        "an attempt is killed at the deadline of another one on the same worker";
     DeadManInAgent, "dead-man-in-agent",
         "only the agent watches the deadline, not the coordinator";
     DeadManAlone, "dead-man-alone",

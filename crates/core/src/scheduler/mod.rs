@@ -329,6 +329,12 @@ impl Scheduler {
         self.protocol.seats()
     }
 
+    /// When the first attempt of a worker is given up, if it stays silent.
+    #[must_use]
+    pub fn first_loss(&self, name: &WorkerName) -> Option<Mono> {
+        self.protocol.first_loss(&self.ledger, name)
+    }
+
     /// True while a scheduler without a store, or with a copy of one, may not place anything yet.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {

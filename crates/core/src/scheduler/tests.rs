@@ -625,11 +625,12 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
 
 mod conditions;
 mod copies;
-mod faults;
 mod dependencies;
+mod faults;
 mod kills;
 mod library;
 mod limits;
 mod placing;
 mod runs;
+mod terms;
 mod workers;

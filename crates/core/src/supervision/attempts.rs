@@ -9,6 +9,7 @@ use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{Identity, Moment, ProcessNo, RunKey, RunNo};
 use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 use serde::{Deserialize, Serialize};
 
 use super::backoff::RUNNER_RESTARTS_MAX;
@@ -58,6 +59,12 @@ impl From<Launch> for Assignment {
 }
 
 impl Assignment {
+    /// How long it outlives the contact to its scheduler.
+    #[must_use]
+    pub fn term(&self) -> LeaseTerm {
+        LeaseTerm::of(&self.spec)
+    }
+
     /// True for a task of processes, which a runner runs.
     #[must_use]
     pub fn is_task(&self) -> bool {

@@ -43,8 +43,8 @@ pub enum Event {
     Tick,
     /// A message from the scheduler.
     Message(ToWorker),
-    /// The coordinator's dead-man timer has fired.
-    GuardFired,
+    /// This incarnation was given up before, and can only end.
+    GiveUp,
     /// A part of a log was read.
     LogsRead(RequestId, LogAnswer),
     /// The processes of an attempt were read.
@@ -109,7 +109,7 @@ pub enum Action {
     KillEverything { id: u64, grace: Millis },
     /// Coordinator: drop the record of this run.
     Forget(RunKey),
-    /// Coordinator: kill everything at this time unless told otherwise before.
+    /// Coordinator: kill attempts at their deadlines unless told otherwise before.
     Guard(GuardOrder),
     /// Make durable that this incarnation can only end: the next agent must end it, too.
     GiveUp,

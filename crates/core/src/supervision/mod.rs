@@ -221,7 +221,7 @@ impl Supervisor {
         match event {
             Event::Tick => self.tick(now, out),
             Event::Message(message) => self.inputs.push_back(Input::Message(message)),
-            Event::GuardFired => self.inputs.push_back(Input::GuardFired),
+            Event::GiveUp => self.inputs.push_back(Input::GiveUp),
             Event::LogsRead(request, answer) => {
                 self.inputs.push_back(Input::LogsRead(request, answer));
             }
@@ -232,7 +232,7 @@ impl Supervisor {
             Event::Started { run, at, identity } => self.started(run, at, identity, out),
             Event::Ended(run, ending) => self.ended(now, run, ending, out),
             Event::Unknown(run, sighting) => self.unknown(now, run, sighting, out),
-            Event::Refused(run) => self.refused(run),
+            Event::Refused(run) => self.refused(run, out),
             Event::HostFault(run, reason) => self.host_fault(now, run, reason),
             Event::EverythingKilled { id, left } => {
                 self.kill_order.acknowledge(id, left, now);

@@ -178,7 +178,7 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn refused(&mut self, run: RunKey) {
+    pub(super) fn refused(&mut self, run: RunKey, out: &mut Vec<Action>) {
         if let Some(check) = self.checks.remove(&run) {
             let refused = Err("the lease has expired: nothing is launched".into());
             return self.inputs.push_back(Input::CheckDone(check, refused));
@@ -188,9 +188,12 @@ impl Supervisor {
         };
         if run.run > RunNo(0) {
             // It has run before, so it must not be reported as never started, and its processes may
-            // live. The timer has fired: in this incarnation nothing starts any more.
-            self.end_when_killed(run, LOST.into());
-            return self.inputs.push_back(Input::GuardFired);
+            // live. Its deadline has passed, so they are killed.
+            if self.dying.is_some() {
+                return self.end_when_killed(run, LOST.into());
+            }
+            self.attempts.set_phase(run, Phase::Concluded(LOST.into()));
+            return out.push(Action::KillStrays);
         }
         if attempt.withdrawn || attempt.started.is_some() {
             return self.withdraw(run);

@@ -36,23 +36,23 @@ pub struct Remnant {
 pub enum CoordinatorState {
     /// It has the attempts on record, and watches the time.
     Running,
-    /// Its log can be read; until this time its dead-man timer would not have fired.
-    Dead(Option<Mono>),
+    /// Its log can be read. It has watched no time since its death; its successor kills attempts
+    /// whose deadlines have passed before it does anything else.
+    Dead {
+        /// An order of the dead-man timer is known, from which the deadlines follow.
+        has_order: bool,
+    },
     /// There was none, or its log cannot be read.
     Unknown,
 }
 
 impl Remnant {
-    /// True if the incarnation goes on. A dead coordinator has watched no time: once the lease has
-    /// ended, the scheduler may have placed its work elsewhere. A running one tells whether its
-    /// timer has fired, and then the incarnation ends in order.
+    /// True if the incarnation goes on.
     #[must_use]
-    pub fn is_resumable(self, now: Mono) -> bool {
+    pub fn is_resumable(self) -> bool {
         let is_guarded = match self.coordinator {
             CoordinatorState::Running => true,
-            CoordinatorState::Dead(deadline) => {
-                !self.is_dying && deadline.is_some_and(|deadline| now < deadline)
-            }
+            CoordinatorState::Dead { has_order } => !self.is_dying && has_order,
             CoordinatorState::Unknown => false,
         };
         self.is_of_this_boot && is_guarded

@@ -336,7 +336,7 @@ fn too_much_memory_ends_the_patience_with_a_task_that_stops() {
 #[test]
 fn giving_up_ends_what_was_to_be_started_later() {
     let mut worker = restarting();
-    let actions = orders(worker.handle(Mono(300), Event::GuardFired));
+    let actions = orders(worker.handle(Mono(300), Event::GiveUp));
     let killing = actions.iter().find_map(|action| match action {
         Action::KillEverything { id, .. } => Some(*id),
         _ => None,
@@ -392,6 +392,18 @@ fn a_runner_that_its_host_cannot_launch_again_is_tried_later() {
     }
     let actions = orders(worker.handle(Mono(90_000), started(run(1, 1))));
     assert_eq!(actions, [Action::Forget(run(1, 0))], "as one that has died");
+}
+
+#[test]
+fn a_runner_past_its_deadline_is_not_restarted_and_its_processes_are_killed() {
+    let mut worker = supervisor(vec![task(1), command(2)]);
+    worker.handle(Mono(200), ended(run(1, 0), KILLED));
+    let actions = orders(worker.handle(Mono(201), Event::Refused(run(1, 1))));
+    assert_eq!(actions, [Action::KillStrays]);
+    assert_eq!(outcome_of(&worker, 1), None, "its processes may live");
+    worker.handle(Mono(202), Event::StraysKilled { left: 0 });
+    assert_eq!(outcome_of(&worker, 1), Some(LOST));
+    assert_eq!(outcome_of(&worker, 2), None, "the incarnation goes on");
 }
 
 #[test]
@@ -571,33 +583,31 @@ fn the_next_agent_waits_again_for_what_may_be_left_of_a_lost_attempt() {
 }
 
 #[test]
-fn an_incarnation_goes_on_only_where_its_time_was_watched() {
+fn an_incarnation_goes_on_only_where_its_deadlines_are_known() {
     let found = |coordinator| Remnant {
         is_of_this_boot: true,
         is_dying: false,
         coordinator,
     };
-    let now = Mono(100);
     let running = found(CoordinatorState::Running);
-    let dead = |deadline| found(CoordinatorState::Dead(deadline));
-    assert!(running.is_resumable(now));
-    assert!(dead(Some(Mono(101))).is_resumable(now));
-    assert!(!dead(Some(now)).is_resumable(now), "the lease has ended");
-    assert!(!dead(None).is_resumable(now), "there was no lease");
-    assert!(!found(CoordinatorState::Unknown).is_resumable(now));
-    for other in [running, dead(Some(Mono(101)))] {
+    let dead = |has_order| found(CoordinatorState::Dead { has_order });
+    assert!(running.is_resumable());
+    assert!(dead(true).is_resumable());
+    assert!(!dead(false).is_resumable(), "there was no lease");
+    assert!(!found(CoordinatorState::Unknown).is_resumable());
+    for other in [running, dead(true)] {
         let rebooted = Remnant {
             is_of_this_boot: false,
             ..other
         };
-        assert!(!rebooted.is_resumable(now));
+        assert!(!rebooted.is_resumable());
     }
     let dying = |found| Remnant {
         is_dying: true,
         ..found
     };
-    assert!(dying(running).is_resumable(now), "it ends in order");
-    assert!(!dying(dead(Some(Mono(101)))).is_resumable(now));
+    assert!(dying(running).is_resumable(), "it ends in order");
+    assert!(!dying(dead(true)).is_resumable());
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use baton_model::library::Trigger;
 use baton_model::task::{CommandLine, ProcessName, ProcessSpec, Resources, TaskSpec};
+use baton_model::time::Millis;
+use baton_model::timeouts::LOST_AFTER_MIN;
 
 use super::scale::FirstAttempt;
 use super::{Fields, Item, Reader};
@@ -315,6 +317,7 @@ impl Reader {
                 .unwrap_or_default(),
             timeout,
             exclusive: self.word_field(fields, "exclusive").unwrap_or_default(),
+            lost_after: self.lost_after(fields),
             priority: self.integer_field(fields, "priority").unwrap_or_default(),
             constraints: match fields.get("constraints") {
                 Some(item) => self.constraints(&item),
@@ -325,5 +328,18 @@ impl Reader {
                 None => Vec::new(),
             },
         }
+    }
+
+    fn lost_after(&mut self, fields: &Fields<'_>) -> Option<Millis> {
+        let span = self.duration_field(fields, "lost_after")?;
+        if span >= LOST_AFTER_MIN {
+            return Some(span);
+        }
+        if let Some(item) = fields.get("lost_after") {
+            let message =
+                format!("{span} is too short: heartbeats may be late, and killing takes time");
+            self.note(&item, Kind::OutOfRange, message, "write at least 1m");
+        }
+        None
     }
 }

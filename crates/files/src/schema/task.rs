@@ -36,6 +36,7 @@ pub(crate) static TASK: Object = Object {
             RETRY_FIELD,
             TIMEOUT,
             EXCLUSIVE,
+            LOST_AFTER,
             PRIORITY,
             CONSTRAINTS_FIELD,
             URIS,
@@ -59,7 +60,8 @@ pub(crate) const FINALIZATION_WAIT: Field = field("finalization_wait", Duration(
 pub(crate) const USER: Field = field("user", Text, "The user that its processes run as; needs root.");
 pub(crate) const RETRY_FIELD: Field = field("retry", Type::Object(&RETRY), "What happens after an attempt has failed or was lost.");
 pub(crate) const TIMEOUT: Field = field("timeout", Duration(Refused), "The longest time of one attempt.");
-pub(crate) const EXCLUSIVE: Field = field("exclusive", Word(&["timed", "strict"]), "The proof that is needed before an attempt is replaced: its lease has expired, or only a report about its end.").or("timed");
+pub(crate) const EXCLUSIVE: Field = field("exclusive", Word(&["timed", "strict"]), "The proof that is needed before an attempt is replaced: `lost_after` has passed, or only a report about its end; then no time ends an attempt whose scheduler is away.").or("timed");
+pub(crate) const LOST_AFTER: Field = field("lost_after", Duration(Refused), "How long an attempt outlives the contact between its worker and a scheduler, at least 1m: then it is lost, and replaced. Its worker kills it earlier. By default as long as the scheduler says (`--lost-after`).");
 pub(crate) const PRIORITY: Field = field("priority", Integer(-(PRIORITY_MAX as i64), PRIORITY_MAX as i64), "Higher goes first.").or("0");
 pub(crate) const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that a worker must have: to a value, one of several, `{ not: VALUE }`, true for any value, or false for none.");
 pub(crate) const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");

@@ -3,7 +3,7 @@
 use super::Type::{Any, AnyOf, Bool, Duration, Integer, List, Map, Name, Text, Word};
 use super::Zero::Refused;
 use super::task::{
-    CONSTRAINTS_FIELD, CWD, EXCLUSIVE, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, PRIORITY, PROCESSES,
+    CONSTRAINTS_FIELD, CWD, EXCLUSIVE, FINALIZATION_WAIT, LOST_AFTER, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, PRIORITY, PROCESSES,
     RESOURCE_REQUEST, RETRY_FIELD, STDERR, STDOUT, TASK_ENV, TASK_RUN, TIMEOUT, TRIGGER, URIS, USER,
 };
 use super::{Field, Object, POSITIVE, Type, field};
@@ -44,6 +44,7 @@ const TASK_FIELDS: &[Field] = &[
     RETRY_FIELD,
     TIMEOUT,
     EXCLUSIVE,
+    LOST_AFTER,
     PRIORITY,
     CONSTRAINTS_FIELD,
     URIS,
@@ -58,7 +59,7 @@ const TASK_FIELDS: &[Field] = &[
     field("when", AnyOf(&[Text, Bool]), "A condition, evaluated for each item, which is skipped unless it holds."),
     field("template", Text, "The template that it uses."),
 ];
-const DEFAULTS_COUNT: usize = 15;
+const DEFAULTS_COUNT: usize = 16;
 
 pub(crate) static WORKFLOW_TASK: Object = Object {
     any_of: &[&["run"], &["processes"], &["template"]],

@@ -56,6 +56,9 @@ pub struct InstanceDetails {
     pub losses_max: u32,
     /// The proof that is needed before an attempt is replaced.
     pub exclusive: Exclusive,
+    /// How long an attempt outlives the contact between its worker and a scheduler; none for the
+    /// scheduler's default, and for `strict`, which no time ends.
+    pub lost_after_seconds: Option<f64>,
     /// The submission, trigger, due time or run that it comes from.
     pub origin: InstanceOrigin,
 }

@@ -14,7 +14,8 @@ use baton_model::outcome::KillCause;
 use baton_model::task::{Identity, ProcessNo};
 use baton_model::time::{Millis, Mono};
 
-use super::runs::{ProcessRun, Role, RootProcess, parse_mark};
+use super::mark::marked_run;
+use super::runs::{ProcessRun, Role, RootProcess};
 use super::serve::Coordinator;
 use super::{COMMAND, Config};
 use crate::helpers;
@@ -127,18 +128,62 @@ impl Coordinator {
         }
     }
 
-    /// Sends SIGTERM to everything, because the dead-man timer has run out.
-    pub(super) fn terminate_for_guard(&mut self) {
-        self.signal_everything(libc::SIGTERM, KillCause::LeaseLapsed);
+    /// Sends SIGTERM to attempts whose deadline has passed; those that wait are not started.
+    pub(super) fn terminate_for_guard(&mut self, attempts: &BTreeSet<ProcessNo>) {
+        let waiting: Vec<RunKey> = self.queue.known().map(|known| known.run).collect();
+        for run in waiting {
+            if attempts.contains(&run.process) {
+                self.withdraw(run);
+            }
+        }
+        self.signal_for_guard(attempts, libc::SIGTERM);
+        let result = self.with_attempts(attempts, |sweep| sweep.signal(libc::SIGTERM));
+        self.log_failure(result);
     }
 
-    /// Kills everything, for the same reason.
-    pub(super) fn kill_for_guard(&mut self) {
-        let left = self.kill_all(KillCause::LeaseLapsed);
+    /// Kills them, and again what could not be killed.
+    pub(super) fn kill_for_guard(&mut self, attempts: BTreeSet<ProcessNo>) {
+        self.signal_for_guard(&attempts, libc::SIGKILL);
+        let groups = self.table.runs_of(&attempts);
+        let groups = groups.filter_map(|(_, run)| run.group.as_ref());
+        for killed in groups.map(Cgroup::kill).collect::<Vec<_>>() {
+            self.log_failure(killed);
+        }
+        let deadline = clock::now().mono + KILL_MAX;
+        let left = match self.with_attempts(&attempts, |sweep| sweep.kill(deadline)) {
+            Ok(left) => left,
+            Err(error) => {
+                log_line!("coordinator: cannot scan for remaining processes: {error}");
+                1
+            }
+        };
         if left > 0 {
             log_line!("coordinator: {left} processes could not be killed; retrying");
+            let mut again = self
+                .guard_retry
+                .take()
+                .map(|(_, again)| again)
+                .unwrap_or_default();
+            again.extend(attempts);
+            self.guard_retry = Some((clock::now().mono + KILL_RETRY, again));
         }
-        self.guard_retry_at = (left > 0).then(|| clock::now().mono + KILL_RETRY);
+    }
+
+    /// Signals the first processes of attempts with their groups. That needs no descriptor, so it
+    /// works when there are none left.
+    fn signal_for_guard(&mut self, attempts: &BTreeSet<ProcessNo>, signal: i32) {
+        let runs: Vec<RunKey> = self.table.runs_of(attempts).map(|(key, _)| key).collect();
+        for key in runs {
+            let Some(run) = self.table.runs.get_mut(&key) else {
+                continue;
+            };
+            run.signalled.get_or_insert(KillCause::LeaseLapsed);
+            let pid = run.pid().unwrap_or_default();
+            let group = matches!(run.root, RootProcess::Child).then(|| kill::group(pid, signal));
+            let held = run.handle().map(|handle| handle.signal(signal));
+            self.log_failure(group.transpose());
+            self.log_failure(held.transpose());
+        }
     }
 
     /// Signals every process of one run.
@@ -292,7 +337,7 @@ impl Coordinator {
         let sweep = Sweep {
             roots: &[],
             spare: &|_| false,
-            mark: Some(&|text| parse_mark(mark, text).is_some_and(&wanted)),
+            mark: Some(&|text| marked_run(mark, text).is_some_and(&wanted)),
         };
         match sweep.kill(clock::now().mono + KILL_MAX) {
             Ok(left) => u32::try_from(left).unwrap_or(u32::MAX),
@@ -321,7 +366,7 @@ impl Coordinator {
                 run == key
             }
         };
-        let is_marked = |text: &str| parse_mark(mark, text).is_some_and(is_of);
+        let is_marked = |text: &str| marked_run(mark, text).is_some_and(is_of);
         // Once its first process is reaped, the pid may be that of another run.
         let is_anothers = match self.table.children.get(&pid) {
             Some(Role::Run(other)) => *other != key,
@@ -335,6 +380,37 @@ impl Coordinator {
         act(&Sweep {
             roots: &self.roots(),
             spare: &|stat| done(stat) || !is_member(stat) || self.is_spared(stat),
+            mark: Some(&is_marked),
+        })
+    }
+
+    /// Applies `act` to the processes of attempts, in one walk over all of them.
+    fn with_attempts<T>(
+        &self,
+        attempts: &BTreeSet<ProcessNo>,
+        act: impl FnOnce(&Sweep<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mark = &self.config.mark;
+        let is_of = |run: RunKey| attempts.contains(&run.process);
+        let is_marked = |text: &str| marked_run(mark, text).is_some_and(is_of);
+        // Once a first process is reaped, its pid may be that of another run.
+        let is_anothers = |pid: &u32| match self.table.children.get(pid) {
+            Some(Role::Run(other)) => !is_of(*other),
+            Some(Role::Probe(_) | Role::Rotator) => true,
+            None => false,
+        };
+        let runs = self.table.runs_of(attempts);
+        let roots = runs.filter_map(|(_, run)| run.pid());
+        let roots: BTreeSet<u32> = roots.filter(|pid| !is_anothers(pid)).collect();
+        let is_member = |stat: &Stat| {
+            roots.contains(&stat.session)
+                || roots.contains(&stat.pgrp)
+                || self.orphans.owner(stat.pid).is_some_and(is_of)
+                || proc::has_mark(stat.pid, &is_marked)
+        };
+        act(&Sweep {
+            roots: &self.roots(),
+            spare: &|stat| !is_member(stat) || self.is_spared(stat),
             mark: Some(&is_marked),
         })
     }
@@ -392,7 +468,7 @@ impl Coordinator {
     ) -> io::Result<T> {
         let me = std::process::id();
         let mark = &self.config.mark;
-        let is_marked = |text: &str| parse_mark(mark, text).is_some();
+        let is_marked = |text: &str| marked_run(mark, text).is_some();
         // Descendants are found without the mark, and reading every environment on the machine is
         // expensive.
         let marked: Option<&dyn Fn(&str) -> bool> = Some(&is_marked);

@@ -1,14 +1,18 @@
 //! The last resort: killing the work of a worker without its coordinator.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use baton_model::time::Millis;
+use baton_model::timeouts::LeaseTerm;
 
-use super::runs::parse_mark;
+use super::mark::parse_mark;
 use crate::stderr::log_line;
 use crate::sys::kill::Sweep;
-use crate::sys::proc::Stat;
+use crate::sys::proc::{self, Stat};
 use crate::sys::{cgroup, clock};
 
 /// The time of one attempt.
@@ -17,6 +21,7 @@ const ATTEMPT_MAX: Millis = Millis::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The processes of a worker.
+#[derive(Clone, Copy)]
 pub(crate) struct Leftovers<'a> {
     /// Every process that carries this mark, with its descendants.
     pub(crate) mark: &'a str,
@@ -29,6 +34,38 @@ pub(crate) struct Leftovers<'a> {
 }
 
 impl Leftovers<'_> {
+    /// The terms of those that are alive.
+    pub(crate) fn terms(&self) -> io::Result<BTreeSet<LeaseTerm>> {
+        let is_marked = |text: &str| parse_mark(self.mark, text).is_some();
+        let found = self.sweep(&is_marked).find()?;
+        Ok(found.iter().map(|stat| self.term(stat.pid)).collect())
+    }
+
+    /// The term of a process. One that has removed its mark is kept like most.
+    pub(crate) fn term(&self, pid: u32) -> LeaseTerm {
+        let term = Cell::new(LeaseTerm::Lease);
+        let is_ours = |text: &str| {
+            let found = parse_mark(self.mark, text);
+            found.is_some_and(|(_, found)| {
+                term.set(found);
+                true
+            })
+        };
+        if proc::has_mark(pid, &is_ours) {
+            term.get()
+        } else {
+            LeaseTerm::Lease
+        }
+    }
+
+    fn sweep<'a>(&'a self, is_marked: &'a dyn Fn(&str) -> bool) -> Sweep<'a> {
+        Sweep {
+            roots: self.roots,
+            spare: self.spare,
+            mark: Some(is_marked),
+        }
+    }
+
     /// Kills them, and returns how many are left; at least one if that is unknown.
     pub(crate) fn kill(&self) -> usize {
         if let Some(group) = self.cgroup.and_then(cgroup::open)
@@ -37,12 +74,7 @@ impl Leftovers<'_> {
             log_line!("baton: cannot kill a control group: {error}");
         }
         let is_marked = |text: &str| parse_mark(self.mark, text).is_some();
-        let sweep = Sweep {
-            roots: self.roots,
-            spare: self.spare,
-            mark: Some(&is_marked),
-        };
-        match sweep.kill(clock::now().mono + ATTEMPT_MAX) {
+        match self.sweep(&is_marked).kill(clock::now().mono + ATTEMPT_MAX) {
             Ok(0) => 0,
             Ok(left) => {
                 log_line!("baton: {left} processes cannot be killed; retrying");

@@ -18,8 +18,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Config;
 use super::attempt_dirs::{AttemptDirs, chown_to, open_directory, open_subdirectory};
+use super::mark::attempt_mark;
 use super::pid_note::PidNotes;
-use super::runs::{ProcessRun, Role, RootProcess, run_mark};
+use super::runs::{ProcessRun, Role, RootProcess};
 use super::serve::Coordinator;
 use crate::helpers;
 use crate::launch_error::LaunchError;
@@ -284,7 +285,7 @@ impl Launcher {
             launch.env.retain(|variable| !is_mark(variable));
         }
         if !launch.env.iter().any(is_mark) {
-            let mark = run_mark(mark, run);
+            let mark = attempt_mark(mark, run, launch.term);
             launch.env.push((proc::MARK.to_owned(), mark));
         }
         self.set_outer_marks(&mut launch.env);
@@ -316,9 +317,10 @@ impl Coordinator {
         if self.queue.contains(key) {
             return self.reply(Reply::Accepted { run: key });
         }
-        if !self.admits() {
+        if !self.admits(launch.term) {
             return self.reply(Reply::Refused { run: key });
         }
+        self.watch(key, launch.term);
         // A later run finds the processes of its task running: they use their claim already.
         let is_first = key.run == RunNo(0);
         if is_first && self.queue.must_wait(&launch.claim) {
@@ -347,7 +349,7 @@ impl Coordinator {
             let Some((key, launch)) = self.queue.next_fitting() else {
                 return;
             };
-            if self.admits() {
+            if self.admits(launch.term) {
                 // Its tag is recorded.
                 self.start_run(key, *launch, String::new());
             } else {
@@ -374,6 +376,7 @@ impl Coordinator {
         if !launch.tag.is_empty() {
             self.record(CoordinatorRecord::Forgotten { run: key });
         }
+        self.guard.unwatch(key.process);
         self.reply(Reply::Refused { run: key });
     }
 

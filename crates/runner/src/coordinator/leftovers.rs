@@ -24,7 +24,8 @@ use std::io;
 use baton_model::time::Millis;
 
 use super::kill::KILL_MAX;
-use super::runs::{ProcessRun, Role, RootProcess, Timer, parse_mark};
+use super::mark::marked_run;
+use super::runs::{ProcessRun, Role, RootProcess, Timer};
 use super::serve::Coordinator;
 use super::termination::POLL_EVERY;
 use crate::stderr::log_line;
@@ -73,6 +74,11 @@ impl Orphans {
 
     pub(super) fn reaped(&mut self, pid: u32) {
         self.seen.remove(&pid);
+    }
+
+    /// The run of which this process is an orphan.
+    pub(super) fn owner(&self, pid: u32) -> Option<RunKey> {
+        self.seen.get(&pid)?.run
     }
 
     /// True if this process is an orphan of this run.
@@ -281,7 +287,7 @@ impl Coordinator {
 fn read_run_mark(reader: &mut Reader, mark: &str, pid: u32) -> Option<RunKey> {
     let found = std::cell::Cell::new(None);
     reader.has_mark(pid, &|text| {
-        found.set(parse_mark(mark, text));
+        found.set(marked_run(mark, text));
         found.get().is_some()
     });
     found.get()

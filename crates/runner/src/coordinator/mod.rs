@@ -62,6 +62,7 @@ mod kill;
 pub mod last_resort;
 mod launch;
 mod leftovers;
+pub(crate) mod mark;
 mod pid_note;
 mod queue;
 mod reply_buffer;
@@ -76,7 +77,7 @@ use baton_model::ids::BootId;
 
 use crate::record::CoordinatorRecord;
 
-pub use runs::run_mark;
+pub use mark::run_mark;
 pub use start::{
     CoordinatorSpec, Discovery, Greeting, Link, StartPermit, is_gone, is_running, outlive_deaths,
 };

@@ -20,7 +20,7 @@ use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
 use baton_model::time::{Mono, Now, Wall};
 
-use super::runs::run_mark;
+use super::mark::marked_run;
 use super::start::CoordinatorSpec;
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
@@ -145,7 +145,7 @@ pub(super) fn unrecorded_launch(
     if records.iter().any(|record| is_launch_of(record, run)) {
         return Ok(None);
     }
-    let start_ticks = start_ticks_of(&launch, pid, &run_mark(&start.mark, run), reaped)?;
+    let start_ticks = start_ticks_of(&launch, pid, &start.mark, reaped)?;
     Ok(start_ticks.map(|start_ticks| CoordinatorRecord::Started {
         run,
         at: launch.at,
@@ -191,7 +191,8 @@ fn start_ticks_of(
             return Ok(reaped(pid).filter(fits));
         };
         let is_ours = |stat: Stat| stat.is_over() && stat.ppid == me;
-        if is_ours(stat) || proc::has_mark(pid, &|text| text == mark) {
+        if is_ours(stat) || proc::has_mark(pid, &|text| marked_run(mark, text) == Some(launch.run))
+        {
             return Ok(Some(stat.start_ticks));
         }
         executed_polls += u32::from(stat.has_executed);
@@ -210,6 +211,7 @@ fn path(checkpoint: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordinator::mark::run_mark;
     use crate::sys::exits::Exits;
     use crate::sys::spawn::{Command, Spawner};
     use crate::sys::{clock, identity, kill, reap};

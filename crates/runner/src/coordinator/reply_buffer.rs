@@ -91,11 +91,11 @@ mod tests {
     fn urgent_replies_wait_for_nothing_and_overtake_nothing() {
         let mut buffer = ReplyBuffer::default();
         buffer.push(Reply::Accepted { run: RUN });
-        buffer.push(Reply::GuardFired);
+        buffer.push(Reply::StraysKilled { left: 0 });
         buffer.push(Reply::Accepted { run: RUN });
         assert_eq!(buffer.due(true), Some(Mono(0)));
         let accepted = Reply::Accepted { run: RUN };
-        let expected = [accepted.clone(), Reply::GuardFired, accepted];
+        let expected = [accepted.clone(), Reply::StraysKilled { left: 0 }, accepted];
         assert_eq!(buffer.take(Mono(100)), expected);
         buffer.push(Reply::Accepted { run: RUN });
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::outcome::{KillCause, Outcome};
-use baton_model::task::{Identity, Moment, ProcessNo, RunNo};
+use baton_model::task::{Identity, Moment, ProcessNo};
 use baton_model::time::{Millis, Mono};
 
 use crate::sys::cgroup::Cgroup;
@@ -263,6 +263,16 @@ impl RunTable {
             .map(|(key, run)| (*key, run))
     }
 
+    /// The attempts that may have processes here, among these.
+    pub(super) fn runs_of(
+        &self,
+        attempts: &BTreeSet<ProcessNo>,
+    ) -> impl Iterator<Item = (RunKey, &ProcessRun)> + '_ {
+        let live = self.live();
+        let wanted = attempts.clone();
+        live.filter(move |(key, _)| wanted.contains(&key.process))
+    }
+
     /// The live adopted runs, each with its pidfd.
     pub(super) fn adopted(&self) -> impl Iterator<Item = (RunKey, &Handle)> + '_ {
         let adopted = self.adopted.iter();
@@ -290,42 +300,5 @@ impl RunTable {
         let first = *self.due.first().filter(|(at, _)| *at <= now)?;
         self.due.remove(&first);
         Some(first.1)
-    }
-}
-
-/// The mark that every process of a run carries in its environment, as
-/// [`MARK`](crate::sys::proc::MARK).
-#[must_use]
-pub fn run_mark(mark: &str, run: RunKey) -> String {
-    format!("{mark}:{}:{}", run.process.0, run.run.0)
-}
-
-/// Parses a mark; `None` if it belongs to another task.
-pub(super) fn parse_mark(mark: &str, text: &str) -> Option<RunKey> {
-    let (process, run) = text
-        .strip_prefix(mark)?
-        .strip_prefix(':')?
-        .split_once(':')?;
-    Some(RunKey {
-        process: ProcessNo(process.parse().ok()?),
-        run: RunNo(run.parse().ok()?),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_names_its_run_and_no_other_tasks() {
-        let run = RunKey {
-            process: ProcessNo(7),
-            run: RunNo(12),
-        };
-        let text = run_mark("abc", run);
-        assert_eq!(parse_mark("abc", &text), Some(run));
-        assert_eq!(parse_mark("ab", &text), None);
-        assert_eq!(parse_mark("abcd", &text), None);
-        assert_eq!(parse_mark("abc", "abc:7"), None);
     }
 }

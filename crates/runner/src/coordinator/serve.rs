@@ -1,6 +1,7 @@
 //! The loop of the coordinator: one connection, requests in their order, records
 //! before replies.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +9,10 @@ use std::time::Duration;
 
 use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_model::ids::BootId;
-use baton_model::task::{Identity, Moment};
+use baton_model::outcome::Outcome;
+use baton_model::task::{Identity, Moment, ProcessNo};
 use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 use rustix::event::{PollFd, PollFlags};
 
 use super::connection::Connection;
@@ -48,9 +51,9 @@ pub(super) struct Coordinator {
     /// Paths of attempts that are over, recycled once waiting launches have started.
     pub(super) recyclable: Vec<AttemptPaths>,
     pub(super) killing: Option<KillAll>,
-    pub(super) guard: DeadMan,
-    /// When what outlived the dead-man timer is killed again.
-    pub(super) guard_retry_at: Option<Mono>,
+    pub(super) guard: DeadMan<ProcessNo>,
+    /// Attempts that have outlived the dead-man timer, and when they are killed again.
+    pub(super) guard_retry: Option<(Mono, BTreeSet<ProcessNo>)>,
     pub(super) oom_kills: OomKills,
     pub(super) journal: Journal,
     connection: Connection,
@@ -90,7 +93,7 @@ fn start(config: Config, listener: &UnixListener) -> io::Result<()> {
         recyclable: Vec::new(),
         killing: None,
         guard: DeadMan::default(),
-        guard_retry_at: None,
+        guard_retry: None,
         oom_kills: OomKills::new(),
         journal,
         connection: Connection::default(),
@@ -197,7 +200,7 @@ impl Coordinator {
             self.connection.replies_due(self.has_waiting()),
             self.table.next_due(),
             self.guard.next_due(),
-            self.guard_retry_at,
+            self.guard_retry.as_ref().map(|(at, _)| *at),
             idle,
             killing,
         ];
@@ -207,12 +210,12 @@ impl Coordinator {
     fn poll_guard(&mut self) {
         while let Some(action) = self.guard.poll(clock::now().mono) {
             match action {
-                GuardAction::Terminate => {
-                    self.reply(Reply::GuardFired);
-                    self.refuse_waiting();
-                    self.terminate_for_guard();
+                GuardAction::Terminate(attempts) => {
+                    self.terminate_for_guard(&attempts.into_iter().collect());
                 }
-                GuardAction::Kill => self.kill_for_guard(),
+                GuardAction::Kill(attempts) => {
+                    self.kill_for_guard(attempts.into_iter().collect());
+                }
             }
         }
     }
@@ -227,8 +230,8 @@ impl Coordinator {
                 Timer::Probe(id) => self.kill_late_probe(id),
             }
         }
-        if self.guard_retry_at.is_some_and(|at| at <= now) {
-            self.kill_for_guard();
+        if let Some((_, attempts)) = self.guard_retry.take_if(|(at, _)| *at <= now) {
+            self.kill_for_guard(attempts);
         }
         if self.killing.is_some() {
             self.continue_killing(now);
@@ -255,7 +258,6 @@ impl Coordinator {
             version: VERSION,
             mark: self.config.mark.clone(),
             pid: std::process::id(),
-            fired: self.guard.has_fired(),
             runs: self.table.known().chain(self.queue.known()).collect(),
             guard: self.guard.order().map(Guard::from),
         }
@@ -352,6 +354,7 @@ impl Coordinator {
                     tag: attempt.tag,
                 });
                 self.table.insert(run, adopted);
+                self.watch(run, attempt.term);
             }
             Ok(None) => self.reply(Reply::Unknown { run }),
             Err(error) => {
@@ -369,18 +372,42 @@ impl Coordinator {
         if over {
             self.table.remove(run);
             self.record(CoordinatorRecord::Forgotten { run });
+            if !self.is_present(run.process) {
+                self.guard.unwatch(run.process);
+            }
         }
     }
 
     /// True if a launch may go ahead.
-    pub(super) fn admits(&self) -> bool {
-        !self.config.guarded || self.guard.admits(clock::now().mono)
+    pub(super) fn admits(&self, term: LeaseTerm) -> bool {
+        !self.config.guarded || self.guard.admits(clock::now().mono, term)
+    }
+
+    /// Lets the dead-man timer watch a worker's attempt.
+    pub(super) fn watch(&mut self, run: RunKey, term: LeaseTerm) {
+        if self.config.guarded {
+            self.guard.watch(run.process, term);
+        }
+    }
+
+    /// True if a run of the attempt is live or waits.
+    fn is_present(&self, process: ProcessNo) -> bool {
+        let mut live = self.table.live();
+        let mut waiting = self.queue.known();
+        live.any(|(key, _)| key.process == process)
+            || waiting.any(|known| known.run.process == process)
     }
 
     /// Records and reports the end of a run.
     pub(super) fn finish_run(&mut self, ended: RunEnd) {
         let claim = self.table.end(ended.clone());
         self.queue.release(&claim);
+        // What a runner leaves behind is watched until the next one is over.
+        let run = self.table.runs.get(&ended.run);
+        let is_resumable = matches!(ended.outcome, Outcome::Signaled(_));
+        if !(is_resumable && run.is_some_and(|run| run.resumes)) {
+            self.guard.unwatch(ended.run.process);
+        }
         self.record(CoordinatorRecord::Ended(ended.clone()));
         self.reply(Reply::Ended(ended));
         self.idle_since = clock::now().mono;

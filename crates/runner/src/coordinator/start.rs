@@ -90,8 +90,6 @@ pub enum Discovery {
 /// The first message of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The dead-man timer has fired.
-    pub fired: bool,
     /// The runs that it knows.
     pub runs: Vec<KnownRun>,
     /// The order of the dead-man timer that is in force.
@@ -236,7 +234,6 @@ impl CoordinatorSpec {
                     version,
                     mark,
                     pid,
-                    fired,
                     runs,
                     guard,
                 }) => {
@@ -247,7 +244,7 @@ impl CoordinatorSpec {
                             self.mark
                         )));
                     }
-                    let greeting = Greeting { fired, runs, guard };
+                    let greeting = Greeting { runs, guard };
                     return Ok((Link { channel, pid }, greeting));
                 }
                 Some(other) => {

@@ -1,6 +1,6 @@
 //! The process itself: one loop around `poll`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use baton_core::protocol::worker::guard::Backstop;
 use baton_model::json;
 use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 use rustix::event::{PollFd, PollFlags};
 
 use super::messages::{ChildExit, EXITS_AT_ONCE, MESSAGE_BYTES_MAX, Reply, Request, VERSION};
@@ -18,6 +19,7 @@ use crate::coordinator::last_resort::{self, Leftovers};
 use crate::stderr::log_line;
 use crate::sys::clock::{self, Alarm};
 use crate::sys::packets::{Packet, Packets};
+use crate::sys::proc::Stat;
 use crate::sys::signals::{self, Signals};
 use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{inherit, memory, proc, reap};
@@ -261,20 +263,42 @@ impl Reaper<'_> {
         }
     }
 
-    /// Kills everything but a living coordinator, if the lease has ended long enough ago.
+    /// Kills processes whose deadline is long enough ago, but not a living coordinator.
     fn kill_when_due(&mut self) {
-        if !self.backstop.is_due(clock::now().mono) {
+        let now = clock::now().mono;
+        if !self.backstop.is_due(now) {
             return;
         }
-        let me = std::process::id();
-        let coordinator = self.coordinator;
-        let leftovers = Leftovers {
+        let (me, coordinator, backstop) = (std::process::id(), self.coordinator, self.backstop);
+        let is_coordinator = |stat: &Stat| Some(stat.pid) == coordinator;
+        let everything = Leftovers {
             mark: self.mark,
             cgroup: self.cgroup,
             roots: &[me],
-            spare: &|stat| Some(stat.pid) == coordinator,
+            spare: &is_coordinator,
         };
-        let left = leftovers.kill();
-        self.backstop.killed(clock::now().mono, left);
+        let terms = match everything.terms() {
+            Ok(terms) => terms,
+            Err(error) => {
+                log_line!("reaper: cannot find processes: {error}");
+                return self.backstop.looked(now, 1, []);
+            }
+        };
+        let ahead = terms
+            .into_iter()
+            .filter(|term| !backstop.is_past(now, *term));
+        let ahead: BTreeSet<LeaseTerm> = ahead.collect();
+        let left = if ahead.is_empty() {
+            everything.kill()
+        } else {
+            let is_ahead = |stat: &Stat| ahead.contains(&everything.term(stat.pid));
+            let past = Leftovers {
+                cgroup: None,
+                spare: &|stat| is_coordinator(stat) || is_ahead(stat),
+                ..everything
+            };
+            past.kill()
+        };
+        self.backstop.looked(clock::now().mono, left, ahead);
     }
 }

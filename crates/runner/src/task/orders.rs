@@ -143,7 +143,6 @@ impl Task {
             Reply::Accepted { .. }
             | Reply::Refused { .. }
             | Reply::HostFault { .. }
-            | Reply::GuardFired
             | Reply::StraysKilled { .. }
             | Reply::Hello { .. } => {
                 watcher.note(&format!("unexpected reply from the coordinator: {reply:?}"));

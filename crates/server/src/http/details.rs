@@ -76,6 +76,7 @@ pub(super) fn of(
         attempts_max: spec.retry.failures_max.saturating_add(1),
         losses_max: spec.retry.losses_max,
         exclusive: spec.exclusive,
+        lost_after_seconds: spec.lost_after.map(views::seconds),
         origin: origin(spec, facts, backfill, of_run),
     }
 }

@@ -7,6 +7,7 @@ use baton_core::protocol::scheduler::seat::Seat;
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_model::api::{AcceptReply, DrainRequest, Links, List, Worker};
 use baton_model::ids::WorkerName;
+use baton_model::state::WorkerState;
 
 use super::app::App;
 use super::conditional::tagged_by;
@@ -134,6 +135,7 @@ pub(super) async fn forget(
 fn lasting(worker: &Worker) -> Worker {
     Worker {
         heard_seconds: 0.0,
+        lost_at: None,
         ..worker.clone()
     }
 }
@@ -182,6 +184,13 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         measured: seat.measured,
         labels: offer.labels.clone(),
         heard_seconds: clock::now().mono.since(seat.heard()).0 as f64 / 1_000.0,
+        lost_at: leader
+            .first_loss(name)
+            .filter(|_| seat.state != WorkerState::Healthy)
+            .map(|at| {
+                let now = clock::now();
+                now.wall.0.saturating_add(at.since(now.mono).0)
+            }),
         links: Links::new(),
     };
     views::worker(worker)

@@ -218,12 +218,12 @@ fn unsure_lease(record: &Record, unsure: &Unsure) -> Explanation {
     };
     let hint = match left {
         Some(left) => format!(
-            "if it stays silent for {} more, the instance is retried on another worker",
+            "it may go on there; if the worker stays silent for {} more, the instance is retried elsewhere",
             duration(*left)
         ),
         None => format!(
-            "only proof can resolve this: bring worker {worker} back, or, if it is gone for good, \
-             run `baton forget {worker}`"
+            "it may go on there, and only proof can resolve this: bring worker {worker} back, or, if \
+             it is gone for good, run `baton forget {worker}`"
         ),
     };
     let text =

@@ -40,7 +40,7 @@ mod history;
 pub mod runs;
 mod truth;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_core::ledger::Ledger;
@@ -78,6 +78,8 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Checkers {
     pub truth: Truth,
+    /// The time of the last fact.
+    pub now: Time,
     /// The checkers of workflows.
     pub runs: RunChecks,
     /// The checkers of conditions.
@@ -286,7 +288,8 @@ impl Checkers {
         let by_time = proof == LossProof::LeaseRanOut;
         let is_timed = execution.exclusive == Exclusive::Timed;
         let excused = by_time && is_timed && self.truth.is_excused(execution);
-        if !excused {
+        let unheard = !by_time && self.truth.excuse_unheard_clone(lease, self.now);
+        if !excused && !unheard {
             let what = format!("{lease} was given up ({proof:?}) while its process lives");
             self.violate("released-alive", what);
         }

@@ -6,7 +6,7 @@ use baton_model::ids::{Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::spec::Exclusive;
 
-use crate::time::Time;
+use crate::time::{SECOND, Time};
 
 /// One process tree that was started.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Truth {
     /// Leases that the store does not know any more, or whose end it has forgotten, since it went
     /// back in time.
     lost: BTreeSet<LeaseId>,
+    /// Machines that were cloned while they ran, and when a leader last heard each.
+    cloned: BTreeMap<usize, Time>,
     /// Leases with a recorded end.
     recorded: BTreeSet<LeaseId>,
     /// Condemned incarnations that sent a heartbeat and await an order to die, with the time.
@@ -64,6 +66,28 @@ impl Truth {
                 execution.excused = true;
             }
         }
+    }
+
+    /// A machine was cloned, or one that was cloned has been heard by a leader.
+    pub fn heard(&mut self, host: usize, now: Time, is_new: bool) {
+        if is_new || self.cloned.contains_key(&host) {
+            self.cloned.insert(host, now);
+        }
+    }
+
+    /// Excuses an execution on a cloned machine that no leader hears: its clone looks like a reboot.
+    pub(super) fn excuse_unheard_clone(&mut self, lease: LeaseId, now: Time) -> bool {
+        let Some(execution) = self.executions.get_mut(&lease) else {
+            return false;
+        };
+        let heard = self.cloned.get(&execution.host);
+        // The scheduler's clock may run fast.
+        let silent = heard.is_some_and(|heard| now.0.saturating_sub(heard.0) > 80 * SECOND);
+        if silent {
+            execution.excused = true;
+            self.lost.insert(lease);
+        }
+        silent
     }
 
     /// The store has forgotten a lease that it had granted, or its end.

@@ -103,8 +103,14 @@ impl Client {
                 } else {
                     Work::default()
                 };
+                // Different ones on one worker, shorter and longer than the lease of 90 s.
+                let lost_after = rng.chance(300).then(|| {
+                    let seconds = rng.pick(&[45, 60, 150, 240]);
+                    Millis::from_secs(seconds)
+                });
                 let spec = InstanceSpec {
                     name: number.to_string(),
+                    lost_after,
                     work,
                     owner: format!("owner{}", rng.below(3)),
                     request: resource_request(rng),

@@ -16,6 +16,7 @@ use baton_model::ids::{BootId, LeaseId};
 use baton_model::outcome::{AttemptStats, KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunKey, RunNo};
 use baton_model::time::{Millis, Mono, Wall};
+use baton_model::timeouts::LeaseTerm;
 
 use super::{Event, World};
 use crate::checkers::{Execution, outputs_of};
@@ -40,12 +41,16 @@ pub(super) struct Child {
     /// The run that watches it.
     run: RunKey,
     is_unwatched: bool,
+    /// As its mark tells the reaper.
+    pub(super) term: LeaseTerm,
 }
 
 /// A live coordinator.
 #[derive(Debug, Default)]
 pub(super) struct Coordinator {
-    pub(super) guard: DeadMan,
+    pub(super) guard: DeadMan<LeaseId>,
+    /// Everything was ordered to die, and is killed at this time.
+    pub(super) doomed_at: Option<Mono>,
     pub(super) paused: bool,
     /// Runs in its own log. The others are in the handover only.
     owned: BTreeSet<RunKey>,
@@ -128,12 +133,16 @@ impl World {
             Action::Stop { run, grace, cause } => self.stop(index, run, grace, cause),
             Action::KillEverything { id, grace } => {
                 let now = self.hosts[index].clock.mono(self.now);
+                let kill_at = now + grace;
                 if let Some(coordinator) = &mut self.hosts[index].coordinator {
-                    coordinator.guard.fire(now, grace);
+                    let before = coordinator.doomed_at;
+                    coordinator.doomed_at = Some(before.map_or(kill_at, |at| at.min(kill_at)));
                     coordinator.killing = Some(id);
                 }
                 self.terminate_all(index, KillCause::Suicide);
                 self.end_queue(index, KillCause::Suicide);
+                let at = self.hosts[index].clock.when(kill_at).max(self.now);
+                self.at_time(at, Event::GraceEnds(index));
             }
             Action::Guard(order) => {
                 self.hosts[index].guard_on_disk = Some(order);
@@ -151,9 +160,15 @@ impl World {
             }
             // An adopted child has a record already.
             Action::Adopt(run) => {
-                if let Some(coordinator) = &mut self.hosts[index].coordinator {
+                let host = &mut self.hosts[index];
+                if let Some(coordinator) = &mut host.coordinator {
                     coordinator.owned.insert(run);
+                    if let Some(record) = host.records.get(&run) {
+                        let assignment = &record.assignment;
+                        coordinator.guard.watch(assignment.lease, assignment.term());
+                    }
                 }
+                self.guard_poll(index);
             }
             // A run of no attempt has no child.
             Action::KillRun(_)
@@ -181,15 +196,15 @@ impl World {
         }
     }
 
-    fn admits(&self, index: usize) -> bool {
+    fn admits(&self, index: usize, term: LeaseTerm) -> bool {
         let host = &self.hosts[index];
         let now = host.clock.mono(self.now);
         let coordinator = host.coordinator.as_ref();
-        coordinator.is_some_and(|it| it.guard.admits(now))
+        coordinator.is_some_and(|it| it.doomed_at.is_none() && it.guard.admits(now, term))
     }
 
     fn launch(&mut self, index: usize, run: RunKey, assignment: Assignment) {
-        if !self.admits(index) {
+        if !self.admits(index, assignment.term()) {
             return self.agent_event(index, AgentEvent::Refused(run));
         }
         let record = DiskRecord {
@@ -201,6 +216,7 @@ impl World {
         host.records.insert(run, record);
         if let Some(coordinator) = &mut host.coordinator {
             coordinator.owned.insert(run);
+            coordinator.guard.watch(assignment.lease, assignment.term());
         }
         if run.run > RunNo(0) && self.hosts[index].launches_fail {
             return self.give_back(index, run, assignment.lease);
@@ -276,6 +292,7 @@ impl World {
             killed_by: None,
             run,
             is_unwatched: false,
+            term: assignment.term(),
         };
         let lease = assignment.lease;
         let leased = !self.is_durable() || self.store.ledger.open_lease(lease).is_some();
@@ -296,7 +313,10 @@ impl World {
     fn start_unrecorded(&mut self, index: usize, run: RunKey, assignment: &Assignment) {
         let now = self.hosts[index].clock.mono(self.now);
         let order = self.hosts[index].guard_on_disk;
-        if order.is_some_and(|order| now < order.deadline) {
+        let deadline = order.and_then(|order| order.deadline_of(assignment.term()));
+        if order.is_some_and(|order| now < order.deadline)
+            && deadline.is_none_or(|deadline| now < deadline)
+        {
             self.spawn(index, run, assignment);
             if let Some(child) = self.hosts[index].children.get_mut(&assignment.lease) {
                 child.is_unwatched = true;
@@ -315,7 +335,7 @@ impl World {
             let Some((run, assignment)) = coordinator.queue.pop_front() else {
                 return;
             };
-            if self.admits(index) {
+            if self.admits(index, assignment.term()) {
                 self.start(index, run, &assignment);
             } else {
                 self.hosts[index].records.remove(&run);
@@ -329,9 +349,15 @@ impl World {
         let Some(coordinator) = coordinator else {
             return false;
         };
-        let before = coordinator.queue.len();
-        coordinator.queue.retain(|(waiting, _)| *waiting != run);
-        coordinator.queue.len() < before
+        let waiting = coordinator
+            .queue
+            .iter()
+            .position(|(waiting, _)| *waiting == run);
+        let removed = waiting.and_then(|at| coordinator.queue.remove(at));
+        removed.is_some_and(|(_, assignment)| {
+            coordinator.guard.unwatch(assignment.lease);
+            true
+        })
     }
 
     /// Ends everything that waits, without a start.
@@ -381,6 +407,13 @@ impl World {
         let Some(coordinator) = coordinator.filter(|it| !it.is_blocked()) else {
             return;
         };
+        if coordinator.doomed_at.is_some_and(|at| at <= now) {
+            let all: Vec<LeaseId> = host.children.keys().copied().collect();
+            for lease in all {
+                self.child_killed(index, lease);
+            }
+            return;
+        }
         let overdue: BTreeSet<RunKey> = coordinator
             .stops
             .extract_if(.., |_, at| *at <= now)
@@ -479,7 +512,11 @@ impl World {
         self.note(&(lease, outcome), || {
             format!("h{index} {lease} ends: {outcome}")
         });
-        let child = self.hosts[index].children.remove(&lease);
+        let host = &mut self.hosts[index];
+        let child = host.children.remove(&lease);
+        if let Some(coordinator) = &mut host.coordinator {
+            coordinator.guard.unwatch(lease);
+        }
         self.checkers.truth.end(lease, outcome);
         // Without a runner, the next one finds out.
         if let Some(child) = child.filter(|child| !child.is_unwatched) {
@@ -532,15 +569,15 @@ impl World {
         let now = self.hosts[index].clock.mono(self.now);
         while let Some(action) = self.next_guard_action(index, now) {
             match action {
-                GuardAction::Terminate => {
-                    self.note(&index, || format!("h{index} dead-man timer fires"));
-                    self.terminate_all(index, KillCause::LeaseLapsed);
-                    self.end_queue(index, KillCause::LeaseLapsed);
-                    self.agent_event(index, AgentEvent::GuardFired);
+                GuardAction::Terminate(attempts) => {
+                    for lease in attempts {
+                        self.note(&lease, || format!("h{index} deadline of {lease}"));
+                        self.refuse_waiting(index, lease);
+                        self.terminate(index, lease, KillCause::LeaseLapsed);
+                    }
                 }
-                GuardAction::Kill => {
-                    let all: Vec<LeaseId> = self.hosts[index].children.keys().copied().collect();
-                    for lease in all {
+                GuardAction::Kill(attempts) => {
+                    for lease in attempts {
                         self.child_killed(index, lease);
                     }
                 }
@@ -548,7 +585,22 @@ impl World {
         }
     }
 
-    fn next_guard_action(&mut self, index: usize, now: Mono) -> Option<GuardAction> {
+    /// An attempt whose deadline has passed while it waited is not started.
+    fn refuse_waiting(&mut self, index: usize, lease: LeaseId) {
+        let coordinator = self.hosts[index].coordinator.as_ref();
+        let mut waiting = coordinator.into_iter().flat_map(|it| it.queue.iter());
+        let run = waiting
+            .find(|(_, it)| it.lease == lease)
+            .map(|(run, _)| *run);
+        if let Some(run) = run
+            && self.unqueue(index, run)
+        {
+            self.hosts[index].records.remove(&run);
+            self.agent_event(index, AgentEvent::Refused(run));
+        }
+    }
+
+    fn next_guard_action(&mut self, index: usize, now: Mono) -> Option<GuardAction<LeaseId>> {
         let coordinator = self.hosts[index].coordinator.as_mut()?;
         if coordinator.paused {
             return None;

@@ -129,6 +129,7 @@ impl World {
         clock.reboot(self.now);
         let index = self.add_host(name, clock);
         self.hosts[original].is_cloned = true;
+        self.checkers.truth.heard(original, self.now, true);
         let disk = &self.hosts[original];
         let (id, lineage, life) = (disk.id, disk.lineage, disk.life);
         let mut records = disk.records.clone();
@@ -174,12 +175,14 @@ impl World {
                 // A stopped one cannot be reached, and is killed with the rest.
                 Some(coordinator) if coordinator.paused => CoordinatorState::Unknown,
                 Some(_) => CoordinatorState::Running,
-                None => CoordinatorState::Dead(host.guard_on_disk.map(|order| order.deadline)),
+                None => CoordinatorState::Dead {
+                    has_order: host.guard_on_disk.is_some(),
+                },
             },
         };
         if host.is_new_life {
             self.begin_life(index);
-        } else if remnant.is_resumable(now) {
+        } else if remnant.is_resumable() {
             self.resume_life(index, now);
         } else {
             self.kill_leftovers(index);
@@ -189,12 +192,12 @@ impl World {
         self.note(&incarnation, || {
             format!("h{index} agent starts as {incarnation}")
         });
-        let fired = self.hosts[index]
+        let doomed = self.hosts[index]
             .coordinator
             .as_ref()
-            .is_some_and(|it| it.guard.has_fired());
-        let first = if fired || self.hosts[index].is_dying {
-            AgentEvent::GuardFired
+            .is_some_and(|it| it.doomed_at.is_some());
+        let first = if doomed || self.hosts[index].is_dying {
+            AgentEvent::GiveUp
         } else {
             AgentEvent::Tick
         };

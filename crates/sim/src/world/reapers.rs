@@ -66,13 +66,20 @@ impl World {
         let now = host.clock.mono(self.now);
         let reaper = host.reaper.as_mut();
         if let Some(reaper) = reaper.filter(|reaper| reaper.backstop.is_due(now)) {
-            reaper.backstop.killed(now, 0);
-            let all: Vec<LeaseId> = host.children.keys().copied().collect();
-            for child in host.children.values_mut() {
-                child.killed_by.get_or_insert(KillCause::LeaseLapsed);
+            let backstop = reaper.backstop;
+            let mut past: Vec<LeaseId> = Vec::new();
+            let mut ahead = Vec::new();
+            for (lease, child) in &mut host.children {
+                if backstop.is_past(now, child.term) {
+                    child.killed_by.get_or_insert(KillCause::LeaseLapsed);
+                    past.push(*lease);
+                } else {
+                    ahead.push(child.term);
+                }
             }
-            self.note(&index, || format!("h{index} reaper kills {}", all.len()));
-            for lease in all {
+            reaper.backstop.looked(now, 0, ahead);
+            self.note(&index, || format!("h{index} reaper kills {}", past.len()));
+            for lease in past {
                 self.child_killed(index, lease);
             }
         }

@@ -294,6 +294,12 @@ impl World {
         let overtaken = heartbeat.epoch_seen > leading.core.epoch() || foreign;
         let heard = !overtaken && !stale && store_answers;
         let is_newest = self.leader().is_some_and(|(newest, _)| newest == index);
+        let sender = &heartbeat.worker;
+        let mut hosts = self.hosts.iter();
+        let host = hosts.position(|it| it.id == sender.host && it.boot == sender.boot);
+        if let Some(host) = host.filter(|_| is_newest) {
+            self.checkers.truth.heard(host, self.now, false);
+        }
         if heard && is_newest && leading.core.ledger().is_condemned(who) {
             self.checkers.expect_order(self.now, who);
         }

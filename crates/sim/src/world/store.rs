@@ -197,6 +197,7 @@ impl World {
             let wanted = instance.map(|it| it.spec.name.clone());
             self.checkers.end_accepted(*lease, wanted.as_deref());
         }
+        self.checkers.now = self.now;
         self.checkers.committed(fact);
         if let Fact::CopyOpened { .. } = fact {
             self.store.recorded_server = self.store.server;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use baton_core::bugs::Bugs;
 use baton_core::protocol::worker::Worker;
-use baton_core::protocol::worker::guard::DeadMan;
+use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
 use baton_core::protocol::worker::io::{Effect, Input, Record};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, HostId, Incarnation, IncarnationNo, LeaseId, Lineage, WorkerName};
@@ -19,6 +19,7 @@ use baton_model::outcome::{KillCause, Outcome};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 
 /// The time between two starts of an agent, so that the later one has later stamps.
 const RESTART_PAUSE: Millis = Millis(1_000);
@@ -77,9 +78,11 @@ pub(crate) struct Host {
     worker: Worker,
     slots: u32,
     bugs: Bugs,
-    guard: DeadMan,
+    guard: DeadMan<LeaseId>,
     /// Whether the dead-man timer has fired in this incarnation.
     pub guard_fired: bool,
+    /// Whether everything was ordered to die.
+    doomed: bool,
     /// Whether this incarnation has ended by itself.
     pub over: bool,
     /// The coordinator's record.
@@ -109,6 +112,7 @@ impl Host {
             bugs,
             guard: DeadMan::default(),
             guard_fired: false,
+            doomed: false,
             over: false,
             processes: BTreeMap::new(),
             readopted: BTreeSet::new(),
@@ -167,6 +171,7 @@ impl Host {
     pub(crate) fn end(&mut self, lease: LeaseId, outcome: Outcome, effects: &mut HostEffects) {
         if let Some(process) = self.processes.get_mut(&lease) {
             process.stage = Stage::Ended(outcome);
+            self.guard.unwatch(lease);
             self.handle(Input::Ended(lease, outcome.into()), effects);
         }
     }
@@ -177,10 +182,12 @@ impl Host {
             return;
         };
         self.clock = self.clock.max(deadline);
-        if self.guard.poll(self.clock).is_some() {
+        if let Some(GuardAction::Terminate(leases)) = self.guard.poll(self.clock) {
             self.guard_fired = true;
-            self.order_all_dead(KillCause::LeaseLapsed);
-            self.handle(Input::GuardFired, effects);
+            for lease in leases {
+                self.order_dead(lease, KillCause::LeaseLapsed);
+            }
+            self.handle(Input::Tick, effects);
         }
     }
 
@@ -194,8 +201,8 @@ impl Host {
         if let Some(order) = order {
             self.worker.resume(order);
         }
-        if self.guard_fired {
-            self.handle(Input::GuardFired, &mut HostEffects::default());
+        if self.doomed {
+            self.handle(Input::GiveUp, &mut HostEffects::default());
         }
     }
 
@@ -209,6 +216,7 @@ impl Host {
         let obeyed = self.guard.order().map(|order| order.epoch);
         self.guard = DeadMan::default();
         self.guard_fired = false;
+        self.doomed = false;
         self.over = false;
         self.begin(me);
         if let Some(epoch) = obeyed {
@@ -247,11 +255,12 @@ impl Host {
                 effects.heartbeat = Some(heartbeat);
             }
             Effect::Send(message) => effects.sent.push(message),
-            Effect::Launch(Launch { lease, .. }) if !self.guard.admits(self.clock) => {
+            Effect::Launch(Launch { lease, spec, .. }) if !self.admits(&spec) => {
                 return Some(Input::LaunchRefused(lease));
             }
             Effect::Launch(Launch { lease, spec, .. }) => {
                 effects.started.push(lease);
+                self.guard.watch(lease, LeaseTerm::of(&spec));
                 self.processes.insert(
                     lease,
                     Process {
@@ -262,9 +271,8 @@ impl Host {
                 return Some(Input::Launched(lease));
             }
             Effect::Kill(lease, _) => self.order_dead(lease, KillCause::Requested),
-            Effect::KillAll(cause, grace) => {
-                self.guard.fire(self.clock, grace);
-                self.guard_fired = true;
+            Effect::KillAll(cause, _) => {
+                self.doomed = true;
                 self.order_all_dead(cause);
             }
             Effect::Guard(order) => self.guard.extend(order),
@@ -277,6 +285,10 @@ impl Host {
             Effect::EndLife => self.over = true,
         }
         None
+    }
+
+    fn admits(&self, spec: &InstanceSpec) -> bool {
+        !self.doomed && self.guard.admits(self.clock, LeaseTerm::of(spec))
     }
 
     fn order_all_dead(&mut self, cause: KillCause) {

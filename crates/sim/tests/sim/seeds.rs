@@ -110,6 +110,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::UnsureKeptOnLoss => &["panic"],
         Bug::InitialWaitSkipped | Bug::ConsensusIgnoresUnhealthy => &["overlap"],
         Bug::DeadlineTooLong
+        | Bug::DeadlineOfAnother
         | Bug::DeadManInAgent
         | Bug::DeadManAlone
         | Bug::LeaseWaitSkipped

@@ -155,6 +155,9 @@ fn facts_of(
     if policy.exclusive == Exclusive::Strict {
         add("exclusive", "strict".to_owned());
     }
+    if let Some(lost_after) = policy.lost_after {
+        add("lost after", span(lost_after));
+    }
     for (name, value) in placed(policy) {
         add(name, value);
     }

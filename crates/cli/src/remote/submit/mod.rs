@@ -140,10 +140,14 @@ struct TaskOptions {
     /// File for standard error, likewise
     #[arg(long, value_name = "PATH")]
     error: Option<String>,
-    /// When another attempt may start after a worker is lost: timed (its lease has expired) or
-    /// strict (proof that the old attempt has ended) [default: timed]
+    /// When another attempt may start after a worker is lost: timed (--lost-after has passed) or
+    /// strict (proof that the old attempt has ended; no time ends it) [default: timed]
     #[arg(long, value_enum, value_name = "MODE")]
     exclusive: Option<Exclusive>,
+    /// How long the work outlives the contact between its worker and a scheduler, at least 1m
+    /// [default: the scheduler's --lost-after]
+    #[arg(long, value_name = "DURATION")]
+    lost_after: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

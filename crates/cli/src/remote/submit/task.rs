@@ -126,6 +126,7 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
         Exclusive::Strict => "strict",
     });
     set("exclusive", exclusive.map(Value::from));
+    set("lost_after", options.lost_after.clone().map(Value::from));
     let text = |text: &Option<String>| text.as_deref().map(|text| Value::from(escape(text)));
     set("stdout", text(&options.output));
     set("stderr", text(&options.error));
@@ -269,6 +270,7 @@ mod tests {
             output: Some("o%a".to_owned()),
             error: None,
             exclusive: Some(Exclusive::Strict),
+            lost_after: Some("10m".to_owned()),
         };
         assert_eq!(
             from_command(
@@ -291,6 +293,7 @@ mod tests {
                 "timeout": "1h",
                 "env": { "A": "{{{{b}}" },
                 "exclusive": "strict",
+                "lost_after": "10m",
             })
         );
     }

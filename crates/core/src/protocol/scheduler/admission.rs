@@ -14,7 +14,7 @@
 //! | a later incarnation of the holder's state directory | replaces it in any state, at once |
 //! | an earlier incarnation of a state directory that is seated, under any name | refused as superseded |
 //! | another state directory, holder MUST_DIE | replaces it |
-//! | another state directory, holder NEW or UNHEALTHY | replaces it if `allow_bump_unhealthy`, else refused: seat taken |
+//! | another state directory, holder NEW or UNHEALTHY | replaces it if `allow_bump_unhealthy` or the holder is silent, else refused: seat taken |
 //! | another state directory, holder HEALTHY | refused: seat taken |
 //!
 //! "Another state directory" is another machine, or the same one after its state
@@ -128,7 +128,10 @@ impl Protocol {
         let seat = &self.seats[&name];
         let replaceable = match seat.state {
             WorkerState::MustDie => true,
-            WorkerState::New | WorkerState::Unhealthy => cx.config.allow_bump_unhealthy,
+            WorkerState::New | WorkerState::Unhealthy => {
+                let silent_at = seat.last_heartbeat + cx.config.timeouts.silence();
+                cx.config.allow_bump_unhealthy || silent_at <= cx.now.mono
+            }
             WorkerState::Healthy => false,
         };
         if replaceable {
@@ -204,7 +207,8 @@ impl Protocol {
         let awaits_permission = !seat.has_been_healthy;
         let knows_me = heartbeat
             .association
-            .is_some_and(|it| it.epoch == self.term.epoch);
+            .is_some_and(|it| it.epoch == self.term.epoch)
+            && !seat.must_list;
         if !knows_me {
             self.begin_session(cx, &name);
         } else if heartbeat.association == Some(association)
@@ -227,8 +231,8 @@ impl Protocol {
         self.seat_due(cx, &name);
     }
 
-    /// The holder has lost its association (its agent was restarted) or has none
-    /// with this leader: it must report its attempts anew.
+    /// The holder has lost its association (its agent was restarted), has none
+    /// with this leader, or was silent for longer than attempts may be: it must report its attempts anew.
     fn begin_session(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         self.last_session = self.last_session.next();
         let session = self.last_session;
@@ -347,7 +351,8 @@ impl Protocol {
         let expires = cx.now.mono + cx.config.timeouts.lease();
         let holding = self.holdings.of(&holder, cx.now.mono, expires);
         holding.heard = cx.now.mono;
+        holding.extended = cx.now.mono;
         holding.expires = expires;
-        self.timers.arm(Timer::Holding(holder.incarnation), expires);
+        self.arm_holding(cx, holder.incarnation);
     }
 }

@@ -9,9 +9,11 @@ use std::ops::RangeInclusive;
 use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{Incarnation, IncarnationNo, LeaseId, Lineage};
 use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 
 use super::context::Cx;
 use super::{Protocol, Timer};
+use crate::bugs::Bug;
 use crate::config::StoreMode;
 
 /// The leases that one incarnation may be running.
@@ -20,9 +22,13 @@ pub(crate) struct Holding {
     pub(crate) holder: Holder,
     /// When it was last heard, at the latest.
     pub(crate) heard: Mono,
-    /// When all its attempts are certainly dead on its host.
+    /// When its leases were last extended, at the latest: their terms count from then.
+    pub(crate) extended: Mono,
+    /// When its attempts without a time of their own are certainly dead on its host.
     pub(crate) expires: Mono,
     pub(crate) leases: BTreeSet<LeaseId>,
+    /// No lease of it has a shorter term.
+    pub(crate) shortest: Millis,
     /// When this leader first heard of the incarnation.
     pub(crate) since: Mono,
     /// True if it has reported its attempts. Until then, and until it has ended, it may
@@ -43,14 +49,35 @@ pub(super) fn incarnations_of(lineage: Lineage) -> RangeInclusive<Incarnation> {
     incarnation(0)..=incarnation(u64::MAX)
 }
 
+impl Holding {
+    /// When an attempt of this term is certainly dead; `None` if only a proof ends it.
+    pub(crate) fn expiry(&self, term: LeaseTerm) -> Option<Mono> {
+        match term {
+            LeaseTerm::Lease => Some(self.expires),
+            LeaseTerm::For(span) => Some(self.extended + span),
+            LeaseTerm::Unlimited => None,
+        }
+    }
+
+    /// Adds a lease with this term.
+    pub(crate) fn add(&mut self, lease: LeaseId, term: LeaseTerm) {
+        self.leases.insert(lease);
+        if let LeaseTerm::For(span) = term {
+            self.shortest = self.shortest.min(span);
+        }
+    }
+}
+
 impl Holdings {
     /// The holding of an incarnation, created if it is new.
     pub(crate) fn of(&mut self, holder: &Holder, now: Mono, expires: Mono) -> &mut Holding {
         self.0.entry(holder.incarnation).or_insert_with(|| Holding {
             holder: holder.clone(),
             heard: now,
+            extended: now,
             expires,
             leases: BTreeSet::new(),
+            shortest: expires.since(now),
             since: now,
             reported: false,
         })
@@ -94,31 +121,80 @@ impl Holdings {
     }
 }
 
-/// How long leases of earlier leaders may still be alive.
+/// How long leases of earlier leaders without a time of their own may still be alive.
 pub(super) fn inherited_for(cx: &Cx<'_>) -> Millis {
     let longest = cx.config.timeouts.lease().max(cx.ledger().lease_time());
     longest + cx.config.predecessor_grace
 }
 
+/// The term of an open lease. Without a store all have the same: the initial wait of the next
+/// scheduler is as long.
+pub(super) fn term_of(cx: &Cx<'_>, lease: LeaseId) -> LeaseTerm {
+    if cx.config.store == StoreMode::Memory {
+        return LeaseTerm::Lease;
+    }
+    let instance = cx.ledger().instance(lease.attempt.instance);
+    let term = instance.map_or(LeaseTerm::Unlimited, |it| LeaseTerm::of(&it.spec));
+    if term == LeaseTerm::Unlimited && cx.config.bugs.has(Bug::StrictByTime) {
+        return LeaseTerm::Lease;
+    }
+    term
+}
+
 impl Protocol {
     /// Takes over the open leases of the leader before. It may have extended
     /// them until just before this epoch began, or for the grace of a predecessor after it, and by
-    /// more than we would, so each runs for the longer of both lease times from then; nothing else has
-    /// to wait.
+    /// more than we would, so each runs for its own term, or the longer of both lease times, from then;
+    /// nothing else has to wait.
     pub(super) fn inherit_leases(&mut self, cx: &Cx<'_>) {
         let mut expires = cx.now.mono + inherited_for(cx);
         self.timers.arm(Timer::Inherited, expires);
-        if cx.config.bugs.has(crate::bugs::Bug::LeaseWaitSkipped) {
+        if cx.config.bugs.has(Bug::LeaseWaitSkipped) {
             expires = cx.now.mono;
         }
         for lease in cx.ledger().open_leases() {
-            self.holdings
-                .of(&lease.holder, cx.now.mono, expires)
-                .leases
-                .insert(lease.id);
+            let holding = self.holdings.of(&lease.holder, cx.now.mono, expires);
+            holding.extended = cx.now.mono + cx.config.predecessor_grace;
+            holding.add(lease.id, term_of(cx, lease.id));
         }
-        for incarnation in self.holdings.0.keys() {
-            self.timers.arm(Timer::Holding(*incarnation), expires);
+        let incarnations: Vec<Incarnation> = self.holdings.0.keys().copied().collect();
+        for incarnation in incarnations {
+            self.arm_holding(cx, incarnation);
+        }
+    }
+
+    /// From now on this incarnation may be running the attempt.
+    pub(super) fn hold(&mut self, cx: &Cx<'_>, holder: &Holder, lease: LeaseId) {
+        let expires = cx.now.mono + cx.config.timeouts.lease();
+        let holding = self.holdings.of(holder, cx.now.mono, expires);
+        let before = holding.shortest;
+        holding.add(lease, term_of(cx, lease));
+        if holding.shortest < before {
+            self.arm_holding(cx, holder.incarnation);
+        }
+    }
+
+    /// Arms the timer of a holding for the next time at which something may follow from silence.
+    pub(super) fn arm_holding(&mut self, cx: &Cx<'_>, incarnation: Incarnation) {
+        let Some(holding) = self.holdings.0.get(&incarnation) else {
+            return;
+        };
+        let now = cx.now.mono;
+        let ahead = [
+            holding.heard + cx.config.timeouts.silence(),
+            holding.extended + holding.shortest,
+            holding.expires,
+        ];
+        let soon = ahead.into_iter().filter(|at| *at > now).min();
+        // Only leases with a longer term of their own are left: they are few, or it is long.
+        let due = soon.or_else(|| {
+            let leases = holding.leases.iter();
+            let due = leases.filter_map(|lease| holding.expiry(term_of(cx, *lease)));
+            due.filter(|at| *at > now).min()
+        });
+        match due {
+            Some(due) => self.timers.arm(Timer::Holding(incarnation), due),
+            None => self.timers.disarm(&Timer::Holding(incarnation)),
         }
     }
 

@@ -8,11 +8,12 @@
 //!    is seated under another boot;
 //! 2. a later incarnation under another boot is a copy if the holder of the seat was heard since that
 //!    boot began, by the uptime in its stamps; otherwise its host was rebooted, and it is admitted;
-//! 3. another boot proves the end of an attempt only once the lease of that attempt has run out: until
-//!    then its worker may be alive, as the original of a copy.
+//! 3. another boot proves the end of an attempt only once its worker is silent: until then it may be
+//!    alive, as the original of a copy.
 //!
-//! The second rule decides which of two machines has to give way; the third one keeps a wrong guess
-//! harmless. A copy that is refused begins a lineage of its own.
+//! The second rule decides which of two machines has to give way. The third one keeps a wrong guess
+//! harmless, unless the original of a running copy is cut off from its scheduler at the same time.
+//! A copy that is refused begins a lineage of its own.
 
 use baton_model::fact::Holder;
 use baton_model::ids::{Incarnation, LeaseId, WorkerName};
@@ -58,11 +59,11 @@ impl Protocol {
                 .holdings
                 .0
                 .get(&earlier)
-                .is_none_or(|holding| holding.holder.boot == later.boot || has_run_out(cx, holding))
+                .is_none_or(|holding| holding.holder.boot == later.boot || is_silent(cx, holding))
     }
 
-    /// True if a report on a lease must wait: the reporter has not observed the end itself, and the
-    /// lease still runs under another boot. The worker repeats it.
+    /// True if a report on a lease must wait: the reporter has not observed the end itself, and its
+    /// holder under another boot is not silent yet. The worker repeats it.
     pub(super) fn is_premature(
         &self,
         cx: &Cx<'_>,
@@ -89,17 +90,18 @@ impl Protocol {
         let seat = &self.seats[name];
         let others = self.holdings.0.values();
         let ended =
-            others.filter(|it| has_run_out(cx, it) && follows(&seat.holder, seat.check_ok, it));
+            others.filter(|it| is_silent(cx, it) && follows(&seat.holder, seat.check_ok, it));
         let ended: Vec<Incarnation> = ended.map(|it| it.holder.incarnation).collect();
         for incarnation in ended {
             self.lose_all(cx, incarnation, LossProof::HostRebooted);
         }
     }
 
-    /// The lease of an incarnation has run out: if its host runs under another boot, or its state directory
-    /// has a later incarnation, its strict attempts have ended, too.
+    /// Closes all attempts of an incarnation if it is silent, and its host runs under another boot or
+    /// its state directory has a later incarnation.
     pub(super) fn close_if_host_goes_on(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
-        let Some(holding) = self.holdings.0.get(&incarnation) else {
+        let holding = self.holdings.0.get(&incarnation);
+        let Some(holding) = holding.filter(|it| is_silent(cx, it)) else {
             return;
         };
         let mut seats = self.seats.values();
@@ -127,6 +129,7 @@ fn follows(later: &Holder, asked: Option<Mono>, holding: &Holding) -> bool {
         && asked.is_some_and(|asked| asked > holding.heard)
 }
 
-fn has_run_out(cx: &Cx<'_>, holding: &Holding) -> bool {
-    holding.expires <= cx.now.mono || cx.config.bugs.has(Bug::RebootBelieved)
+fn is_silent(cx: &Cx<'_>, holding: &Holding) -> bool {
+    let silent_at = holding.heard + cx.config.timeouts.silence();
+    silent_at <= cx.now.mono || cx.config.bugs.has(Bug::RebootBelieved)
 }

@@ -16,11 +16,13 @@
 //!
 //! A scheduler whose store is a copy knows what it knew when the copy was made. Its original may
 //! have placed everything that waits here since then. So it waits as if it had no store, for a
-//! full lease time, and for at most one more while workers are killing attempts that it does not
-//! know; there is no worker set to shorten that.
+//! full lease time or the longest `lost_after` of what waits, and for at most one more lease time while
+//! workers are killing attempts that it does not know; there is no worker set to shorten that. No time
+//! ends a strict attempt that the original has placed on a worker which is never heard again.
 
 use baton_model::fact::{CopyEvidence, Fact};
-use baton_model::time::Mono;
+use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 
 use super::context::Cx;
 use super::holdings::inherited_for;
@@ -46,7 +48,7 @@ impl Protocol {
         if cx.config.bugs.has(Bug::InitialWaitSkipped) {
             return;
         }
-        let until = cx.now.mono + inherited_for(cx);
+        let until = cx.now.mono + inherited_for(cx).max(longest_term(cx));
         self.initial_wait = Some(InitialWait { until });
         self.timers.arm(Timer::InitialWait, until);
     }
@@ -90,4 +92,20 @@ impl Protocol {
             && cx.now.mono < end
             && kills.any(|lease| cx.ledger().open_lease(*lease).is_none())
     }
+}
+
+/// The longest term of what a lost future may have placed.
+fn longest_term(cx: &Cx<'_>) -> Millis {
+    let waiting = cx
+        .ledger()
+        .waiting()
+        .map(|range| LeaseTerm::of(&range.spec));
+    let live = cx.ledger().instances();
+    let live = live.filter(|(_, it)| !it.state.is_terminal());
+    let terms = waiting.chain(live.map(|(_, it)| LeaseTerm::of(&it.spec)));
+    let spans = terms.map(|term| match term {
+        LeaseTerm::For(span) => span,
+        LeaseTerm::Lease | LeaseTerm::Unlimited => Millis(0),
+    });
+    spans.max().unwrap_or_default() + cx.config.predecessor_grace
 }

@@ -12,6 +12,7 @@ use baton_model::state::UniversalState;
 use super::context::Cx;
 use super::{Protocol, address};
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::placement::{Availability, Exclusion};
 
 impl Protocol {
@@ -30,11 +31,7 @@ impl Protocol {
             holder: holder.clone(),
             executor: seat.executor.clone(),
         });
-        let expires = cx.now.mono + cx.config.timeouts.lease();
-        self.holdings
-            .of(&holder, cx.now.mono, expires)
-            .leases
-            .insert(lease);
+        self.hold(cx, &holder, lease);
         if let Some(seat) = self.seats.get_mut(name) {
             seat.in_flight.add(lease, cx.now.mono);
             seat.load += 1;
@@ -42,9 +39,13 @@ impl Protocol {
         self.update_offer(cx, name);
         let instance = cx.ledger().instance(instance);
         let scaled = instance.and_then(|it| it.next_attempt.as_ref()?.allowance.clone());
+        let mut spec = instance.map(|it| it.spec.clone()).unwrap_or_default();
+        if cx.config.store == StoreMode::Memory && spec.lost_after.is_some() {
+            Arc::make_mut(&mut spec).lost_after = None;
+        }
         Launch {
             lease,
-            spec: instance.map(|it| it.spec.clone()).unwrap_or_default(),
+            spec,
             allowance: scaled.map(Box::new),
         }
     }

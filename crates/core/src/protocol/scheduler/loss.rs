@@ -1,16 +1,19 @@
 //! Condemning a worker, and closing the leases of its attempts: two different things.
 //!
 //! A condemned worker gets no work, no lease and an order to die with every
-//! heartbeat. Its attempts stay leased until one of these closes them:
+//! heartbeat. A worker that holds leases is not condemned because it is silent: it may come back
+//! with its work. Attempts stay leased until one of these closes them:
 //!
 //! | what | closes `timed` | closes `strict` |
 //! |---|---|---|
 //! | the worker reports the attempt | yes | yes |
 //! | a later incarnation of the same state directory and boot reports without it | yes | yes |
-//! | one of another boot, and the lease has run out | yes | yes |
-//! | its host reports under another boot, and the lease has run out | yes | yes |
+//! | one of another boot, and the earlier one is silent | yes | yes |
+//! | its host reports under another boot, and the earlier one is silent | yes | yes |
 //! | an operator forgets the worker | yes | yes |
-//! | the lease has run out, and with it the dead-man timer on its host | yes | **no** |
+//! | its term has run out, and with it the dead-man timer on its host | yes | **no** |
+//!
+//! Silent is a worker that was not heard for [`Timeouts::silence`](baton_model::timeouts::Timeouts::silence).
 
 use std::sync::Arc;
 
@@ -19,12 +22,13 @@ use baton_model::ids::{Incarnation, LeaseId, Lineage, WorkerName};
 use baton_model::message::ToWorker;
 use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
 use baton_model::principal::Principal;
-use baton_model::spec::Exclusive;
 use baton_model::state::WorkerState;
 
 use super::context::Cx;
+use super::holdings::term_of;
 use super::{Protocol, Timer, address};
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
 impl Protocol {
@@ -68,29 +72,43 @@ impl Protocol {
         );
     }
 
-    /// The lease of an incarnation has run out: its timed attempts have ended. Strict ones
-    /// wait for a proof, however long.
-    pub(super) fn lease_ran_out(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
+    /// An incarnation was silent for so long that something may follow from it: attempts whose terms
+    /// have run out have ended, and another boot of its host, or a later incarnation, is proof for
+    /// all. Strict ones wait for a proof, however long.
+    pub(super) fn holding_due(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
+        let now = cx.now.mono;
         let Some(holding) = self.holdings.0.get(&incarnation) else {
             return;
         };
-        if holding.expires > cx.now.mono {
-            self.timers
-                .arm(Timer::Holding(incarnation), holding.expires);
-            return;
-        }
-        if let Some(name) = self.seated.get(&incarnation).cloned() {
+        let has_ended = holding.expires <= now;
+        let is_over = |lease: &LeaseId| {
+            let expiry = holding.expiry(term_of(cx, *lease));
+            expiry.is_some_and(|expiry| expiry <= now)
+        };
+        let over: Vec<LeaseId> = holding.leases.iter().copied().filter(is_over).collect();
+        let name = self.seated.get(&incarnation).cloned();
+        if has_ended
+            && cx.config.store == StoreMode::Memory
+            && let Some(name) = &name
+        {
             // Its last heartbeat is a whole lease ago; nothing can delay this.
-            self.condemn_once(cx, &name, Condemnation::Unhealthy, None);
+            self.condemn_once(cx, name, Condemnation::Unhealthy, None);
         }
-        for lease in self.holdings.leases(incarnation) {
-            if self.ends_by_time(cx, lease) {
-                let lost = Synthetic::WorkerLost(LossProof::LeaseRanOut);
-                self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
-            }
+        if !over.is_empty()
+            && let Some(seat) = name.and_then(|name| self.seats.get_mut(&name))
+        {
+            // It must report what it really holds before it is believed again.
+            seat.must_list = true;
+        }
+        for lease in over {
+            let lost = Synthetic::WorkerLost(LossProof::LeaseRanOut);
+            self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
         }
         self.close_if_host_goes_on(cx, incarnation);
-        self.forget_incarnation(incarnation);
+        if has_ended {
+            self.forget_incarnation(incarnation);
+        }
+        self.arm_holding(cx, incarnation);
     }
 
     /// Closes every attempt of an incarnation, with a proof that holds in any mode.
@@ -179,13 +197,5 @@ impl Protocol {
         if self.seats[name].state != WorkerState::MustDie {
             self.condemn_for(cx, name, why, client);
         }
-    }
-
-    fn ends_by_time(&self, cx: &Cx<'_>, lease: LeaseId) -> bool {
-        let exclusive = cx
-            .ledger()
-            .instance(lease.attempt.instance)
-            .map_or(Exclusive::Strict, |it| it.spec.exclusive);
-        exclusive == Exclusive::Timed || cx.config.bugs.has(Bug::StrictByTime)
     }
 }

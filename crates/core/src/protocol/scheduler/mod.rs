@@ -176,7 +176,7 @@ impl Protocol {
         while let Some(timer) = self.timers.pop_due(cx.now.mono) {
             match timer {
                 Timer::Seat(name) => self.seat_due(cx, &name),
-                Timer::Holding(incarnation) => self.lease_ran_out(cx, incarnation),
+                Timer::Holding(incarnation) => self.holding_due(cx, incarnation),
                 Timer::Inherited => self.inherited_ran_out(cx),
                 Timer::InitialWait => self.end_initial_wait_if_safe(cx),
                 Timer::Query(request) => self.query_overdue(cx, request),

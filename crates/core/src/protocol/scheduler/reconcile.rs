@@ -138,11 +138,7 @@ impl Protocol {
     fn rehome(&mut self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) {
         let holder = self.seats[name].holder.clone();
         self.holdings.close(holder.incarnation, lease);
-        let expires = cx.now.mono + cx.config.timeouts.lease();
-        self.holdings
-            .of(&holder, cx.now.mono, expires)
-            .leases
-            .insert(lease);
+        self.hold(cx, &holder, lease);
     }
 
     fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[HeldAttempt]) {

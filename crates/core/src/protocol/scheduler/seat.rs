@@ -109,6 +109,8 @@ pub struct Seat {
     /// True if its holder has reported its attempts in this session. Until then its
     /// statuses are not accepted, even if it was condemned meanwhile.
     pub(crate) listed: bool,
+    /// Attempts of it were given up because it was silent: the next heartbeat begins a session.
+    pub(crate) must_list: bool,
     pub(crate) next_ask: Mono,
     pub(crate) seq: NotifySeq,
     pub(crate) in_flight: InFlight,
@@ -159,6 +161,7 @@ impl Seat {
             next_check: now,
             last_check: None,
             listed: false,
+            must_list: false,
             next_ask: now,
             seq: NotifySeq(0),
             in_flight: InFlight::default(),
@@ -234,6 +237,7 @@ impl Seat {
         self.checks_open.clear();
         self.reported_state = WorkerState::New;
         self.listed = false;
+        self.must_list = false;
     }
 
     /// Forgets what was open about one lease; true if something was.

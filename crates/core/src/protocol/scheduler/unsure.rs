@@ -9,10 +9,9 @@
 use baton_model::ids::{Association, LeaseId, NotifySeq, WorkerName};
 use baton_model::limits::NOTIFIES_REMEMBERED_MAX;
 use baton_model::message::{ToWorker, WorkerAddress};
-
-use baton_model::spec::Exclusive;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
+use baton_model::timeouts::LeaseTerm;
 
 use super::context::Cx;
 use super::{Protocol, address};
@@ -46,16 +45,26 @@ impl Protocol {
         if sure {
             return None;
         }
-        let strict = ledger
-            .instance(lease.id.attempt.instance)
-            .is_some_and(|it| it.spec.exclusive == Exclusive::Strict);
+        let instance = ledger.instance(lease.id.attempt.instance)?;
         let holding = self.holdings.0.get(&holder.incarnation);
-        let left = holding.map(|holding| holding.expires.since(now));
+        let expiry = holding.and_then(|holding| holding.expiry(LeaseTerm::of(&instance.spec)));
         Some(Unsure {
             worker: holder.worker.clone(),
             health: seat.map(|seat| seat.state),
-            left: left.filter(|_| !strict),
+            left: expiry.map(|expiry| expiry.since(now)),
         })
+    }
+
+    /// When the first attempt of a worker is given up, if it stays silent.
+    pub(crate) fn first_loss(&self, ledger: &Ledger, name: &WorkerName) -> Option<Mono> {
+        let holding = self
+            .holdings
+            .0
+            .get(&self.seats.get(name)?.holder.incarnation)?;
+        let instances = holding.leases.iter();
+        let instances = instances.filter_map(|lease| ledger.instance(lease.attempt.instance));
+        let expiries = instances.filter_map(|it| holding.expiry(LeaseTerm::of(&it.spec)));
+        expiries.min()
     }
 
     /// The offer of a worker has changed from outside.

@@ -14,6 +14,7 @@ use baton_model::time::{Millis, Mono};
 use super::context::Cx;
 use super::{Protocol, Timer, address};
 use crate::bugs::Bug;
+use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
 impl Protocol {
@@ -54,6 +55,7 @@ impl Protocol {
         let timeouts = cx.config.timeouts;
         let prompt = self.seats[name].is_prompt(now, &timeouts);
         let permitted = self.may_become_healthy(cx, name);
+        let is_lost = self.is_lost(cx, name);
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
@@ -76,13 +78,24 @@ impl Protocol {
                     // cannot launch anything, which is no reason to end what it runs.
                     seat.became_unhealthy = now;
                 }
-                if now.since(seat.became_unhealthy) > timeouts.lose_after {
+                if is_lost {
                     self.condemn(cx, name, Condemnation::Unhealthy);
                 }
             }
             WorkerState::Healthy | WorkerState::MustDie => {}
         }
         self.update_offer(cx, name);
+    }
+
+    /// True if a worker is given up. One that holds leases may come back with its work, and one that
+    /// sends heartbeats with its health; without a store only time tells which incarnations are over.
+    fn is_lost(&self, cx: &Cx<'_>, name: &WorkerName) -> bool {
+        let (seat, timeouts) = (&self.seats[name], &cx.config.timeouts);
+        let is_late = cx.now.mono.since(seat.became_unhealthy) > timeouts.lose_after;
+        let is_heard = seat.state == WorkerState::Unhealthy
+            && cx.now.mono.since(seat.last_heartbeat) <= timeouts.heartbeat_gap;
+        let is_kept = is_heard || seat.load > 0;
+        is_late && (cx.config.store == StoreMode::Memory || !is_kept)
     }
 
     /// With a store, or once healthy, always true. Without a store, the earlier members
@@ -301,7 +314,13 @@ impl Protocol {
                 );
             }
             WorkerState::New | WorkerState::Unhealthy => {
-                due.push(seat.became_unhealthy + timeouts.lose_after + just_after);
+                let lost = seat.became_unhealthy + timeouts.lose_after + just_after;
+                // One that is kept nevertheless is looked at again after another lease.
+                due.push(if lost > cx.now.mono {
+                    lost
+                } else {
+                    cx.now.mono + timeouts.lease()
+                });
             }
         }
         if seat.state != WorkerState::MustDie {

@@ -8,6 +8,7 @@ use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToScheduler};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::LeaseTerm;
 
 use super::Worker;
 use super::io::{Effect, GuardOrder};
@@ -78,16 +79,17 @@ impl Worker {
         self.timeouts = reply.timeouts;
         self.take_worker_set(reply);
         self.take_state(now, reply.state);
-        let mut deadline = self.deadline(reply.stamp);
+        let mut order = self.guard_order(reply.stamp);
         if self.bugs.has(Bug::DeadManInAgent) {
-            deadline = Mono(u64::MAX);
+            order.deadline = Mono(u64::MAX);
         }
-        out.push(Effect::Guard(GuardOrder {
-            deadline,
-            grace: self.timeouts.kill_grace,
-            epoch: self.epoch_seen,
-            stamp: reply.stamp,
-        }));
+        if self.bugs.has(Bug::DeadlineOfAnother) {
+            let held = self.attempts.iter();
+            let terms = held.map(|(_, entry)| LeaseTerm::of(&entry.spec));
+            let others = terms.filter_map(|term| order.deadline_of(term));
+            order.deadline = others.fold(order.deadline, Mono::max);
+        }
+        out.push(Effect::Guard(order));
     }
 
     /// A leader has refused our heartbeat.
@@ -111,9 +113,21 @@ impl Worker {
         }
     }
 
-    /// The deadline at which the attempts are killed unless another heartbeat is answered.
+    /// The deadline of attempts without a time of their own, unless another heartbeat is answered.
+    /// No launch that echoes this heartbeat starts after it.
     pub(super) fn deadline(&self, answered: Stamp) -> Mono {
         answered.0 + self.timeouts.lease
+    }
+
+    /// The order that follows from an answer to this heartbeat.
+    pub(super) fn guard_order(&self, answered: Stamp) -> GuardOrder {
+        GuardOrder {
+            deadline: self.deadline(answered),
+            grace: self.timeouts.kill_grace,
+            kill_max: self.timeouts.kill_max,
+            epoch: self.epoch_seen,
+            stamp: answered,
+        }
     }
 
     fn is_ours(&mut self, incarnation: Incarnation, stamp: Stamp) -> bool {
@@ -156,7 +170,6 @@ impl Worker {
         self.next_status = now;
         if self.state != WorkerState::MustDie {
             self.move_to(WorkerState::New);
-            self.became_unhealthy = now;
         }
     }
 
@@ -172,9 +185,6 @@ impl Worker {
 
     /// The scheduler's view overrules ours, except that nothing undoes MUST_DIE.
     fn take_state(&mut self, now: Mono, state: WorkerState) {
-        if state == WorkerState::Unhealthy && self.state == WorkerState::Healthy {
-            self.became_unhealthy = now;
-        }
         if state == WorkerState::Healthy && self.last_checked.is_none() {
             // The scheduler has seen a good check of this incarnation that this agent,
             // started since, has not.

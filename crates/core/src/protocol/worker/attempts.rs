@@ -16,6 +16,7 @@ use baton_model::message::{
 use baton_model::outcome::Outcome;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::LeaseTerm;
 
 use super::Worker;
 use super::io::Effect;
@@ -40,7 +41,7 @@ impl Worker {
                 }
                 continue;
             }
-            match self.refusal(now, seq, stamp, launch.lease) {
+            match self.refusal(now, seq, stamp, &launch) {
                 Some(refusal) => {
                     self.bury(launch.lease, stamp);
                     verdicts.push((launch.lease, LaunchVerdict::Refused(refusal)));
@@ -56,15 +57,19 @@ impl Worker {
         now: Mono,
         seq: NotifySeq,
         stamp: Stamp,
-        lease: LeaseId,
+        launch: &Launch,
     ) -> Option<LaunchRefusal> {
+        let lease = launch.lease;
         if self.state != WorkerState::Healthy {
             return Some(LaunchRefusal::NotHealthy);
         }
         if seq < self.seq && !self.bugs.has(Bug::SequenceUnchecked) {
             return Some(LaunchRefusal::StaleSequence);
         }
-        if now >= self.deadline(stamp) && !self.bugs.has(Bug::StampIgnored) {
+        let order = self.guard_order(stamp);
+        let own = order.deadline_of(LeaseTerm::of(&launch.spec));
+        let is_stale = now >= order.deadline || own.is_some_and(|own| now >= own);
+        if is_stale && !self.bugs.has(Bug::StampIgnored) {
             return Some(LaunchRefusal::StaleStamp);
         }
         if self.tombstones.contains(lease) {
@@ -113,8 +118,6 @@ impl Worker {
         self.not_running.insert(lease, None);
         let refused = LaunchVerdict::Refused(LaunchRefusal::GuardFired);
         self.send_verdicts(vec![(lease, refused)], out);
-        // The timer has fired: in this incarnation nothing starts any more.
-        self.give_up(out);
     }
 
     /// An attempt that had waited for room was not started, and never will be. That is no refusal,

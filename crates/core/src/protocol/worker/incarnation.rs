@@ -1,7 +1,11 @@
 //! Our own health, giving up, and the end of an incarnation.
 //!
-//! The worker runs the same timeouts as the scheduler, reduced so that they run
-//! out strictly first. When it gives up it kills everything, keeps reporting the ends of
+//! A worker whose heartbeats are not answered becomes UNHEALTHY and takes no more work. Its attempts
+//! end at their own deadlines, by the dead-man timer in the coordinator; the incarnation goes on,
+//! however long no scheduler is there. Only where there is no store must it end with its lease: the
+//! next scheduler concludes from the worker set which incarnations may still run something.
+//!
+//! When a worker gives up it kills everything, keeps reporting the ends of
 //! its attempts, and only then ends its incarnation.
 
 use baton_model::outcome::KillCause;
@@ -19,21 +23,12 @@ impl Worker {
         if self.state == WorkerState::MustDie {
             return;
         }
-        if let Some(answered) = self.last_answered
-            && now >= self.deadline(answered)
-        {
+        let answered = self.last_answered.filter(|_| self.worker_set.is_some());
+        if answered.is_some_and(|answered| now >= self.deadline(answered)) {
             return self.give_up(out);
         }
         if self.state == WorkerState::Healthy && !self.is_prompt(now) {
             self.move_to(WorkerState::Unhealthy);
-            self.became_unhealthy = now;
-        }
-        let lost = self.association.is_some()
-            && self.state == WorkerState::Unhealthy
-            && !self.is_prompt(now)
-            && now.since(self.became_unhealthy) > self.timeouts.lose_after;
-        if lost {
-            self.give_up(out);
         }
     }
 
@@ -106,9 +101,9 @@ impl Worker {
                     .map(|at| at + self.timeouts.check_gap + just_after);
                 [quiet, unchecked].into_iter().flatten().min()
             }
-            WorkerState::New | WorkerState::Unhealthy => {
-                answered.map(|at| at + self.timeouts.lease)
-            }
+            WorkerState::New | WorkerState::Unhealthy => answered
+                .filter(|_| self.worker_set.is_some())
+                .map(|at| at + self.timeouts.lease),
         }
     }
 

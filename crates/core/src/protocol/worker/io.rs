@@ -9,6 +9,7 @@ use baton_model::message::{
 use baton_model::outcome::{KillCause, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::timeouts::{LeaseTerm, worker_share};
 
 /// An attempt that the coordinator has on record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +29,7 @@ pub enum Input {
     Message(ToWorker),
     /// The coordinator has recorded a launch.
     Launched(LeaseId),
-    /// The coordinator will not launch: its dead-man timer has fired.
+    /// The coordinator will not launch: its dead-man timer has run out.
     LaunchRefused(LeaseId),
     /// The coordinator has given an attempt back that had waited there for room and was
     /// not started.
@@ -37,8 +38,8 @@ pub enum Input {
     HostFault(LeaseId, Arc<str>),
     /// An attempt is over, and the coordinator has recorded how.
     Ended(LeaseId, Report),
-    /// The coordinator's dead-man timer has fired.
-    GuardFired,
+    /// This incarnation was given up before, and can only end.
+    GiveUp,
     /// A check was made: what a launch does, with a trivial process. If it failed, with the reason.
     CheckDone(CheckId, Result<(), Arc<str>>),
     /// A piece of a log was read.
@@ -58,7 +59,7 @@ pub enum Effect {
     Kill(LeaseId, Millis),
     /// Coordinator: the same for everything, and launch nothing more.
     KillAll(KillCause, Millis),
-    /// Coordinator: the scheduler is alive; kill everything at this time unless
+    /// Coordinator: the scheduler is alive; kill attempts at their deadlines unless
     /// told otherwise before.
     Guard(GuardOrder),
     /// Coordinator: the scheduler knows the end; drop the record.
@@ -76,11 +77,26 @@ pub enum Effect {
 /// An order to the dead-man timer, sufficient to act without the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GuardOrder {
+    /// That of attempts without a time of their own.
     pub deadline: Mono,
     /// From SIGTERM to SIGKILL.
     pub grace: Millis,
+    /// From SIGTERM until everything is certainly dead.
+    pub kill_max: Millis,
     /// The leader that is obeyed, for an agent that starts again.
     pub epoch: Epoch,
     /// The heartbeat that was answered, likewise.
     pub stamp: Stamp,
+}
+
+impl GuardOrder {
+    /// The deadline of attempts with this term; `None` for no deadline.
+    #[must_use]
+    pub fn deadline_of(self, term: LeaseTerm) -> Option<Mono> {
+        match term {
+            LeaseTerm::Lease => Some(self.deadline),
+            LeaseTerm::For(span) => Some(self.stamp.0 + worker_share(span, self.kill_max)),
+            LeaseTerm::Unlimited => None,
+        }
+    }
 }

@@ -17,7 +17,7 @@
 //!    record: a restarted agent continues the same incarnation with its running attempts. The
 //!    records are taken after every order of an earlier agent was carried out or
 //!    dropped. Then [`Worker::resume`] with the last guard order, and, if the
-//!    dead-man timer has fired meanwhile, [`io::Input::GuardFired`]. A later
+//!    incarnation was given up before, [`io::Input::GiveUp`]. A later
 //!    incarnation begins with [`Worker::obeyed`] instead.
 //! 2. [`Worker::handle`] for every input, with times of one boot's monotonic clock
 //!    that never go back. The effects of one call are carried out in their order.
@@ -83,7 +83,6 @@ pub struct Worker {
     last_answered: Option<Stamp>,
     /// When the last check was made, well or with the reason of its failure.
     last_checked: Option<Mono>,
-    became_unhealthy: Mono,
     seq: NotifySeq,
     worker_set: Option<KnownSet>,
     attempts: Table,
@@ -133,7 +132,6 @@ impl Worker {
             last_sent: None,
             last_answered: None,
             last_checked: None,
-            became_unhealthy: now,
             seq: NotifySeq(0),
             worker_set: None,
             attempts,
@@ -163,6 +161,7 @@ impl Worker {
         // The budget of the leader that was obeyed, not the default one.
         self.timeouts.lease = order.deadline.since(order.stamp.0);
         self.timeouts.kill_grace = order.grace;
+        self.timeouts.kill_max = order.kill_max;
     }
 
     /// Decides about one input.
@@ -178,7 +177,7 @@ impl Worker {
             Input::Withdrawn(lease) => self.withdrawn(now, lease, &mut out),
             Input::HostFault(lease, reason) => self.host_fault(now, lease, reason, &mut out),
             Input::Ended(lease, outcome) => self.ended(now, lease, outcome, &mut out),
-            Input::GuardFired => {
+            Input::GiveUp => {
                 if self.state != WorkerState::MustDie {
                     // Before the ends of its attempts, which would be placed here again.
                     self.next_heartbeat = now;

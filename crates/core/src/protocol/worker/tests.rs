@@ -14,6 +14,7 @@ use baton_model::outcome::{Outcome, Report};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::Timeouts;
+use baton_model::worker_set::{KnownSet, SetVersion, WorkerSetHash, WorkerSetId};
 
 use super::Worker;
 use super::io::{Effect, Input, Record};
@@ -203,7 +204,7 @@ fn a_worker_that_is_ended_says_so_before_its_attempts_end() {
     let (mut worker, stamp) = healthy(0);
     worker.handle(Mono(10), run_task(1, stamp, 1));
     worker.handle(Mono(11), Input::Launched(lease(1)));
-    let effects = worker.handle(Mono(12), Input::GuardFired);
+    let effects = worker.handle(Mono(12), Input::GiveUp);
     let said = effects.iter().find_map(|effect| match effect {
         Effect::Send(ToScheduler::ProcessHeartbeat(heartbeat)) => Some(heartbeat.state),
         _ => None,
@@ -231,8 +232,39 @@ fn an_answer_too_old_for_the_lease_starts_nothing() {
 }
 
 #[test]
-fn an_unanswered_worker_gives_up_at_its_deadline_and_ends_its_life() {
+fn an_unanswered_worker_keeps_its_work_and_its_incarnation() {
     let (mut worker, stamp) = healthy(0);
+    worker.handle(Mono(10), run_task(1, stamp, 1));
+    worker.handle(Mono(11), Input::Launched(lease(1)));
+    for hours in 1..=48 {
+        let effects = worker.handle(Mono(hours * 3_600_000), Input::Tick);
+        let sent = |it: &Effect| matches!(it, Effect::Send(_));
+        assert!(effects.iter().all(sent), "{effects:?}");
+    }
+    assert_eq!(worker.state(), WorkerState::Unhealthy);
+    let again = heartbeat(&worker.handle(Mono(999_000_000), Input::Tick)).expect("a heartbeat");
+    let effects = worker.handle(Mono(999_000_001), reply(1, again, WorkerState::Healthy));
+    assert!(effects.iter().any(|it| matches!(it, Effect::Guard(_))));
+    assert_eq!(worker.held().count(), 1);
+}
+
+#[test]
+fn without_a_store_an_unanswered_worker_gives_up_at_its_deadline() {
+    let (mut worker, _) = healthy(0);
+    let stamp = heartbeat(&worker.handle(Mono(6_000), Input::Tick)).expect("a heartbeat");
+    let Input::Message(ToWorker::HeartbeatReply(mut reply)) = reply(1, stamp, WorkerState::Healthy)
+    else {
+        panic!("a reply");
+    };
+    reply.worker_set = Some(KnownSet {
+        id: WorkerSetId {
+            epoch: Epoch(1),
+            version: SetVersion(1),
+            hash: WorkerSetHash::of([ME]),
+        },
+        settled: true,
+    });
+    worker.handle(Mono(6_001), Input::Message(ToWorker::HeartbeatReply(reply)));
     let deadline = Mono(stamp) + Timeouts::default().for_worker().lease;
     worker.handle(Mono(deadline.0 - 1), Input::Tick);
     assert_ne!(worker.state(), WorkerState::MustDie);

@@ -56,7 +56,8 @@ fn a_lost_worker_with_strict_work_is_listed_until_an_operator_forgets_it() {
     leader.submit(1, Exclusive::Strict);
     leader.wait(lease_time());
     wait_leases(&mut leader, 3 * GONE_WORKER_LEASES);
-    assert_eq!(listed(&leader), [WorkerState::MustDie]);
+    // It may come back with its work, however late.
+    assert_eq!(listed(&leader), [WorkerState::Unhealthy]);
     assert_eq!(forget(&mut leader, "w"), Some(true));
     assert_eq!(listed(&leader), []);
     assert_eq!(leader.state(1), UniversalState::Queued);

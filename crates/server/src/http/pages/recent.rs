@@ -289,6 +289,7 @@ mod tests {
             measured: None,
             labels: BTreeMap::new(),
             heard_seconds: 0.0,
+            lost_at: None,
             links: BTreeMap::new(),
         }
     }

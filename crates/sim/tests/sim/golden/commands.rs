@@ -7,7 +7,7 @@
 //! | `worker W [seat= lineage= life= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins an incarnation |
 //! | `join W…` | exchanges everything until each is HEALTHY |
 //! | `busy I… [strict] …` | submits, and exchanges everything until each runs |
-//! | `submit I… [strict] [failures=N] [losses=N]`, `cancel I`, `forget W` | client requests to the leader |
+//! | `submit I… [strict] [lost-after=SECONDS] [failures=N] [losses=N]`, `cancel I`, `forget W` | client requests to the leader |
 //! | `logs R SEAT LEASE [from=N] [bytes=N]` | reads a log |
 //! | `tick P`, `advance [P…] SPAN`, `run SPAN` | time passes: for one tick, without deliveries, with them |
 //! | `freeze P SPAN` | time passes, but the party does not tick |
@@ -300,7 +300,9 @@ fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
         losses_max: count(options.number("losses", u64::from(defaults.losses_max))?)?,
         ..defaults
     };
+    let lost_after = options.number("lost-after", 0)?;
     let spec = InstanceSpec {
+        lost_after: (lost_after > 0).then(|| Millis::from_secs(lost_after)),
         exclusive: if strict {
             Exclusive::Strict
         } else {

@@ -18,6 +18,7 @@ use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::time::Mono;
+use baton_model::timeouts::LeaseTerm;
 
 use super::render::seconds;
 use super::transcript::Transcript;
@@ -35,7 +36,9 @@ struct AttemptRecord {
 #[derive(Debug, Default)]
 struct Coordinator {
     records: BTreeMap<LeaseId, AttemptRecord>,
-    guard: DeadMan,
+    guard: DeadMan<LeaseId>,
+    /// Everything was ordered to die.
+    is_doomed: bool,
     /// Launches that wait for the script, if the coordinator is slow.
     queue: VecDeque<(LeaseId, Arc<InstanceSpec>)>,
     /// Attempts with a log.
@@ -133,6 +136,7 @@ impl Party {
             .records
             .retain(|_, record| record.ended.is_some());
         self.coordinator.guard = DeadMan::default();
+        self.coordinator.is_doomed = false;
         self.coordinator.queue.clear();
         self.me.incarnation.number = self.me.incarnation.number.next();
         self.begin();
@@ -199,15 +203,22 @@ impl Party {
         let mut inputs = VecDeque::new();
         while let Some(action) = self.coordinator.guard.poll(self.clock) {
             match action {
-                GuardAction::Terminate => {
-                    out.line(&format!("{}: the dead-man timer fires", self.name));
-                    inputs.push_back(Input::GuardFired);
-                    inputs.extend(self.terminate_all(KillCause::LeaseLapsed, out));
+                GuardAction::Terminate(leases) => {
+                    for lease in leases {
+                        out.line(&format!("{}: the dead-man timer ends {lease}", self.name));
+                        let ended = self.terminate(lease, None, KillCause::LeaseLapsed, out);
+                        inputs.extend(ended);
+                    }
                 }
-                GuardAction::Kill => inputs.extend(self.kill_due(true, out)),
+                GuardAction::Kill(leases) => {
+                    for lease in leases {
+                        let lapsed = Outcome::Killed(KillCause::LeaseLapsed);
+                        inputs.extend(self.ended(lease, lapsed, out));
+                    }
+                }
             }
         }
-        inputs.extend(self.kill_due(false, out));
+        inputs.extend(self.kill_due(out));
         inputs.push_back(Input::Tick);
         self.feed_all(inputs, out)
     }
@@ -253,11 +264,11 @@ impl Party {
             }
             Effect::Kill(lease, grace) => {
                 let at = self.clock + grace;
-                return self.terminate(lease, at, KillCause::Requested, out);
+                return self.terminate(lease, Some(at), KillCause::Requested, out);
             }
             Effect::KillAll(cause, grace) => {
-                self.coordinator.guard.fire(self.clock, grace);
-                return self.terminate_all(cause, out);
+                self.coordinator.is_doomed = true;
+                return self.terminate_all(self.clock + grace, cause, out);
             }
             Effect::Guard(order) => self.coordinator.guard.extend(order),
             Effect::Forget(lease) => {
@@ -306,7 +317,8 @@ impl Party {
     }
 
     fn launch(&mut self, lease: LeaseId, spec: Arc<InstanceSpec>, out: &mut Transcript) -> Input {
-        if !self.coordinator.guard.admits(self.clock) {
+        let term = LeaseTerm::of(&spec);
+        if self.coordinator.is_doomed || !self.coordinator.guard.admits(self.clock, term) {
             out.line(&format!("{}: will not launch {lease}", self.name));
             return Input::LaunchRefused(lease);
         }
@@ -317,12 +329,17 @@ impl Party {
             kill_at: None,
         };
         self.coordinator.records.insert(lease, record);
+        self.coordinator.guard.watch(lease, term);
         self.coordinator.logs.insert(lease);
         Input::Launched(lease)
     }
 
-    fn terminate_all(&mut self, cause: KillCause, out: &mut Transcript) -> Vec<Input> {
-        let grace = self.coordinator.guard.next_due().unwrap_or(self.clock);
+    fn terminate_all(
+        &mut self,
+        kill_at: Mono,
+        cause: KillCause,
+        out: &mut Transcript,
+    ) -> Vec<Input> {
         let running = self.coordinator.records.iter();
         let running: Vec<LeaseId> = running
             .filter(|(_, record)| record.ended.is_none())
@@ -330,16 +347,17 @@ impl Party {
             .collect();
         let mut inputs = Vec::new();
         for lease in running {
-            inputs.extend(self.terminate(lease, grace, cause, out));
+            inputs.extend(self.terminate(lease, Some(kill_at), cause, out));
         }
         inputs
     }
 
-    /// SIGTERM, which ends an attempt at once unless it is stubborn.
+    /// SIGTERM, which ends an attempt at once unless it is stubborn. The dead-man timer itself
+    /// knows when to kill.
     fn terminate(
         &mut self,
         lease: LeaseId,
-        kill_at: Mono,
+        kill_at: Option<Mono>,
         cause: KillCause,
         out: &mut Transcript,
     ) -> Vec<Input> {
@@ -350,19 +368,19 @@ impl Party {
             && record.ended.is_none()
             && record.kill_at.is_none()
         {
-            record.kill_at = Some((kill_at, cause));
+            record.kill_at = kill_at.map(|at| (at, cause));
             out.line(&format!("{}: {lease} ignores SIGTERM", self.name));
         }
         Vec::new()
     }
 
-    /// SIGKILL for attempts whose grace period is over, or for all.
-    fn kill_due(&mut self, all: bool, out: &mut Transcript) -> Vec<Input> {
+    /// SIGKILL for attempts whose grace period is over.
+    fn kill_due(&mut self, out: &mut Transcript) -> Vec<Input> {
         let now = self.clock;
         let records = self.coordinator.records.iter();
         let due: Vec<(LeaseId, KillCause)> = records
             .filter_map(|(lease, record)| record.kill_at.map(|(at, cause)| (*lease, at, cause)))
-            .filter(|(_, at, _)| all || *at <= now)
+            .filter(|(_, at, _)| *at <= now)
             .map(|(lease, _, cause)| (lease, cause))
             .collect();
         let mut inputs = Vec::new();
@@ -387,6 +405,7 @@ impl Party {
         }
         record.ended = Some(outcome);
         record.kill_at = None;
+        self.coordinator.guard.unwatch(lease);
         out.line(&format!("{}: {lease} ended ({outcome})", self.name));
         vec![Input::Ended(lease, outcome.into())]
     }
