@@ -321,7 +321,7 @@ impl Discovered {
     /// The runs that the coordinator reports itself.
     pub(crate) fn owned(&self) -> BTreeSet<RunKey> {
         match self.state {
-            DiscoveredState::Running { .. } => self.runs.iter().map(|known| known.run).collect(),
+            DiscoveredState::Running => self.runs.iter().map(|known| known.run).collect(),
             DiscoveredState::Dead { .. } => BTreeSet::new(),
         }
     }

@@ -105,6 +105,7 @@ fn worker(count: u64, directory: &Path) -> Result<Cost> {
     let guard = Guard {
         deadline: clock::now().mono + Millis::from_secs(3_600),
         grace: Millis(0),
+        kill_max: Millis(0),
         epoch: Epoch(1),
         stamp: Stamp(Mono(1)),
     };

@@ -48,13 +48,16 @@ enum PlannedUpstream {
     Run,
 }
 
+/// Statuses of one association that are sent together.
+type HeldStatuses = (Association, Vec<(LeaseId, Status)>);
+
 /// Statuses that are on their way to a scheduler together.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     /// None if all statuses leave at once.
     rng: Option<Rng>,
     /// By host and scheduler.
-    held: BTreeMap<(usize, usize), (Association, Vec<(LeaseId, Status)>)>,
+    held: BTreeMap<(usize, usize), HeldStatuses>,
 }
 
 /// Adds arrays that start after the given ones, and retries.
@@ -140,7 +143,7 @@ impl World {
         if self.arrays.arrays[number].dependent.is_refused {
             return None;
         }
-        let is_late = number % 2 == 0;
+        let is_late = number.is_multiple_of(2);
         let checked = self.arrays.arrays[number].dependent.checked.take();
         let (after, mark) = match checked {
             Some(checked) => checked,

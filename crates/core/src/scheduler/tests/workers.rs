@@ -130,10 +130,9 @@ fn an_owner_of_too_many_names_loses_unused_ones() {
     used(&mut leader, "w00000", 1);
     leader.welcome(&mut kept, &[]);
     for number in 1..=WORKER_NAMES_MAX {
-        leader.core.handle(
-            leader.clock(),
-            Input::NameUsed(WorkerName::new(&format!("w{number:05}")), token(1)),
-        );
+        let name = WorkerName::new(&format!("w{number:05}"));
+        let used = Input::NameUsed(name, token(1));
+        drop(leader.core.handle(leader.clock(), used));
     }
     let owners = leader.core.ledger().name_owners();
     assert_eq!(owners.len(), WORKER_NAMES_MAX);
