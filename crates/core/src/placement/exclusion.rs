@@ -71,7 +71,6 @@ impl Exclusion {
 pub struct WorkerGroup {
     /// None if they would take the instance.
     pub exclusion: Option<Exclusion>,
-    /// How many they are.
     pub workers: usize,
     /// The one that comes nearest, then the first by name.
     pub example: WorkerName,

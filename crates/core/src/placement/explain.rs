@@ -107,10 +107,10 @@ impl Placement {
         let constraints = self.constraints_by_weight(class);
         let present = self.fleet.workers.iter();
         let present = present.filter(|(_, worker)| worker.present);
-        let mut groups: Vec<Found<'_>> = Vec::new();
+        let mut groups: Vec<Candidates<'_>> = Vec::new();
         for (at, worker) in present {
             let obstacle = self.obstacle(id, class, priority, (at, worker), &constraints);
-            let found = Found {
+            let found = Candidates {
                 obstacle,
                 worker,
                 workers: 1,
@@ -120,7 +120,7 @@ impl Placement {
                 None => groups.push(found),
             }
         }
-        let mut groups: Vec<WorkerGroup> = groups.iter().map(Found::as_group).collect();
+        let mut groups: Vec<WorkerGroup> = groups.iter().map(Candidates::as_group).collect();
         groups.sort_by(|a, b| a.exclusion.cmp(&b.exclusion));
         groups
     }
@@ -399,13 +399,13 @@ impl Obstacle<'_> {
 }
 
 /// Workers with like obstacles, and the nearest of them.
-struct Found<'a> {
+struct Candidates<'a> {
     obstacle: Option<Obstacle<'a>>,
     worker: &'a Worker,
     workers: usize,
 }
 
-impl Found<'_> {
+impl Candidates<'_> {
     fn is_like(&self, other: &Self) -> bool {
         match (&self.obstacle, &other.obstacle) {
             (None, None) => true,

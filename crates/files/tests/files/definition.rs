@@ -158,7 +158,7 @@ fn owners_that_the_api_reserves_are_rejected() {
         "healthz",
         "readyz",
         "openapi.json",
-        "ticks",
+        "limits",
     ] {
         let text = format!("task: t\nrun: x\nowner: {owner}\n");
         let problems = refused(&text).problems;

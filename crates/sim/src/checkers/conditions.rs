@@ -50,7 +50,7 @@ struct Record {
     retried: bool,
 }
 
-/// What a dependency demands.
+/// The effect of a dependency on the instances that have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Demand {
     Wait,

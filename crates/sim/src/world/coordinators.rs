@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
+use baton_core::protocol::worker::guard::DeadMan;
 use baton_core::supervision::attempts::{Assignment, Attempt, LOST};
 use baton_core::supervision::io::{Action, Ending, Event as AgentEvent, Sighting};
 use baton_core::supervision::takeover::{KnownAttempt, ReportedRun};
@@ -55,7 +55,7 @@ pub(super) struct Coordinator {
     /// Runs in its own log. The others are in the handover only.
     owned: BTreeSet<RunKey>,
     /// Launches that wait for room.
-    queue: VecDeque<(RunKey, Assignment)>,
+    pub(super) queue: VecDeque<(RunKey, Assignment)>,
     /// Runs that were asked to stop, and when they are killed.
     stops: BTreeMap<RunKey, Mono>,
     /// The order to kill everything that is not answered yet.
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    fn unqueue(&mut self, index: usize, run: RunKey) -> bool {
+    pub(super) fn unqueue(&mut self, index: usize, run: RunKey) -> bool {
         let coordinator = self.hosts[index].coordinator.as_mut();
         let Some(coordinator) = coordinator else {
             return false;
@@ -427,7 +427,7 @@ impl World {
     }
 
     /// SIGTERM: most processes exit within two seconds, some never.
-    fn terminate(&mut self, index: usize, lease: LeaseId, cause: KillCause) {
+    pub(super) fn terminate(&mut self, index: usize, lease: LeaseId, cause: KillCause) {
         let Some(child) = self.hosts[index].children.get_mut(&lease) else {
             return;
         };
@@ -553,77 +553,6 @@ impl World {
         let coordinator = host.coordinator.as_mut().filter(|it| !it.is_blocked());
         if none_left && let Some(id) = coordinator.and_then(|it| it.killing.take()) {
             self.agent_event(index, AgentEvent::EverythingKilled { id, left: 0 });
-        }
-    }
-
-    pub(super) fn guard_wake(&mut self, index: usize) {
-        if self.hosts[index].guard_wake != Some(self.now) {
-            return;
-        }
-        self.hosts[index].guard_wake = None;
-        self.guard_poll(index);
-        self.rearm_guard(index);
-    }
-
-    pub(super) fn guard_poll(&mut self, index: usize) {
-        let now = self.hosts[index].clock.mono(self.now);
-        while let Some(action) = self.next_guard_action(index, now) {
-            match action {
-                GuardAction::Terminate(attempts) => {
-                    for lease in attempts {
-                        self.note(&lease, || format!("h{index} deadline of {lease}"));
-                        self.refuse_waiting(index, lease);
-                        self.terminate(index, lease, KillCause::LeaseLapsed);
-                    }
-                }
-                GuardAction::Kill(attempts) => {
-                    for lease in attempts {
-                        self.child_killed(index, lease);
-                    }
-                }
-            }
-        }
-    }
-
-    /// An attempt whose deadline has passed while it waited is not started.
-    fn refuse_waiting(&mut self, index: usize, lease: LeaseId) {
-        let coordinator = self.hosts[index].coordinator.as_ref();
-        let mut waiting = coordinator.into_iter().flat_map(|it| it.queue.iter());
-        let run = waiting
-            .find(|(_, it)| it.lease == lease)
-            .map(|(run, _)| *run);
-        if let Some(run) = run
-            && self.unqueue(index, run)
-        {
-            self.hosts[index].records.remove(&run);
-            self.agent_event(index, AgentEvent::Refused(run));
-        }
-    }
-
-    fn next_guard_action(&mut self, index: usize, now: Mono) -> Option<GuardAction<LeaseId>> {
-        let coordinator = self.hosts[index].coordinator.as_mut()?;
-        if coordinator.paused {
-            return None;
-        }
-        coordinator.guard.poll(now)
-    }
-
-    pub(super) fn rearm_guard(&mut self, index: usize) {
-        let host = &mut self.hosts[index];
-        let awake = host
-            .coordinator
-            .as_ref()
-            .filter(|coordinator| !coordinator.paused);
-        let Some(due) = awake.and_then(|coordinator| coordinator.guard.next_due()) else {
-            return;
-        };
-        let at = host.clock.when(due).max(self.now.after(1));
-        if host
-            .guard_wake
-            .is_none_or(|wake| wake > at || wake < self.now)
-        {
-            host.guard_wake = Some(at);
-            self.at_time(at, Event::GuardWake(index));
         }
     }
 

@@ -5,6 +5,7 @@
 //! | `network` | links that lose, duplicate, delay and partition |
 //! | `store` | the shared store: an epoch row, a ledger, commits that tear |
 //! | `copies` | a store that goes back in time |
+//! | `dead_man` | the dead-man timer of coordinators |
 //! | `failover` | a shared store that loses replies, and fails over to a standby |
 //! | `schedulers` | scheduler processes: election, leader, outbox |
 //! | `hosts` | machines: boots, agents, their restarts and incarnations |
@@ -25,6 +26,7 @@ mod arrays;
 mod client;
 mod coordinators;
 mod copies;
+mod dead_man;
 mod dependents;
 mod failover;
 mod faults;
