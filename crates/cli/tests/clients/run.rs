@@ -218,8 +218,8 @@ fn a_worker_that_can_never_start_is_told_of_at_once() {
     let dir = tempfile::tempdir().expect("a directory");
     task(dir.path(), "true");
     let data = dir.path().join("data");
-    std::fs::create_dir(&data).expect("made");
-    std::fs::write(data.join("worker"), "in the way").expect("writable");
+    std::fs::create_dir_all(data.join("worker")).expect("made");
+    std::fs::write(data.join("worker/logs"), "in the way").expect("writable");
     let ended: Ended = baton(dir.path(), &["run", "t.json", "--data", "data"])
         .output()
         .expect("it ends")

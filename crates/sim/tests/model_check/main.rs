@@ -207,12 +207,7 @@ fn strict_a_host_is_frozen_and_the_leader_changes() {
         atomic_handshake: ONE_BY_ONE,
         ..Bound::CALM
     };
-    let witnesses = &[
-        seen::ALL_DONE,
-        seen::OUTLIVED_LEADER,
-        seen::OUTLIVED_LEASE,
-        seen::DIED_ON_REQUEST,
-    ];
+    let witnesses = &[seen::ALL_DONE, seen::OUTLIVED_LEADER, seen::OUTLIVED_LEASE];
     exhaust("strict, frozen, leader changed", bound, witnesses);
 }
 

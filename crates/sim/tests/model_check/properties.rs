@@ -198,17 +198,6 @@ pub(crate) const KILLED_BY_GUARD: Named =
         )
     });
 
-/// A condemned worker killed its attempts and reported it.
-pub(crate) const DIED_ON_REQUEST: Named = (
-    "a condemned worker kills its work and says so",
-    |_, cluster| {
-        any_closed(
-            cluster,
-            AttemptEnd::Real(Outcome::Killed(KillCause::Suicide)),
-        )
-    },
-);
-
 /// Strict mode: the lease expired, and the result still counts.
 pub(crate) const OUTLIVED_LEASE: Named = (
     "an attempt outlives its lease, and its result counts",

@@ -160,6 +160,9 @@ impl Protocol {
         let incarnations: Vec<Incarnation> = self.holdings.0.keys().copied().collect();
         for incarnation in incarnations {
             self.arm_holding(cx, incarnation);
+            if cx.config.bugs.has(Bug::LeaseWaitSkipped) {
+                self.timers.arm(Timer::Holding(incarnation), expires);
+            }
         }
     }
 
