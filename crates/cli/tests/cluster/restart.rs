@@ -71,6 +71,44 @@ fn a_thousand_running_are_kept_and_the_waiting_start_before_the_lease_is_over() 
 }
 
 #[test]
+fn work_outlives_its_scheduler_by_its_own_lost_after() {
+    let mut cluster = Cluster::new(&["--lost-after", "3s"]);
+    let dir = cluster.path("effects");
+    std::fs::create_dir(&dir).expect("made");
+    let fifo = dir.join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("made");
+    cluster.start_worker("one", &["--resources", "cpu=3"]);
+    cluster.healthy("one");
+    let task = |name: &str, field: &str, value: &str| {
+        let mut file = json!({
+            "task": name,
+            "run": "echo $$ >> \"$DIR/$BATON_INSTANCE\"; exec cat \"$DIR/fifo\"",
+            "env": { "DIR": dir },
+        });
+        file[field] = value.into();
+        cluster.submit(file, 1).first
+    };
+    let short = task("short", "exclusive", "timed");
+    let long = task("long", "lost_after", "1m");
+    let strict = task("strict", "exclusive", "strict");
+    let starts = |id| lines(&dir.join(format!("{id}")));
+    let pid = |id| starts(id).first().and_then(|line| line.parse().ok());
+    let of = |id| until_some("it runs", || pid(id));
+    let (first, second, third) = (of(short), of(long), of(strict));
+    cluster.kill_scheduler();
+    until("the time of the scheduler is over", || !is_alive(first));
+    assert!(is_alive(second) && is_alive(third), "theirs is not");
+    cluster.start_scheduler();
+    until("it runs again", || starts(short).len() == 2);
+    drop(OpenOptions::new().write(true).open(&fifo).expect("opened"));
+    for id in [long, strict] {
+        let ended = cluster.finish(id);
+        assert_eq!((ended.state.word(), ended.attempts), ("DONE", 1), "{id}");
+        assert_eq!(starts(id).len(), 1, "{id}");
+    }
+}
+
+#[test]
 fn what_has_finished_stays_finished_and_is_still_listed() {
     const COUNT: u64 = 300;
     let mut cluster = Cluster::new(&[]);

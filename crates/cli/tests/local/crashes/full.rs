@@ -86,7 +86,8 @@ fn a_full_disk_stops_the_runner_and_not_the_work() {
     assert_eq!(rig.wait(), Some(5), "{}", rig.stderr_of_last_runner());
     let told = rig.stderr_of_last_runner();
     assert!(told.contains("make room"), "it says what to do: {told}");
-    assert!(told.contains("local run --task-id crash"), "{told}");
+    assert!(told.contains("local run --root"), "{told}");
+    assert!(told.contains("--task-id crash"), "{told}");
     assert!(first_run_started(&rig), "what runs goes on");
 
     // While it is full, trying again changes nothing.
