@@ -41,7 +41,15 @@ impl Agent {
                 Some(event) => event,
                 None => return,
             },
-            Reply::Refused { run } => Event::Refused(run),
+            Reply::Refused { run } => {
+                // A task whose runner may not start again has ended.
+                if let Some(attempt) = self.supervisor.attempts().get(run)
+                    && run.run > RunNo(0)
+                {
+                    self.end_filer.add(attempt.assignment.lease);
+                }
+                Event::Refused(run)
+            }
             Reply::EverythingKilled { id, left } => {
                 if left > 0 {
                     tracing::error!("{left} processes cannot be killed; retrying");

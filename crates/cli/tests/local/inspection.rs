@@ -165,7 +165,8 @@ fn status_tells_who_is_done_and_who_is_orphaned() {
     let lines: Vec<&str> = said.out.lines().collect();
     assert!(lines[0].starts_with("ID     STATE    PROCESSES "));
     assert!(lines[1].starts_with("new-1  ACTIVE   0/3 done, 1 running, 2 waiting  "));
-    assert!(lines[1].ends_with("  orphaned: resume with baton local run --task-id new-1"));
+    assert!(lines[1].contains("  orphaned: resume with baton local run --root "));
+    assert!(lines[1].ends_with(" --task-id new-1"));
     assert!(lines[2].starts_with("old-1  SUCCESS  3/3 done                        "));
     assert!(lines[2].ends_with("  8.2s"), "{}", lines[2]);
     let _lock = world.root.lock(&task_id("new-1")).expect("free");

@@ -100,7 +100,7 @@ processes:
     let ended = runner.wait_unproved();
     assert_eq!(ended.code, 5, "{ended:?}");
     assert!(
-        ended.stderr.contains("baton local run --task-id t-1"),
+        ended.stderr.contains("baton local run --root ") && ended.stderr.contains(" --task-id t-1"),
         "{}",
         ended.stderr
     );
