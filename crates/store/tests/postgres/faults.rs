@@ -149,6 +149,7 @@ fn a_database_of_the_first_version_is_migrated_with_its_rows() {
     Leader::elect(&store).commit(&store, vec![submitted(1), registered]);
     drop(store);
     let first_version = "ALTER TABLE baton.run DROP COLUMN submitted_by; \
+                         DROP TABLE baton.name_owner; \
                          UPDATE baton.schema_version SET version = 11";
     run_sql(server.socket(), &name, first_version);
     let store = open(&url);
