@@ -100,7 +100,7 @@ fn worker_faults(world: &World, cluster: &Cluster, actions: &mut Vec<Action>) {
     }
     // Timed mode assumes this order: the dead-man timer of the host has killed everything before
     // the lease expires for the scheduler.
-    let dead = host.guard_fired && host.alive().next().is_none();
+    let dead = host.is_past_lease() && host.alive().next().is_none();
     if faults.leases_out < world.bound.leases_out
         && (dead || world.bound.frozen_hosts)
         && cluster.is_settled(1 - FAULTY)
@@ -121,7 +121,8 @@ fn needs_heartbeat(cluster: &Cluster, index: usize) -> bool {
     let host = &cluster.hosts[index];
     let seat = cluster.seat_state(index);
     match host.state() {
-        _ if host.over => false,
+        // One that has come back is the subject of the simulator; here it would only multiply states.
+        _ if host.over || host.guard_fired => false,
         WorkerState::MustDie => !host.beats.resigned && seat != Some(WorkerState::MustDie),
         _ if !host.beats.greeted => {
             seat.is_none()

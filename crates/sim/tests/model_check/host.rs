@@ -176,19 +176,25 @@ impl Host {
         }
     }
 
-    /// Fires the dead-man timer: the coordinator begins to kill.
+    /// Lets the time of the lease pass: the coordinator begins to kill.
     pub(crate) fn fire_guard(&mut self, effects: &mut HostEffects) {
-        let Some(deadline) = self.guard.next_due() else {
+        let Some(order) = self.guard.order() else {
             return;
         };
-        self.clock = self.clock.max(deadline);
+        self.clock = self.clock.max(order.deadline);
+        self.guard_fired = true;
         if let Some(GuardAction::Terminate(leases)) = self.guard.poll(self.clock) {
-            self.guard_fired = true;
             for lease in leases {
                 self.order_dead(lease, KillCause::LeaseLapsed);
             }
-            self.handle(Input::Tick, effects);
         }
+        self.handle(Input::Tick, effects);
+    }
+
+    /// True if no heartbeat was answered since the time of the lease has passed.
+    pub(crate) fn is_past_lease(&self) -> bool {
+        let order = self.guard.order();
+        self.guard_fired && order.is_none_or(|order| self.clock >= order.deadline)
     }
 
     /// Kills and restarts the agent; the coordinator survives.
