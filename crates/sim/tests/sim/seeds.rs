@@ -121,11 +121,17 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         | Bug::SequenceUnchecked
         | Bug::StampIgnored
         | Bug::RefusalForgotten
-        | Bug::OlderEpochObeyed
         | Bug::RunningListToSuccessor
         | Bug::SyntheticBeatsReal
         | Bug::GivenBackUnasked
         | Bug::ClearedOnSendFailure => &["unleased-start", "broken-promise", "overlap"],
+        // A worker that obeys an older leader is silent for the newest one.
+        Bug::OlderEpochObeyed => &[
+            "unleased-start",
+            "broken-promise",
+            "overlap",
+            "released-alive",
+        ],
         Bug::CopyAdmitted => &["broken-promise", "overlap", "stuck"],
         Bug::RebootBelieved => &["released-alive"],
         Bug::HostFaultCharged => &["host-fault-charged"],
