@@ -51,6 +51,11 @@ impl Protocol {
             cx.leader.epoch_overtaken(heartbeat.epoch_seen, evidence);
             return;
         }
+        // Whether it is admitted or refused: a worker that is heard is not silent.
+        let holding = self.holdings.0.get_mut(&incoming);
+        if let Some(holding) = holding.filter(|it| it.holder.boot == heartbeat.worker.boot) {
+            holding.heard = cx.now.mono;
+        }
         if self.is_copy(cx, heartbeat) {
             cx.notice("copied-state-directory");
             return self.refuse(cx, heartbeat, Refusal::Copied);
