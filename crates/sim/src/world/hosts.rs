@@ -129,7 +129,10 @@ impl World {
         clock.reboot(self.now);
         let index = self.add_host(name, clock);
         self.hosts[original].is_cloned = true;
-        self.checkers.truth.heard(original, self.now, true);
+        // Each looks like another boot of the other.
+        for machine in [original, index] {
+            self.checkers.truth.heard(machine, self.now, true);
+        }
         let disk = &self.hosts[original];
         let (id, lineage, life) = (disk.id, disk.lineage, disk.life);
         let mut records = disk.records.clone();
