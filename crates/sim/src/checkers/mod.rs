@@ -126,10 +126,13 @@ impl Checkers {
             );
         }
         if let Some((other, excused)) = self.truth.live_of(instance, Some(&execution.work)) {
-            // Nothing proves the end of an attempt that the store has forgotten, except time.
+            // Nothing proves the end of an attempt that the store has forgotten, except time; and
+            // no time ends a strict one.
             let forgotten = self.truth.is_lost(other);
-            let strict = execution.exclusive == Exclusive::Strict && !forgotten;
-            if strict || !(excused || execution.excused) {
+            let is_strict = execution.exclusive == Exclusive::Strict;
+            let is_unknowable = is_strict && forgotten;
+            let strict = is_strict && !forgotten;
+            if !is_unknowable && (strict || !(excused || execution.excused)) {
                 let what = format!("{lease} started while {other} is alive");
                 self.violate("overlap", what);
             }
