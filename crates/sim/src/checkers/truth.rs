@@ -32,8 +32,10 @@ pub struct Truth {
     /// Leases that the store does not know any more, or whose end it has forgotten, since it went
     /// back in time.
     lost: BTreeSet<LeaseId>,
-    /// Machines that were cloned while they ran, and when a leader last heard each.
-    cloned: BTreeMap<usize, Time>,
+    /// Machines that were cloned while they ran, and their clones.
+    cloned: BTreeSet<usize>,
+    /// When a leader last heard each machine.
+    heard: BTreeMap<usize, Time>,
     /// Leases with a recorded end.
     recorded: BTreeSet<LeaseId>,
     /// Condemned incarnations that sent a heartbeat and await an order to die, with the time.
@@ -68,11 +70,16 @@ impl Truth {
         }
     }
 
-    /// A machine was cloned, or one that was cloned has been heard by a leader.
-    pub fn heard(&mut self, host: usize, now: Time, is_new: bool) {
-        if is_new || self.cloned.contains_key(&host) {
-            self.cloned.insert(host, now);
-        }
+    /// A leader has heard a machine.
+    pub fn heard(&mut self, host: usize, now: Time) {
+        self.heard.insert(host, now);
+    }
+
+    /// A machine was cloned, or is a clone: each looks like another boot of the other. The original
+    /// may have been silent for a while already.
+    pub fn cloned(&mut self, host: usize, now: Time) {
+        self.cloned.insert(host);
+        self.heard.entry(host).or_insert(now);
     }
 
     /// Excuses an execution on a cloned machine that no leader hears: its clone looks like a reboot.
@@ -80,7 +87,8 @@ impl Truth {
         let Some(execution) = self.executions.get_mut(&lease) else {
             return false;
         };
-        let heard = self.cloned.get(&execution.host);
+        let heard = self.heard.get(&execution.host);
+        let heard = heard.filter(|_| self.cloned.contains(&execution.host));
         // The scheduler's clock may run fast.
         let silent = heard.is_some_and(|heard| now.0.saturating_sub(heard.0) > 80 * SECOND);
         if silent {

@@ -163,6 +163,14 @@ impl Client {
         self.planned.get(&number.checked_sub(1)?)?.acknowledged
     }
 
+    /// True if the clients have seen the end of an instance: without a store, no later leader gets it
+    /// again.
+    pub(super) fn has_ended(&self, instance: InstanceId) -> bool {
+        let number = self.numbers.get(&instance);
+        let planned = number.and_then(|number| self.planned.get(number));
+        planned.is_some_and(|planned| planned.ended)
+    }
+
     pub(super) const fn new_request(&mut self) -> RequestId {
         self.last_request = self.last_request.next();
         self.last_request

@@ -129,9 +129,8 @@ impl World {
         clock.reboot(self.now);
         let index = self.add_host(name, clock);
         self.hosts[original].is_cloned = true;
-        // Each looks like another boot of the other.
         for machine in [original, index] {
-            self.checkers.truth.heard(machine, self.now, true);
+            self.checkers.truth.cloned(machine, self.now);
         }
         let disk = &self.hosts[original];
         let (id, lineage, life) = (disk.id, disk.lineage, disk.life);

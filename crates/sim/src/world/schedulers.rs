@@ -298,7 +298,7 @@ impl World {
         let mut hosts = self.hosts.iter();
         let host = hosts.position(|it| it.id == sender.host && it.boot == sender.boot);
         if let Some(host) = host.filter(|_| is_newest) {
-            self.checkers.truth.heard(host, self.now, false);
+            self.checkers.truth.heard(host, self.now);
         }
         if heard && is_newest && leading.core.ledger().is_condemned(who) {
             self.checkers.expect_order(self.now, who);

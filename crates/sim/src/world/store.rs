@@ -69,7 +69,7 @@ impl World {
             // A range that is halted while it waits gets no rows.
             None => {
                 let is_halted = ledger.known().contains(id) && !ledger.is_live(id, id);
-                !self.is_durable() && !is_halted
+                !self.is_durable() && !is_halted && !self.client.has_ended(id)
             }
             Some(it) => match &it.lease {
                 Some(open) => open.id == lease,
