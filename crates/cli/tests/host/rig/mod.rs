@@ -22,7 +22,7 @@ use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_runner::sys::proc;
-use baton_testing::processes::send;
+use baton_testing::processes::{parent, send};
 use baton_testing::until;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -323,7 +323,10 @@ impl Rig {
         // The runner of a task has a coordinator of its own.
         let attempts = self.attempts();
         let is_it = |pid: &u32| is_it(pid) && !attempts.contains(pid);
-        live().into_iter().filter(is_it).collect()
+        let all: Vec<u32> = live().into_iter().filter(is_it).collect();
+        // A child has the arguments of its parent until it calls exec, as that of a health check.
+        let is_first = |pid: &u32| parent(*pid).is_some_and(|parent| !all.contains(&parent));
+        all.iter().copied().filter(is_first).collect()
     }
 
     /// Every live process of an attempt.
