@@ -133,6 +133,9 @@ class Worker:
     measured: Optional[MeasuredUse] = None
     #: Why it cannot launch anything, and gets no new work; None if it can.
     fault: Optional[str] = None
+    #: If unrelated work fails there and succeeds elsewhere: `failed` of `ended` kinds of work there,
+    #: `failedElsewhere` of `endedElsewhere` on the other workers; None if it does not.
+    suspicion: Optional[Dict[str, int]] = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Worker:
@@ -150,6 +153,7 @@ class Worker:
             heard_seconds=data["heardSeconds"],
             measured=measured and MeasuredUse(measured["cpu_milli"], measured["memory"]),
             fault=data.get("fault"),
+            suspicion=data.get("suspicion"),
         )
 
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::Fact;
 use crate::outcome::AttemptEnd;
-use crate::placement::{Capacity, MeasuredUse};
+use crate::placement::{Capacity, MeasuredUse, Suspicion};
 use crate::state::{UniversalState, WorkerState};
 use crate::token::Role;
 
@@ -474,6 +474,10 @@ pub struct Worker {
     /// Why it cannot launch anything: then it gets no new work until its health check passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// If unrelated work fails there and succeeds elsewhere: how much. Then it gets one attempt at a
+    /// time, after growing pauses, until several have succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspicion: Option<Suspicion>,
     /// Id of its state directory: what `forget` vouches for.
     pub lineage: String,
     /// Number of its incarnation.

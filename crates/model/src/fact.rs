@@ -16,6 +16,7 @@ use crate::ids::{
 };
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
+use crate::placement::Suspicion;
 use crate::principal::{NameOwner, Principal};
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
@@ -275,6 +276,14 @@ pub enum Fact {
         /// The fault of its host; none if it has passed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fault: Option<Arc<str>>,
+    },
+    /// Unrelated work fails on a worker and succeeds elsewhere, or no longer does.
+    WorkerSuspected {
+        worker: WorkerName,
+        incarnation: Incarnation,
+        /// None if it is trusted again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        suspicion: Option<Suspicion>,
     },
     /// A task or a workflow of the library has a new revision.
     TaskDefined {
@@ -602,6 +611,7 @@ impl Fact {
             | Self::CopySettled { .. }
             | Self::AttemptsDisowned { .. }
             | Self::WorkerFaulted { .. }
+            | Self::WorkerSuspected { .. }
             | Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
             | Self::TaskPaused { .. }

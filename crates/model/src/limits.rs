@@ -102,6 +102,28 @@ pub const HOST_FAULTS_MAX: u32 = 3;
 /// Bytes of the reason of a fault: a path, at most 4 KiB, is cut rather than the error behind it.
 pub const FAULT_BYTES_MAX: usize = 1_024;
 
+/// Kinds of work, by owner and name, whose last end on a worker is remembered.
+pub const SUSPICION_WORKS_MAX: usize = 20;
+
+/// How long an end counts: what failed yesterday says little about the host today.
+pub const SUSPICION_MEMORY: Millis = Millis(60 * 60 * 1_000);
+
+/// Kinds of work that must have failed on a worker before it is suspicious: people often submit a
+/// few broken commands in a row, rarely five under different names.
+pub const SUSPICION_FAILURES_MIN: u32 = 5;
+
+/// How many times as often work fails there than elsewhere.
+pub const SUSPICION_RATIO: u64 = 4;
+
+/// How long a worker that has become suspicious gets no work. It doubles with each failed trial.
+pub const SUSPICION_PAUSE: Millis = Millis(30_000);
+
+/// The longest pause between two trials of a suspicious worker.
+pub const SUSPICION_PAUSE_MAX: Millis = Millis(8 * 60 * 1_000);
+
+/// Trials in a row that must succeed before a worker is trusted again.
+pub const SUSPICION_TRIALS: u32 = 3;
+
 /// Characters in the name of a token: a line that people read.
 pub const TOKEN_NAME_CHARS_MAX: usize = 100;
 

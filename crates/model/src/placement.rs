@@ -36,6 +36,32 @@ pub struct MeasuredUse {
     pub memory: u64,
 }
 
+/// Failures of unrelated work on one worker, beside those on all others. Of each kind of work, by
+/// owner and name, its last end on a worker counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Suspicion {
+    /// Kinds of work that failed on the worker.
+    pub failed: u32,
+    /// Kinds of work that ended there.
+    pub ended: u32,
+    /// Kinds of work that failed on the others, summed over them.
+    pub failed_elsewhere: u32,
+    /// Kinds of work that ended on the others.
+    pub ended_elsewhere: u32,
+}
+
+impl std::fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} of the last {} different tasks failed there, and {} of {} elsewhere",
+            self.failed, self.ended, self.failed_elsewhere, self.ended_elsewhere
+        )
+    }
+}
+
 /// The resources and labels that a worker reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Offer {

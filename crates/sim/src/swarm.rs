@@ -63,6 +63,8 @@ pub enum FaultKind {
     /// A host cannot launch anything for a while, neither attempts nor the processes of checks; what
     /// runs there goes on. Drawn apart from the others.
     LaunchesFail,
+    /// All work fails on a host for a while, whose checks pass. Drawn apart from the others.
+    WorkFails,
     /// A host comes back after a long time while another is silent; then the scheduler crashes
     /// and hears the silent one first.
     Swizzle,

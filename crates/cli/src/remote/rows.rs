@@ -135,12 +135,19 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
     ]
 }
 
-/// A line below the table for a worker that cannot launch anything.
-pub(crate) fn worker_fault(worker: &Worker) -> Option<String> {
-    let fault = clean(worker.fault.as_deref()?);
+/// A line below the table for a worker that cannot launch anything, or is suspicious.
+pub(crate) fn worker_trouble(worker: &Worker) -> Option<String> {
     let name = clean(&worker.name);
+    if let Some(fault) = worker.fault.as_deref() {
+        let fault = clean(fault);
+        return Some(format!(
+            "{name} gets no work, since it cannot launch any: {fault}"
+        ));
+    }
+    let suspicion = worker.suspicion?;
     Some(format!(
-        "{name} gets no work, since it cannot launch any: {fault}"
+        "{name} is suspicious and is tried with one attempt at a time: {suspicion}; `baton drain \
+         --undo {name}` trusts it at once"
     ))
 }
 
@@ -193,7 +200,7 @@ pub(crate) fn cores(milli: u64) -> String {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
-    use baton_model::placement::Capacity;
+    use baton_model::placement::{Capacity, Suspicion};
 
     use super::*;
     use crate::output::Output;
@@ -279,6 +286,7 @@ pub(crate) mod tests {
             state: WorkerState::Healthy,
             drained: true,
             fault: None,
+            suspicion: None,
             lineage: "l1".to_owned(),
             life: 1,
             executor: Some("node7:4211:1f3a9c02".to_owned()),
@@ -331,13 +339,29 @@ pub(crate) mod tests {
             "w1    HEALTHY  3/100     1.5/3.5  1GiB/8GiB  0.98 512MiB  -      400ms  node7:4211:1f3a9c02"
         );
         assert!(lines.iter().all(|line| line.len() <= 100), "{lines:?}");
-        assert_eq!(worker_fault(&typical), None);
+        assert_eq!(worker_trouble(&typical), None);
+        let suspicious = Worker {
+            suspicion: Some(Suspicion {
+                failed: 6,
+                ended: 8,
+                failed_elsewhere: 1,
+                ended_elsewhere: 20,
+            }),
+            ..typical.clone()
+        };
+        assert_eq!(
+            worker_trouble(&suspicious).as_deref(),
+            Some(
+                "w1 is suspicious and is tried with one attempt at a time: 6 of the last 8 different \
+                 tasks failed there, and 1 of 20 elsewhere; `baton drain --undo w1` trusts it at once"
+            )
+        );
         let faulted = Worker {
             fault: Some("/s/work: No space left\u{1b}[2J".to_owned()),
             ..typical
         };
         assert_eq!(
-            worker_fault(&faulted).as_deref(),
+            worker_trouble(&faulted).as_deref(),
             Some("w1 gets no work, since it cannot launch any: /s/work: No space left\\u{1b}[2J")
         );
     }

@@ -77,7 +77,7 @@ pub(super) async fn workers(command: &Workers, client: &Client) -> CommandResult
             table.row(rows::worker(worker));
         }
         table.print(&mut out)?;
-        for line in workers.iter().filter_map(rows::worker_fault) {
+        for line in workers.iter().filter_map(rows::worker_trouble) {
             writeln!(out, "{line}")?;
         }
     }

@@ -187,6 +187,10 @@ bugs! {
         "a worker that cannot launch anything stays open for work";
     FaultKept, "fault-kept",
         "a worker that could not launch anything stays closed after its check has passed";
+    SuspicionIgnored, "suspicion-ignored",
+        "a worker on which unrelated work fails gets work as any other";
+    SuspicionKept, "suspicion-kept",
+        "a worker that has passed its trials stays suspicious";
 }
 
 /// The set of bugs that are switched on.

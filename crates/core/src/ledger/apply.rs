@@ -92,7 +92,9 @@ impl Ledger {
                 Ok(())
             }
             // For the operator.
-            Fact::AttemptsDisowned { .. } | Fact::WorkerFaulted { .. } => Ok(()),
+            Fact::AttemptsDisowned { .. }
+            | Fact::WorkerFaulted { .. }
+            | Fact::WorkerSuspected { .. } => Ok(()),
             Fact::WorkerDrained {
                 worker, drained, ..
             } => {

@@ -25,6 +25,8 @@ pub enum Exclusion {
     New,
     /// It is silent, or does not answer in time.
     Unhealthy,
+    /// Unrelated work fails there: it is tried with one attempt at a time.
+    Suspicious,
     /// An operator has drained it.
     Drained,
     /// Its incarnation was given up.
@@ -57,6 +59,7 @@ impl Exclusion {
             Self::Full { .. } => "full",
             Self::New => "new",
             Self::Unhealthy => "unhealthy",
+            Self::Suspicious => "suspicious",
             Self::Drained => "drained",
             Self::Condemned => "condemned",
             Self::TooSmall { .. } => "too-small",
@@ -100,6 +103,7 @@ impl WorkerGroup {
             ),
             Exclusion::New => would_do("not known to be healthy yet"),
             Exclusion::Unhealthy => would_do("unhealthy"),
+            Exclusion::Suspicious => would_do("suspicious, since other tasks have failed there"),
             Exclusion::Drained => would_do("drained"),
             Exclusion::Condemned => would_do("condemned"),
             Exclusion::TooSmall {
@@ -136,6 +140,11 @@ impl WorkerGroup {
             Exclusion::Unhealthy => {
                 format!("`baton workers` shows {it}; start another with `baton worker`")
             }
+            Exclusion::Suspicious => format!(
+                "`baton workers` shows {it}; one attempt at a time tries {it} again, and `baton drain \
+                 --undo {}` trusts it at once",
+                self.example
+            ),
             Exclusion::Drained => {
                 format!("undrain {it} with `baton drain --undo {}`", self.example)
             }

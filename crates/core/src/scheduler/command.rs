@@ -212,4 +212,7 @@ fn drain(
         });
     }
     protocol.offer_changed(&mut cx.protocol(), worker);
+    if !drained {
+        protocol.trust(&mut cx.protocol(), worker);
+    }
 }

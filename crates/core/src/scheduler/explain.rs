@@ -2,6 +2,7 @@
 
 use baton_model::conditions::Dependency;
 use baton_model::ids::{InstanceId, LeaseId, WorkerName};
+use baton_model::placement::Suspicion;
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Now};
 
@@ -75,10 +76,21 @@ impl Scheduler {
         }
     }
 
-    /// The workers that cannot launch anything, with their faults.
-    pub fn faults(&self) -> impl Iterator<Item = (&WorkerName, &str)> {
+    /// The workers that cannot launch anything or are suspicious, with the reason as a clause.
+    pub fn troubles(&self) -> impl Iterator<Item = (&WorkerName, String)> {
         let seats = self.seats().iter();
-        seats.filter_map(|(name, seat)| Some((name, seat.fault.as_deref()?)))
+        seats.filter_map(|(name, seat)| {
+            let fault = seat.fault.as_deref();
+            let trouble = fault.map(|fault| format!("cannot launch anything: {fault}"));
+            let suspicion = || Some(format!("is suspicious: {}", self.suspicion(name)?));
+            Some((name, trouble.or_else(suspicion)?))
+        })
+    }
+
+    /// Why a worker is suspicious, if it is.
+    #[must_use]
+    pub fn suspicion(&self, worker: &WorkerName) -> Option<Suspicion> {
+        self.protocol.suspicion(worker)
     }
 
     fn explain_waiting(&self, id: InstanceId, now: Now) -> Reason {

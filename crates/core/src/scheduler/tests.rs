@@ -44,6 +44,8 @@ struct Remote {
     offer: Arc<Offer>,
     slots: u32,
     measured: Option<MeasuredUse>,
+    /// When its host was booted.
+    booted: Mono,
 }
 
 impl Remote {
@@ -64,6 +66,7 @@ impl Remote {
             offer: Arc::default(),
             slots: 2,
             measured: None,
+            booted: Mono(0),
         }
     }
 
@@ -90,6 +93,14 @@ impl Leader {
             now: now.mono,
             wall_at_zero: 0,
         }
+    }
+
+    /// The next leader, with the store that this one has left.
+    fn next(&self, config: Config, epoch: Epoch) -> Self {
+        let mut next = Self::new(StoreMode::Durable, epoch.0);
+        next.kept = self.kept.clone();
+        next.core = Scheduler::new(config, epoch, self.core.ledger().clone(), next.clock());
+        next
     }
 
     fn give(&mut self, input: Input) -> Vec<Effect> {
@@ -128,7 +139,7 @@ impl Leader {
             offer: Arc::clone(&remote.offer),
             association: remote.association,
             epoch_seen: remote.association.map_or(Epoch(0), |it| it.epoch),
-            stamp: Stamp(self.now),
+            stamp: Stamp(Mono(self.now.since(remote.booted).0)),
             state,
             worker_set: remote.known,
             measured: remote.measured,
@@ -493,25 +504,12 @@ fn a_leader_waits_for_leases_that_its_predecessor_extended_after_its_term() {
     let mut w = Remote::new("w", 7, 1);
     before.welcome(&mut w, &[]);
     before.submit(1, Exclusive::Timed);
-    let ledger = before.core.ledger().clone();
-    let kept = ledger.clone();
-    let now = Now {
-        mono: Mono(5),
-        wall: Wall(0),
-    };
     let grace = Millis::from_secs(8);
     let config = Config {
         predecessor_grace: grace,
         ..Config::default()
     };
-    let mut next = Leader {
-        core: Scheduler::new(config, Epoch(2), ledger, now),
-        outbox: Outbox::new(Epoch(2)),
-        kept,
-        facts: Vec::new(),
-        now: now.mono,
-        wall_at_zero: 0,
-    };
+    let mut next = before.next(config, Epoch(2));
     next.wait(lease_time() + grace.saturating_sub(Millis(1)));
     assert_eq!(next.state(1), UniversalState::Launched, "it may still run");
     next.wait(Millis(1));
@@ -527,20 +525,7 @@ fn a_leader_with_a_shorter_lease_waits_for_what_the_one_before_promised() {
     patient.welcome(&mut w, &[]);
     patient.submit(1, Exclusive::Timed);
     assert_eq!(patient.core.ledger().lease_time(), long);
-    let ledger = patient.core.ledger().clone();
-    let kept = ledger.clone();
-    let now = Now {
-        mono: Mono(5),
-        wall: Wall(0),
-    };
-    let mut hasty = Leader {
-        core: Scheduler::new(Config::default(), Epoch(2), ledger, now),
-        outbox: Outbox::new(Epoch(2)),
-        kept,
-        facts: Vec::new(),
-        now: now.mono,
-        wall_at_zero: 0,
-    };
+    let mut hasty = patient.next(Config::default(), Epoch(2));
     hasty.wait(lease_time() + Millis::from_secs(1));
     assert_eq!(hasty.state(1), UniversalState::Launched, "it may still run");
     hasty.wait(long);
@@ -632,5 +617,6 @@ mod library;
 mod limits;
 mod placing;
 mod runs;
+mod suspicion;
 mod terms;
 mod workers;

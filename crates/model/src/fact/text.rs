@@ -173,6 +173,17 @@ impl Fact {
                 ),
                 None => format!("worker {worker} ({incarnation}) can launch work again"),
             },
+            Self::WorkerSuspected {
+                worker,
+                incarnation,
+                suspicion,
+            } => match suspicion {
+                Some(suspicion) => format!(
+                    "worker {worker} ({incarnation}) is suspicious: {suspicion}; it is tried with \
+                     one attempt at a time"
+                ),
+                None => format!("worker {worker} ({incarnation}) is trusted again"),
+            },
             Self::TaskDefined {
                 name,
                 revision,

@@ -61,14 +61,20 @@ pub(super) fn log_facts(facts: &[Fact]) {
             Fact::WorkerCondemned { .. }
             | Fact::CopyOpened { .. }
             | Fact::AttemptsDisowned { .. }
-            | Fact::WorkerFaulted { fault: Some(_), .. } => {
+            | Fact::WorkerFaulted { fault: Some(_), .. }
+            | Fact::WorkerSuspected {
+                suspicion: Some(_), ..
+            } => {
                 tracing::warn!("{}", fact.sentence());
             }
             Fact::WorkerDrained { .. }
             | Fact::WorkerNameAssigned { .. }
             | Fact::CopySettled { .. }
             | Fact::LimitSet { .. }
-            | Fact::WorkerFaulted { fault: None, .. } => {
+            | Fact::WorkerFaulted { fault: None, .. }
+            | Fact::WorkerSuspected {
+                suspicion: None, ..
+            } => {
                 tracing::info!("{}", fact.sentence())
             }
             _ => {}

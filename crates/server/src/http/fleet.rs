@@ -174,6 +174,7 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         state: seat.state,
         drained: leader.ledger().drained().contains(name),
         fault: seat.fault.as_deref().map(str::to_owned),
+        suspicion: leader.suspicion(name),
         lineage: seat.holder.incarnation.lineage.to_string(),
         life: seat.holder.incarnation.number.0,
         executor: seat.executor.as_ref().map(ToString::to_string),

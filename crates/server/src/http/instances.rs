@@ -425,18 +425,19 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
         return Ok(respond(StatusCode::OK, &app.ended(&record).await?));
     }
     let reason = app.query(move |leader| {
-        let faults = leader
-            .faults()
-            .map(|(name, fault)| (name.clone(), fault.to_owned()));
-        (leader.explain(id, clock::now()), faults.collect::<Vec<_>>())
+        let troubles = leader
+            .troubles()
+            .map(|(name, trouble)| (name.clone(), trouble));
+        let troubles = troubles.collect::<Vec<_>>();
+        (leader.explain(id, clock::now()), troubles)
     });
-    let (reason, faults) = reason.await?;
+    let (reason, troubles) = reason.await?;
     // It may have changed since it was read.
     let record = app.record(id).await?;
     let explanation = match reason {
         Some(reason) if !record.instance.state.is_terminal() => {
             let explanation = messages::waiting(&record, &reason);
-            messages::with_faults(explanation, &reason, &faults)
+            messages::with_troubles(explanation, &reason, &troubles)
         }
         _ => app.ended(&record).await?,
     };

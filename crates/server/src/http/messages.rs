@@ -111,18 +111,18 @@ fn times(count: u32) -> String {
     }
 }
 
-/// Adds to the explanation of an instance that waits for a worker which ones cannot launch anything.
-pub(super) fn with_faults(
+/// Adds to the explanation of an instance that waits for a worker which ones are in trouble.
+pub(super) fn with_troubles(
     mut explanation: Explanation,
     reason: &Reason,
-    faults: &[(WorkerName, String)],
+    troubles: &[(WorkerName, String)],
 ) -> Explanation {
-    if let (Reason::Placement(_), Some((worker, fault))) = (reason, faults.first()) {
-        let others = match faults.len() - 1 {
+    if let (Reason::Placement(_), Some((worker, trouble))) = (reason, troubles.first()) {
+        let others = match troubles.len() - 1 {
             0 => String::new(),
             others => format!(" (and {others} more)"),
         };
-        let text = format!("; worker {worker} cannot launch anything: {fault}{others}");
+        let text = format!("; worker {worker} {trouble}{others}");
         explanation.text.push_str(&text);
     }
     explanation

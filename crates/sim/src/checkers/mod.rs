@@ -14,6 +14,9 @@
 //! | `lost-outputs` | the outputs of a success are stored with it, however its end was reported |
 //! | `host-fault-charged` | an attempt that its host could not start is no failure of the work |
 //! | `sick-worker-fed` | a worker that cannot launch anything gets no more than a few attempts |
+//! | `suspected-wrongly` | a worker is suspicious only after several failures there |
+//! | `suspicious-fed` | a suspicious worker is tried with one attempt at a time |
+//! | `suspicion-kept` | a suspicious worker that has passed its trials is trusted |
 //! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
 //! | `lost-acknowledged` | every acknowledged submission and status is in the store, and stays there unless the commits that held it are lost |
 //! | `committed-twice` | a group of facts is committed once |
@@ -38,6 +41,7 @@ mod bounds;
 mod conditions;
 mod history;
 pub mod runs;
+mod suspicion;
 mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +61,7 @@ use bounds::Bounds;
 pub use conditions::ConditionChecks;
 use history::History;
 pub use runs::{ResumeRequest, Row, RunChecks, RunRecord};
+pub use suspicion::SuspicionChecks;
 pub use truth::{Execution, Truth};
 
 /// The longest time until a leader answers a condemned worker.
@@ -84,6 +89,8 @@ pub struct Checkers {
     pub runs: RunChecks,
     /// The checkers of conditions.
     pub conditions: ConditionChecks,
+    /// The checkers of suspicious workers.
+    pub suspicion: SuspicionChecks,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
     /// Attempts that their host could not start.
@@ -186,6 +193,8 @@ impl Checkers {
             self.check_outputs(*lease, *end, outputs.as_deref());
         }
         let checked = self.conditions.committed(fact);
+        self.require(checked);
+        let checked = self.suspicion.committed(fact);
         self.require(checked);
         self.bounds.committed(fact);
         let checked = self.history.committed(fact);
@@ -347,6 +356,7 @@ impl Checkers {
 
     /// A leader has taken the store.
     pub fn term_begun(&mut self, epoch: Epoch, ledger: &Ledger) {
+        self.suspicion.term_begun(ledger);
         let checked = self.history.term_begun(epoch, ledger);
         self.require(checked);
     }

@@ -287,7 +287,7 @@ impl World {
         };
         let work = self.work_rng.within(MILLI, calm_work);
         let child = Child {
-            exit: i32::from(self.work_rng.chance(self.mix.failing)),
+            exit: i32::from(self.work_rng.chance(self.mix.failing) || self.hosts[index].work_fails),
             ignores_term: self.work_rng.chance(300),
             killed_by: None,
             run,

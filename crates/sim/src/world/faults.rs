@@ -51,6 +51,7 @@ impl World {
             FaultKind::HostCloned => self.clone_host(host),
             FaultKind::ChecksFail => self.fail_checks(host),
             FaultKind::LaunchesFail => self.fail_launches(host),
+            FaultKind::WorkFails => self.fail_work(host),
             FaultKind::Swizzle => self.swizzle(host, scheduler),
             FaultKind::HostSuspend => {
                 let span = self.draw_span();
@@ -329,6 +330,13 @@ impl World {
         self.at(span, Event::LaunchesHeal(host));
     }
 
+    fn fail_work(&mut self, host: usize) {
+        self.note(&host, || format!("h{host} lets all work fail"));
+        self.hosts[host].work_fails = true;
+        let span = self.bad_rng.within(100, 1_200) * SECOND;
+        self.at(span, Event::WorkHeals(host));
+    }
+
     /// Whether the cluster has another host.
     fn others_remain(&self, without: usize) -> bool {
         self.hosts
@@ -358,6 +366,7 @@ impl World {
         for index in 0..self.hosts.len() {
             self.hosts[index].checks_fail = false;
             self.hosts[index].launches_fail = false;
+            self.hosts[index].work_fails = false;
             self.host_resume(index);
             self.coordinator_resume(index);
             self.agent_resume(index);

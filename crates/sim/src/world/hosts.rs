@@ -63,6 +63,7 @@ pub(super) struct Host {
     pub(super) checks_fail: bool,
     /// It can start no process.
     pub(super) launches_fail: bool,
+    pub(super) work_fails: bool,
     /// `None` while it is awake.
     pub(super) sleep: Option<Sleep>,
     /// Gone for good.
@@ -116,6 +117,7 @@ impl World {
             guard_wake: None,
             checks_fail: false,
             launches_fail: false,
+            work_fails: false,
             sleep: None,
             destroyed: false,
             excused,

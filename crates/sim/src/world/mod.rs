@@ -79,6 +79,9 @@ const HOST_CLONED: u64 = 150;
 /// The number of seeds in a thousand in which hosts cannot launch anything for a while.
 const LAUNCHES_FAIL: u64 = 250;
 
+/// The number of seeds in a thousand in which all work fails on some hosts for a while.
+const WORK_FAILS: u64 = 200;
+
 #[derive(Debug)]
 enum Event {
     ToScheduler {
@@ -137,6 +140,7 @@ enum Event {
     },
     ChecksHeal(usize),
     LaunchesHeal(usize),
+    WorkHeals(usize),
     HostResume(usize),
     LinkHeals {
         host: usize,
@@ -205,6 +209,7 @@ pub struct World {
     copies_rng: Rng,
     clones_rng: Rng,
     sick_rng: Rng,
+    bad_rng: Rng,
     failover_rng: Rng,
     /// Whether several schedulers may use the store, on a server of its own.
     is_shared: bool,
@@ -257,6 +262,7 @@ impl World {
             // Likewise.
             clones_rng: Rng::new(seed ^ (1 << 62)),
             sick_rng: Rng::new(seed ^ (1 << 60)),
+            bad_rng: Rng::new(seed ^ (1 << 59)),
             failover_rng,
             is_shared,
             links: Links::default(),
@@ -338,6 +344,11 @@ impl World {
             let mean = 300 * SECOND;
             let first = self.sick_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::LaunchesFail, mean));
+        }
+        if self.bad_rng.chance(WORK_FAILS) {
+            let mean = 600 * SECOND;
+            let first = self.bad_rng.below(2 * mean);
+            self.at(first, Event::Strike(FaultKind::WorkFails, mean));
         }
         self.at(0, Event::ClientWake);
         self.at(SAFETY_PHASE, Event::Calm);
@@ -428,6 +439,7 @@ impl World {
             Event::RunnerDies { host, lease } => self.runner_dies(host, lease),
             Event::ChecksHeal(host) => self.hosts[host].checks_fail = false,
             Event::LaunchesHeal(host) => self.hosts[host].launches_fail = false,
+            Event::WorkHeals(host) => self.hosts[host].work_fails = false,
             Event::HostResume(host) => self.host_resume(host),
             Event::LinkHeals { host, scheduler } => self.links.heal(host, scheduler),
             Event::LinkFlaps {

@@ -13,7 +13,7 @@ use baton_model::state::WorkerState;
 
 use super::store::{StoreOp, StoreReply};
 use super::{Event, World};
-use crate::checkers::{ConditionChecks, RunChecks};
+use crate::checkers::{ConditionChecks, RunChecks, SuspicionChecks};
 use crate::time::{Clock, SECOND, Time};
 
 /// An input for a stopped process.
@@ -113,6 +113,7 @@ impl World {
             self.store.ledger = Ledger::default();
             self.checkers.runs = RunChecks::default();
             self.checkers.conditions = ConditionChecks::default();
+            self.checkers.suspicion = SuspicionChecks::default();
             self.lead(index, Epoch(self.memory_epoch), Ledger::default());
             self.at(SECOND / 2, Event::ClientNotices);
         }

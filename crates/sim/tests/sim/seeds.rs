@@ -137,6 +137,8 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::HostFaultCharged => &["host-fault-charged"],
         Bug::FaultIgnored => &["sick-worker-fed"],
         Bug::FaultKept => &["diverged", "stuck"],
+        Bug::SuspicionIgnored => &["suspicious-fed"],
+        Bug::SuspicionKept => &["suspicion-kept"],
         Bug::EpochNotRandom => &["epoch-repeated"],
         Bug::OutcomeTakenAsFailure => &["committed-twice"],
         Bug::OutcomeTakenAsSuccess => &["lost-acknowledged", "unleased-start"],

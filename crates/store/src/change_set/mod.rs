@@ -302,7 +302,9 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             Fact::CopyOpened { epoch, .. } => self.generation = Some((*epoch, false)),
             Fact::CopySettled { epoch } => self.generation = Some((*epoch, true)),
             // Only history.
-            Fact::AttemptsDisowned { .. } | Fact::WorkerFaulted { .. } => {}
+            Fact::AttemptsDisowned { .. }
+            | Fact::WorkerFaulted { .. }
+            | Fact::WorkerSuspected { .. } => {}
             Fact::WorkerCondemned { .. } => {
                 self.fetch_condemned(stored)?;
                 self.ledger.apply(fact)?;

@@ -26,6 +26,8 @@ pub struct WorkerRow {
     pub drained: bool,
     /// Why it cannot launch anything; empty if it can.
     pub fault: String,
+    /// Empty if it is not suspicious.
+    pub suspicion: String,
     pub executor: String,
     pub attempts: u32,
     pub slots: u32,
@@ -76,6 +78,9 @@ impl WorkerRow {
             state: worker.state.word(),
             drained: worker.drained,
             fault: worker.fault.clone().unwrap_or_default(),
+            suspicion: worker
+                .suspicion
+                .map_or_else(String::new, |it| it.to_string()),
             executor: worker.executor.clone().unwrap_or_default(),
             attempts: worker.attempts,
             slots: worker.slots,

@@ -346,7 +346,7 @@ impl Protocol {
             .get(&seat.holder.incarnation)
             .is_some_and(|holding| holding.expires <= cx.now.mono);
         if ran_out {
-            self.forget_incarnation(seat.holder.incarnation);
+            self.forget_incarnation(cx, seat.holder.incarnation);
         }
     }
 

@@ -36,6 +36,7 @@ impl Protocol {
             seat.in_flight.add(lease, cx.now.mono);
             seat.load += 1;
         }
+        self.suspicions.granted(holder.incarnation, lease);
         self.update_offer(cx, name);
         let instance = cx.ledger().instance(instance);
         let scaled = instance.and_then(|it| it.next_attempt.as_ref()?.allowance.clone());
@@ -127,10 +128,15 @@ impl Protocol {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
+        let is_held_back = self
+            .suspicions
+            .holds_back(seat.holder.incarnation, cx.now.mono)
+            && !cx.config.bugs.has(Bug::SuspicionIgnored);
         let availability = match seat.availability() {
             // To end the drain would not help.
             Availability::Closed(reason) if reason.is_lasting() => Availability::Closed(reason),
             _ if drained => Availability::Closed(Exclusion::Drained),
+            Availability::Open if is_held_back => Availability::Closed(Exclusion::Suspicious),
             availability => availability,
         };
         let offered = (Arc::clone(&seat.offer), availability);

@@ -106,7 +106,7 @@ impl Protocol {
         }
         self.close_if_host_goes_on(cx, incarnation);
         if has_ended {
-            self.forget_incarnation(incarnation);
+            self.forget_incarnation(cx, incarnation);
         }
         self.arm_holding(cx, incarnation);
     }
@@ -123,7 +123,7 @@ impl Protocol {
             let lost = Synthetic::WorkerLost(proof);
             self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
         }
-        self.forget_incarnation(incarnation);
+        self.forget_incarnation(cx, incarnation);
     }
 
     /// An incarnation counts in the worker set until it has certainly ended, not until it is
@@ -174,16 +174,17 @@ impl Protocol {
 
     /// No attempt of an incarnation runs any more, by proof or by time: it no longer counts in
     /// the worker set, and is forgotten unless it holds a seat or strict leases.
-    pub(super) fn forget_incarnation(&mut self, incarnation: Incarnation) {
+    pub(super) fn forget_incarnation(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
         self.leave_consensus(incarnation);
-        let empty = self
-            .holdings
-            .0
-            .get(&incarnation)
-            .is_some_and(|it| it.leases.is_empty());
-        if empty && !self.seated.contains_key(&incarnation) {
+        let holding = self.holdings.0.get(&incarnation);
+        let empty = holding.filter(|it| it.leases.is_empty());
+        let Some(holder) = empty.map(|it| it.holder.clone()) else {
+            return;
+        };
+        if !self.seated.contains_key(&incarnation) {
             self.holdings.0.remove(&incarnation);
             self.timers.disarm(&Timer::Holding(incarnation));
+            self.forget_suspicion(cx, &holder.worker, incarnation);
         }
     }
 

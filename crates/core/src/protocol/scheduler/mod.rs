@@ -12,6 +12,7 @@
 //! | `launch` | `runTask` and its reply |
 //! | `unsure` | `notifyIfTasksNotRunning`: attempts that may or may not have started |
 //! | `status` | `updateStatus`: results, and the closing of leases |
+//! | `suspicion` | workers on which unrelated work fails |
 //! | `loss` | condemning a worker, and closing its leases |
 //! | `holdings` | the leases that each incarnation may be running, and until when |
 //! | `upkeep` | health, health checks and timers |
@@ -40,6 +41,7 @@ mod queries;
 mod reconcile;
 pub mod seat;
 mod status;
+mod suspicion;
 mod unsure;
 mod upkeep;
 
@@ -58,6 +60,7 @@ use holdings::Holdings;
 use initial_wait::InitialWait;
 use queries::WorkerQueries;
 use seat::Seat;
+use suspicion::Suspicions;
 
 /// Timers of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +91,7 @@ pub struct Protocol {
     consensus: Option<Consensus>,
     initial_wait: Option<InitialWait>,
     queries: WorkerQueries,
+    suspicions: Suspicions,
 }
 
 impl Protocol {
@@ -108,6 +112,7 @@ impl Protocol {
             consensus: None,
             initial_wait: None,
             queries: WorkerQueries::default(),
+            suspicions: Suspicions::default(),
         };
         protocol.inherit_leases(cx);
         protocol.begin_initial_wait(cx);

@@ -160,7 +160,7 @@ impl Protocol {
                 }
             }
             if incarnation != reporter {
-                self.forget_incarnation(incarnation);
+                self.forget_incarnation(cx, incarnation);
             }
         }
     }

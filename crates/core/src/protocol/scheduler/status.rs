@@ -133,30 +133,37 @@ impl Protocol {
             return;
         };
         let granted_to = open.holder.incarnation;
+        let name = self.seat_of(granted_to.lineage);
+        let judged = name.map(|name| {
+            let judgement = self.judge_end(cx, &name, lease, end);
+            (name, judgement)
+        });
         cx.leader.close(lease, end, report);
         self.holdings.close(granted_to, lease);
-        self.settle_everywhere(cx, granted_to.lineage, lease);
+        if let Some((name, judgement)) = judged {
+            if let Some(judgement) = judgement {
+                self.pronounce(cx, &name, judgement);
+            }
+            self.settle_there(cx, &name, lease);
+        }
+    }
+
+    /// The seat of an incarnation of a state directory.
+    fn seat_of(&self, lineage: baton_model::ids::Lineage) -> Option<WorkerName> {
+        let range = super::holdings::incarnations_of(lineage);
+        let (_, name) = self.seated.range(range).next()?;
+        Some(name.clone())
     }
 
     /// Closes every open call about a closed lease, and frees its slot.
-    fn settle_everywhere(
-        &mut self,
-        cx: &mut Cx<'_>,
-        lineage: baton_model::ids::Lineage,
-        lease: LeaseId,
-    ) {
-        let range = super::holdings::incarnations_of(lineage);
-        let Some((_, name)) = self.seated.range(range).next() else {
-            return;
-        };
-        let name = name.clone();
-        if let Some(seat) = self.seats.get_mut(&name)
+    fn settle_there(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
+        if let Some(seat) = self.seats.get_mut(name)
             && !cx.config.bugs.has(Bug::UnsureKeptOnLoss)
         {
             seat.settle(lease);
             seat.kills.remove(&lease);
         }
-        self.recount(cx, &name);
+        self.recount(cx, name);
     }
 }
 

@@ -336,6 +336,8 @@ impl Protocol {
             if !seat.listed {
                 due.push(seat.next_ask);
             }
+            let trial = self.suspicions.next_trial(seat.holder.incarnation);
+            due.extend(trial.filter(|at| *at > cx.now.mono));
         }
         match due.into_iter().min() {
             Some(at) => self.timers.arm(Timer::Seat(name.clone()), at),

@@ -9,15 +9,6 @@ use super::*;
 
 const EVIDENCE: CopyEvidence = CopyEvidence::OlderThanMark;
 
-/// The next leader, whose store is a copy of what this one has left.
-fn reopened(leader: &Leader, epoch: Epoch) -> Leader {
-    let mut next = Leader::new(StoreMode::Durable, epoch.0);
-    let ledger = leader.core.ledger().clone();
-    next.kept = leader.kept.clone();
-    next.core = Scheduler::new(Config::default(), epoch, ledger, next.clock());
-    next
-}
-
 fn has(leader: &Leader, is_wanted: fn(&Fact) -> bool) -> bool {
     leader.facts.iter().any(is_wanted)
 }
@@ -26,14 +17,14 @@ fn has(leader: &Leader, is_wanted: fn(&Fact) -> bool) -> bool {
 fn a_copy_of_a_store_places_nothing_for_a_lease_time() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.submit(1, Exclusive::Timed);
-    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    let mut copy = leader.next(Config::default(), Epoch::new(2, 5));
     copy.give(Input::CopyOpened(EVIDENCE));
     let mut w = Remote::new("w", 7, 1);
     copy.welcome(&mut w, &[]);
     copy.wait(Millis(lease_time().0 - 100));
     assert_eq!(copy.state(1), UniversalState::Queued);
     // A restart in between begins the wait anew.
-    let mut copy = reopened(&copy, Epoch::new(3, 6));
+    let mut copy = copy.next(Config::default(), Epoch::new(3, 6));
     copy.welcome(&mut w, &[]);
     copy.wait(Millis(lease_time().0 - 100));
     assert_eq!(copy.state(1), UniversalState::Queued);
@@ -42,7 +33,7 @@ fn a_copy_of_a_store_places_nothing_for_a_lease_time() {
     copy.wait(Millis(100));
     assert!(has(&copy, |it| matches!(it, Fact::CopySettled { .. })));
     copy.heartbeat(&mut w, WorkerState::Healthy);
-    let mut next = reopened(&copy, Epoch::new(4, 7));
+    let mut next = copy.next(Config::default(), Epoch::new(4, 7));
     assert!(!next.core.is_waiting(), "settled once and for all");
     next.welcome(&mut Remote::new("x", 8, 1), &[]);
 }
@@ -53,7 +44,7 @@ fn copy_and_lost_lease() -> (Leader, LeaseId) {
     leader.submit(1, Exclusive::Timed);
     let ledger = leader.core.ledger();
     let lost = ledger.next_lease(InstanceId(1), Epoch::new(2, 4));
-    (reopened(&leader, Epoch::new(2, 5)), lost)
+    (leader.next(Config::default(), Epoch::new(2, 5)), lost)
 }
 
 #[test]
@@ -116,7 +107,7 @@ fn an_attempt_that_ended_in_a_lost_future_is_lost() {
         (false, Synthetic::WasNotRunning),
         (true, Synthetic::WorkerLost(LossProof::StoreCopied)),
     ] {
-        let mut next = reopened(&leader, Epoch::new(2, 5));
+        let mut next = leader.next(Config::default(), Epoch::new(2, 5));
         if copied {
             next.give(Input::CopyOpened(EVIDENCE));
         }
@@ -165,7 +156,7 @@ fn a_worker_proves_a_copy_by_a_term_of_this_store_only() {
     assert_eq!(evidence(&mut leader, store, later), Some((later, true)));
     let other = StoreId(store.0 + 1);
     assert_eq!(evidence(&mut leader, other, later), Some((later, false)));
-    let mut next = reopened(&leader, Epoch::new(10, 2));
+    let mut next = leader.next(Config::default(), Epoch::new(10, 2));
     let twin = Epoch::new(10, 1);
     assert_eq!(evidence(&mut next, store, twin), Some((twin, true)));
     next.give(Input::CopyOpened(EVIDENCE));
@@ -177,13 +168,13 @@ fn a_worker_proves_a_copy_by_a_term_of_this_store_only() {
 fn a_copy_gives_no_id_to_a_new_instance_that_the_lost_future_may_have_used() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.submit(1, Exclusive::Timed);
-    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    let mut copy = leader.next(Config::default(), Epoch::new(2, 5));
     copy.give(Input::CopyOpened(EVIDENCE));
     let above = copy.core.ledger().identity().ids_above();
     assert!(above >= InstanceId(1_000_001), "{above}");
     // One from the same state, or a later one, whose predecessor is lost as well, uses others.
     for epoch in [Epoch::new(2, 6), Epoch::new(3, 6)] {
-        let mut other = reopened(&leader, epoch);
+        let mut other = leader.next(Config::default(), epoch);
         other.give(Input::CopyOpened(EVIDENCE));
         let others = other.core.ledger().identity().ids_above();
         assert!(
@@ -197,7 +188,7 @@ fn a_copy_gives_no_id_to_a_new_instance_that_the_lost_future_may_have_used() {
 #[test]
 fn a_copy_gives_no_id_to_a_new_run_that_the_lost_future_may_have_used() {
     let leader = Leader::new(StoreMode::Durable, 1);
-    let mut copy = reopened(&leader, Epoch::new(2, 5));
+    let mut copy = leader.next(Config::default(), Epoch::new(2, 5));
     copy.give(Input::CopyOpened(EVIDENCE));
     let register = RunCommand::Register {
         plan: Arc::default(),

@@ -39,7 +39,7 @@ impl Leader {
     }
 
     /// Answers the latest check.
-    fn checked(&mut self, worker: &Remote, is_well: bool) {
+    pub(super) fn checked(&mut self, worker: &Remote, is_well: bool) {
         let (association, check) = (worker.association(), self.core.protocol.last_check());
         let answer = if is_well {
             ToScheduler::HealthReport {

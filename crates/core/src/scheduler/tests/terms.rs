@@ -49,20 +49,7 @@ fn the_next_leader_waits_for_each_term() {
     use UniversalState::{Launched, Queued};
     let mut before = Leader::new(StoreMode::Durable, 1);
     mixed(&mut before);
-    let ledger = before.core.ledger().clone();
-    let kept = ledger.clone();
-    let now = Now {
-        mono: Mono(5),
-        wall: Wall(0),
-    };
-    let mut next = Leader {
-        core: Scheduler::new(Config::default(), Epoch(2), ledger, now),
-        outbox: Outbox::new(Epoch(2)),
-        kept,
-        facts: Vec::new(),
-        now: now.mono,
-        wall_at_zero: 0,
-    };
+    let mut next = before.next(Config::default(), Epoch(2));
     next.wait(Millis(60_000));
     assert_eq!(states(&next, 1..=4), [Launched, Launched, Queued, Launched]);
     next.wait(Millis(180_000));
@@ -119,4 +106,33 @@ fn a_silent_worker_loses_its_name_but_not_its_attempts() {
     );
     let kept = [leader.state(1), leader.state(4)];
     assert_eq!(kept, [UniversalState::Launched; 2]);
+}
+
+#[test]
+fn a_refused_worker_is_not_silent() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut original = Remote::new("w", 7, 1);
+    leader.welcome(&mut original, &[]);
+    submit(&mut leader, 1, Exclusive::Timed, Some(3_600));
+    let lease = leader.lease(1);
+    leader.wait(Millis(10_000));
+    // A clone of its machine boots, and takes its seat.
+    let mut clone = Remote::new("w", 7, 2);
+    (clone.holder.boot, clone.booted, clone.slots) = (BootId(99), leader.now, 0);
+    leader.welcome(&mut clone, &[]);
+    for _ in 0..60 {
+        leader.wait(Millis(5_000));
+        let reply = leader.heartbeat(&mut original, WorkerState::Healthy);
+        assert!(reply.is_none(), "the clone has its seat");
+        leader.checked(&clone, true);
+        leader.heartbeat(&mut clone, WorkerState::Healthy);
+    }
+    assert_eq!(leader.lease(1), lease, "its attempt is alive");
+    let silence = leader.core.config.timeouts.silence();
+    for _ in 0..=silence.0 / 5_000 {
+        leader.wait(Millis(5_000));
+        leader.checked(&clone, true);
+        leader.heartbeat(&mut clone, WorkerState::Healthy);
+    }
+    assert_eq!(leader.state(1), UniversalState::Queued);
 }

@@ -279,6 +279,7 @@ mod tests {
             state,
             drained,
             fault: None,
+            suspicion: None,
             lineage: "a".to_owned(),
             life,
             executor: None,
