@@ -32,6 +32,8 @@ pub struct Truth {
     /// Leases that the store does not know any more, or whose end it has forgotten, since it went
     /// back in time.
     lost: BTreeSet<LeaseId>,
+    /// Those of which no leader can tell; they may also start later.
+    untold: BTreeSet<LeaseId>,
     /// Machines that were cloned while they ran, and their clones.
     cloned: BTreeSet<usize>,
     /// When a leader last heard each machine.
@@ -43,7 +45,8 @@ pub struct Truth {
 }
 
 impl Truth {
-    pub(super) fn start(&mut self, lease: LeaseId, execution: Execution) {
+    pub(super) fn start(&mut self, lease: LeaseId, mut execution: Execution) {
+        execution.excused |= self.untold.contains(&lease);
         self.executions.insert(lease, execution);
         self.live
             .entry(lease.attempt.instance)
@@ -107,8 +110,9 @@ impl Truth {
         self.lost.contains(&lease)
     }
 
-    /// Excuses every live execution that the store has forgotten.
+    /// Excuses every execution that the store has forgotten, also one whose launch is on its way.
     pub fn excuse_lost(&mut self) {
+        self.untold.extend(&self.lost);
         for lease in &self.lost {
             if let Some(execution) = self.executions.get_mut(lease) {
                 execution.excused = true;
