@@ -1,61 +1,37 @@
 """Submit, run and follow tasks and workflows of Baton.
 
-| module | holds |
+Programs import names from here, and errors also from `baton.errors`. Workers start
+`python -m baton.call`, also for commands of earlier versions. Every other module is private:
+
+| package | holds |
 |---|---|
-| `workflow` | definitions of workflows |
-| `tasks` | their tasks |
-| `items` | items of a task, and edges between items |
-| `functions` | Python functions as tasks |
-| `commands` | the command that calls a function on a worker |
-| `locations` | the module or file of a function |
-| `boxes` | typed outputs between functions |
-| `call` | entry point of a function on a worker: `python -m baton.call` |
-| `values` | values that survive JSON unchanged |
-| `parts` | large workflows, split into requests |
-| `client` | client of one scheduler |
-| `submission` | commands and task files, as requests |
-| `submit` | submissions |
-| `instances`, `arrays` | instances and arrays: state, wait, cancel, retry |
-| `waiting` | waiting for several of them |
-| `logs` | their output, also while it is written |
-| `events` | events of the scheduler |
-| `executor`, `futures` | functions on workers, for `concurrent.futures` |
-| `aio`, `aio_handles`, `interrupt` | the client for asyncio |
-| `library` | stored tasks and workflows, triggers, schedules |
-| `settings` | URL, token and TLS files |
-| `transport`, `stream` | requests and responses |
-| `run` | a run: state, wait, halt, resume |
-| `views` | responses of the server as plain data |
-| `progress` | progress on terminals and in notebooks |
-| `errors` | exceptions |
+| `_workflows` | definitions of workflows |
+| `_functions` | Python functions as tasks, and their calls on workers |
+| `_transport` | requests and responses |
+| `_records` | data of a scheduler that is read: views, events, logs |
+| `_handles` | instances, arrays and runs: state, wait, cancel, retry |
+| `_client` | the client: submissions, library |
+| `_executor` | functions on workers, for `concurrent.futures` |
+| `_aio` | the client for asyncio |
+
+A package imports those above it, `errors` and `_values` (values that survive JSON unchanged).
 
 Only the standard library is used.
 """
 
-from .aio import AsyncClient
-from .aio_handles import AsyncArray, AsyncHandle, AsyncInstance, AsyncRun
-from .arrays import Array
-from .client import Client
-from .errors import (
-    BatonError,
-    ConnectionFailed,
-    FieldError,
-    InstanceFailed,
-    Problem,
-    RemoteTraceback,
-    RunConflict,
-    RunFailed,
-    WaitTimeout,
-    WorkflowError,
-)
-from .events import Event, EventStream
-from .executor import Executor
-from .functions import TaskFunction, task
-from .futures import CallFuture
-from .instances import Handle, Instance
-from .library import Entry, Library, Tick
-from .run import Run
-from .views import (
+from ._aio.client import AsyncClient
+from ._aio.handles import AsyncArray, AsyncHandle, AsyncInstance, AsyncRun
+from ._client.client import Client
+from ._client.library import Entry, Library, Tick
+from ._executor.executor import Executor
+from ._executor.futures import CallFuture
+from ._functions.functions import TaskFunction, task
+from ._handles.arrays import Array
+from ._handles.instances import Handle, Instance
+from ._handles.run import Run
+from ._handles.waiting import Waited, as_completed, wait
+from ._records.events import Event, EventStream
+from ._records.views import (
     ErrorGroup,
     ItemCounts,
     Limit,
@@ -68,9 +44,20 @@ from .views import (
     Submitter,
     Worker,
 )
-from .tasks import Output, Task, Template
-from .waiting import Waited, as_completed, wait
-from .workflow import Workflow
+from ._workflows.tasks import Output, Task, Template
+from ._workflows.workflow import Workflow
+from .errors import (
+    BatonError,
+    ConnectionFailed,
+    FieldError,
+    InstanceFailed,
+    Problem,
+    RemoteTraceback,
+    RunConflict,
+    RunFailed,
+    WaitTimeout,
+    WorkflowError,
+)
 
 __all__ = [
     "Array",

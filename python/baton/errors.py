@@ -10,10 +10,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple, Type
 
 if TYPE_CHECKING:
-    from .arrays import Array
-    from .instances import Handle, Instance
-    from .run import Run
-    from .views import ErrorGroup
+    from ._handles.arrays import Array
+    from ._handles.instances import Handle, Instance
+    from ._handles.run import Run
+    from ._records.views import ErrorGroup
+
+__all__ = [
+    "BatonError",
+    "ConnectionFailed",
+    "FieldError",
+    "InstanceFailed",
+    "Problem",
+    "RemoteTraceback",
+    "RunConflict",
+    "RunFailed",
+    "WaitTimeout",
+    "WorkflowError",
+]
 
 # Characters shown of a body that is no problem document.
 _SHOWN_CHARS_MAX = 200

@@ -8,7 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, List, Optional, Tuple
 
-from baton.transport import Transport
+from baton._transport.transport import Transport
 
 #: A status and a body; None closes the connection without a response.
 Reply = Optional[Tuple[int, bytes]]

@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import BatonError, Client, Run
-from baton.parts import cut
+from baton._workflows.parts import cut
 
 from .conftest import PATIENCE
 
@@ -33,7 +33,7 @@ def submitted(
 ) -> Run:
     with monkeypatch.context() as patch:
         if is_cut:
-            patch.setattr("baton.parts.PART_BYTES_MAX", SMALL)
+            patch.setattr("baton._workflows.parts.PART_BYTES_MAX", SMALL)
         run: Run = client.submit(file, params)
         return run
 

@@ -26,8 +26,8 @@ def test_the_sessions_of_the_readme_run(server: Server, monkeypatch: pytest.Monk
 
 def test_the_examples_of_the_modules_hold() -> None:
     examples = 0
-    for found in pkgutil.iter_modules(baton.__path__):
-        result = doctest.testmod(importlib.import_module(f"baton.{found.name}"))
+    for found in pkgutil.walk_packages(baton.__path__, "baton."):
+        result = doctest.testmod(importlib.import_module(found.name))
         assert result.failed == 0
         examples += result.attempted
     assert examples

@@ -10,7 +10,7 @@ from typing import Any, List, cast
 import pytest
 
 from baton import BatonError, Client, Executor, InstanceFailed, RemoteTraceback, Run, WorkflowError
-from baton.futures import Batch
+from baton._executor.futures import Batch
 
 from . import functions
 from .conftest import PATIENCE, Server, script, until

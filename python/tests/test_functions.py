@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Task, Workflow, WorkflowError, task
-from baton.call import report_outputs, read
+from baton._functions.remote import report_outputs, read
 
 from . import functions
 from .conftest import PYTHON, environment

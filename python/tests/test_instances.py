@@ -21,7 +21,7 @@ from baton import (
     as_completed,
     wait,
 )
-from baton.submission import body, indices, task_file
+from baton._client.submission import body, indices, task_file
 
 from .conftest import PATIENCE, Server, until
 

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from baton import Workflow, WorkflowError, task
-from baton.locations import locate, own_roots
+from baton._functions.locations import locate, own_roots
 
 from . import functions
 from .conftest import PYTHON, environment

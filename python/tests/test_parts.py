@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Set, Tuple
 import pytest
 
 from baton import Workflow, WorkflowError
-from baton.parts import PART_BYTES_MAX, cut, ordered, values_of
-from baton.values import check
+from baton._workflows.parts import PART_BYTES_MAX, cut, ordered, values_of
+from baton._values import check
 
 
 def layers(count: int) -> Dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Client, ErrorGroup, Executor, Run, RunFailed, WaitTimeout, wait
-from baton.progress import Notebook, Progress, View, Terminal, line
+from baton._handles.progress import Notebook, Progress, View, Terminal, line
 
 from . import functions
 from .conftest import PATIENCE

@@ -312,7 +312,7 @@ def test_a_run_goes_on_without_the_program_that_began_it(server: Server, tmp_pat
 def test_a_large_workflow_is_registered_in_parts(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.parts.PART_BYTES_MAX", 4_000)
+    monkeypatch.setattr("baton._workflows.parts.PART_BYTES_MAX", 4_000)
     wf = Workflow("parts")
     previous = wf.task("t0", run="true")
     for number in range(1, 120):
@@ -334,7 +334,7 @@ def test_a_workflow_of_more_than_a_request_holds_is_taken(client: Client) -> Non
 def test_a_part_that_is_refused_leaves_no_run_behind(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.parts.PART_BYTES_MAX", 500)
+    monkeypatch.setattr("baton._workflows.parts.PART_BYTES_MAX", 500)
     wf = Workflow("half")
     for number in range(20):
         wf.task(f"t{number}", run="true")

@@ -78,7 +78,7 @@ def test_of_several_schedulers_a_frozen_one_gets_only_a_probe(fake: FakeServer) 
 def test_what_a_frozen_scheduler_has_accepted_is_sent_to_the_next_one_if_it_may_be(
     fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("baton.schedulers._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("baton._transport.schedulers._WATCH_SECONDS", 0.01)
     frozen = FakeServer()
     thawed = threading.Event()
 
@@ -97,7 +97,7 @@ def test_what_a_frozen_scheduler_has_accepted_is_sent_to_the_next_one_if_it_may_
 
 
 def test_a_slow_scheduler_is_waited_for(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.schedulers._WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("baton._transport.schedulers._WATCH_SECONDS", 0.01)
     other = FakeServer()
     probes = threading.Semaphore(0)
 
@@ -223,7 +223,7 @@ def test_a_registration_that_fails_is_taken_back(
 ) -> None:
     accepted = b'{"id":"r7","generation":1,"links":{}}'
     fake.replies = [(201, accepted), (422, b'{"title":"bad part","status":422}'), (202, b"{}")]
-    monkeypatch.setattr("baton.parts.PART_BYTES_MAX", 300)
+    monkeypatch.setattr("baton._workflows.parts.PART_BYTES_MAX", 300)
     wf = Workflow("parts")
     for number in range(30):
         wf.task(f"t{number}", run="true")

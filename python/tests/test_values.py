@@ -12,9 +12,9 @@ from typing import Any, Dict, List
 import pytest
 
 from baton import Workflow, WorkflowError
-from baton.call import report_outputs
-from baton.parts import cut, values_of
-from baton.values import NotJson, check, write
+from baton._functions.remote import report_outputs
+from baton._workflows.parts import cut, values_of
+from baton._values import NotJson, check, write
 
 from . import functions
 
