@@ -1,7 +1,8 @@
 """Submit, run and follow tasks and workflows of Baton.
 
 Programs import names from here, and errors also from `baton.errors`. Workers start
-`python -m baton.call`, also for commands of earlier versions. Every other module is private:
+`python -m baton.call`, also for commands of earlier versions; `python -m baton` is the command line.
+Every other module is private:
 
 | package | holds |
 |---|---|
@@ -13,6 +14,7 @@ Programs import names from here, and errors also from `baton.errors`. Workers st
 | `_client` | the client: submissions, library |
 | `_executor` | functions on workers, for `concurrent.futures` |
 | `_aio` | the client for asyncio |
+| `_local` | a scheduler of this program's own |
 
 A package imports those above it, `errors` and `_values` (values that survive JSON unchanged).
 
@@ -30,6 +32,7 @@ from ._handles.arrays import Array
 from ._handles.instances import Handle, Instance
 from ._handles.run import Run
 from ._handles.waiting import Waited, as_completed, wait
+from ._local.server import Server, up
 from ._records.events import Event, EventStream
 from ._records.views import (
     ErrorGroup,
@@ -94,6 +97,7 @@ __all__ = [
     "RunItem",
     "RunProblem",
     "RunTask",
+    "Server",
     "Submitter",
     "Task",
     "TaskFunction",
@@ -106,6 +110,7 @@ __all__ = [
     "WorkflowError",
     "as_completed",
     "task",
+    "up",
     "wait",
 ]
 

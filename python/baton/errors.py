@@ -151,7 +151,10 @@ class ConnectionFailed(BatonError):
     def __init__(
         self, url: str, why: str, *, may_have_happened: bool = False, may_pass: bool = True
     ) -> None:
-        detail = f"{why}; start it with `baton up`, or name it with Client(url=...) or BATON_URL"
+        detail = (
+            f"{why}; start it with `baton up` or `with baton.up():`, or name it with "
+            "Client(url=...) or BATON_URL"
+        )
         if may_have_happened:
             detail = (
                 f"{why}; the change may or may not have happened: check before you repeat it"

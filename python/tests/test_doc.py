@@ -11,11 +11,12 @@ import pytest
 
 import baton
 
-from .conftest import PYTHON, Server
+from .conftest import PYTHON, Server, binary
 
 
 def test_the_sessions_of_the_readme_run(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BATON_URL", server.url)
+    monkeypatch.setenv("BATON_BINARY", binary())
     blocks = re.findall(r"```python\n(.*?)```", (PYTHON / "README.md").read_text(), re.S)
     sessions = "\n".join(block for block in blocks if block.startswith(">>>"))
     parser = doctest.DocTestParser()

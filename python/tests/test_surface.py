@@ -22,15 +22,16 @@ NAMES = """
 Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError CallFuture Client
 ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Handle Instance
 InstanceFailed ItemCounts Library Limit MeasuredUse Output Problem Process RemoteTraceback Run
-RunConflict RunEdge RunFailed RunItem RunProblem RunTask Submitter Task TaskFunction Template Tick
-WaitTimeout Waited Worker Workflow WorkflowError as_completed task wait
+RunConflict RunEdge RunFailed RunItem RunProblem RunTask Server Submitter Task TaskFunction Template
+Tick WaitTimeout Waited Worker Workflow WorkflowError as_completed task up wait
 """.split()
 
-#: `baton.call` is started by workers, and not imported.
+#: `baton.call` is started by workers, and not imported; so is `baton.__main__`, by `-m baton`.
 MODULES = ["baton", "baton.call", "baton.errors"]
 
 #: The private packages, each above those that it may import.
 LAYERS = [
+    "_local",
     "_aio",
     "_executor",
     "_client",

@@ -150,7 +150,8 @@ def test_retries_end_and_are_few_without_any_earlier_response(fake: FakeServer) 
         assert clock.at <= 3
         assert str(caught.value) == (
             f"cannot reach the scheduler at {url}: Connection refused; "
-            "start it with `baton up`, or name it with Client(url=...) or BATON_URL"
+            "start it with `baton up` or `with baton.up():`, or name it with Client(url=...) or "
+            "BATON_URL"
         )
         assert caught.value.url == url
     fake.replies = [(200, b"{}"), *[(503, b'{"title":"busy"}')] * 100]

@@ -46,8 +46,9 @@ class Client(Submitter, Several):
 
     Nothing is sent before the first request.
 
-    Missing arguments come from the environment, as in the command line: `BATON_URL` (or
-    http://127.0.0.1:8080), `BATON_TOKEN` (or the file that `BATON_TOKEN_FILE` names), and for https `BATON_CA`, `BATON_CERT` and `BATON_KEY`.
+    A missing URL is that of the server that `up` has started. Other missing arguments come from the
+    environment, as in the command line: `BATON_URL` (or http://127.0.0.1:8080), `BATON_TOKEN` (or
+    the file that `BATON_TOKEN_FILE` names), and for https `BATON_CA`, `BATON_CERT` and `BATON_KEY`.
     `cert` is a file with certificate and key, or a pair of files.
     """
 

@@ -15,6 +15,9 @@ from ..errors import BatonError, Problem
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
+#: URLs of the schedulers that this program has started and not stopped, the newest last.
+started: List[str] = []
+
 #: Characters that a server accepts.
 _USER_MAX = 100
 
@@ -35,7 +38,7 @@ class TlsFiles:
 
 def urls(value: Optional[str]) -> Tuple[str, List[SplitResult]]:
     """The URL of the scheduler, or several separated by commas, and the parts of each."""
-    text = value or os.environ.get("BATON_URL") or DEFAULT_URL
+    text = value or (started[-1] if started else os.environ.get("BATON_URL") or DEFAULT_URL)
     if not isinstance(text, str):
         raise _no_url(repr(text), f"write one such as {DEFAULT_URL}")
     all_parts = [_parts(one) for one in text.split(",")]
