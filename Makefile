@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
-        xtask-checks api python pages screenshots sim-smoke soak bench fmt states golden clean
+        xtask-checks api python wheel pages screenshots sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -121,6 +121,9 @@ python: shipped ## the Python client against a real server
 pages: shipped ## the pages in a browser
 	@echo "== pages"
 	@scripts/pages.sh
+
+wheel: ## the wheels for pip, with the release binary; each way to install them
+	@scripts/wheel.sh
 
 screenshots: shipped ## a picture of every page, in target/screenshots
 	@scripts/pages.sh --screenshots $(TARGET)/screenshots -k 'accessible or telephone'

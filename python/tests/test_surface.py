@@ -101,6 +101,14 @@ def test_a_package_imports_only_layers_below(layer: str) -> None:
             assert package in below, f"{path.name} imports {package}"
 
 
+def test_both_distributions_have_the_version_of_the_workspace() -> None:
+    workspace = (ROOT / "Cargo.toml").read_text()
+    found = re.search(r'^\[workspace\.package\]\nversion = "(.*)"$', workspace, re.M)
+    assert found is not None and baton.__version__ == found[1]
+    for path in (ROOT / "pyproject.toml", PYTHON / "pyproject.toml"):
+        assert 'dynamic = ["version"]' in path.read_text()
+
+
 def _is_private(name: str) -> bool:
     return any(part.startswith("_") for part in name.split("."))
 

@@ -151,7 +151,7 @@ def test_the_binary_is_found_where_pip_puts_it(
     monkeypatch.setattr(binaries, "_SITE", site)
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "base"))
     monkeypatch.setattr(sysconfig, "get_path", lambda name, scheme="": known[scheme or name])
-    with pytest.raises(BatonError, match="neither in .*/scripts, .* nor on PATH; install it with"):
+    with pytest.raises(BatonError, match="neither in .*/scripts, .* nor on PATH; install the wheel"):
         binaries.find()
     # From the last place to the first.
     for place in (path, tmp_path / "base/bin", user, scripts, tmp_path / "env/bin", site / "bin"):

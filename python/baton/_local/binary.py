@@ -39,8 +39,8 @@ def find() -> str:
     if found is None:
         searched = ", ".join(map(str, places))
         detail = (
-            f"it is neither in {searched} nor on PATH; install it with "
-            f"`pip install baton-scheduler`, or name it with {VARIABLE}"
+            f"it is neither in {searched} nor on PATH; install the wheel baton-scheduler, which "
+            f"has it, or name it with {VARIABLE}"
         )
         raise BatonError(Problem("the baton binary was not found", detail))
     return os.path.abspath(found)
