@@ -7,7 +7,7 @@
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
 //! | [`circles`] | `circles`: no circle of files across module folders |
 //! | [`licences`] | `licences`: every dependency has a permissive licence |
-//! | [`tidy`], [`links`], [`language`] | `tidy`: rules for every text file, dead links, the terms of the field |
+//! | [`tidy`], [`links`], [`language`], [`names`] | `tidy`: rules for every text file, dead links, the terms of the field, names in the design chapters |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
 //! | [`repo`], [`markdown`] | shared by the commands |
 //!
@@ -22,6 +22,7 @@ mod language;
 mod licences;
 mod links;
 mod markdown;
+mod names;
 mod protocol_doc;
 mod repo;
 mod states;

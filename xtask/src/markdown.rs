@@ -1,4 +1,4 @@
-//! The subset of Markdown that the checks need: prose without code, sections.
+//! The subset of Markdown that the checks need: prose without code, code spans, sections.
 
 /// The lines of a page with their numbers from 1, where everything inside code
 /// fences and code spans is replaced by spaces: quotations are not checked.
@@ -50,25 +50,75 @@ fn heading(line: &str) -> Option<(usize, &str)> {
     text.strip_prefix(' ').map(|text| (level, text.trim()))
 }
 
-/// Blanks the code spans of one line. A run of backticks is closed by a run of
-/// the same length; one that is never closed is plain text.
-fn without_spans(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
+/// The code spans of a page with the numbers of their lines from 1; none of code fences.
+pub(crate) fn spans(text: &str) -> Vec<(usize, &str)> {
+    let mut fence: Option<&str> = None;
+    let mut spans = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        let marker = ["```", "~~~"].into_iter().find(|m| start.starts_with(m));
+        match (fence, marker) {
+            (None, None) => {
+                let found = pieces(line).into_iter().filter(|piece| piece.is_code);
+                spans.extend(found.map(|piece| (index + 1, piece.inside)));
+            }
+            (None, opening) => fence = opening,
+            (Some(open), Some(closing)) if open == closing => fence = None,
+            (Some(_), _) => {}
+        }
+    }
+    spans
+}
+
+/// A part of a line: plain text, or a code span.
+struct Piece<'a> {
+    is_code: bool,
+    whole: &'a str,
+    /// The text of a code span.
+    inside: &'a str,
+}
+
+/// Divides a line. A run of backticks is closed by a run of the same length; one that is never
+/// closed is plain text.
+fn pieces(line: &str) -> Vec<Piece<'_>> {
+    let plain = |whole| Piece {
+        is_code: false,
+        whole,
+        inside: "",
+    };
+    let mut pieces = Vec::new();
     let mut rest = line;
     while let Some(start) = rest.find('`') {
         let ticks = run_length(&rest[start..]);
         let inside = start + ticks;
-        out.push_str(&rest[..start]);
         let Some(end) = closing_run(&rest[inside..], ticks) else {
-            out.push_str(&rest[start..inside]);
+            pieces.push(plain(&rest[..inside]));
             rest = &rest[inside..];
             continue;
         };
-        let width = rest[start..inside + end + ticks].chars().count();
-        out.extend(std::iter::repeat_n(' ', width));
+        pieces.push(plain(&rest[..start]));
+        pieces.push(Piece {
+            is_code: true,
+            whole: &rest[start..inside + end + ticks],
+            inside: rest[inside..inside + end].trim(),
+        });
         rest = &rest[inside + end + ticks..];
     }
-    out.push_str(rest);
+    pieces.push(plain(rest));
+    pieces
+}
+
+/// Blanks the code spans of one line.
+fn without_spans(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for piece in pieces(line) {
+        if piece.is_code {
+            let width = piece.whole.chars().count();
+            out.extend(std::iter::repeat_n(' ', width));
+        } else {
+            out.push_str(piece.whole);
+        }
+    }
     out
 }
 
@@ -107,6 +157,13 @@ mod tests {
             shown("a\n```sh\nb\n~~~\n```\nc"),
             ["a", "", "", "", "", "c"]
         );
+    }
+
+    #[test]
+    fn spans_are_found_outside_of_fences() {
+        let text = "a `b` ``c`d``\n```sh\n`e`\n```\n`f";
+        assert_eq!(spans(text), [(1, "b"), (1, "c`d")]);
+        assert_eq!(spans("x\n` y `"), [(2, "y")]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::Findings;
 use crate::language;
 use crate::links;
+use crate::names::Names;
 use crate::repo::Repo;
 
 /// The maximum length of a Rust file; the aim is 600. Split a longer one into a folder.
@@ -40,9 +41,11 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
     let files = repo.files()?;
     let known: BTreeSet<&str> = files.iter().map(String::as_str).collect();
     let mut anchors = BTreeMap::new();
+    let mut names = Names::default();
     for path in files.iter().filter(|path| path.ends_with(".md")) {
         if let Some(text) = repo.text(path)? {
             anchors.insert(path.as_str(), links::anchors(&text));
+            names.read_page(path, &text, &known);
         }
     }
     let mut findings = Findings::new();
@@ -51,6 +54,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
             continue;
         };
         findings.extend(untidy(path, &text));
+        names.read_source(path, &text);
         if language::is_checked(path) {
             findings.extend(language::check(path, &text));
         }
@@ -59,6 +63,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
             findings.extend(links::dead_anchors(path, &text, &anchors));
         }
     }
+    findings.extend(names.missing(&known));
     Ok(findings)
 }
 
