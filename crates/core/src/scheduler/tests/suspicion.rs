@@ -25,7 +25,7 @@ const WELL: usize = 1;
 impl Pair {
     fn new() -> Self {
         let (mut leader, _) = rig();
-        // Nobody becomes silent in this test.
+        // No worker becomes silent in this test.
         let timeouts = &mut leader.core.config.timeouts;
         (timeouts.heartbeat_gap, timeouts.check_gap) = (Millis(u64::MAX / 4), Millis(u64::MAX / 4));
         let workers = [("sick", 8), ("well", 9)].map(|(name, lineage)| {
@@ -183,7 +183,7 @@ fn an_array_that_fails_is_one_failure() {
 }
 
 #[test]
-fn work_that_fails_everywhere_makes_nobody_suspicious() {
+fn work_that_fails_everywhere_makes_no_worker_suspicious() {
     let mut pair = Pair::new();
     for name in names().chain(names()) {
         pair.run(WELL, &name, 1);
