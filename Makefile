@@ -140,7 +140,7 @@ soak: tools ## a long simulation, every seeded bug, and hundreds of kills
 bench: tools ## what Baton costs on this machine
 	@cargo build --quiet --locked --release
 	@echo "== size"; size=$$(stat -c %s $(TARGET)/release/baton); echo "$$size bytes"; \
-	    [[ $$size -le $(SIZE_MAX) ]] || { echo "the binary has more than $(SIZE_MAX) bytes: see docs/decisions/0022-build.md" >&2; exit 1; }
+	    [[ $$size -le $(SIZE_MAX) ]] || { echo "the binary has more than $(SIZE_MAX) bytes: see docs/design/build.md" >&2; exit 1; }
 	@for what in throughput latency backlog submit recovery dag local; do echo "== $$what"; $(TARGET)/release/baton bench $$what; done
 
 fmt: tools ## format the code

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn pages_of_the_root_and_the_docs_are_checked() {
         assert!(is_checked("README.md"));
-        assert!(is_checked("docs/decisions/0001-x.md"));
+        assert!(is_checked("docs/design/core.md"));
         assert!(!is_checked("crates/core/NOTES.md"));
         assert!(!is_checked("docs/x.svg"));
     }

@@ -13,7 +13,7 @@
 //! | [`subject`] | the subject and the validity of a certificate |
 //! | [`messages`] | handshake failures as text with a hint |
 //!
-//! There is one crypto provider in the binary (`docs/decisions/0018-tls.md`), and it is passed
+//! There is one crypto provider in the binary (`docs/design/security.md`), and it is passed
 //! wherever one is needed: no process-wide default is set.
 
 pub mod client;

@@ -6,7 +6,7 @@
 //!
 //! There is no IO here, so that the core can depend on it; `baton_cli::tzdata` reads the files. The
 //! rules are constant data of a process, as the built-in copy is. That is why they are not passed to
-//! each function that parses a schedule (decision 0032).
+//! each function that parses a schedule (`docs/design/library.md`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
