@@ -9,8 +9,8 @@ use baton_model::time::Wall;
 
 use crate::error::{Kind, Location, Problem, clean, quote};
 use crate::file::{Binding, TaskFile};
+use crate::name::bad_name;
 use crate::param::{Param, ParamError};
-use crate::read::bad_name;
 use crate::suggest;
 use crate::template::{Reference, Text};
 

@@ -35,10 +35,12 @@ mod binding;
 mod definition;
 mod error;
 mod file;
+mod format;
 mod graph;
 pub mod indices;
 mod instance;
 pub mod limits;
+mod name;
 mod param;
 mod policy;
 mod read;
@@ -58,44 +60,22 @@ use std::path::Path;
 
 pub use error::{Errors, Kind, Position, Problem};
 pub use file::{Binding, TaskFile};
+pub use format::Format;
 pub use instance::{DEFAULT_OWNER, ITEM_VARIABLE};
 pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
 pub use read::is_resource_name;
 pub use schema::{task_schema, workflow_schema};
 pub use suggest::nearest;
-pub use workflow::{WorkflowFile, workflow_part};
+pub use workflow::WorkflowFile;
+
+use baton_model::workflow::Plan;
 
 pub use baton_model::library::{Definition, TaskName, Trigger};
 
 use error::{Location, quote};
-use limits::{FILE_BYTES_MAX, TASK_LIMITS, WORKFLOW_BYTES_MAX, WORKFLOW_LIMITS};
-use tree::{SizeLimits, Tree};
-
-/// The syntax of a file. The schema is the same for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// `.yaml`, `.yml`
-    Yaml,
-    /// `.toml`
-    Toml,
-    /// `.json`
-    Json,
-}
-
-impl Format {
-    /// Returns the format of a file extension.
-    #[must_use]
-    pub fn of(path: &Path) -> Option<Self> {
-        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-        match &*extension {
-            "yaml" | "yml" => Some(Self::Yaml),
-            "toml" => Some(Self::Toml),
-            "json" => Some(Self::Json),
-            _ => None,
-        }
-    }
-}
+use limits::{FILE_BYTES_MAX, SizeLimits, TASK_LIMITS, WORKFLOW_BYTES_MAX, WORKFLOW_LIMITS};
+use tree::Tree;
 
 /// A task file or a workflow file.
 #[derive(Clone, Debug)]
@@ -261,6 +241,23 @@ pub fn resembles_definition(text: &[u8]) -> bool {
 #[must_use]
 pub fn is_workflow(value: &serde_json::Value) -> bool {
     value.get("workflow").is_some() || value.get("tasks").is_some()
+}
+
+/// Parses tasks that extend a plan: the text of `{"tasks": {…}}`, as in a workflow file. They may
+/// depend on tasks of `before`, use its parameters, and must have new names. `name` is the file
+/// name shown in errors.
+///
+/// The result has only the new tasks; their indexes continue those of `before`, after whose tasks
+/// the caller appends them. It has the name, the owner and the parameters of `before`, and none
+/// of its limits.
+///
+/// # Errors
+/// Every problem of the tasks.
+pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Errors> {
+    tree::parse(tasks, Format::Json, &WORKFLOW_LIMITS)
+        .and_then(|root| read::part(&root, before))
+        .and_then(|part| workflow::extend(before, &part))
+        .map_err(|problems| Errors::new(name, problems))
 }
 
 /// Like [`parse`], for bytes that may not be UTF-8.

@@ -1,7 +1,5 @@
 //! Limits of files, each with its reason. The limits of a plan are `baton_model::limits`.
 
-use crate::tree::SizeLimits;
-
 /// Bytes of one file: some ten thousand processes. Larger files are generated, and belong into
 /// an array or a workflow.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -113,6 +111,21 @@ pub const UPSTREAM_STEPS_MAX: usize = 20_000_000;
 /// Tasks of a workflow among which similar names are suggested. Larger workflows are generated,
 /// and generators make no typos.
 pub const SUGGESTED_TASKS_MAX: usize = 5_000;
+
+/// Size limits of one kind of file.
+#[derive(Debug)]
+pub(crate) struct SizeLimits {
+    pub(crate) what: &'static str,
+    pub(crate) file_bytes_max: usize,
+    pub(crate) toml_bytes_max: usize,
+    /// For YAML, after expansion of aliases.
+    pub(crate) values_max: usize,
+    /// For JSON, which has no aliases.
+    pub(crate) json_values_max: usize,
+    pub(crate) text_bytes_max: usize,
+    /// For a file that is too large.
+    pub(crate) hint: &'static str,
+}
 
 /// The limits of a task file.
 pub(crate) const TASK_LIMITS: SizeLimits = SizeLimits {

@@ -7,8 +7,8 @@
 
 use crate::TaskFile;
 use crate::error::Problem;
-use crate::limits::DEPTH_MAX;
-use crate::tree::{Entry, SizeLimits, Tree, Value, too_large};
+use crate::limits::{DEPTH_MAX, SizeLimits};
+use crate::tree::{Entry, Tree, Value, too_large};
 
 impl TaskFile {
     /// The parsed task with unbound templates. [`crate::from_json`] reads it back.

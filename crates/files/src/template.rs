@@ -17,9 +17,8 @@ use baton_core::workflow::template::{self as core, Token};
 
 use crate::error::{Kind, Location, Problem, quote};
 use crate::limits::ARGUMENT_BYTES_MAX;
-use crate::read::Item;
 use crate::suggest;
-use crate::tree::Value;
+use crate::tree::{Item, Value};
 
 const NAMESPACES: &[&str] = &["params", "ports", "task", "item"];
 const WORKFLOW_NAMESPACES: &[&str] = &["params", "workflow", "task", "item", "matrix", "tasks"];

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Location, quote};
 use crate::graph;
 use crate::limits::{CPU_MILLI_MAX, SIZE_BYTES_MAX};
-use crate::read::bad_name;
+use crate::name::bad_name;
 
 /// Options of an import.
 #[derive(Clone, Debug, PartialEq)]

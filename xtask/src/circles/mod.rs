@@ -17,7 +17,8 @@ use paths::{Module, Names};
 
 /// The crates that are checked.
 const CRATES: &[&str] = &[
-    "agent", "client", "core", "model", "runner", "server", "sim", "store", "tls",
+    "agent", "cli", "client", "core", "files", "fs", "model", "runner", "server", "sim", "store", "testing", "tls",
+    "tzdata", "web",
 ];
 
 /// Dependencies that are allowed although they close a circle, with the reason: the file, the file

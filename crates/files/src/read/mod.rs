@@ -35,56 +35,15 @@ mod trigger;
 mod uris;
 mod workflow;
 
-use crate::error::{Kind, Location, Position, Problem, quote};
+use crate::error::{Kind, Position, Problem, quote};
 use crate::schema::Object;
 use crate::suggest;
 use crate::template::Scope;
-use crate::tree::{Entry, Tree, Value};
+use crate::tree::{Entry, Item, Value};
 
 pub use resources::is_resource_name;
-pub(crate) use scalars::bad_name;
 pub(crate) use task::task;
 pub(crate) use workflow::{is_workflow, part, workflow};
-
-/// A value with the path of its field.
-#[derive(Clone, Debug)]
-pub(crate) struct Item<'a> {
-    pub(crate) tree: &'a Tree,
-    /// `processes[2].after[0]`; empty for the root.
-    pub(crate) path: String,
-}
-
-impl<'a> Item<'a> {
-    pub(crate) fn position(&self) -> Option<Position> {
-        self.tree.position
-    }
-
-    pub(crate) fn location(&self) -> Location {
-        Location {
-            path: self.path.clone(),
-            position: self.tree.position,
-        }
-    }
-
-    pub(crate) fn problem(&self, kind: Kind, message: String, hint: impl Into<String>) -> Problem {
-        self.location().problem(kind, message, hint)
-    }
-
-    fn index(&self, index: usize, tree: &'a Tree) -> Self {
-        Self {
-            tree,
-            path: format!("{}[{index}]", self.path),
-        }
-    }
-
-    fn path_of(&self, key: &str) -> String {
-        let key = crate::error::clean(key);
-        match &*self.path {
-            "" => key,
-            path => format!("{path}.{key}"),
-        }
-    }
-}
 
 /// Reads a tree and collects problems.
 #[derive(Debug, Default)]

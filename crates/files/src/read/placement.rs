@@ -7,6 +7,7 @@ use baton_model::placement::{Constraint, Rule};
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::{CONSTRAINTS_MAX, NAME_BYTES_MAX};
+use crate::name::bad_name;
 use crate::schema::task::CONSTRAINT;
 use crate::tree::Value;
 
@@ -21,7 +22,7 @@ impl Reader {
         self.at_most(item, entries.len(), "constraints");
         let mut constraints = Vec::with_capacity(entries.len());
         for (label, value, position) in entries {
-            let parts_fit = label.split('/').all(|part| super::bad_name(part).is_none());
+            let parts_fit = label.split('/').all(|part| bad_name(part).is_none());
             if !parts_fit || label.len() > NAME_BYTES_MAX {
                 let mut problem = value.problem(
                     Kind::BadName,

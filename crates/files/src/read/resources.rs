@@ -7,6 +7,7 @@ use baton_model::task::{Resources, Rlimit};
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Location, Position, quote};
 use crate::limits::{COUNT_MAX, MEMORY_LIMIT_MIN, NAME_BYTES_MAX};
+use crate::name::bad_name;
 use crate::schema::Type;
 use crate::schema::process::RLIMITS;
 use crate::schema::task::RESOURCES;
@@ -22,7 +23,7 @@ const UNLIMITED: u64 = u64::MAX;
 #[must_use]
 pub fn is_resource_name(name: &str) -> bool {
     let mut parts = name.split('/');
-    let parts_fit = parts.all(|part| super::scalars::bad_name(part).is_none());
+    let parts_fit = parts.all(|part| bad_name(part).is_none());
     parts_fit && name.len() <= NAME_BYTES_MAX && !RESOURCES.names().any(|known| known == name)
 }
 

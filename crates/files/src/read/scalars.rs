@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _, value};
 
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::NAME_BYTES_MAX;
+use crate::name::bad_name;
 use crate::schema::{Field, Type, Zero};
 use crate::suggest;
 use crate::template::{self, Text};
@@ -274,48 +274,4 @@ pub(super) fn hash(text: &str) -> Option<String> {
     const DIGITS: usize = 64;
     let is_hash = text.len() == DIGITS && text.bytes().all(|b| b.is_ascii_hexdigit());
     is_hash.then(|| text.to_ascii_lowercase())
-}
-
-/// Returns why a string is not a valid name.
-pub(crate) fn bad_name(text: &str) -> Option<&'static str> {
-    if text.is_empty() {
-        Some("it is empty")
-    } else if text.starts_with('.') {
-        Some("it starts with a dot")
-    } else if text.contains('/') {
-        Some("it contains a slash")
-    } else if text.contains(char::is_whitespace) {
-        Some("it contains a space")
-    } else if text.contains(char::is_control) {
-        Some("it contains a control character")
-    } else if text.len() > NAME_BYTES_MAX {
-        Some("it is too long for a file name")
-    } else {
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_can_be_a_file_name() {
-        for good in ["a", "build-1", "a.b", "Ärger", "a:b"] {
-            assert_eq!(bad_name(good), None, "{good}");
-        }
-        for bad in [
-            "",
-            ".",
-            "..",
-            ".a",
-            "a/b",
-            "a b",
-            "a\tb",
-            "a\u{7}",
-            &"x".repeat(300),
-        ] {
-            assert!(bad_name(bad).is_some(), "{bad}");
-        }
-    }
 }

@@ -10,9 +10,10 @@ use baton_model::limits::AFTER_MAX;
 use baton_model::time::Millis;
 
 use super::scalars::hash;
-use super::{Fields, Item, Reader, bad_name};
+use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::COUNT_MAX;
+use crate::name::bad_name;
 use crate::schema::task::TRIGGER;
 use crate::tree::Value;
 use crate::units;

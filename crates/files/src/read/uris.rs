@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use baton_model::spec::Uri;
 
-use super::scalars::{bad_name, hash};
+use super::scalars::hash;
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::{URI_BYTES_MAX, URIS_MAX};
+use crate::name::bad_name;
 use crate::schema::task::URI;
 use crate::tree::Value;
 

@@ -9,10 +9,11 @@ use baton_model::workflow::Plan;
 
 use super::layers::{self, Layer, Layers};
 use super::task::{Completeness, nested_field};
-use super::{Fields, Item, Reader, bad_name};
+use super::{Fields, Item, Reader};
 use crate::error::{Kind, Position, Problem, quote};
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::WORKFLOW_INHERITED_BYTES_MAX;
+use crate::name::bad_name;
 use crate::param::Param;
 use crate::schema::process::PROCESS;
 use crate::schema::task::TRIGGER;

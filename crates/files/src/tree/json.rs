@@ -9,9 +9,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Entry, Lines, SizeLimits, Tree, Value, duplicate_key, syntax, too_deep, too_large};
+use super::{Entry, Lines, Tree, Value, duplicate_key, syntax, too_deep, too_large};
 use crate::error::{Kind, Position, Problem, clean};
-use crate::limits::DEPTH_MAX;
+use crate::limits::{DEPTH_MAX, SizeLimits};
 
 pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Vec<Problem>> {
     let lines = Lines::new(text);

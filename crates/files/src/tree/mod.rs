@@ -4,13 +4,15 @@
 //! are uniform. A number keeps its text, because `1.10` as a parameter means those four
 //! characters.
 
+mod item;
 mod json;
 mod toml;
 mod yaml;
 
-use crate::Format;
 use crate::error::{Kind, Position, Problem};
-use crate::limits::DEPTH_MAX;
+use crate::format::Format;
+use crate::limits::{DEPTH_MAX, SizeLimits};
+pub(crate) use item::Item;
 
 /// A value with its position.
 #[derive(Clone, Debug)]
@@ -53,21 +55,6 @@ impl Tree {
             _ => &[],
         }
     }
-}
-
-/// Size limits of one kind of file.
-#[derive(Debug)]
-pub(crate) struct SizeLimits {
-    pub(crate) what: &'static str,
-    pub(crate) file_bytes_max: usize,
-    pub(crate) toml_bytes_max: usize,
-    /// For YAML, after expansion of aliases.
-    pub(crate) values_max: usize,
-    /// For JSON, which has no aliases.
-    pub(crate) json_values_max: usize,
-    pub(crate) text_bytes_max: usize,
-    /// For a file that is too large.
-    pub(crate) hint: &'static str,
 }
 
 impl Value {

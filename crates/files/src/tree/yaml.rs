@@ -10,9 +10,9 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::NonFiniteFloatPolicy;
 use serde_saphyr::{Error, Location, Options, Spanned};
 
-use super::{Entry, SizeLimits, Tree, Value, duplicate_key, syntax, too_deep};
+use super::{Entry, Tree, Value, duplicate_key, syntax, too_deep};
 use crate::error::{Kind, Position, Problem, clean};
-use crate::limits::{ALIAS_EVENTS_MAX, DEPTH_MAX, TEXT_BYTES_MAX};
+use crate::limits::{ALIAS_EVENTS_MAX, DEPTH_MAX, SizeLimits, TEXT_BYTES_MAX};
 
 pub(super) fn parse(text: &str, size: &SizeLimits) -> Result<Tree, Problem> {
     let raw: Spanned<Raw> = serde_saphyr::from_str_with_options(text, options(size))

@@ -27,12 +27,10 @@ use crate::binding::{self, Arguments, NominalTime};
 use crate::error::{Errors, Kind, Location, Problem, quote};
 use crate::file::TaskBody;
 use crate::instance::{DEFAULT_OWNER, instance};
-use crate::limits::{PLAN_BYTES_MAX, PROBLEMS_MAX, WORKFLOW_LIMITS};
+use crate::limits::{PLAN_BYTES_MAX, PROBLEMS_MAX};
 use crate::param::Param;
 use crate::policy::Policy;
-use crate::read;
 use crate::template::{Reference, RuntimeReference, Text, Values};
-use crate::{Format, tree};
 
 pub(crate) use order::resolve;
 
@@ -246,34 +244,19 @@ impl WorkflowFile {
     }
 }
 
-/// Parses tasks that extend a plan: the text of `{"tasks": {…}}`, as in a workflow file. They may
-/// depend on tasks of `before`, use its parameters, and must have new names. `name` is the file
-/// name shown in errors.
-///
-/// The result has only the new tasks; their indexes continue those of `before`, after whose tasks
-/// the caller appends them. It has the name, the owner and the parameters of `before`, and none
-/// of its limits.
-///
-/// # Errors
-/// Every problem of the tasks.
-pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Errors> {
+/// Extends a plan by the tasks of a part. The result has only the new tasks.
+pub(crate) fn extend(before: &Plan, part: &[UnboundTask]) -> Result<Plan, Vec<Problem>> {
     let params = before.params.iter();
     let params = params
         .map(|(name, value)| (name.clone(), Some(value.clone())))
         .collect();
-    let tasks = tree::parse(tasks, Format::Json, &WORKFLOW_LIMITS)
-        .and_then(|root| read::part(&root, before))
-        .and_then(|unbound_tasks| {
-            let values = workflow_values(&before.name, &params);
-            let (first, owner) = (&before.tasks, &before.owner);
-            plan_tasks(&unbound_tasks, first, owner, values, Vec::new())
-        })
-        .map_err(|problems| Errors::new(name, problems))?;
+    let values = workflow_values(&before.name, &params);
+    let (first, owner) = (&before.tasks, &before.owner);
     Ok(Plan {
         name: before.name.clone(),
         owner: before.owner.clone(),
         params: before.params.clone(),
-        tasks,
+        tasks: plan_tasks(part, first, owner, values, Vec::new())?,
         ..Plan::default()
     })
 }
