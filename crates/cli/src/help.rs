@@ -5,9 +5,8 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgMatches, Command, CommandFactory as _};
+use clap::{Arg, ArgMatches, Command};
 
-use crate::Cli;
 use crate::text::shell;
 
 /// Heading of the options of a connection.
@@ -136,9 +135,8 @@ const UNCONNECTED: &[&str] = &[
     "check",
 ];
 
-/// The whole command line.
-pub(crate) fn command() -> Command {
-    let mut cli = Cli::command();
+/// Arranges the whole command line.
+pub(crate) fn arrange(mut cli: Command) -> Command {
     let globals: Vec<Arg> = cli
         .get_arguments()
         .filter(|arg| arg.get_help_heading() == Some(CONNECTION))
@@ -166,8 +164,8 @@ pub(crate) fn command() -> Command {
 
 /// Parses the command line; the error of an unknown command, or of one to submit that does not follow
 /// `--`, has a suggestion.
-pub(crate) fn parse(args: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
-    let parsed = command().try_get_matches_from(args.clone());
+pub(crate) fn parse(cli: Command, args: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
+    let parsed = arrange(cli).try_get_matches_from(args.clone());
     parsed.map_err(|error| {
         let suggestion = unknown(&error).and_then(|word| suggestion(&word));
         match (suggestion, submitted_command(&error, &args)) {
@@ -280,7 +278,10 @@ fn options(cli: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::Cli;
 
     #[test]
     fn every_command_is_in_one_group() {
@@ -297,14 +298,16 @@ mod tests {
         grouped.sort_unstable();
         all.sort_unstable();
         assert_eq!(grouped, all);
-        command().debug_assert();
+        arrange(Cli::command()).debug_assert();
     }
 
     #[test]
     fn a_command_to_submit_is_told_to_follow_two_dashes() {
         let told = |line: &str| {
             let args = line.split(' ').map(OsString::from).collect();
-            parse(args).expect_err("a wrong command line").to_string()
+            parse(Cli::command(), args)
+                .expect_err("a wrong command line")
+                .to_string()
         };
         for (line, right) in [
             ("baton submit echo hello", "baton submit -- echo hello"),
@@ -324,7 +327,7 @@ mod tests {
 
     #[test]
     fn words_of_other_schedulers_lead_to_commands_that_exist() {
-        let cli = command();
+        let cli = arrange(Cli::command());
         for (words, suggestion) in SUGGESTIONS {
             for command in commands(suggestion) {
                 let name = command.split(' ').next().unwrap_or_default();
@@ -335,10 +338,14 @@ mod tests {
             }
         }
         let args = ["baton", "validate"].map(OsString::from).to_vec();
-        let error = parse(args).expect_err("no such command").to_string();
+        let error = parse(Cli::command(), args)
+            .expect_err("no such command")
+            .to_string();
         assert!(error.contains("use `baton check FILE`"), "{error}");
         let args = ["baton", "schedules"].map(OsString::from).to_vec();
-        let error = parse(args).expect_err("no such command").to_string();
+        let error = parse(Cli::command(), args)
+            .expect_err("no such command")
+            .to_string();
         let tip = "use `baton library ls` or `baton schedule preview`";
         assert!(error.contains(tip), "{error}");
         assert!(
@@ -349,7 +356,7 @@ mod tests {
 
     #[test]
     fn help_has_groups_and_options_of_a_connection_only_where_they_are_used() {
-        let help = command().render_help().to_string();
+        let help = arrange(Cli::command()).render_help().to_string();
         let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
         assert!(at("Run work:") < at("  submit "), "{help}");
         assert!(at("Servers:") < at("  up "), "{help}");
@@ -361,7 +368,7 @@ mod tests {
         assert!(at("\nOutput:\n") < at("--utc"), "{help}");
         assert!(at("--utc") < at("\nExamples:\n"), "{help}");
         let of = |names: &[&str]| {
-            let mut cli = command();
+            let mut cli = arrange(Cli::command());
             cli.build();
             let mut found = &mut cli;
             for name in names {

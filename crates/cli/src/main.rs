@@ -12,7 +12,8 @@
 //! | [`import`] | conversion of workflows from other formats |
 //! | [`views`] | rendering of a run as text, graph or timeline |
 //! | [`token`] | creating, listing and revoking tokens |
-//! | [`credentials`] | token and TLS files of clients and workers |
+//! | [`connection`], [`credentials`] | the client of a command; token and TLS files of clients and workers |
+//! | [`ids`] | parsing and formatting of ids |
 //! | [`completions`] | shell completions |
 //! | [`version`] | versions of the binary and of its time zone data |
 //! | [`tzdata`] | loading of time zone data |
@@ -37,10 +38,12 @@ mod attempt;
 mod bench;
 mod check;
 mod completions;
+mod connection;
 mod credentials;
 mod fetch;
 mod help;
 mod host_key;
+mod ids;
 mod import;
 mod local;
 mod logging;
@@ -68,7 +71,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use baton_runner::{coordinator, helpers, reaper};
-use clap::{FromArgMatches as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -119,7 +122,8 @@ fn main() -> ExitCode {
     if let Some(code) = hidden_command(&args) {
         std::process::exit(code);
     }
-    let parsed = help::parse(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed =
+        help::parse(Cli::command(), args).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.unwrap_or_else(|error| error.exit());
     if cli.utc {
         time::use_utc();
@@ -139,7 +143,7 @@ fn main() -> ExitCode {
         Command::Schema(command) => schema::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => bench::run(&command),
-        Command::Completions(command) => completions::run(&command, help::command()),
+        Command::Completions(command) => completions::run(&command, help::arrange(Cli::command())),
         Command::Version(command) => version::run(&command),
     };
     output::exit_code(result)

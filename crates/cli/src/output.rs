@@ -128,6 +128,13 @@ impl Output {
         Ok(())
     }
 
+    /// Prints a value as one line of JSON.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> CommandResult {
+        serde_json::to_writer(&mut self.out, value)?;
+        writeln!(self.out)?;
+        Ok(())
+    }
+
     /// Flushes at the end of a command, and reports write errors.
     pub(crate) fn done(mut self) -> CommandResult {
         Ok(self.out.flush()?)

@@ -144,10 +144,23 @@ fn cut(text: &str, width: usize, more: bool) -> String {
     truncated
 }
 
+/// Formats a number with separators: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Formats a count: `1 task`, `1,200 tasks`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     let word = if number == 1 { one } else { many };
-    format!("{} {word}", crate::remote::ids::count(number))
+    format!("{} {word}", grouped(number))
 }
 
 /// Quotes a word for a shell if necessary.

@@ -19,9 +19,9 @@ use baton_store::postgres::PostgresStore;
 use baton_store::{SqliteStore, Store, data_dir, token};
 use clap::{Args, Subcommand};
 
+use crate::connection::{block_on, client, refused};
 use crate::credentials::CredentialArgs;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
-use crate::remote::{block_on, client, refused};
 use crate::scheduler::backend;
 use crate::table::{Cell, Table};
 use crate::time;

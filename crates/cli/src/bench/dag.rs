@@ -18,9 +18,9 @@ use super::cluster::{BenchDir, Scheduler, TIMEOUT, Worker, block_on, wait_until_
 use super::compare::{BenchStore, CompareArgs, Figure, Unit};
 use super::instant_worker::InstantWorker;
 use crate::output::{CommandResult, Failure, Output};
-use crate::remote::ids;
 use crate::remote::runs::accepted;
 use crate::table::Table;
+use crate::text::grouped;
 
 /// Attempts that the worker holds at once.
 const SLOTS: u32 = 4_096;
@@ -82,7 +82,7 @@ struct Chain {
 
 impl Graph {
     fn figures(&self) -> [Figure; 2] {
-        let tasks = ids::count(self.tasks);
+        let tasks = grouped(self.tasks);
         [
             Figure {
                 name: format!("submission of {tasks} tasks"),
@@ -115,7 +115,7 @@ pub(super) fn run(command: &Dag) -> CommandResult {
             if command.chain > 0 {
                 let chain = chain(scratch.fresh()?, dir, command.chain)?;
                 figures.push(Figure {
-                    name: format!("hop of a chain of {}", ids::count(chain.hops)),
+                    name: format!("hop of a chain of {}", grouped(chain.hops)),
                     value: chain.milliseconds_per_hop,
                     unit: Unit::Milliseconds,
                 });
@@ -168,7 +168,7 @@ fn table(result: &DagResult) -> Table {
     table.row(heads.map(Into::into));
     for graph in &result.graphs {
         table.row([
-            ids::count(graph.tasks).into(),
+            grouped(graph.tasks).into(),
             format!("{:.2} s", graph.submit_seconds).into(),
             format!("{:.1} s", graph.run_seconds).into(),
             format!("{:.0} us", graph.microseconds_per_task).into(),

@@ -99,7 +99,11 @@ pub(super) fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState,
         if let Ok(Some(ControlReply::Ended(state))) = reply {
             return Ok(state);
         }
-        match Task::resume(root, &entry.id, &super::options(true, LAUNCH_TIMEOUT)) {
+        match Task::resume(
+            root,
+            &entry.id,
+            &super::resume::options(true, LAUNCH_TIMEOUT),
+        ) {
             Ok(mut task) => {
                 task.kill(now);
                 return task.drive(&mut NoopWatcher);
@@ -108,7 +112,7 @@ pub(super) fn end(root: &Root, entry: &Entry, now: bool) -> Result<AttemptState,
             Err(error) if is_without_log(&error) => {
                 note(&format!("{error}"));
                 note("all its processes are killed, and no final processes run");
-                return Task::abandon(root, entry, &super::options(true, LAUNCH_TIMEOUT));
+                return Task::abandon(root, entry, &super::resume::options(true, LAUNCH_TIMEOUT));
             }
             Err(error) => return Err(error),
         }

@@ -12,7 +12,7 @@
 //! | `observe` | web pages of the tasks |
 //!
 //! Shared by them: `binding`, options that bind a task file; `messages`, descriptions of a task's
-//! events.
+//! events; `resume`, how a task goes on.
 
 mod binding;
 mod gc;
@@ -21,19 +21,17 @@ mod kill;
 mod messages;
 mod observe;
 mod read;
+mod resume;
 mod run;
 mod status;
 mod tail;
 
 use std::path::PathBuf;
 
-use baton_model::time::Millis;
-use baton_runner::root::{Root, TaskId, default_root};
-use baton_runner::task::Options;
+use baton_runner::root::{Root, default_root};
 use clap::{Args, Subcommand};
 
 use crate::output::{CommandResult, Failure};
-use crate::text::shell;
 pub(crate) use binding::{pair, params, variable};
 pub(crate) use run::{code, failure_code};
 pub(crate) use tail::StreamPrinter;
@@ -107,28 +105,4 @@ fn own_root(local: &Local) -> Result<Root, Failure> {
          cancel {instance}`, `baton kill {instance}` or `baton retry {instance}`",
         root.path().display()
     )))
-}
-
-/// The command that resumes a task without a runner.
-fn resume_command(root: &Root, id: &TaskId) -> String {
-    resume_command_of(root, id.as_str())
-}
-
-fn resume_command_of(root: &Root, id: &str) -> String {
-    let default = default_root(|name| std::env::var_os(name)).and_then(Root::new);
-    let option = match default {
-        Ok(default) if default == *root => String::new(),
-        _ => format!("--root {} ", shell(&root.path().display().to_string())),
-    };
-    format!("baton local run {option}--task-id {id}")
-}
-
-/// Options of a runner that starts this same binary, even if its file was replaced.
-fn options(cgroup: bool, launch_timeout: Millis) -> Options {
-    Options {
-        binary: PathBuf::from("/proc/self/exe"),
-        cgroup,
-        second_signal_kills: true,
-        launch_timeout,
-    }
 }

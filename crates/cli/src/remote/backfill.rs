@@ -13,8 +13,8 @@ use clap::{Args, Subcommand};
 
 use super::library::{task_name, unknown};
 use super::readiness::ReadinessReport;
-use super::refused;
 use super::waiting::retry_while_unreachable;
+use crate::connection::refused;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::painter::{Progress, done_bar};
 use crate::table::{Cell, Table};

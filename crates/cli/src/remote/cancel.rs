@@ -10,11 +10,13 @@ use baton_model::state::UniversalState;
 use clap::Args;
 use serde_json::json;
 
-use super::ids::IdArg;
 use super::runs::change::{self, RerunArgs, ResumeArgs};
 use super::selection::{self, ConfirmArgs, FilterArgs, Sequence, Unit};
-use super::{ids, refused};
+use crate::connection::refused;
+use crate::ids;
+use crate::ids::IdArg;
 use crate::output::{CommandResult, Failure, Output};
+use crate::text::grouped;
 
 /// Cancel instances or runs
 ///
@@ -219,7 +221,7 @@ async fn kill_one(unit: &Unit, command: &Kill, client: &Client) -> CommandResult
     if command.json {
         out.json(&counts)?
     } else {
-        let killed = ids::count(counts.killed);
+        let killed = grouped(counts.killed);
         writeln!(
             out,
             "{shown}: killing {killed} attempts{}",
@@ -233,7 +235,7 @@ async fn kill_one(unit: &Unit, command: &Kill, client: &Client) -> CommandResult
 fn skipped(count: u64, why: &str) -> String {
     match count {
         0 => String::new(),
-        count => format!(", {} skipped ({why})", ids::count(count)),
+        count => format!(", {} skipped ({why})", grouped(count)),
     }
 }
 
@@ -245,8 +247,8 @@ fn describe_result(shown: &str, count: u64, cancelled: &CancelReply) -> String {
         (1, _, 0) => format!("{shown}: halted"),
         _ => format!(
             "{shown}: {} halted, {} stopping",
-            ids::count(halted),
-            ids::count(stopping)
+            grouped(halted),
+            grouped(stopping)
         ),
     }
 }
@@ -306,7 +308,7 @@ async fn retry_one(
     if resume.json {
         out.json(&counts)?
     } else {
-        let retried = ids::count(counts.retried);
+        let retried = grouped(counts.retried);
         let why = format!("not {state}, or part of a run");
         writeln!(
             out,

@@ -13,10 +13,10 @@ use baton_model::task::Resources;
 use baton_model::time::Wall;
 use serde_json::Value;
 
-use super::rows;
 use crate::output::clean;
 use crate::text::shell;
 use crate::time::{size, span, stamp};
+use crate::views::rows;
 
 /// Processes and variables shown: more than that is read as JSON.
 const LINES_MAX: usize = 20;

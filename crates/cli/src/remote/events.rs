@@ -13,7 +13,8 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::waiting::retry_while_unreachable;
-use super::{ids, refused};
+use crate::connection::refused;
+use crate::ids;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::scheduler::Interrupts;
 use crate::time::{past, stamp};
@@ -40,7 +41,7 @@ pub(crate) struct EventsCommand {
     #[arg(long, value_name = "ID", value_parser = ids::instance)]
     instance: Option<InstanceId>,
     /// Only events of this run and its instances
-    #[arg(long, value_name = "RUN", value_parser = super::runs::id, conflicts_with = "instance")]
+    #[arg(long, value_name = "RUN", value_parser = ids::run, conflicts_with = "instance")]
     run: Option<RunId>,
     /// Only events of this owner's runs and instances
     #[arg(long, value_name = "OWNER")]

@@ -7,12 +7,16 @@ use baton_model::api::Instance;
 use baton_model::state::UniversalState;
 use clap::Args;
 
-use super::ids::{IdArg, Target};
+use super::data::DataArgs;
+use super::runs;
 use super::selection::{self, FilterArgs, Sequence, Unit};
 use super::show::write_tail;
-use super::{DataArgs, ids, refused, rows, runs};
+use crate::connection::refused;
+use crate::ids;
+use crate::ids::{IdArg, Target};
 use crate::output::{CommandResult, Output, Style, clean, colours};
 use crate::painter::size;
+use crate::views::rows;
 use crate::views::summary::format_commands;
 
 /// Explain the state of an instance or a run, and what to do next

@@ -6,9 +6,10 @@ use baton_client::Client;
 use baton_model::api::{Limit, LimitOrigin};
 use clap::{Args, Subcommand};
 
-use super::{ids, refused};
+use crate::connection::refused;
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
+use crate::text::grouped;
 
 /// List, set or remove cluster-wide limits of resources
 ///
@@ -65,7 +66,7 @@ pub(super) async fn run(command: &Limits, client: &Client) -> CommandResult {
             if limit.used > limit.capacity {
                 note(&format!(
                     "{} are in use: nothing more starts until that is less",
-                    ids::count(limit.used)
+                    grouped(limit.used)
                 ));
             }
         }
@@ -105,9 +106,9 @@ fn table(limits: &[Limit]) -> Table {
         };
         table.row([
             clean(&limit.name).into(),
-            ids::count(limit.capacity).into(),
-            Cell::new(ids::count(limit.used), style),
-            ids::count(limit.waiting).into(),
+            grouped(limit.capacity).into(),
+            Cell::new(grouped(limit.used), style),
+            grouped(limit.waiting).into(),
             origin(limit).into(),
         ]);
     }

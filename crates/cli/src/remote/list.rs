@@ -8,11 +8,12 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use clap::Args;
 
-use super::{refused, rows};
+use crate::connection::refused;
 use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
 use crate::text::count;
 use crate::time::{now, past};
+use crate::views::rows;
 
 /// Default number of rows.
 const ROWS: u64 = 50;

@@ -9,11 +9,14 @@ use baton_model::ids::InstanceId;
 use clap::Args;
 use futures_util::future::join_all;
 
-use super::ids::{IdArg, Target};
+use super::data::DataArgs;
+use super::details;
 use super::runs::items::{self, ItemRef};
 use super::selection::{self, Failures, FilterArgs};
 use super::waiting::{describe_state, retry_while_unreachable};
-use super::{DataArgs, details, ids, refused};
+use crate::connection::refused;
+use crate::ids;
+use crate::ids::{IdArg, Target};
 use crate::local::StreamPrinter;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::text::count;

@@ -20,7 +20,7 @@
 //! | `workers` | list, drain and forget workers |
 //! | `limits` | cluster-wide limits |
 //!
-//! Shared by them: `ids`, parsing of ids; `selection`, ids and filters of one command; `rows` and
+//! Shared by them: `selection`, ids and filters of one command; `data`, the directory of a `baton run`;
 //! `processes`, table rows; `waiting`, waiting for instances to end.
 //!
 //! Exit codes: 0 success; 1 the work has failed, or nothing was found; 2 wrong usage, or a file
@@ -29,17 +29,16 @@
 
 mod backfill;
 mod cancel;
+mod data;
 mod details;
 mod events;
 mod explain;
-pub(crate) mod ids;
 mod library;
 mod limits;
 mod list;
 mod logs;
 mod processes;
 pub(crate) mod readiness;
-pub(crate) mod rows;
 pub(crate) mod runs;
 mod schedulers;
 mod selection;
@@ -55,23 +54,14 @@ mod wait;
 pub(crate) mod waiting;
 mod workers;
 
-use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use baton_client::{Client, ClientError, DEFAULT_URL};
-use clap::{Args, Subcommand};
+use baton_client::Client;
+use clap::Subcommand;
 
+use crate::connection::{block_on, client};
 use crate::credentials::CredentialArgs;
-use crate::output::{CommandResult, FAILED, Failure, USAGE};
-use crate::runtime;
-
-/// The scheduler cannot be reached, or refuses.
-pub(crate) const REFUSED: u8 = 3;
-
-/// Environment variable with the scheduler's URL.
-const URL_VARIABLE: &str = "BATON_URL";
-/// The environment variable with the name of the user, which servers without authentication record.
-const USER_VARIABLE: &str = "USER";
+use crate::output::CommandResult;
 
 /// The client commands.
 #[derive(Debug, Subcommand)]
@@ -120,14 +110,6 @@ pub(crate) fn run(
     block_on(execute(command, &client))
 }
 
-/// Option of the commands that can look into the directory of a `baton run`.
-#[derive(Debug, Args)]
-struct DataArgs {
-    /// Data directory of a `baton run` to look into; no server is needed
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-}
-
 impl Remote {
     /// The data directory of the `baton run` that it asks about.
     fn data(&self) -> Option<&Path> {
@@ -171,81 +153,5 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Drain(command) => workers::drain(command, client).await,
         Remote::Forget(command) => workers::forget(command, client).await,
         Remote::Limits(command) => limits::run(command, client).await,
-    }
-}
-
-/// Creates a client for the scheduler at `url`, or at the URL of the environment, with these
-/// credentials.
-pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<Client, Failure> {
-    let url = match url {
-        Some(url) => url.to_owned(),
-        None => std::env::var(URL_VARIABLE)
-            .ok()
-            .filter(|url| !url.is_empty())
-            .unwrap_or_else(|| DEFAULT_URL.to_owned()),
-    };
-    let mut client = Client::with_tls(&url, &credentials.client_files()?).map_err(refused)?;
-    if let Some(token) = credentials.token()? {
-        client = client.with_token(&token);
-    }
-    if let Ok(user) = std::env::var(USER_VARIABLE) {
-        client = client.with_user(&user);
-    }
-    Ok(client)
-}
-
-/// Runs an asynchronous command on the current thread.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    runtime::on_this_thread(command)
-        .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?
-}
-
-/// Converts an error of the client into a failure with its exit code.
-pub(crate) fn refused(error: ClientError) -> Failure {
-    let code = match &error {
-        ClientError::BadUrl { .. } | ClientError::Tls(_) => USAGE,
-        ClientError::Problem(problem) => match problem.status {
-            400 | 413 | 422 => USAGE,
-            404 => FAILED,
-            _ => REFUSED,
-        },
-        ClientError::Unreachable { .. } | ClientError::InvalidResponse { .. } => REFUSED,
-    };
-    // Line ends of the message are kept; other control characters are escaped.
-    let text = error.to_string();
-    let lines: Vec<String> = text.lines().map(crate::output::clean).collect();
-    Failure::Message(code, lines.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use baton_model::api::Problem;
-
-    use super::*;
-
-    #[test]
-    fn exit_codes_distinguish_bad_input_not_found_and_unreachable() {
-        let code = |error| match refused(error) {
-            Failure::Message(code, _) => code,
-            other => panic!("{other:?}"),
-        };
-        let problem = |status| {
-            ClientError::Problem(Box::new(Problem {
-                status,
-                ..Problem::default()
-            }))
-        };
-        assert_eq!(code(problem(422)), USAGE);
-        assert_eq!(code(problem(404)), FAILED);
-        assert_eq!(code(problem(409)), REFUSED);
-        assert_eq!(code(problem(503)), REFUSED);
-        let unreachable = ClientError::Unreachable {
-            url: "u".to_owned(),
-            why: "w\u{1b}[2J".to_owned(),
-        };
-        assert!(matches!(
-                        refused(unreachable),
-            Failure::Message(REFUSED, text) if !text.contains('\u{1b}')
-        ));
     }
 }

@@ -4,10 +4,10 @@ use baton_model::api::{AttemptProcesses, Process};
 use baton_model::state::ProcessState;
 use baton_model::time::{Millis, Wall};
 
-use super::rows::millis;
 use crate::output::{Style, clean};
 use crate::table::Cell;
 use crate::time::{between, size, span};
+use crate::views::rows::millis;
 
 /// Samples that the current usage follows from.
 pub(super) const SAMPLES: u32 = 2;

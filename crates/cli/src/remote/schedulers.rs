@@ -4,10 +4,11 @@ use baton_client::Client;
 use baton_model::api::{Scheduler, SchedulerRole};
 use clap::Args;
 
-use super::{refused, rows};
+use crate::connection::refused;
 use crate::output::{CommandResult, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::span;
+use crate::views::rows;
 
 /// List the schedulers of the store: which one leads, and which ones can take over
 ///

@@ -13,10 +13,11 @@ use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 use clap::Args;
 
-use super::ids::{self, IdArg, Target};
-use super::{list, refused};
+use super::list;
+use crate::connection::refused;
+use crate::ids::{self, IdArg, Target};
 use crate::output::{CommandResult, Failure, clean, note};
-use crate::text::shell;
+use crate::text::{grouped, shell};
 use crate::time::{now, span};
 
 /// Rows of one page while a filter is resolved: the maximum that a scheduler returns.
@@ -148,7 +149,7 @@ impl Matches {
 pub(super) fn instances(count: u64) -> String {
     match count {
         1 => "1 instance".to_owned(),
-        many => format!("{} instances", ids::count(many)),
+        many => format!("{} instances", grouped(many)),
     }
 }
 
@@ -266,7 +267,7 @@ pub(super) fn expand(units: &[Unit]) -> Result<Vec<Target>, Failure> {
             if count > EXPANDED_MAX {
                 return Err(Failure::usage(format!(
                     "more than {} instances; name fewer",
-                    ids::count(EXPANDED_MAX)
+                    grouped(EXPANDED_MAX)
                 )));
             }
             let one = |id| Target::Instances(one_of(InstanceId(id)));
@@ -436,7 +437,7 @@ fn row_of(row: &Instance) -> Result<(Span, u64, Option<u64>), Failure> {
     let read = |text: &str| {
         ids::instance(text).map_err(|_| {
             let text = format!("the scheduler returned an invalid id, `{}`", clean(text));
-            Failure::Message(super::REFUSED, text)
+            Failure::Message(crate::connection::REFUSED, text)
         })
     };
     let first = read(&row.id)?;
@@ -515,7 +516,7 @@ mod tests {
 
     #[test]
     fn an_index_belongs_to_its_instance() {
-        let mut element = crate::remote::rows::tests::fresh("i1523");
+        let mut element = crate::views::rows::tests::fresh("i1523");
         element.array_index = Some(3);
         assert_eq!(
             wrong_index(InstanceId(1_523), 5, &element),

@@ -13,13 +13,18 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::ids::{IdArg, Target};
+use super::data::DataArgs;
 use super::runs::show::RunViewArgs;
 use super::selection::{self, FilterArgs, NameArgs, Sequence};
-use super::{DataArgs, details, ids, processes, refused, rows, runs};
+use super::{details, processes, runs};
+use crate::connection::refused;
+use crate::ids;
+use crate::ids::{IdArg, Target};
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
+use crate::text::grouped;
 use crate::time::{between, now, since, size, span, stamp};
+use crate::views::rows;
 
 /// Show details of instances, ranges of instances, and runs
 ///
@@ -230,7 +235,7 @@ fn range(summary: &RangeSummary, span: Span) -> Table {
     table.row([Cell::new(ids::describe(span), Style::Strong)]);
     for (state, count) in &summary.counts {
         let state = Cell::new(format!("  {state}"), rows::style(*state));
-        table.row([state, ids::count(*count).into()]);
+        table.row([state, grouped(*count).into()]);
     }
     table
 }

@@ -10,11 +10,13 @@ use baton_model::time::{Millis, Wall};
 use clap::Args;
 use serde::Serialize;
 
-use super::{ids, refused, rows, runs};
+use crate::connection::refused;
+use crate::ids;
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
-use crate::text::count;
+use crate::text::{count, grouped};
 use crate::time::{between, now, span};
+use crate::views::rows;
 use crate::views::total;
 
 /// Rows of each part.
@@ -204,7 +206,7 @@ async fn runs_in_progress(client: &Client) -> Result<Vec<Run>, Failure> {
             continue;
         }
         // A list has no counts.
-        let whole = match runs::id(&run.id) {
+        let whole = match ids::run(&run.id) {
             Ok(id) => client.run(id).await.ok(),
             Err(_) => None,
         };
@@ -225,7 +227,7 @@ fn print(overview: &Overview, out: &mut Output) -> CommandResult {
     section("running", rows::INSTANCE, running.collect(), out)?;
     let waiting = overview.waiting.reasons.iter().map(|reason| {
         vec![
-            Cell::from(ids::count(reason.count)),
+            Cell::from(grouped(reason.count)),
             Cell::new(clean(&reason.example), Style::Strong),
             clean(&reason.text).into(),
         ]
@@ -247,7 +249,7 @@ fn print(overview: &Overview, out: &mut Output) -> CommandResult {
     let in_progress = overview.runs.iter().map(|run| {
         let progress = run.items.map_or_else(
             || "-".to_owned(),
-            |items| format!("{}/{}", ids::count(items.done), ids::count(total(&items))),
+            |items| format!("{}/{}", grouped(items.done), grouped(total(&items))),
         );
         vec![
             Cell::new(clean(&run.id), Style::Strong),
@@ -311,17 +313,17 @@ fn summary(overview: &Overview) -> Vec<(&'static str, Cell)> {
         ("scheduler", scheduler),
         ("workers", Cell::new(workers, style)),
         ("running", running(overview).into()),
-        ("waiting", ids::count(overview.waiting.total).into()),
+        ("waiting", grouped(overview.waiting.total).into()),
     ]
 }
 
 /// `2, and 86 wait on workers`.
 fn running(overview: &Overview) -> String {
-    let running = ids::count(overview.running.total);
+    let running = grouped(overview.running.total);
     match overview.launched {
         0 => running,
         1 => format!("{running}, and 1 waits on its worker"),
-        launched => format!("{running}, and {} wait on workers", ids::count(launched)),
+        launched => format!("{running}, and {} wait on workers", grouped(launched)),
     }
 }
 

@@ -7,7 +7,7 @@ use baton_model::time::Wall;
 use clap::Args;
 
 use super::library::{refused_entry, task_name};
-use super::refused;
+use crate::connection::refused;
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::stamp;

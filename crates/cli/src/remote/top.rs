@@ -11,13 +11,15 @@ use clap::Args;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use super::processes;
 use super::waiting::retry_while_unreachable;
-use super::{processes, refused, rows};
+use crate::connection::refused;
 use crate::output::{CommandResult, Output, Style, clean, colours, note};
 use crate::painter::{Painter, size};
 use crate::table::{Cell, Table};
 use crate::text::Line;
 use crate::time::{now, span};
+use crate::views::rows;
 
 /// Default number of instances.
 const INSTANCES: u64 = 20;

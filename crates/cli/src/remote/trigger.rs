@@ -8,9 +8,9 @@ use baton_model::api::TriggerTask;
 use baton_model::library::TaskName;
 use clap::Args;
 
-use super::ids::{self, Target};
 use super::library::{refused_entry, task_name};
 use super::{runs, submit};
+use crate::ids::{self, Target};
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
@@ -73,13 +73,13 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     let target = ids::target(&triggered.id).map_err(|_| {
         let text = clean(&triggered.id);
         Failure::Message(
-            super::REFUSED,
+            crate::connection::REFUSED,
             format!("the scheduler returned an invalid id, `{text}`"),
         )
     })?;
     let mut out = Output::new();
     if command.json {
-        submit::line(&mut out, &triggered)?
+        out.json_line(&triggered)?
     } else {
         writeln!(out, "{}", clean(&triggered.id))?
     }

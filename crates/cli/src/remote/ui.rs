@@ -8,9 +8,10 @@ use baton_client::Client;
 use clap::Args;
 use serde_json::json;
 
-use super::ids::{self, IdArg, Target};
 use super::library::{suggestion, task_name, unknown};
-use super::{REFUSED, refused, selection};
+use super::selection;
+use crate::connection::{REFUSED, refused};
+use crate::ids::{self, IdArg, Target};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 
 /// Opens an address with the browser of the desktop.

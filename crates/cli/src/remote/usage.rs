@@ -9,10 +9,12 @@ use baton_model::time::{Millis, Wall};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{ids, refused, rows};
+use crate::connection::refused;
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
+use crate::text;
 use crate::time::{now, span, stamp};
+use crate::views::rows;
 
 const DAY: Millis = Millis::from_secs(24 * 60 * 60);
 
@@ -89,7 +91,7 @@ impl Row {
         let mut cells = Vec::new();
         cells.extend(when.map(Cell::from));
         cells.push(Cell::new(clean(&self.owner), style));
-        cells.extend(numbers.map(|number| Cell::from(ids::count(number))));
+        cells.extend(numbers.map(|number| Cell::from(text::grouped(number))));
         cells.extend([
             time(self.cpu_claimed_seconds).into(),
             time(self.cpu_used_seconds).into(),

@@ -11,11 +11,13 @@ use baton_model::time::Millis;
 use clap::Args;
 use serde::Serialize;
 
-use super::ids::IdArg;
 use super::readiness::ReadinessReport;
 use super::selection::{self, FilterArgs, Matches, Unit};
 use super::waiting::{self, CANCELLED};
-use super::{ids, refused, runs, submit};
+use super::{runs, submit};
+use crate::connection::refused;
+use crate::ids;
+use crate::ids::IdArg;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, note};
 use crate::painter::{Progress, done_bar};
 use crate::text::Line;
@@ -192,7 +194,7 @@ async fn wait_for_matches(
     if json {
         let filter = &*matches.filter;
         let counts = &counts;
-        submit::line(&mut out, &Ended { filter, counts })?;
+        out.json_line(&Ended { filter, counts })?;
     } else {
         let counts = waiting::counts(&summary(&counts));
         note(&format!("{} {counts}", matches.describe()));

@@ -14,11 +14,10 @@ use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::ids;
 use super::readiness::ReadinessReport;
 use crate::output::{FAILED, Failure, Style, clean, note};
 use crate::painter::{Progress, done_bar};
-use crate::text::Line;
+use crate::text::{Line, grouped};
 use crate::time::span;
 
 /// Exit code for cancelled work, as shells use it for ^C.
@@ -183,7 +182,7 @@ pub(crate) fn counts(summary: &RangeSummary) -> String {
     states.sort_by_key(|(state, _)| (!state.is_terminal(), **state));
     let words = states
         .into_iter()
-        .map(|(state, count)| format!("{} {state}", ids::count(*count)));
+        .map(|(state, count)| format!("{} {state}", grouped(*count)));
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -246,7 +245,7 @@ mod tests {
     use baton_model::outcome::KillCause;
 
     use super::*;
-    use crate::remote::rows::tests::fresh;
+    use crate::views::rows::tests::fresh;
 
     fn ended(state: UniversalState, end: Outcome) -> Instance {
         Instance {

@@ -6,9 +6,10 @@ use baton_client::Client;
 use clap::Args;
 use serde_json::json;
 
-use super::{refused, rows};
+use crate::connection::refused;
 use crate::output::{CommandResult, FAILED, Failure, Output, clean, note};
 use crate::table::Table;
+use crate::views::rows;
 
 /// List workers
 ///

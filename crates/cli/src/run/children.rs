@@ -25,9 +25,9 @@ use tokio::process::{Child, Command};
 
 use super::record::private;
 use super::{INTERNAL, io_failure};
+use crate::connection::refused;
 use crate::credentials::TOKEN_VARIABLE;
 use crate::output::{Failure, clean};
-use crate::remote::refused;
 use crate::scheduler::STORE_IN_USE;
 
 /// The hidden command that binds a process to the lifetime of its parent.

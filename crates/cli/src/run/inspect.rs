@@ -12,8 +12,8 @@ use baton_client::Client;
 use super::children::{self, Reader};
 use super::io_failure;
 use super::record::RunDirectory;
+use crate::connection::{block_on, refused};
 use crate::output::CommandResult;
-use crate::remote::{block_on, refused};
 
 /// Runs a command against the scheduler of a data directory.
 pub(crate) fn inspect(

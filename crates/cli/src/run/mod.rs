@@ -46,11 +46,12 @@ use sha2::{Digest, Sha256};
 pub(crate) use children::{TETHER, tether};
 pub(crate) use inspect::inspect;
 
+use crate::connection::{REFUSED, block_on, refused};
+use crate::ids;
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 use crate::painter::Progress;
 use crate::remote::waiting::{self, CANCELLED, describe_state};
-use crate::remote::{REFUSED, block_on, ids, refused};
 use crate::scheduler::Interrupts;
 use crate::time::{now, span, stamp};
 use children::Children;
@@ -440,7 +441,7 @@ fn describe_end(instance: &Instance) -> String {
         text.push_str(&format!(": {}", clean(end)));
     }
     if let Some(seconds) = instance.elapsed_seconds {
-        let elapsed = crate::remote::rows::millis(seconds);
+        let elapsed = crate::views::rows::millis(seconds);
         text.push_str(&format!(", after {}", span(elapsed)));
     }
     if instance.attempts > 1 {
@@ -452,7 +453,7 @@ fn describe_end(instance: &Instance) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::rows::tests::fresh;
+    use crate::views::rows::tests::fresh;
 
     #[test]
     fn the_end_is_told_in_a_line() {

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::hash;
 use super::record::RunDirectory;
+use crate::connection::refused;
 use crate::output::{CommandResult, Failure, clean, note};
-use crate::remote::refused;
 use crate::remote::runs::follow::{ProgressMode, ended, follow_to_end, print_summary};
 use crate::remote::runs::{accepted, submit};
 use crate::text::shell;

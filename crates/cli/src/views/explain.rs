@@ -12,8 +12,8 @@ use super::dag::Dag;
 use super::summary::{commands, format_commands, more_line, problems};
 use super::task_state::{self, TaskState};
 use crate::output::{Style, clean};
-use crate::remote::{ids, rows};
-use crate::text::{Line, count, fit, shell};
+use crate::text::{Line, count, fit, grouped, shell};
+use crate::views::rows;
 
 const NAME_WIDTH_MAX: usize = 32;
 /// Maximum number of tasks shown, by importance; the others are counted.
@@ -82,7 +82,7 @@ fn run_reason(run: &Run) -> String {
         UniversalState::Failed => failed(items.failed, items.halted),
         _ => {
             let all = count(task_state::total(&items), "item", "items");
-            format!("{} of {all} done", ids::count(items.done))
+            format!("{} of {all} done", grouped(items.done))
         }
     }
 }
@@ -249,7 +249,7 @@ fn join_names(names: &[String]) -> String {
     let first = names[..names.len() - more].join(", ");
     match more {
         0 => first,
-        more => format!("{first} and {} more", ids::count(more as u64)),
+        more => format!("{first} and {} more", grouped(more as u64)),
     }
 }
 

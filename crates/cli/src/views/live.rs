@@ -14,10 +14,10 @@ use super::estimate;
 use super::task_state::{self, TaskState};
 use crate::output::{Style, clean};
 use crate::painter::{BAR_WIDTH, NAME_WIDTH_MAX, spinner};
-use crate::remote::ids::count;
-use crate::remote::rows;
+use crate::text::grouped;
 use crate::text::{self, Line, fit};
 use crate::time::{between, span, time_of_day};
+use crate::views::rows;
 
 const ERRORS_MAX: usize = 3;
 /// How long nothing runs before lines tell why: most items start sooner.
@@ -75,7 +75,7 @@ fn overall(frame: &Frame<'_>, width: usize) -> Line {
     let items = frame.run.items.unwrap_or_else(|| sum(frame.tasks));
     let total = task_state::total(&items);
     let mut line = Line::new();
-    let words = format!(" {}/{} items", count(items.done), count(total));
+    let words = format!(" {}/{} items", grouped(items.done), grouped(total));
     line.add(Style::Plain, "  ")
         .extend(task_state::bar(&items, bar_width(width)))
         .add(Style::Plain, words);
@@ -142,7 +142,7 @@ fn hidden_line(frame: &Frame<'_>, hidden: &[usize], number: u64) -> Line {
     let kinds = TaskState::ALL.into_iter().filter_map(|kind| {
         let alike = |place: &&usize| TaskState::of(frame.run, &frame.tasks[**place]) == kind;
         let number = hidden.iter().filter(alike).count() as u64;
-        (number > 0).then(|| format!("{} {}", count(number), kind.word()))
+        (number > 0).then(|| format!("{} {}", grouped(number), kind.word()))
     });
     let kinds = kinds.collect::<Vec<_>>().join(", ");
     let colon = if kinds.is_empty() { "" } else { ": " };
@@ -204,7 +204,7 @@ fn errors(groups: &[ErrorGroup], room: usize) -> Vec<Line> {
 /// `✗ 2× extract: exit code 1 (i5)`.
 pub(super) fn error(group: &ErrorGroup) -> Line {
     let mut line = Line::new();
-    line.add(Style::Bad, format!("  ✗ {}× ", count(group.count)))
+    line.add(Style::Bad, format!("  ✗ {}× ", grouped(group.count)))
         .add(Style::Plain, format!("{}: ", clean(&group.task)))
         .add(Style::Plain, clean(&group.end_text))
         .add(Style::Faint, format!(" ({})", clean(&group.example)));

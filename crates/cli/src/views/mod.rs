@@ -1,9 +1,10 @@
-//! Rendering of runs: API values in, text out.
+//! Rendering of instances, workers and runs: API values in, text out.
 //!
 //! | module | draws |
 //! |---|---|
 //! | [`live`] | live progress, for a terminal; and its changes line by line, for a pipe |
 //! | [`summary`] | the outcome of a run, and what to do next |
+//! | [`rows`] | table rows of instances and workers |
 //! | [`explain`] | the explanation of a run's state |
 //! | [`graph`] | the task graph, in box characters |
 //! | [`dot`], [`svg`] | the task graph for Graphviz, and as SVG |
@@ -19,6 +20,7 @@ mod estimate;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod live;
+pub(crate) mod rows;
 pub(crate) mod summary;
 pub(crate) mod svg;
 pub(crate) mod task_state;

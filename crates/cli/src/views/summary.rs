@@ -7,9 +7,9 @@ use baton_model::time::{Millis, Wall};
 use super::live;
 use super::task_state::{self, TaskState};
 use crate::output::{Style, clean};
-use crate::remote::{ids, rows};
-use crate::text::{Line, count, display_width, fit, shell};
+use crate::text::{Line, count, display_width, fit, grouped, shell};
 use crate::time::{between, span, stamp};
+use crate::views::rows;
 
 const NAME_WIDTH_MAX: usize = 32;
 /// Maximum number of rows of each kind: a summary must stay short.
@@ -95,7 +95,7 @@ fn headline(summary: &Summary<'_>) -> Line {
     );
     if let Some(items) = &run.items {
         let all = count(task_state::total(items), "item", "items");
-        let done = ids::count(items.done);
+        let done = grouped(items.done);
         line.add(Style::Plain, format!(", {done}/{all} done"));
         for (text, style) in task_state::remarks(run, items) {
             line.add(Style::Plain, ", ").add(style, text);

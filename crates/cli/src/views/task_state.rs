@@ -10,7 +10,7 @@ use baton_model::workflow::HaltMode;
 
 use crate::output::Style;
 use crate::painter;
-use crate::remote::ids::count;
+use crate::text::grouped;
 use crate::text::{self, Line};
 
 /// Aggregate state of a task, by its most important item.
@@ -182,7 +182,7 @@ pub(super) fn fraction(task: &RunTask) -> String {
     match (total(&task.items), task.unmapped) {
         (0, true) => "?".to_owned(),
         (0, false) => "0".to_owned(),
-        (total, _) => format!("{}/{}", count(task.items.done), count(total)),
+        (total, _) => format!("{}/{}", grouped(task.items.done), grouped(total)),
     }
 }
 
@@ -205,7 +205,7 @@ pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
         (items.skipped, "skipped", Style::Faint),
     ];
     let some = kinds.into_iter().filter(|(number, ..)| *number > 0);
-    some.map(|(number, word, style)| (format!("{} {word}", count(number)), style))
+    some.map(|(number, word, style)| (format!("{} {word}", grouped(number)), style))
         .collect()
 }
 

@@ -13,7 +13,7 @@ use baton_model::time::{Millis, Wall};
 
 use super::task_state;
 use crate::output::{Style, clean};
-use crate::text::{Line, count, display_width, fit};
+use crate::text::{Line, count, display_width, fit, grouped};
 use crate::time::span;
 
 /// With more items, each task gets one row, as text and as SVG.
@@ -201,11 +201,7 @@ impl<'a> Chart<'a> {
         let row = |(name, bars): (&str, Vec<Bar>)| {
             let name = match bars.len() {
                 1 => clean(name),
-                many => format!(
-                    "{} ×{}",
-                    clean(name),
-                    crate::remote::ids::count(many as u64)
-                ),
+                many => format!("{} ×{}", clean(name), grouped(many as u64)),
             };
             Row { name, bars }
         };

@@ -194,7 +194,7 @@ fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandR
                 format!(
                     "{error}\nbaton: nothing is lost, and running processes continue; fix the \
                      cause, then resume with `{}`",
-                    super::resume_command_of(root, id)
+                    super::resume::resume_command_of(root, id)
                 ),
             ))
         }
@@ -246,7 +246,7 @@ fn warn_about_ignored_fields(policy: &Policy) {
 }
 
 fn options(args: &RunArgs) -> Options {
-    super::options(!args.no_cgroup, args.launch_timeout)
+    super::resume::options(!args.no_cgroup, args.launch_timeout)
 }
 
 fn generate_id(name: &str) -> TaskId {

@@ -17,7 +17,7 @@ use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots, fi
 use baton_runner::sys::users;
 use clap::{Args, ValueEnum};
 
-use super::resume_command;
+use super::resume::resume_command;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span};

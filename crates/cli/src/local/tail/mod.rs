@@ -17,7 +17,7 @@ use baton_runner::logs::{Follower, LogSource, ProcessLogs};
 use baton_runner::root::{Phase, Root, TaskId};
 use clap::Args;
 
-use super::resume_command;
+use super::resume::resume_command;
 use crate::output::{CommandResult, Failure, Output, clean, note};
 pub(crate) use screen::StreamPrinter;
 

@@ -10,9 +10,9 @@ use clap::Args;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use super::super::refused;
 use super::show::{missing, text};
 use super::{refused_entry, task_name};
+use crate::connection::refused;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 
 /// Context lines around a difference.

@@ -9,8 +9,8 @@ use baton_model::time::Wall;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::super::refused;
 use super::{task_name, unknown};
+use crate::connection::refused;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span, stamp};

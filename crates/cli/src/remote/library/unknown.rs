@@ -3,7 +3,7 @@
 use baton_client::{Client, ClientError};
 use baton_model::library::TaskName;
 
-use super::super::refused;
+use crate::connection::refused;
 use crate::output::{Failure, clean};
 
 /// Suggestions in one message.

@@ -9,13 +9,15 @@ use baton_model::ids::RunId;
 use baton_model::workflow::HaltMode;
 use clap::Args;
 
-use super::super::{ids, refused};
+use super::accepted;
 use super::follow::{ProgressMode, follow};
 use super::submit::{WaitArgs, print_accepted};
-use super::{accepted, id};
+use crate::connection::refused;
+use crate::ids;
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
+use crate::text::grouped;
 
 /// Halt a run: start nothing more of it
 ///
@@ -30,7 +32,7 @@ Examples:
   baton halt r12 --wait && baton resume r12 etl.yaml")]
 pub(crate) struct HaltCommand {
     /// Run id, such as r12
-    #[arg(value_name = "RUN", value_parser = id)]
+    #[arg(value_name = "RUN", value_parser = ids::run)]
     run: RunId,
     /// Kill running items
     #[arg(long)]
@@ -63,7 +65,7 @@ Examples:
   baton resume r12 etl.yaml -p day=2026-11-15 --watch")]
 pub(crate) struct ResumeCommand {
     /// Run id, such as r12
-    #[arg(value_name = "RUN", value_parser = id)]
+    #[arg(value_name = "RUN", value_parser = ids::run)]
     run: RunId,
     /// Workflow file, if it has changed
     #[arg(value_name = "FILE")]
@@ -214,10 +216,10 @@ fn preview_table(preview: &ResumePreview) -> Table {
             Some(_) => Style::Strong,
             None => Style::Plain,
         };
-        let runs = task.runs.map_or_else(|| "?".to_owned(), ids::count);
+        let runs = task.runs.map_or_else(|| "?".to_owned(), grouped);
         table.row([
             Cell::new(clean(&task.name), style),
-            ids::count(task.kept).into(),
+            grouped(task.kept).into(),
             runs.into(),
             task.why.as_deref().map(clean).unwrap_or_default().into(),
         ]);

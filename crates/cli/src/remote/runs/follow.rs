@@ -13,9 +13,9 @@ use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::super::readiness::ReadinessReport;
-use super::super::refused;
 use super::super::waiting::{CANCELLED, interruptible, retry_while_unreachable};
-use super::id;
+use crate::connection::refused;
+use crate::ids;
 use crate::output::{CommandResult, FAILED, Failure, Output, colours, note};
 use crate::painter::{Progress, size};
 use crate::time::now;
@@ -39,7 +39,7 @@ Examples:
 Exit status: 0 DONE; 130 HALTED; 1 FAILED or ABORTED; 3 the scheduler cannot be reached, or refuses.")]
 pub(crate) struct Watch {
     /// Run id, such as r12
-    #[arg(value_name = "RUN", value_parser = id)]
+    #[arg(value_name = "RUN", value_parser = ids::run)]
     run: RunId,
     /// Show nothing; wait, and exit with the status of the run
     #[arg(short, long)]

@@ -12,11 +12,14 @@ use baton_model::time::Wall;
 use clap::Args;
 use serde_json::Value;
 
-use super::super::{REFUSED, ids, list, refused, rows};
+use super::super::list;
+use crate::connection::{REFUSED, refused};
+use crate::ids;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
-use crate::text::fit;
+use crate::text::{fit, grouped};
 use crate::time::{between, now, span, stamp};
+use crate::views::rows;
 use crate::views::total;
 
 /// Default number of rows.
@@ -129,7 +132,7 @@ fn names(tasks: &[RunTask], all: u64) -> String {
         .collect();
     match all.saturating_sub(named.len() as u64) {
         0 => named.join(", "),
-        more => format!("{} and {} more", named.join(", "), ids::count(more)),
+        more => format!("{} and {} more", named.join(", "), grouped(more)),
     }
 }
 
@@ -184,12 +187,12 @@ fn check_item(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
         _ if all == 0 && !task.unmapped => format!("{name} has no items"),
         None if all > 1 => format!(
             "{name} has {} items; select one with --item 0 to {}",
-            ids::count(all),
+            grouped(all),
             all - 1
         ),
         Some(item) if u64::from(item) >= all && !task.unmapped => format!(
             "{name} has no item {item}; it has {}, numbered from 0",
-            ids::count(all)
+            grouped(all)
         ),
         _ => return Ok(()),
     };
@@ -198,7 +201,7 @@ fn check_item(task: &RunTask, item: Option<u32>) -> Result<(), Failure> {
 
 /// The error for a run with more than one item.
 fn ambiguous(run: &Run, first: &[RunTask]) -> Failure {
-    let all = ids::count(total(&run.items.unwrap_or_default()));
+    let all = grouped(total(&run.items.unwrap_or_default()));
     let names = names(first, run.tasks.unwrap_or_default());
     let id = clean(&run.id);
     Failure::usage(format!(

@@ -5,11 +5,13 @@ use baton_model::api::Run;
 use baton_model::time::Wall;
 use clap::Args;
 
-use super::super::{ids, refused, rows};
+use crate::connection::refused;
+use crate::ids;
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
-use crate::text::fit;
+use crate::text::{fit, grouped};
 use crate::time::{between, now, past, span};
+use crate::views::rows;
 use crate::views::task_state;
 
 /// Rows with the progress and the parameters of their runs.
@@ -92,7 +94,7 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
     );
     for (place, run) in runs.iter().enumerate() {
         // Lists have neither counts nor parameters.
-        let whole = match super::id(&run.id) {
+        let whole = match ids::run(&run.id) {
             Ok(id) if place < WHOLE_MAX => client.run(id).await.ok(),
             _ => None,
         };
@@ -140,10 +142,10 @@ fn progress(run: &Run) -> String {
         return "-".to_owned();
     };
     let total = task_state::total(items);
-    let mut text = format!("{}/{}", ids::count(items.done), ids::count(total));
+    let mut text = format!("{}/{}", grouped(items.done), grouped(total));
     for (number, word) in [(items.failed, "failed"), (items.skipped, "skipped")] {
         if number > 0 {
-            text.push_str(&format!(", {} {word}", ids::count(number)));
+            text.push_str(&format!(", {} {word}", grouped(number)));
         }
     }
     text

@@ -10,8 +10,8 @@ use baton_model::state::UniversalState;
 use clap::Args;
 use serde::Serialize;
 
-use super::super::refused;
 use super::items::{self, ItemListArgs};
+use crate::connection::refused;
 use crate::output::{CommandResult, Output};
 use crate::painter::size;
 use crate::time::now;

@@ -9,9 +9,9 @@ use baton_model::ids::RunId;
 use serde_json::Value;
 
 use super::super::waiting::interruptible;
-use super::super::{refused, submit::line};
 use super::accepted;
 use super::follow::{ProgressMode, ended, follow};
+use crate::connection::refused;
 use crate::local::params as parse_params;
 use crate::output::{CommandResult, Failure, Output};
 use crate::time::now;
@@ -63,7 +63,7 @@ pub(super) async fn print_accepted(
     let mut out = Output::new();
     match (args.json, waits) {
         (true, false) => out.json(answer)?,
-        (true, true) => line(&mut out, answer)?,
+        (true, true) => out.json_line(answer)?,
         (false, _) => writeln!(out, "{text}")?,
     }
     // Before waiting.
@@ -103,7 +103,7 @@ async fn follow_and_exit(
 ) -> CommandResult {
     let run_end = interruptible(&run.to_string(), follow(client, run, mode)).await?;
     if json {
-        line(&mut out, &run_end)?;
+        out.json_line(&run_end)?;
     }
     out.done()?;
     ended(&run_end)

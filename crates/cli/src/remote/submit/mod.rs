@@ -17,8 +17,10 @@ use clap::{Args, ValueEnum};
 use self::array::ArrayArgs;
 use self::directory::Directory;
 use super::runs::submit::WaitArgs;
-use super::{ids, refused, waiting};
+use super::waiting;
 use crate::check::check_all;
+use crate::connection::refused;
+use crate::ids;
 use crate::local::{pair, params, variable};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 use crate::text::{count, shell};
@@ -206,7 +208,7 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
     let mut out = Output::new();
     match (command.json, command.wait) {
         (true, false) => out.json(&submitted)?,
-        (true, true) => line(&mut out, &submitted)?,
+        (true, true) => out.json_line(&submitted)?,
         (false, _) => writeln!(out, "{}", ids::describe(span))?,
     }
     // The id is printed before waiting.
@@ -272,7 +274,7 @@ fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
         ids::instance(text).map_err(|_| {
             let text = clean(text);
             Failure::Message(
-                super::REFUSED,
+                crate::connection::REFUSED,
                 format!("the scheduler returned an invalid id, `{text}`"),
             )
         })
@@ -294,7 +296,7 @@ pub(super) async fn wait(
             .await
             .map_err(refused)?;
         if json {
-            line(&mut out, &instance)?
+            out.json_line(&instance)?
         } else {
             note(&describe_end(&instance));
             waiting::print_tail(&instance);
@@ -305,7 +307,7 @@ pub(super) async fn wait(
             .await
             .map_err(refused)?;
         if json {
-            line(&mut out, &summary)?
+            out.json_line(&summary)?
         } else {
             note(&describe_ends(span, &summary))
         }
@@ -343,12 +345,6 @@ async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> Com
         json: command.json,
     };
     super::runs::submit::run(file, &command.params, args, client).await
-}
-
-pub(super) fn line(out: &mut Output, value: &impl serde::Serialize) -> CommandResult {
-    serde_json::to_writer(&mut *out, value)?;
-    writeln!(out)?;
-    Ok(())
 }
 
 /// Describes the outcome of an awaited instance.

@@ -5,6 +5,8 @@ use std::fmt;
 use baton_client::Span;
 use baton_model::ids::{InstanceId, RunId};
 
+use crate::text::grouped;
+
 /// Parses one instance id.
 pub(crate) fn instance(text: &str) -> Result<InstanceId, String> {
     let digits = text.strip_prefix('i').unwrap_or(text);
@@ -41,6 +43,16 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
     }
 }
 
+/// Parses a run id such as `r12`. The letter distinguishes it from an instance.
+pub(crate) fn run(text: &str) -> Result<RunId, String> {
+    let digits = text.strip_prefix('r').unwrap_or_default();
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let number = digits.parse().ok().filter(|_| plain);
+    number
+        .map(RunId)
+        .ok_or_else(|| "expected a run such as r12".to_owned())
+}
+
 /// The target of a command: instances, or a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -62,7 +74,7 @@ impl fmt::Display for Target {
 /// Parses one instance, a range of instances, or a run.
 pub(crate) fn target(text: &str) -> Result<Target, String> {
     if text.starts_with('r') {
-        return super::runs::id(text).map(Target::Run);
+        return run(text).map(Target::Run);
     }
     let message = |error: String| {
         if error.starts_with("expected") {
@@ -109,24 +121,11 @@ pub(crate) fn arg(text: &str) -> Result<IdArg, String> {
     }
 }
 
-/// Formats a number with separators: `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Formats a range: `i12`, or `i12..i1011 (1,000 instances)`.
 pub(crate) fn describe(span: Span) -> String {
     match span.count() {
         1 => span.first.to_string(),
-        many => format!("{span} ({} instances)", count(many)),
+        many => format!("{span} ({} instances)", grouped(many)),
     }
 }
 
@@ -194,12 +193,20 @@ mod tests {
             (1_000, "1,000"),
             (1_234_567, "1,234,567"),
         ] {
-            assert_eq!(count(number), text);
+            assert_eq!(grouped(number), text);
         }
         let span = Span {
             first: InstanceId(12),
             last: InstanceId(1_011),
         };
         assert_eq!(describe(span), "i12..i1011 (1,000 instances)");
+    }
+
+    #[test]
+    fn a_run_has_its_letter() {
+        assert_eq!(run("r12"), Ok(RunId(12)));
+        for bad in ["", "r", "12", "i12", "r-1", "rr1", "r99999999999999999999"] {
+            assert!(run(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -5,9 +5,9 @@ use baton_model::placement::MeasuredUse;
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
 
-use super::ids;
 use crate::output::{Style, clean};
 use crate::table::Cell;
+use crate::text::grouped;
 use crate::time::{between, size, span, stamp};
 
 /// Headings of [`instance`].
@@ -77,7 +77,7 @@ pub(crate) fn id(instance: &Instance) -> String {
             "{}..{} ({})",
             clean(&instance.id),
             clean(last),
-            ids::count(instance.count)
+            grouped(instance.count)
         ),
         (_, Some(index)) => format!("{}[{index}]", clean(&instance.id)),
         _ => clean(&instance.id),
