@@ -29,7 +29,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-agent", 3),
     ("baton-sim", 3),
     ("baton-client", 3),
-    ("baton-cli", 4),
+    ("baton-fetch", 4),
+    ("baton-cli", 5),
 ];
 
 /// Outside the layers: it may depend on every crate, and none may depend on it.

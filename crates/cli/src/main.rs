@@ -18,7 +18,7 @@
 //! | [`version`] | versions of the binary and of its time zone data |
 //! | [`tzdata`] | loading of time zone data |
 //! | [`mod@bench`] | benchmarks on this machine |
-//! | [`attempt`], [`fetch`] | hidden commands that a worker starts for an attempt |
+//! | [`attempt`] | hidden command that a worker starts for an attempt |
 //! | [`help`] | commands in groups, aliases, suggestions |
 //! | [`logging`] | the log of server processes |
 //! | [`output`] | standard output, exit codes, styles |
@@ -40,7 +40,6 @@ mod check;
 mod completions;
 mod connection;
 mod credentials;
-mod fetch;
 mod help;
 mod host_key;
 mod ids;
@@ -165,7 +164,7 @@ fn hidden_command(args: &[OsString]) -> Option<i32> {
         coordinator::COMMAND => Some(coordinator::main(&rest)),
         reaper::COMMAND => Some(reaper::main(&rest)),
         baton_agent::ATTEMPT_COMMAND => Some(attempt::main(&rest)),
-        baton_agent::FETCH_COMMAND => Some(fetch::main(&rest)),
+        baton_agent::FETCH_COMMAND => Some(baton_fetch::main(&rest)),
         run::TETHER => Some(run::tether(&rest)),
         name => helpers::main(name, &rest),
     }

@@ -17,8 +17,8 @@ use paths::{Module, Names};
 
 /// The crates that are checked.
 const CRATES: &[&str] = &[
-    "agent", "cli", "client", "core", "files", "fs", "model", "runner", "server", "sim", "store", "testing", "tls",
-    "tzdata", "web",
+    "agent", "cli", "client", "core", "fetch", "files", "fs", "model", "runner", "server", "sim",
+    "store", "testing", "tls", "tzdata", "web",
 ];
 
 /// Dependencies that are allowed although they close a circle, with the reason: the file, the file

@@ -8,28 +8,29 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `sink` | a file that is being written, with its checksum and its limit |
 //! | `source` | `file:`, `http:` and `https:` |
 //! | `cache` | files by checksum, shared by the attempts of one user on one worker |
 //! | `unpack` | archives and compressed files |
 
 mod cache;
+mod sink;
 mod source;
 mod unpack;
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use baton_agent::FetchList;
-use baton_model::hex::hex;
 use baton_model::json;
 use baton_model::spec::Uri;
-use sha2::{Digest as _, Sha256};
 
 use cache::Cache;
+use sink::Sink;
 use source::Source;
 
 /// Exit status if a file cannot be fetched: EX_IOERR of sysexits.h.
@@ -38,7 +39,8 @@ const NOT_FETCHED: i32 = 74;
 const NOT_RUN: i32 = 127;
 
 /// Fetches the files and executes the command; returns only on failure.
-pub(crate) fn main(args: &[String]) -> i32 {
+#[must_use]
+pub fn main(args: &[String]) -> i32 {
     let [list, dashes, argv @ ..] = args else {
         return usage();
     };
@@ -142,41 +144,4 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// A file that is being written, with its checksum and its limit.
-struct Sink {
-    file: File,
-    hash: Sha256,
-    left: u64,
-    bytes_max: u64,
-}
-
-impl Sink {
-    fn new(file: File, bytes_max: u64) -> Self {
-        Self {
-            file,
-            hash: Sha256::new(),
-            left: bytes_max,
-            bytes_max,
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let left = self.left.checked_sub(bytes.len() as u64);
-        self.left = left.ok_or_else(|| too_large(self.bytes_max))?;
-        self.hash.update(bytes);
-        self.file
-            .write_all(bytes)
-            .map_err(|error| error.to_string())
-    }
-
-    /// The checksum of everything that was written.
-    fn sum(self) -> String {
-        hex(self.hash.finalize())
-    }
-}
-
-fn too_large(bytes_max: u64) -> String {
-    format!("it has more than {bytes_max} bytes; its `max_size` allows no more")
 }

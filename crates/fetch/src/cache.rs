@@ -10,7 +10,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::{Sink, remove};
+use crate::remove;
+use crate::sink::Sink;
 
 /// A temporary file this old was left by a process that has died.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 3_600);

@@ -22,6 +22,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::sink::too_large;
+
 /// Entries of one archive.
 pub(super) const ENTRIES_MAX: u32 = 500_000;
 /// Directories on the way to an entry.
@@ -78,7 +80,7 @@ impl Tree {
                 Err(error) => return Err(shown(path, error)),
             };
             let left = self.left.checked_sub(read as u64);
-            self.left = left.ok_or_else(|| super::super::too_large(self.bytes_max))?;
+            self.left = left.ok_or_else(|| too_large(self.bytes_max))?;
             file.write_all(&buffer[..read])
                 .map_err(|error| shown(path, error))?;
         }

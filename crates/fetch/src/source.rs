@@ -9,9 +9,9 @@ use baton_fs::regular;
 use baton_tls::{ClientFiles, Trust};
 use reqwest::Url;
 use reqwest::redirect::Policy;
+use tokio::runtime::Builder;
 
-use super::Sink;
-use crate::runtime;
+use crate::sink::Sink;
 
 /// Timeout of a connection attempt, and of each read.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -88,7 +88,8 @@ fn from_http(url: Url, files: ClientFiles, sink: &mut Sink) -> Result<(), String
         }
         Ok(())
     };
-    runtime::on_this_thread(fetch).map_err(|error| error.to_string())?
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(fetch)
 }
 
 /// Follows redirects, but none from https to http: the task has asked for an authentic file.
