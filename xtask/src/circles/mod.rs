@@ -15,12 +15,6 @@ use crate::Findings;
 use crate::repo::Repo;
 use paths::{Module, Names};
 
-/// The crates that are checked.
-const CRATES: &[&str] = &[
-    "agent", "cli", "client", "core", "fetch", "files", "fs", "model", "runner", "server", "sim",
-    "store", "testing", "tls", "tzdata", "web",
-];
-
 /// Dependencies that are allowed although they close a circle, with the reason: the file, the file
 /// it depends on, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
@@ -48,12 +42,17 @@ const EXCEPTIONS_MAX: usize = 3;
 /// The files that each file depends on.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Checks every crate of [`CRATES`].
+/// Checks every crate.
 pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
     let all = repo.files()?;
     let mut findings = Findings::new();
     let mut unused: BTreeSet<_> = EXCEPTIONS.iter().collect();
-    for name in CRATES {
+    let crates: BTreeSet<&str> = all
+        .iter()
+        .filter_map(|path| path.strip_prefix("crates/")?.split_once("/src/"))
+        .map(|(name, _)| name)
+        .collect();
+    for name in crates {
         let source = format!("crates/{name}/src/");
         let mut files = BTreeMap::new();
         for path in all.iter().filter(|path| path.ends_with(".rs")) {
