@@ -55,6 +55,8 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Tools",
         &[
             "local",
+            "config",
+            "context",
             "schema",
             "import",
             "bench",
@@ -126,6 +128,8 @@ const UNCONNECTED: &[&str] = &[
     "up",
     "scheduler",
     "local",
+    "config",
+    "context",
     "schedule",
     "schema",
     "import",

@@ -12,6 +12,7 @@
 //! | [`import`] | conversion of workflows from other formats |
 //! | [`views`] | rendering of a run as text, graph or timeline |
 //! | [`token`] | creating, listing and revoking tokens |
+//! | [`config`] | the configuration file, and what it makes of a command line |
 //! | [`connection`], [`credentials`] | the client of a command; token and TLS files of clients and workers |
 //! | [`ids`] | parsing and formatting of ids |
 //! | [`completions`] | shell completions |
@@ -38,6 +39,7 @@ mod attempt;
 mod bench;
 mod check;
 mod completions;
+mod config;
 mod connection;
 mod credentials;
 mod help;
@@ -90,6 +92,10 @@ struct Cli {
     /// Show times in UTC [default: in the time zone of $TZ, or of this host]
     #[arg(long, global = true, help_heading = help::OUTPUT, display_order = help::LAST)]
     utc: bool,
+    /// Profile of the configuration file with the connection to use [default: $BATON_PROFILE, or that
+    /// of `baton context use`]
+    #[arg(long, global = true, value_name = "NAME", help_heading = help::CONNECTION, display_order = help::LAST)]
+    profile: Option<String>,
     #[command(flatten)]
     credentials: credentials::CredentialArgs,
     #[command(subcommand)]
@@ -107,6 +113,8 @@ enum Command {
     Token(token::Token),
     Store(store::Store),
     Local(local::Local),
+    Config(config::ConfigCommand),
+    Context(config::context::Context),
     Check(check::Check),
     Schedule(schedule::Schedule),
     Schema(schema::Schema),
@@ -121,22 +129,30 @@ fn main() -> ExitCode {
     if let Some(code) = hidden_command(&args) {
         std::process::exit(code);
     }
-    let parsed =
-        help::parse(Cli::command(), args).and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = parsed.unwrap_or_else(|error| error.exit());
+    let configured = match config::configured(Cli::command(), &args) {
+        Ok(configured) => configured,
+        Err(failure) => return output::exit_code(Err(failure)),
+    };
+    let matches = help::parse(configured.cli, args).unwrap_or_else(|error| error.exit());
+    if let Err(failure) = config::reject_password(&matches) {
+        return output::exit_code(Err(failure));
+    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if cli.utc {
         time::use_utc();
     }
     let (url, credentials) = (cli.url.as_deref(), &cli.credentials);
     let result = match cli.command {
         Command::Run(command) => run::run(&command),
-        Command::Up(command) => up::run(&command, credentials),
+        Command::Up(command) => up::run(&command, credentials, configured.worker_arguments),
         Command::Scheduler(command) => scheduler::run(&command, credentials),
         Command::Worker(command) => worker::run(&command, credentials),
         Command::Remote(command) => remote::run(&command, url, credentials),
         Command::Token(command) => token::run(&command, url, credentials),
         Command::Store(command) => store::run(&command),
         Command::Local(command) => local::run(&command),
+        Command::Config(command) => config::run(&command, &Cli::command()),
+        Command::Context(command) => config::context::run(&command, &Cli::command()),
         Command::Check(command) => check::run(&command),
         Command::Schedule(command) => schedule::run(&command),
         Command::Schema(command) => schema::run(&command),

@@ -27,6 +27,7 @@ use baton_store::data_dir;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::config::FILE_VARIABLE;
 use crate::credentials::{CredentialArgs, TOKEN_VARIABLE};
 use crate::host_key::host_key;
 use crate::logging;
@@ -106,7 +107,12 @@ impl Up {
     }
 }
 
-pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
+/// Runs until a signal. `configured` are options of the worker that this command does not have.
+pub(crate) fn run(
+    command: &Up,
+    credentials: &CredentialArgs,
+    configured: Vec<String>,
+) -> CommandResult {
     let _logging = logging::init();
     credentials.reject_for_server()?;
     command.server.load_tzdata()?;
@@ -132,7 +138,7 @@ pub(crate) fn run(command: &Up, credentials: &CredentialArgs) -> CommandResult {
     let supervisor = WorkerSupervisor {
         binary,
         state,
-        arguments: command.worker_arguments(directories),
+        arguments: [command.worker_arguments(directories), configured].concat(),
         token,
         pin: config.tls.as_ref().map(|files| files.cert.clone()),
     };
@@ -246,6 +252,8 @@ impl WorkerSupervisor {
         for variable in service::VARIABLES {
             worker.env_remove(variable);
         }
+        // It has what this process has read for it.
+        worker.env(FILE_VARIABLE, "");
         let pin = self
             .pin
             .iter()

@@ -20,7 +20,7 @@ use crate::output::{CommandResult, Failure};
 
 const EXAMPLES: &str = "\
 Examples:
-  baton worker --scheduler 127.0.0.1:8081
+  baton worker
   baton worker --scheduler sched:8081 --token-file /etc/baton/worker.token
   baton worker --scheduler sched:8081 --ca ca.pem --cert worker.pem --key worker.key
   baton worker --scheduler a:8081,b:8081 --resources cpu=4,memory=8GiB,licence=2 --label zone=eu
@@ -35,7 +35,7 @@ wait. Log lines go to standard error; BATON_LOG=debug shows more.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Worker {
     /// Worker address of the scheduler; several, separated by commas, are tried in turn
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8081")]
     scheduler: String,
     /// Name of the worker [default: the host name]
     #[arg(long)]

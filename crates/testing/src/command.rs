@@ -39,6 +39,8 @@ pub fn baton(dir: &Path, args: &[&str]) -> Command {
         .env_remove("BATON_URL")
         .env_remove("BATON_TOKEN")
         .env_remove("BATON_TOKEN_FILE")
+        // Whatever the host is configured for.
+        .env("BATON_CONFIG", "")
         .env("TZ", "UTC")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::compare::BenchStore;
 use super::rig::io_failure;
+use crate::config::FILE_VARIABLE;
 use crate::output::Failure;
 use crate::runtime;
 
@@ -75,6 +76,7 @@ impl Scheduler {
             // names a store in use.
             .env("BATON_STORE", store.name())
             .env("BATON_LOG", "warn")
+            .env(FILE_VARIABLE, "")
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
         let mut child = command
@@ -161,6 +163,7 @@ impl Worker {
             .arg(state)
             .args(["--resources", &format!("cpu={cpus}")])
             .env("BATON_LOG", "warn")
+            .env(FILE_VARIABLE, "")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

@@ -25,6 +25,7 @@ use tokio::process::{Child, Command};
 
 use super::record::private;
 use super::{INTERNAL, io_failure};
+use crate::config::FILE_VARIABLE;
 use crate::connection::refused;
 use crate::credentials::TOKEN_VARIABLE;
 use crate::output::{Failure, clean};
@@ -298,6 +299,8 @@ fn spawn(
         .args(args)
         // The token in the environment is for another scheduler.
         .env_remove(TOKEN_VARIABLE)
+        // So is the configuration.
+        .env(FILE_VARIABLE, "")
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(log)

@@ -2,6 +2,7 @@
 
 mod benchmarks;
 mod conditions;
+mod config;
 mod directories;
 mod inspection;
 mod kill;

@@ -28,6 +28,24 @@ impl StoreUrl {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }
 
+    /// True if the URL holds a password.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.config()
+            .is_some_and(|config| config.get_password().is_some())
+    }
+
+    /// The database without its password; `None` if the URL is invalid.
+    #[must_use]
+    pub fn place(&self) -> Option<String> {
+        self.config().map(|config| place(&config))
+    }
+
+    fn config(&self) -> Option<Config> {
+        let (url, _) = TlsOptions::split(self.expose()).ok()?;
+        Config::from_str(&url).ok()
+    }
+
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
