@@ -11,6 +11,7 @@
 //! | [`backfill`] | launches for past due times that have none |
 //! | [`schedule`] | schedule policies (catch-up, DST), and the verdict on a due time |
 //! | [`workflow`] | the specification of a workflow, and the item that an instance runs |
+//! | [`coordinator`] | the calls between a coordinator and its runner or agent, and its records |
 //! | [`conditions`] | what the instances of a submission start after, and how many may run and fail |
 //! | [`paths`] | the directory of an instance, and the files of its output |
 //! | [`placement`] | resource requests of instances, and offers of workers |
@@ -33,6 +34,7 @@
 pub mod api;
 pub mod backfill;
 pub mod conditions;
+pub mod coordinator;
 pub mod fact;
 pub mod hex;
 pub mod ids;

@@ -255,3 +255,36 @@ impl fmt::Display for AttemptEnd {
         }
     }
 }
+
+/// The exit status of a process, as its parent learns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitStatus {
+    /// It exited with this code.
+    Code(i32),
+    /// It was killed by this signal.
+    Signal(i32),
+    /// It was killed by this signal between clone and exec: its program has not started. Only the
+    /// parent can know, before it reaps.
+    Unexecuted(i32),
+}
+
+impl ExitStatus {
+    /// The signal that killed it.
+    #[must_use]
+    pub const fn signal(self) -> Option<i32> {
+        match self {
+            Self::Code(_) => None,
+            Self::Signal(signal) | Self::Unexecuted(signal) => Some(signal),
+        }
+    }
+}
+
+impl From<ExitStatus> for Outcome {
+    fn from(status: ExitStatus) -> Self {
+        match status {
+            ExitStatus::Code(code) => Self::Exited(code),
+            ExitStatus::Signal(signal) | ExitStatus::Unexecuted(signal) => Self::Signaled(signal),
+        }
+    }
+}

@@ -10,45 +10,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use baton_model::ids::BootId;
-use baton_model::outcome::Outcome;
+pub use baton_model::outcome::ExitStatus;
 use baton_model::task::Identity;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use serde::{Deserialize, Serialize};
 
 use super::proc;
 use super::raw::{self, Child};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExitStatus {
-    /// It exited with this code.
-    Code(i32),
-    /// It was killed by this signal.
-    Signal(i32),
-    /// It was killed by this signal between clone and exec: its program has not started. Only the
-    /// parent can know, before it reaps ([`reap::next_exited`](super::reap::next_exited)).
-    Unexecuted(i32),
-}
-
-impl ExitStatus {
-    /// The signal that killed it.
-    #[must_use]
-    pub const fn signal(self) -> Option<i32> {
-        match self {
-            Self::Code(_) => None,
-            Self::Signal(signal) | Self::Unexecuted(signal) => Some(signal),
-        }
-    }
-}
-
-impl From<ExitStatus> for Outcome {
-    fn from(status: ExitStatus) -> Self {
-        match status {
-            ExitStatus::Code(code) => Self::Exited(code),
-            ExitStatus::Signal(signal) | ExitStatus::Unexecuted(signal) => Self::Signaled(signal),
-        }
-    }
-}
 
 /// The state of a process as far as it can be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use baton_model::coordinator::Guard;
 use baton_model::ids::{CheckId, Epoch, LeaseId, RequestId};
 use baton_model::message::{
     Launch, LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
@@ -97,6 +98,30 @@ impl GuardOrder {
             LeaseTerm::Lease => Some(self.deadline),
             LeaseTerm::For(span) => Some(self.stamp.0 + worker_share(span, self.kill_max)),
             LeaseTerm::Unlimited => None,
+        }
+    }
+}
+
+impl From<Guard> for GuardOrder {
+    fn from(guard: Guard) -> Self {
+        Self {
+            deadline: guard.deadline,
+            grace: guard.grace,
+            kill_max: guard.kill_max,
+            epoch: guard.epoch,
+            stamp: guard.stamp,
+        }
+    }
+}
+
+impl From<GuardOrder> for Guard {
+    fn from(order: GuardOrder) -> Self {
+        Self {
+            deadline: order.deadline,
+            grace: order.grace,
+            kill_max: order.kill_max,
+            epoch: order.epoch,
+            stamp: order.stamp,
         }
     }
 }
