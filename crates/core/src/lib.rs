@@ -17,6 +17,7 @@
 //! | [`workflow`] | which items of a run may start, and when the run ends |
 //! | [`leader`] | leader election |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
+//! | [`host`] | a worker host: launches, exits, kills, the queue, and the dead-man timer of its coordinator |
 //! | [`supervision`] | a worker: composes its half of the protocol with what becomes of its attempts |
 //! | [`scheduler`] | the leader: composes the above |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
@@ -32,6 +33,7 @@ mod config;
 pub mod counts;
 pub mod framing;
 pub mod fsm;
+pub mod host;
 pub mod leader;
 pub mod lease_keeper;
 pub mod ledger;

@@ -4,14 +4,11 @@ use std::path::PathBuf;
 
 use baton_model::time::{Millis, Mono};
 
-use super::runs::RootProcess;
-use super::serve::Coordinator;
 use super::{Config, log_path};
 use crate::log::{Kind, Log, LogError};
 use crate::record::CoordinatorRecord;
 use crate::stderr::log_line;
 use crate::sys::clock;
-use crate::wire::{Guard, KnownRun};
 
 /// A log with more records than this, most of them about forgotten runs, is replaced.
 const LOG_RECORDS_MAX: u64 = 4_096;
@@ -22,7 +19,7 @@ const WORKER_LOG_RECORDS_MAX: u64 = 32_768;
 /// The interval between two attempts to recreate the log.
 const LOG_RETRY: Millis = Millis::from_secs(5);
 
-/// The log, and the records that are not in it yet.
+/// The log.
 ///
 /// A log that cannot be written is evidence lost, not work lost: a live coordinator reports
 /// everything to the runner, and the runner finds unreported processes by their mark. So the
@@ -35,8 +32,6 @@ pub(super) struct Journal {
     retry_at: Mono,
     /// Why the last one was abandoned.
     fault: String,
-    /// To be written before the next replies.
-    records: Vec<CoordinatorRecord>,
     records_max: u64,
 }
 
@@ -49,17 +44,12 @@ impl Journal {
             log: Some(log),
             retry_at: Mono(0),
             fault: String::new(),
-            records: Vec::new(),
             records_max: if config.guarded {
                 WORKER_LOG_RECORDS_MAX
             } else {
                 LOG_RECORDS_MAX
             },
         })
-    }
-
-    pub(super) fn push(&mut self, record: CoordinatorRecord) {
-        self.records.push(record);
     }
 
     pub(super) const fn is_writable(&self) -> bool {
@@ -77,13 +67,13 @@ impl Journal {
         self.log.is_none().then_some(self.retry_at)
     }
 
-    fn must_recreate(&self) -> bool {
+    pub(super) fn must_recreate(&self) -> bool {
         self.next_due().is_some_and(|due| clock::now().mono >= due)
     }
 
     /// Creates a new log file. The one before is not reused: after a failed sync it is unknown what
     /// of it is on the disk.
-    fn recreate(&mut self, first: &[CoordinatorRecord]) {
+    pub(super) fn recreate(&mut self, first: &[CoordinatorRecord]) {
         match Log::create(&self.path, Kind::Coordinator, first) {
             Ok(log) => {
                 log_line!("coordinator: writing a log again");
@@ -94,11 +84,9 @@ impl Journal {
         }
     }
 
-    /// Writes the queued records. True if the log should then be compacted, with so many known
-    /// runs.
-    fn write(&mut self, known: usize) -> bool {
-        let records = std::mem::take(&mut self.records);
-        self.attempt(|log| log.append(&records).map(drop));
+    /// Writes records. True if the log should then be compacted, with so many known runs.
+    pub(super) fn write(&mut self, records: &[CoordinatorRecord], known: usize) -> bool {
+        self.attempt(|log| log.append(records).map(drop));
         // A known run takes two records at most (a few lingering ones a third), so at least half of
         // a log is dropped whenever it is replaced: each record is rewritten at most once, on
         // average.
@@ -106,7 +94,12 @@ impl Journal {
         self.log.as_ref().is_some_and(|log| log.records() > least)
     }
 
-    fn sync(&mut self) {
+    /// Replaces the log by one with these records.
+    pub(super) fn compact(&mut self, first: &[CoordinatorRecord]) {
+        self.attempt(|log| log.replace(first));
+    }
+
+    pub(super) fn sync(&mut self) {
         self.attempt(Log::sync);
     }
 
@@ -119,78 +112,4 @@ impl Journal {
             self.retry_at = clock::now().mono + LOG_RETRY;
         }
     }
-}
-
-impl Coordinator {
-    /// Queues a record. It is written before any later reply is sent.
-    pub(super) fn record(&mut self, record: CoordinatorRecord) {
-        self.journal.push(record);
-    }
-
-    /// Writes the queued records.
-    pub(super) fn write_records(&mut self) {
-        if self.journal.must_recreate() {
-            // Queued records are included, too; a repeated record changes nothing.
-            let first = self.summary();
-            self.journal.recreate(&first);
-        }
-        if self.journal.records.is_empty() {
-            return;
-        }
-        let known = self.table.runs.len() + self.queue.len();
-        if self.journal.write(known) {
-            let first = self.summary();
-            self.journal.attempt(|log| log.replace(&first));
-        }
-        if self.client().is_none() {
-            self.sync_records();
-        }
-    }
-
-    pub(super) fn sync_records(&mut self) {
-        self.journal.sync();
-    }
-
-    /// The full state, as the first records of a log.
-    fn summary(&self) -> Vec<CoordinatorRecord> {
-        let guard = self.guard.order().map(Guard::from);
-        let guard = guard.map(CoordinatorRecord::Guard);
-        let known = self.table.known().chain(self.queue.known());
-        // These have processes left, but their exit status is known.
-        let exited = self.table.lingering.iter().filter_map(|key| {
-            let run = self.table.runs.get(key).filter(|run| run.is_live())?;
-            match run.root {
-                RootProcess::Gone(status) => self.exit_record(*key, status),
-                RootProcess::Child | RootProcess::Adopted(_) | RootProcess::Ending(..) => None,
-            }
-        });
-        std::iter::once(self.config.begun(self.boot))
-            .chain(guard)
-            .chain(known.flat_map(known_records))
-            .chain(exited)
-            .collect()
-    }
-}
-
-/// The records that describe one run: two at most.
-fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
-    let KnownRun {
-        run,
-        started,
-        ended,
-        tag,
-        ..
-    } = known;
-    let first = match started {
-        Some((at, identity)) => Some(CoordinatorRecord::Started {
-            run,
-            at,
-            identity,
-            tag,
-        }),
-        // Also for a run that ended without being started, to preserve its tag.
-        None if !tag.is_empty() => Some(CoordinatorRecord::Accepted { run, tag }),
-        None => None,
-    };
-    first.into_iter().chain(ended.map(CoordinatorRecord::Ended))
 }

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use baton_model::outcome::{KillCause, Outcome};
-use baton_model::task::{Identity, RunNo};
+use baton_core::host::io::{Input, StartFault};
+use baton_model::task::Identity;
 use baton_model::time::Now;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -18,20 +18,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Config;
 use super::attempt_dirs::{AttemptDirs, chown_to, open_directory, open_subdirectory};
+use super::kernel::{System, log_failure};
 use super::mark::attempt_mark;
 use super::pid_note::PidNotes;
-use super::runs::{ProcessRun, Role, RootProcess};
-use super::serve::Coordinator;
 use crate::helpers;
 use crate::launch_error::LaunchError;
-use crate::record::CoordinatorRecord;
 use crate::root::LOGS_DIR;
 use crate::stderr::log_line;
 use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::proc::{self, Reader};
 use crate::sys::spawn::{Command, Spawner};
 use crate::sys::{clock, kill};
-use crate::wire::{AttemptPaths, Credentials, Launch, Limit, Reply, RunEnd, RunKey, Sink};
+use crate::wire::{AttemptPaths, Credentials, Launch, Limit, RunKey, Sink};
 
 /// What users of a worker need if a relative program is missing.
 const DIRECTORY_HINT: &str =
@@ -300,211 +298,66 @@ impl Launcher {
     }
 }
 
-impl Coordinator {
-    /// Starts a run, or repeats the replies for one that is known.
-    pub(super) fn launch(&mut self, key: RunKey, launch: Box<Launch>) {
-        if let Some(run) = self.table.runs.get(&key) {
-            let (started, ended) = (run.started, run.ended.clone());
-            let started = started.map(|(at, identity)| Reply::Started {
-                run: key,
-                at,
-                identity,
-            });
-            let replies = started.into_iter().chain(ended.map(Reply::Ended));
-            replies.for_each(|reply| self.reply(reply));
-            return;
-        }
-        if self.queue.contains(key) {
-            return self.reply(Reply::Accepted { run: key });
-        }
-        if !self.admits(launch.term) {
-            return self.reply(Reply::Refused { run: key });
-        }
-        self.watch(key, launch.term);
-        // A later run finds the processes of its task running: they use their claim already.
-        let is_first = key.run == RunNo(0);
-        if is_first && self.queue.must_wait(&launch.claim) {
-            if !launch.tag.is_empty() {
-                let tag = launch.tag.clone();
-                self.record(CoordinatorRecord::Accepted { run: key, tag });
-            }
-            self.queue.push(key, launch);
-            return self.reply(Reply::Accepted { run: key });
-        }
-        let tag = launch.tag.clone();
-        self.start_run(key, *launch, tag);
-    }
-
-    /// Starts waiting launches that fit, and then recycles the paths of attempts that are over.
-    pub(super) fn fill_free_capacity(&mut self) {
-        self.start_waiting();
-        for paths in std::mem::take(&mut self.recyclable) {
-            self.launcher.recycle(paths);
-        }
-    }
-
-    /// Starts waiting launches that fit. Each is checked for admission again.
-    fn start_waiting(&mut self) {
-        while self.killing.is_none() {
-            let Some((key, launch)) = self.queue.next_fitting() else {
-                return;
-            };
-            if self.admits(launch.term) {
-                // Its tag is recorded.
-                self.start_run(key, *launch, String::new());
-            } else {
-                self.refuse(key, &launch);
-            }
-        }
-    }
-
-    /// Refuses a run that waits; does nothing otherwise.
-    pub(super) fn withdraw(&mut self, key: RunKey) {
-        if let Some(launch) = self.queue.remove(key) {
-            self.refuse(key, &launch);
-        }
-    }
-
-    /// Refuses all waiting runs.
-    pub(super) fn refuse_waiting(&mut self) {
-        while let Some((key, launch)) = self.queue.next() {
-            self.refuse(key, &launch);
-        }
-    }
-
-    fn refuse(&mut self, key: RunKey, launch: &Launch) {
-        if !launch.tag.is_empty() {
-            self.record(CoordinatorRecord::Forgotten { run: key });
-        }
-        self.guard.unwatch(key.process);
-        self.reply(Reply::Refused { run: key });
-    }
-
-    /// Ends a waiting run without starting it. False if it does not wait.
-    pub(super) fn end_waiting(&mut self, key: RunKey, cause: KillCause) -> bool {
-        let Some(launch) = self.queue.remove(key) else {
-            return false;
-        };
-        self.end_unstarted(key, launch.tag, Outcome::Killed(cause));
-        true
-    }
-
-    fn end_unstarted(&mut self, key: RunKey, tag: String, outcome: Outcome) {
-        self.table.insert(key, ProcessRun::unstarted(tag));
-        self.finish_run(RunEnd::unstarted(key, clock::now().into(), outcome));
-    }
-
-    fn start_run(&mut self, key: RunKey, mut launch: Launch, tag: String) {
-        let awaits_descendants = launch.paths.is_some();
-        if awaits_descendants && !self.strays_killed {
-            self.kill_strays();
-        }
-        // An attempt leaves no process behind once it is over.
-        if !awaits_descendants && key.run > RunNo(0) {
-            self.kill_predecessors(key);
-        }
-        if !tag.is_empty() {
-            self.record(CoordinatorRecord::Accepted { run: key, tag });
-        }
-        // Before the launch: a pid note exists only for the last one, and tells neither the tag of
-        // its run nor anything of the launch before.
-        self.write_records();
-        let at = clock::now();
-        self.launcher.set_mark(key, &self.config.mark, &mut launch);
-        let (identity, group) = match self.spawn_run(key, at, &launch) {
-            Ok(started) => started,
-            Err(error) => return self.not_started(key, launch, error),
-        };
-        self.table.children.insert(identity.pid, Role::Run(key));
-        self.queue.occupy(&launch.claim);
-        let run = ProcessRun {
-            tag: launch.tag,
-            claim: launch.claim,
-            resumes: launch.resumes,
-            is_runner: launch.is_runner,
-            awaits_descendants,
-            paths: launch.paths.filter(|_| launch.credentials.is_none()),
-            timeout: launch
-                .timeout
-                .map(|span| (at.mono + span, launch.timeout_grace)),
-            group,
-            ..ProcessRun::started(at.into(), identity, RootProcess::Child)
-        };
-        self.table.insert(key, run);
-        let (run, at) = (key, at.into());
-        self.record(CoordinatorRecord::Started {
-            run,
-            at,
-            identity,
-            tag: String::new(),
-        });
-        self.reply(Reply::Started { run, at, identity });
-    }
-
-    /// A run that could not be started has ended; an attempt of a worker that this host could not
-    /// start is given back instead, and so is a check, with the reason.
-    fn not_started(&mut self, key: RunKey, launch: Launch, error: StartError) {
-        let of_worker = launch.paths.is_some();
-        if of_worker {
-            // The cause is in its stderr log, too, if that could be opened.
-            log_line!("coordinator: {key} cannot be launched: {error}");
-        }
-        match error {
-            StartError::Launch(LaunchError::Host(reason)) if of_worker => {
-                self.give_back(key, launch, reason);
-            }
-            StartError::Launch(error) if launch.is_check => {
-                self.give_back(key, launch, error.to_string());
-            }
-            StartError::Launch(_) => {
-                self.end_unstarted(key, launch.tag, Outcome::LaunchFailed);
-            }
-            // It may have begun, so it is neither given back nor a failure of the work.
-            StartError::Identity(_) => {
-                let lost = Outcome::Killed(KillCause::Suicide);
-                self.end_unstarted(key, launch.tag, lost);
-            }
-        }
-    }
-
-    /// Drops a run that this host cannot start.
-    fn give_back(&mut self, key: RunKey, launch: Launch, reason: String) {
-        if !launch.tag.is_empty() {
-            self.record(CoordinatorRecord::Forgotten { run: key });
-        }
-        if key.run == RunNo(0) {
-            let own = launch.paths.filter(|_| launch.credentials.is_none());
-            self.recyclable.extend(own);
-        }
-        self.reply(Reply::HostFault { run: key, reason });
-    }
-
-    fn spawn_run(
+impl System {
+    /// Starts the process of a run. `fault`: why the log cannot be written, which a check reports.
+    pub(super) fn spawn(
         &mut self,
-        key: RunKey,
+        run: RunKey,
+        mut launch: Box<Launch>,
+        mark: &str,
+        fault: Option<&str>,
+    ) -> Input {
+        let at = clock::now();
+        self.launcher.set_mark(run, mark, &mut launch);
+        let mut rotators = Vec::new();
+        let result = match fault.filter(|_| launch.is_check) {
+            Some(fault) => {
+                let reason = format!("the log of the coordinator cannot be written: {fault}");
+                Err(LaunchError::Host(reason).into())
+            }
+            None => self.start(run, at, &launch, &mut rotators),
+        };
+        let result = result.map_err(|error| {
+            if launch.paths.is_some() {
+                // The cause is in its stderr log, too, if that could be opened.
+                log_line!("coordinator: {run} cannot be launched: {error}");
+            }
+            match error {
+                StartError::Launch(LaunchError::Host(reason)) => StartFault::Host(reason),
+                StartError::Launch(LaunchError::Work(reason)) => StartFault::Work(reason),
+                StartError::Identity(_) => StartFault::Unidentified,
+            }
+        });
+        Input::Spawned {
+            run,
+            launch,
+            at: at.into(),
+            rotators,
+            result,
+        }
+    }
+
+    fn start(
+        &mut self,
+        run: RunKey,
         at: Now,
         launch: &Launch,
-    ) -> Result<(Identity, Option<Cgroup>), StartError> {
-        if let Some(fault) = self.journal.fault().filter(|_| launch.is_check) {
-            let reason = format!("the log of the coordinator cannot be written: {fault}");
-            return Err(LaunchError::Host(reason).into());
-        }
-        let started = self.launcher.start(key, at, launch)?;
-        for pid in &started.rotators {
-            self.table.children.insert(*pid, Role::Rotator);
-        }
+        rotators: &mut Vec<u32>,
+    ) -> Result<Identity, StartError> {
+        let mut started = self.launcher.start(run, at, launch)?;
+        rotators.append(&mut started.rotators);
         let pid = started.pid;
         match self.launcher.start_ticks(&started) {
             Ok(start_ticks) => {
-                let identity = Identity {
-                    boot: self.boot,
+                self.groups.extend(started.group.map(|group| (run, group)));
+                Ok(Identity {
+                    boot: self.boot(),
                     pid,
                     start_ticks,
-                };
-                Ok((identity, started.group))
+                })
             }
             Err(error) => {
-                self.log_failure(kill::group(pid, libc::SIGKILL));
+                log_failure(kill::group(pid, libc::SIGKILL));
                 Err(StartError::Identity(error))
             }
         }

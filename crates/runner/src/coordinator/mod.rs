@@ -15,41 +15,30 @@
 //!            └─────────────────────────────┘
 //! ```
 //!
-//! **Invariants.**
-//! * A record is in the log before its reply is on the socket. While launches wait, both may be
-//!   batched for some milliseconds (`reply_buffer`). The log is synced only while no runner is
-//!   connected: a connected runner keeps its own, synced log.
-//! * Everything recorded in one turn of the loop is one write, except that all of it is written
-//!   before a launch, and the exit of an attempt at once. So an attempt that may have started is in
-//!   the log, and the one start that may be missing is known from a note that its process writes
-//!   itself: see `pid_note`. A successor is asked to kill every
-//!   process that carries a mark of no run that it adopted ([`Request::KillStrays`], done before
-//!   its first launch in any case); what was accepted and not seen to start is then lost.
-//! * A run is launched once, however often it is ordered (launches are idempotent).
+//! Decisions are in [`baton_core::host`], with their invariants: records are in the log before
+//! replies, launches and the reaping of attempts. Here are the loop, descriptors, `/proc` and files.
+//!
+//! * Records and replies are batched: everything of one turn of the loop is one write, except that
+//!   all of it is written before a launch, and the exit of an attempt at once. While launches wait,
+//!   replies are batched for some milliseconds. The log is synced only while no runner is connected:
+//!   a connected runner keeps its own, synced log.
+//! * The one start that may be missing in the log is known from a note that its process writes
+//!   itself: see `pid_note`. A successor is asked to kill every process that carries a mark of no
+//!   run that it adopted ([`Request::KillStrays`], done before its first launch in any case); what
+//!   was accepted and not seen to start is then lost.
 //! * Descendants of the coordinator stay below it (it is the subreaper), so a walk of the tree also
 //!   finds daemonised processes. Processes that a dead coordinator left behind are found by the
 //!   mark in their environment.
-//! * No signal goes to a pid that may have been reused.
-//! * Processes that a run leaves in its process group die with it. Those that have left the group
-//!   die at the end of the task, or before the next run of the same process. An attempt of a worker
-//!   (a launch with paths) is over only when none of its processes is left: see `leftovers`.
-//! * The cost of a turn of the loop depends on the events in it, not on the number of known or
-//!   waiting runs.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `serve` | the loop: connection, requests, replies, records |
 //! | `connection` | the connection to the runner |
-//! | `runs` | the state of each run |
-//! | `queue` | launches that wait for capacity |
-//! | `reply_buffer` | replies that are not sent yet, and when to send them |
+//! | `kernel` | the calls of the machine: signals, walks, held processes, control groups |
 //! | `pid_note` | the last launch, in case the coordinator dies before recording it |
 //! | `launch` | log files, log rotation, starting processes |
 //! | `attempt_dirs` | the directories and logs of a worker's attempts |
-//! | `termination` | exits, stops, checks that take too long |
-//! | `leftovers` | surviving descendants of an attempt, and the wait for their end |
 //! | `journal` | writing and compacting the log |
-//! | `kill` | membership of processes in runs, and killing them |
 //! | [`last_resort`] | killing what no coordinator can guard |
 //! | `start` | the runner's side: starting a coordinator, or connecting to the running one |
 //!
@@ -58,18 +47,13 @@
 mod attempt_dirs;
 mod connection;
 mod journal;
-mod kill;
+mod kernel;
 pub mod last_resort;
 mod launch;
-mod leftovers;
 pub(crate) mod mark;
 mod pid_note;
-mod queue;
-mod reply_buffer;
-mod runs;
 mod serve;
 mod start;
-mod termination;
 
 use std::path::{Path, PathBuf};
 

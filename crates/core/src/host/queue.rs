@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::wire::{KnownRun, Launch, RunKey};
+use baton_model::coordinator::{KnownRun, Launch};
+use baton_model::task::RunKey;
 
 /// The waiting launches, and the capacity in use.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     /// `None` until it is set; until then no launch waits.
     capacity: Option<Vec<u64>>,

@@ -1,9 +1,9 @@
 //! Surviving descendants of an attempt, and the wait for their end.
 //!
-//! When the first process of an attempt has ended, is anything left? We are the subreaper, so each
-//! survivor has become our child, or is below one that has. A child that we did not launch is such
-//! an orphan. The kernel lists our children with one call ([`Children`]), so without orphans the
-//! cost is that one call.
+//! When the first process of an attempt has ended, is anything left? The coordinator is the
+//! subreaper, so each survivor has become its child, or is below one that has. A child that it did
+//! not launch is such an orphan. The kernel lists children with one call, so without orphans the cost
+//! is that one call.
 //!
 //! The run of an orphan is determined once, when it is first seen: by its mark, its session or its
 //! group. An orphan without mark, session or group is attributed to the only running attempt that
@@ -19,21 +19,16 @@
 //! end. That is slow, and as reliable as a sweep is.
 
 use std::collections::BTreeMap;
-use std::io;
 
+use baton_model::outcome::ExitStatus;
+use baton_model::task::RunKey;
 use baton_model::time::Millis;
 
-use super::kill::KILL_MAX;
-use super::mark::marked_run;
-use super::runs::{ProcessRun, Role, RootProcess, Timer};
-use super::serve::Coordinator;
-use super::termination::POLL_EVERY;
-use crate::stderr::log_line;
-use crate::sys::children::Children;
-use crate::sys::identity::ExitStatus;
-use crate::sys::proc::{Reader, Stat};
-use crate::sys::{clock, reap};
-use crate::wire::RunKey;
+use super::ends::POLL_EVERY;
+use super::kernel::{Listing, SIGTERM, StrayChild};
+use super::kill_all::KILL_MAX;
+use super::runs::{ProcessRun, Role, Root, Timer};
+use super::{Host, Turn};
 
 /// The grace for survivors of an attempt that has ended by itself.
 pub(super) const LEFTOVER_GRACE: Millis = Millis::from_secs(2);
@@ -41,7 +36,7 @@ pub(super) const LEFTOVER_GRACE: Millis = Millis::from_secs(2);
 const SCANS_MAX: usize = 100;
 
 /// A child that we did not launch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Orphan {
     /// Its run, if known.
     run: Option<RunKey>,
@@ -58,20 +53,14 @@ impl Orphan {
 }
 
 /// All children that we did not launch. Their pids cannot be reused until we reap them.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Orphans {
-    list: Option<Children>,
+    /// Children cannot be listed.
+    is_unlisted: bool,
     seen: BTreeMap<u32, Orphan>,
 }
 
 impl Orphans {
-    pub(super) fn new() -> Self {
-        Self {
-            list: Children::open(),
-            seen: BTreeMap::new(),
-        }
-    }
-
     pub(super) fn reaped(&mut self, pid: u32) {
         self.seen.remove(&pid);
     }
@@ -87,12 +76,12 @@ impl Orphans {
     }
 }
 
-impl Coordinator {
-    /// Handles runs whose first process has just been reaped, with its status.
-    pub(super) fn handle_root_exits(&mut self, gone: Vec<(RunKey, ExitStatus)>) {
+impl Host {
+    /// Settles runs whose first process has just been reaped, with its status.
+    pub(super) fn settle_gone(&mut self, turn: &mut Turn<'_>, gone: Vec<(RunKey, ExitStatus)>) {
         for (key, status) in &gone {
             if let Some(run) = self.table.runs.get_mut(key) {
-                run.root = RootProcess::Gone(*status);
+                run.root = Root::Gone(*status);
                 let has_ended_its_task = run.is_runner && run.signalled.is_none();
                 self.table.lingering.insert(*key);
                 if has_ended_its_task {
@@ -101,35 +90,35 @@ impl Coordinator {
                 }
             }
         }
-        self.scan_orphans();
+        self.scan_orphans(turn);
         for (key, _) in gone {
-            self.settle(key);
+            self.settle(turn, key);
         }
     }
 
     /// Checks again whether lingering attempts are over.
-    pub(super) fn settle_lingering(&mut self) {
-        self.scan_orphans();
+    pub(super) fn settle_lingering(&mut self, turn: &mut Turn<'_>) {
+        self.scan_orphans(turn);
         let lingering: Vec<RunKey> = self.table.lingering.iter().copied().collect();
         for key in lingering {
-            self.settle(key);
+            self.settle(turn, key);
         }
     }
 
     /// Ends a run whose first process is gone, if nothing is left of it. Must be called right after
     /// a scan for orphans.
-    fn settle(&mut self, key: RunKey) {
+    fn settle(&mut self, turn: &mut Turn<'_>, key: RunKey) {
         let Some(run) = self.table.runs.get(&key).filter(|run| run.is_live()) else {
             return;
         };
-        let RootProcess::Gone(status) = run.root else {
+        let Root::Gone(status) = run.root else {
             return;
         };
-        let now = clock::now().mono;
+        let now = turn.now();
         let kill_at = run.kill_at;
-        if !self.has_leftovers(key) {
+        if !self.has_leftovers(turn, key) {
             self.recycle_paths(key);
-            return self.end_run(key, status);
+            return self.end_run(turn, key, status);
         }
         match kill_at {
             None => {
@@ -138,11 +127,13 @@ impl Coordinator {
                     run.kill_at = Some(kill_at);
                 }
                 self.table.schedule(kill_at, Timer::Kill(key));
-                self.signal_run(key, libc::SIGTERM);
+                self.signal_run(turn, key, SIGTERM);
             }
             Some(at) if now >= at + KILL_MAX => {
-                log_line!("coordinator: {key} has left processes that cannot be killed");
-                return self.end_run(key, status);
+                turn.kernel.log(format_args!(
+                    "{key} has left processes that cannot be killed"
+                ));
+                return self.end_run(turn, key, status);
             }
             // It was killed, but new processes have appeared.
             Some(at) if now >= at => self.table.schedule(now + POLL_EVERY, Timer::Kill(key)),
@@ -154,52 +145,42 @@ impl Coordinator {
     /// Offers the paths of a run for reuse, if it is certain that no process holds them open: an
     /// orphan without a known run may belong to this one.
     pub(super) fn recycle_paths(&mut self, key: RunKey) {
-        let certain = self.orphans.list.is_some() && self.orphans.seen.is_empty();
+        let certain = !self.orphans.is_unlisted && self.orphans.seen.is_empty();
         let run = self.table.runs.get_mut(&key).filter(|_| certain);
-        // Waiting launches come first: see `fill_free_capacity`.
+        // Waiting launches come first: see `fill`.
         self.recyclable.extend(run.and_then(|run| run.paths.take()));
     }
 
-    /// Kills the survivors of an attempt whose grace is over.
-    pub(super) fn kill_leftovers(&mut self, key: RunKey) -> io::Result<()> {
-        self.kill_members(key);
-        self.reap_children()?;
-        // The killed processes may have had children that no scan has seen yet.
-        self.settle_lingering();
-        Ok(())
-    }
-
-    fn has_leftovers(&mut self, key: RunKey) -> bool {
+    fn has_leftovers(&mut self, turn: &mut Turn<'_>, key: RunKey) -> bool {
         let Some(run) = self.table.runs.get(&key) else {
             return false;
         };
-        if let Some(group) = &run.group {
-            // A group that is gone is empty.
-            return group.populated().unwrap_or(false);
+        if let Some(populated) = turn.kernel.is_cgroup_populated(key) {
+            return populated;
         }
-        if self.orphans.list.is_none() {
+        if self.orphans.is_unlisted {
             let pid = run.pid().unwrap_or_default();
             // If the scan fails, assume that something is left.
-            return self.members(key, pid).map_or(true, |left| !left.is_empty());
+            return self.has_members(turn, key, pid) != Some(false);
         }
-        let unknown: Vec<(u32, Orphan)> = self
-            .orphans
-            .seen
-            .iter()
-            .filter(|(_, orphan)| orphan.run.is_none())
-            .map(|(pid, orphan)| (*pid, *orphan))
-            .collect();
+        let begun = run.started.map_or(0, |(_, identity)| identity.start_ticks);
+        self.attribute_orphans(key);
+        let may_be_of = |orphan: &Orphan| orphan.dying && orphan.start_ticks >= begun;
+        let mut orphans = self.orphans.seen.values();
+        orphans.any(|orphan| orphan.is_of(key) || may_be_of(orphan))
+    }
+
+    /// Attributes orphans to this run that can be of no other.
+    fn attribute_orphans(&mut self, key: RunKey) {
+        let unknown = self.orphans.seen.iter();
+        let unknown = unknown.filter(|(_, orphan)| orphan.run.is_none());
+        let unknown: Vec<(u32, Orphan)> = unknown.map(|(pid, it)| (*pid, *it)).collect();
         for (pid, orphan) in unknown {
             if self.only_possible_parent(&orphan) == Some(key) {
                 let run = Some(key);
                 self.orphans.seen.insert(pid, Orphan { run, ..orphan });
             }
         }
-        let begun = self.table.runs.get(&key).and_then(|run| run.started);
-        let begun = begun.map_or(0, |(_, identity)| identity.start_ticks);
-        let may_be_of = |orphan: &Orphan| orphan.dying && orphan.start_ticks >= begun;
-        let mut orphans = self.orphans.seen.values();
-        orphans.any(|orphan| orphan.is_of(key) || may_be_of(orphan))
     }
 
     /// The only run that can be the ancestor of an orphan, if there is only one: it started before
@@ -215,61 +196,38 @@ impl Coordinator {
     }
 
     /// Registers every child that we did not launch.
-    fn scan_orphans(&mut self) {
+    fn scan_orphans(&mut self, turn: &mut Turn<'_>) {
+        if self.orphans.is_unlisted {
+            return;
+        }
+        let mut found = Vec::new();
         for _ in 0..SCANS_MAX {
-            match self.scan_orphans_once() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    log_line!("coordinator: cannot list its children: {error}");
-                    // From now on a sweep finds them.
-                    self.orphans.list = None;
-                    return;
-                }
+            let is_known = |pid: u32| {
+                self.table.children.contains_key(&pid) || self.orphans.seen.contains_key(&pid)
+            };
+            let listing = turn.kernel.list_children(&is_known, &mut found);
+            for child in found.drain(..) {
+                let run = self.owner_of(&child);
+                let orphan = Orphan {
+                    run,
+                    start_ticks: child.start_ticks,
+                    dying: run.is_none() && child.is_exiting,
+                };
+                self.orphans.seen.insert(child.pid, orphan);
+            }
+            match listing {
+                Listing::Complete => return,
+                Listing::Changing => {}
+                // From now on a sweep finds them.
+                Listing::Unavailable => return self.orphans.is_unlisted = true,
             }
         }
     }
 
-    /// Scans once. True if a new child had just ended: its children are ours since then, and may be
-    /// missing from the list.
-    fn scan_orphans_once(&mut self) -> io::Result<bool> {
-        let Some(list) = &mut self.orphans.list else {
-            return Ok(false);
-        };
-        let known = |pid: &u32| {
-            self.table.children.contains_key(pid) || self.orphans.seen.contains_key(pid)
-        };
-        let new: Vec<u32> = list.read()?.filter(|pid| !known(pid)).collect();
-        let mut again = false;
-        for pid in new {
-            match self.launcher.reader.stat(pid)? {
-                Some(stat) if !stat.is_over() => {
-                    let run = self.owner_of(&stat);
-                    // Read after its mark was looked for, not before.
-                    let dying = run.is_none()
-                        && (self.launcher.reader.stat(pid)?)
-                            .is_none_or(|now| now.is_exiting || now.is_over());
-                    let start_ticks = stat.start_ticks;
-                    let orphan = Orphan {
-                        run,
-                        start_ticks,
-                        dying,
-                    };
-                    self.orphans.seen.insert(pid, orphan);
-                }
-                _ => {
-                    reap::reap(pid)?;
-                    again = true;
-                }
-            }
-        }
-        Ok(again)
-    }
-
-    fn owner_of(&mut self, stat: &Stat) -> Option<RunKey> {
-        read_run_mark(&mut self.launcher.reader, &self.config.mark, stat.pid).or_else(|| {
-            let near = |pid: u32| pid == stat.session || pid == stat.pgrp;
-            let root = [stat.session, stat.pgrp].into_iter().find_map(|pid| {
+    fn owner_of(&self, child: &StrayChild) -> Option<RunKey> {
+        child.mark.or_else(|| {
+            let near = |pid: u32| pid == child.session || pid == child.pgrp;
+            let root = [child.session, child.pgrp].into_iter().find_map(|pid| {
                 match self.table.children.get(&pid) {
                     Some(Role::Run(key)) => Some(*key),
                     _ => None,
@@ -282,13 +240,4 @@ impl Coordinator {
             })
         })
     }
-}
-
-fn read_run_mark(reader: &mut Reader, mark: &str, pid: u32) -> Option<RunKey> {
-    let found = std::cell::Cell::new(None);
-    reader.has_mark(pid, &|text| {
-        found.set(marked_run(mark, text));
-        found.get().is_some()
-    });
-    found.get()
 }

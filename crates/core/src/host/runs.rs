@@ -1,35 +1,31 @@
-//! The coordinator's table of runs.
+//! The table of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::outcome::{KillCause, Outcome};
-use baton_model::task::{Identity, Moment, ProcessNo};
+use baton_model::coordinator::{AttemptPaths, KnownRun, RunEnd, Usage};
+use baton_model::outcome::{ExitStatus, KillCause, Outcome};
+use baton_model::task::{Identity, Moment, ProcessNo, RunKey};
 use baton_model::time::{Millis, Mono};
 
-use crate::sys::cgroup::Cgroup;
-use crate::sys::identity::{ExitStatus, Handle};
-use crate::sys::reap::ChildUsage;
-use crate::wire::{AttemptPaths, KnownRun, RunEnd, RunKey};
-
 /// The first process of a run, and how its exit is observed.
-#[derive(Debug)]
-pub(super) enum RootProcess {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Root {
     /// Our child: its pid cannot be reused until we reap it.
     Child,
-    /// A child of an earlier coordinator, held by a pidfd.
-    Adopted(Handle),
-    /// An adopted process that has ended. Its status is known once its parent reaps it, which is
+    /// A child of an earlier coordinator, held by the kernel.
+    Held,
+    /// A held process that has ended. Its status is known once its parent reaps it, which is
     /// waited for until then.
-    Ending(Handle, Mono),
+    Ending(Mono),
     /// It was reaped, with this status; other processes of the run may linger.
     Gone(ExitStatus),
 }
 
 /// One run of a process.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ProcessRun {
     pub(super) started: Option<(Moment, Identity)>,
-    pub(super) root: RootProcess,
+    pub(super) root: Root,
     /// It was asked to stop, and is killed at this time.
     pub(super) kill_at: Option<Mono>,
     /// Why it was asked to stop.
@@ -48,45 +44,31 @@ pub(super) struct ProcessRun {
     /// It is an adopted attempt: its orphans are not our children, so a sweep finds them when it
     /// ends.
     pub(super) sweep_at_end: bool,
-    /// [`Launch::resumes`](crate::wire::Launch::resumes).
+    /// [`Launch::resumes`](baton_model::coordinator::Launch::resumes).
     pub(super) resumes: bool,
-    /// [`Launch::is_runner`](crate::wire::Launch::is_runner).
+    /// [`Launch::is_runner`](baton_model::coordinator::Launch::is_runner).
     pub(super) is_runner: bool,
     /// The time of its timeout, and the grace from SIGTERM to SIGKILL.
     pub(super) timeout: Option<(Mono, Millis)>,
-    pub(super) group: Option<Cgroup>,
     /// The resources that its first process had used when it was reaped.
-    pub(super) used: Option<ChildUsage>,
+    pub(super) used: Option<Usage>,
 }
 
 impl ProcessRun {
     /// A run whose process was started.
-    pub(super) fn started(at: Moment, identity: Identity, root: RootProcess) -> Self {
+    pub(super) fn started(at: Moment, identity: Identity, root: Root) -> Self {
         Self {
             started: Some((at, identity)),
             root,
-            kill_at: None,
-            stop_cause: None,
-            signalled: None,
-            ended: None,
-            tag: String::new(),
-            claim: Vec::new(),
-            awaits_descendants: false,
-            paths: None,
-            sweep_at_end: false,
-            resumes: false,
-            is_runner: false,
-            timeout: None,
-            group: None,
-            used: None,
+            ..Self::unstarted(String::new())
         }
     }
 
     /// A run that never was started.
-    pub(super) fn unstarted(tag: String) -> Self {
+    pub(super) const fn unstarted(tag: String) -> Self {
         Self {
             started: None,
-            root: RootProcess::Gone(ExitStatus::Code(0)),
+            root: Root::Gone(ExitStatus::Code(0)),
             kill_at: None,
             stop_cause: None,
             signalled: None,
@@ -99,7 +81,6 @@ impl ProcessRun {
             resumes: false,
             is_runner: false,
             timeout: None,
-            group: None,
             used: None,
         }
     }
@@ -109,16 +90,17 @@ impl ProcessRun {
         self.started.map(|(_, identity)| identity.pid)
     }
 
-    /// The pidfd of its first process, if that is not our child.
-    pub(super) fn handle(&self) -> Option<&Handle> {
-        match &self.root {
-            RootProcess::Adopted(handle) | RootProcess::Ending(handle, _) => Some(handle),
-            RootProcess::Child | RootProcess::Gone(_) => None,
-        }
+    /// True if its first process is held: it is not our child.
+    pub(super) const fn is_held(&self) -> bool {
+        matches!(self.root, Root::Held | Root::Ending(_))
+    }
+
+    pub(super) const fn is_root_gone(&self) -> bool {
+        matches!(self.root, Root::Gone(_))
     }
 
     /// True while it is not over.
-    pub(super) fn is_live(&self) -> bool {
+    pub(super) const fn is_live(&self) -> bool {
         self.ended.is_none()
     }
 
@@ -137,8 +119,8 @@ impl ProcessRun {
     }
 }
 
-/// A timer of the coordinator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A timer of a run or a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
     /// The grace of a run that was asked to stop is over.
     Kill(RunKey),
@@ -151,14 +133,14 @@ pub(super) enum Timer {
 }
 
 /// A check in flight.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Probe {
     pub(super) pid: u32,
     pub(super) late: bool,
 }
 
 /// The role of a child process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     Run(RunKey),
     Probe(u64),
@@ -167,7 +149,7 @@ pub(super) enum Role {
 }
 
 /// All runs, checks, children and timers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct RunTable {
     pub(super) runs: BTreeMap<RunKey, ProcessRun>,
     pub(super) probes: BTreeMap<u64, Probe>,
@@ -185,14 +167,16 @@ pub(super) struct RunTable {
 impl RunTable {
     /// Adds a run that was not known and is not over.
     pub(super) fn insert(&mut self, key: RunKey, run: ProcessRun) {
+        assert!(run.is_live(), "{key} is over before it is known: {run:?}");
         self.live += 1;
-        if run.handle().is_some() {
+        if run.is_held() {
             self.adopted.insert(key);
         }
         if let Some((at, _)) = run.timeout {
             self.schedule(at, Timer::Timeout(key));
         }
-        self.runs.insert(key, run);
+        let before = self.runs.insert(key, run);
+        assert!(before.is_none(), "{key} was known already: {before:?}");
     }
 
     /// Records the end of a run, cancels its timers, and returns the claim to release.
@@ -202,7 +186,7 @@ impl RunTable {
             return Vec::new();
         };
         run.ended = Some(ended);
-        run.root = RootProcess::Gone(ExitStatus::Code(0));
+        run.root = Root::Gone(ExitStatus::Code(0));
         let claim = std::mem::take(&mut run.claim);
         let (timeout, kill_at) = (run.timeout, run.kill_at);
         self.retire(key, timeout, kill_at);
@@ -210,6 +194,7 @@ impl RunTable {
     }
 
     /// Removes a run, and returns the claim to release.
+    #[must_use = "a claim that is not released is occupied for ever"]
     pub(super) fn remove(&mut self, key: RunKey) -> Vec<u64> {
         let Some(run) = self.runs.remove(&key) else {
             return Vec::new();
@@ -241,7 +226,7 @@ impl RunTable {
     }
 
     /// True if a run is not over.
-    pub(super) fn has_live(&self) -> bool {
+    pub(super) const fn has_live(&self) -> bool {
         self.live > 0
     }
 
@@ -273,19 +258,16 @@ impl RunTable {
         live.filter(move |(key, _)| wanted.contains(&key.process))
     }
 
-    /// The live adopted runs, each with its pidfd.
-    pub(super) fn adopted(&self) -> impl Iterator<Item = (RunKey, &Handle)> + '_ {
-        let adopted = self.adopted.iter();
-        adopted.filter_map(|key| match &self.runs.get(key)?.root {
-            RootProcess::Adopted(handle) => Some((*key, handle)),
-            RootProcess::Child | RootProcess::Ending(..) | RootProcess::Gone(_) => None,
-        })
+    /// The runs whose first process is held and has not ended.
+    pub(super) fn watched(&self) -> impl Iterator<Item = RunKey> + '_ {
+        let adopted = self.adopted.iter().copied();
+        adopted.filter(|key| self.runs.get(key).is_some_and(|run| run.root == Root::Held))
     }
 
-    /// All pidfds of processes that are not our children.
-    pub(super) fn held(&self) -> impl Iterator<Item = &Handle> + '_ {
-        let adopted = self.adopted.iter();
-        adopted.filter_map(|key| self.runs.get(key)?.handle())
+    /// The runs whose first process is held.
+    pub(super) fn held(&self) -> impl Iterator<Item = RunKey> + '_ {
+        let adopted = self.adopted.iter().copied();
+        adopted.filter(|key| self.runs.get(key).is_some_and(ProcessRun::is_held))
     }
 
     pub(super) fn schedule(&mut self, at: Mono, due: Timer) {

@@ -1,0 +1,62 @@
+//! The full state: for a greeting, and as the first records of a log.
+
+use baton_model::coordinator::{CoordinatorRecord, Guard, KnownRun, Reply, VERSION};
+use baton_model::task::Moment;
+
+use super::{Host, Turn};
+
+impl Host {
+    /// Greets a runner. The one before is considered dead: its requests are done by now, or waited
+    /// for a kill and are dropped; its successor repeats them.
+    pub(super) fn greet(&mut self, turn: &mut Turn<'_>) {
+        self.is_connected = true;
+        if let Some(killing) = &mut self.killing {
+            killing.drop_requester();
+        }
+        turn.reply(Reply::Hello {
+            version: VERSION,
+            mark: self.settings.mark.clone(),
+            pid: self.settings.pid,
+            runs: self.known().collect(),
+            guard: self.guard.order().map(Guard::from),
+        });
+    }
+
+    /// The runs that are known or wait.
+    pub fn known(&self) -> impl Iterator<Item = KnownRun> + '_ {
+        self.table.known().chain(self.queue.known())
+    }
+
+    /// The full state, as records that follow the first one of a log.
+    pub fn summary(&self, at: Moment) -> impl Iterator<Item = CoordinatorRecord> + '_ {
+        let guard = self.guard.order().map(Guard::from);
+        let guard = guard.map(CoordinatorRecord::Guard);
+        guard
+            .into_iter()
+            .chain(self.known().flat_map(known_records))
+            .chain(self.lingering_exits(at))
+    }
+}
+
+/// The records that describe one run: two at most.
+fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
+    let KnownRun {
+        run,
+        started,
+        ended,
+        tag,
+        ..
+    } = known;
+    let first = match started {
+        Some((at, identity)) => Some(CoordinatorRecord::Started {
+            run,
+            at,
+            identity,
+            tag,
+        }),
+        // Also for a run that ended without being started, to preserve its tag.
+        None if !tag.is_empty() => Some(CoordinatorRecord::Accepted { run, tag }),
+        None => None,
+    };
+    first.into_iter().chain(ended.map(CoordinatorRecord::Ended))
+}

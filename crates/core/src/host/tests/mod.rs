@@ -1,0 +1,320 @@
+//! The host alone, on a kernel of the test.
+
+mod rig;
+
+use baton_model::coordinator::{Attempt, CoordinatorRecord, Reply, Request};
+use baton_model::outcome::{ExitStatus, KillCause, Outcome};
+use baton_model::task::Moment;
+use baton_model::time::Millis;
+
+use super::io::{Input, StartFault, Urgency};
+use super::kernel::{SIGKILL, SIGTERM};
+use rig::{Rig, run};
+
+const FAR: u64 = 1_000_000;
+
+/// The outcomes of the runs that were reported as ended.
+fn ends(replies: &[Reply]) -> Vec<(u32, Outcome)> {
+    let ended = replies.iter().filter_map(|reply| match reply {
+        Reply::Ended(end) => Some((end.run.process.0, end.outcome)),
+        _ => None,
+    });
+    ended.collect()
+}
+
+fn is_started(reply: &Reply) -> bool {
+    matches!(reply, Reply::Started { .. })
+}
+
+#[test]
+fn a_launch_waits_for_the_record_of_its_lease() {
+    let mut rig = Rig::new(false, FAR);
+    let launch = baton_model::coordinator::Launch {
+        tag: "lease".to_owned(),
+        ..Default::default()
+    };
+    let (key, launch) = (run(1, 0), Box::new(launch));
+    let request = Input::Request(Request::Launch { run: key, launch });
+    assert_eq!(rig.decide(request), Urgency::Now);
+    let step = std::mem::take(&mut rig.step);
+    let batch = rig.outbox.accept(step).expect("a record");
+    let tag = "lease".to_owned();
+    assert_eq!(
+        batch.facts(),
+        [CoordinatorRecord::Accepted { run: key, tag }]
+    );
+    assert_eq!(
+        rig.outbox.drain().count(),
+        0,
+        "no process before the record"
+    );
+    rig.outbox.release(batch.durable());
+    rig.commit();
+    assert!(rig.replies.iter().all(is_started) && rig.replies.len() == 1);
+}
+
+#[test]
+fn no_reply_leaves_before_its_record() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    rig.take_replies();
+    rig.exit(pid, 0);
+    let status = ExitStatus::Code(0);
+    let urgency = rig.decide(Input::Exited { pid, status });
+    assert_eq!(urgency, Urgency::Now, "the zombie waits for its record");
+    assert!(rig.kernel.processes.contains_key(&pid));
+    rig.commit();
+    assert!(!rig.kernel.processes.contains_key(&pid));
+    assert!(matches!(rig.log.last(), Some(CoordinatorRecord::Exited(_))));
+    assert_eq!(rig.decide(Input::ExitsTaken), Urgency::WithReplies);
+    assert_eq!(rig.replies, [], "the end is decided, but not on record");
+    rig.commit();
+    assert!(matches!(rig.log.last(), Some(CoordinatorRecord::Ended(_))));
+    assert_eq!(ends(&rig.replies), [(1, Outcome::Exited(0))]);
+}
+
+#[test]
+fn a_run_is_launched_once() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    rig.launch(run(1, 0), &[]);
+    assert_eq!(rig.kernel.processes.len(), 1);
+    let replies = rig.take_replies();
+    assert!(replies.len() == 2 && replies[0] == replies[1]);
+}
+
+#[test]
+#[should_panic(expected = "is awaited")]
+fn an_input_before_an_answer_is_a_bug_of_the_driver() {
+    let mut rig = Rig::new(false, FAR);
+    let (run, launch) = (run(1, 0), Box::default());
+    let _ = rig.decide(Input::Request(Request::Launch { run, launch }));
+    let _ = rig.decide(Input::Tick);
+}
+
+#[test]
+fn a_launch_that_does_not_fit_waits_for_the_end_of_another() {
+    let mut rig = Rig::new(false, FAR);
+    rig.request(Request::Capacity { amounts: vec![2] });
+    rig.launch(run(1, 0), &[2]);
+    rig.launch(run(2, 0), &[1]);
+    rig.launch(run(3, 0), &[1]);
+    assert_eq!(rig.kernel.processes.len(), 1);
+    rig.exit(rig.pid_of(run(1, 0)), 0);
+    rig.turn(10);
+    assert_eq!(rig.kernel.processes.len(), 2, "both fit now");
+    assert_eq!(rig.kernel.recycled.len(), 1);
+}
+
+#[test]
+fn a_waiting_launch_is_refused_after_the_deadline() {
+    let mut rig = Rig::new(false, 100);
+    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.launch(run(1, 0), &[1]);
+    rig.launch(run(2, 0), &[1]);
+    rig.take_replies();
+    rig.turn(100);
+    assert!(rig.replies.contains(&Reply::Refused { run: run(2, 0) }));
+    rig.turn(101);
+    let lapsed = Outcome::Killed(KillCause::LeaseLapsed);
+    assert_eq!(ends(&rig.replies), [(1, lapsed)]);
+    let forgotten = CoordinatorRecord::Forgotten { run: run(2, 0) };
+    assert!(rig.log.contains(&forgotten));
+}
+
+#[test]
+fn a_stop_is_a_request_first_and_a_kill_after_the_grace() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    rig.kernel.processes.get_mut(&pid).unwrap().ignores_term = true;
+    rig.stop(run(1, 0), 100);
+    rig.kernel.now = baton_model::time::Mono(10);
+    rig.stop(run(1, 0), 200);
+    assert_eq!(rig.kernel.signals, [(pid, SIGTERM)], "not repeated");
+    rig.turn(99);
+    assert_eq!(rig.kernel.signals.len(), 1);
+    rig.turn(100);
+    assert_eq!(rig.kernel.signals[1], (pid, SIGKILL), "not renewed");
+    rig.turn(101);
+    let killed = Outcome::Killed(KillCause::Requested);
+    assert_eq!(ends(&rig.replies), [(1, killed)]);
+}
+
+#[test]
+fn a_stubborn_attempt_is_killed_when_its_lease_ends() {
+    let mut rig = Rig::new(false, 100);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    rig.kernel.processes.get_mut(&pid).unwrap().ignores_term = true;
+    rig.turn(100);
+    let only_term = |(_, signal): &(u32, i32)| *signal == SIGTERM;
+    assert!(rig.kernel.signals.iter().all(only_term) && !rig.kernel.signals.is_empty());
+    rig.turn(150);
+    assert_eq!(rig.kernel.signals.last(), Some(&(pid, SIGKILL)));
+}
+
+#[test]
+fn an_attempt_is_over_when_its_orphans_are() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    let orphan = rig.start_process(Some(run(1, 0)), None).pid;
+    rig.kernel.processes.get_mut(&orphan).unwrap().ignores_term = true;
+    rig.take_replies();
+    rig.exit(pid, 3);
+    rig.turn(10);
+    assert_eq!(rig.kernel.signals, [(orphan, SIGTERM)], "not to its group");
+    assert_eq!(ends(&rig.replies), []);
+    rig.turn(2_010);
+    rig.turn(2_030);
+    assert_eq!(rig.kernel.signals.last(), Some(&(orphan, SIGKILL)));
+    assert_eq!(ends(&rig.replies), [(1, Outcome::Exited(3))]);
+}
+
+#[test]
+fn an_orphan_of_unknown_run_delays_no_attempt() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    rig.launch(run(2, 0), &[]);
+    let orphan = rig.start_process(None, None).pid;
+    rig.exit(rig.pid_of(run(1, 0)), 0);
+    rig.turn(10);
+    assert_eq!(ends(&rig.replies), [(1, Outcome::Exited(0))]);
+    assert_eq!(rig.kernel.signals, [], "it may be of the other one");
+    rig.exit(rig.pid_of(run(2, 0)), 0);
+    rig.turn(20);
+    assert_eq!(
+        rig.kernel.signals,
+        [(orphan, SIGTERM)],
+        "it can be of no other"
+    );
+    rig.turn(40);
+    assert_eq!(ends(&rig.replies).len(), 2);
+}
+
+#[test]
+fn a_process_with_the_pid_of_another_is_not_adopted() {
+    let mut rig = Rig::new(true, FAR);
+    let mut identity = rig.start_process(None, None);
+    identity.start_ticks += 1;
+    let adopt = |identity| Request::Adopt {
+        run: run(1, 0),
+        at: Moment::default(),
+        identity,
+        attempt: Some(Box::new(Attempt::default())),
+    };
+    rig.request(adopt(identity));
+    assert_eq!(rig.take_replies(), [Reply::Unknown { run: run(1, 0) }]);
+    identity.start_ticks -= 1;
+    rig.request(adopt(identity));
+    rig.stop(run(1, 0), 0);
+    assert_eq!(rig.kernel.signals[0], (identity.pid, SIGTERM));
+}
+
+/// A held process whose status nobody knows must not keep its claim.
+#[test]
+fn an_adopted_run_that_is_lost_releases_its_claim() {
+    let mut rig = Rig::new(true, FAR);
+    rig.request(Request::Capacity { amounts: vec![1] });
+    let identity = rig.start_process(Some(run(1, 0)), None);
+    let process = rig.kernel.processes.get_mut(&identity.pid).unwrap();
+    process.is_child = false;
+    rig.kernel.has_no_statuses = true;
+    rig.request(Request::Adopt {
+        run: run(1, 0),
+        at: Moment::default(),
+        identity,
+        attempt: Some(Box::new(Attempt {
+            claim: vec![1],
+            ..Attempt::default()
+        })),
+    });
+    rig.launch(run(2, 0), &[1]);
+    rig.take_replies();
+    rig.exit(identity.pid, 0);
+    rig.turn(10);
+    assert_eq!(rig.replies[0], Reply::Unknown { run: run(1, 0) });
+    assert!(is_started(&rig.replies[1]), "{:?}", rig.replies);
+}
+
+#[test]
+fn strays_are_killed_before_a_successor_launches() {
+    let mut rig = Rig::new(true, FAR);
+    let stray = rig.start_process(Some(run(7, 0)), None).pid;
+    rig.launch(run(8, 0), &[]);
+    assert_eq!(rig.kernel.signals, [(stray, SIGKILL)]);
+    assert!(is_started(&rig.replies[0]));
+}
+
+#[test]
+fn everything_is_reported_before_the_end_of_killing_it() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    rig.launch(run(2, 0), &[]);
+    rig.take_replies();
+    let (id, grace) = (9, Millis(0));
+    rig.request(Request::KillEverything { id, grace });
+    assert!(rig.host.is_killing());
+    assert_eq!(rig.take_replies(), []);
+    rig.turn(1);
+    let killed = Outcome::Killed(KillCause::Requested);
+    assert_eq!(ends(&rig.replies), [(1, killed), (2, killed)]);
+    let done = Reply::EverythingKilled { id, left: 0 };
+    assert_eq!(rig.replies.last(), Some(&done));
+    assert!(!rig.host.is_killing());
+}
+
+#[test]
+fn a_fault_of_the_host_gives_an_attempt_back() {
+    let mut rig = Rig::new(false, FAR);
+    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.fault = Some(StartFault::Host("no space".to_owned()));
+    rig.launch(run(1, 0), &[1]);
+    let (run_1, reason) = (run(1, 0), "no space".to_owned());
+    let expected = Reply::HostFault { run: run_1, reason };
+    assert_eq!(rig.take_replies(), [expected]);
+    let forgotten = CoordinatorRecord::Forgotten { run: run_1 };
+    assert_eq!(rig.log.last(), Some(&forgotten));
+    rig.fault = None;
+    rig.launch(run(2, 0), &[1]);
+    assert!(is_started(&rig.replies[0]), "it occupies nothing");
+}
+
+#[test]
+fn a_program_that_never_began_is_given_back() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    rig.take_replies();
+    let process = rig.kernel.processes.get_mut(&pid).unwrap();
+    process.zombie = Some(ExitStatus::Unexecuted(SIGKILL));
+    rig.turn(10);
+    assert_eq!(rig.replies, [Reply::Refused { run: run(1, 0) }]);
+    assert_eq!(rig.host.known().count(), 0);
+}
+
+#[test]
+fn a_greeting_has_everything_and_so_has_a_summary() {
+    let mut rig = Rig::new(false, FAR);
+    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.launch(run(1, 0), &[1]);
+    rig.launch(run(2, 0), &[1]);
+    rig.launch(run(3, 0), &[]);
+    rig.exit(rig.pid_of(run(3, 0)), 1);
+    rig.turn(5);
+    rig.take_replies();
+    rig.input(Input::Connected);
+    let Some(Reply::Hello {
+        mut runs, guard, ..
+    }) = rig.replies.pop()
+    else {
+        panic!("no greeting: {:?}", rig.replies);
+    };
+    runs.sort_by_key(|known| known.run);
+    let summary = rig.host.summary(Moment::default());
+    let evidence: baton_model::coordinator::Evidence = summary.collect();
+    assert_eq!((evidence.runs, evidence.guard), (runs.clone(), guard));
+    assert_eq!(runs.len(), 3);
+}
