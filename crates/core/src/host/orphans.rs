@@ -115,13 +115,13 @@ impl Host {
             return;
         };
         let now = turn.now();
-        let kill_at = run.kill_at;
+        let (kill_at, killed_at) = (run.kill_at, run.killed_at);
         if !self.has_leftovers(turn, key) {
             self.recycle_paths(key);
             return self.end_run(turn, key, status);
         }
-        match kill_at {
-            None => {
+        match (kill_at, killed_at) {
+            (None, _) => {
                 let kill_at = now + LEFTOVER_GRACE;
                 if let Some(run) = self.table.runs.get_mut(&key) {
                     run.kill_at = Some(kill_at);
@@ -129,15 +129,15 @@ impl Host {
                 self.table.schedule(kill_at, Timer::Kill(key));
                 self.signal_run(turn, key, SIGTERM);
             }
-            Some(at) if now >= at + KILL_MAX => {
+            (Some(_), Some(at)) if now >= at + KILL_MAX => {
                 turn.kernel.log(format_args!(
                     "{key} has left processes that cannot be killed"
                 ));
                 return self.end_run(turn, key, status);
             }
-            // It was killed, but new processes have appeared.
-            Some(at) if now >= at => self.table.schedule(now + POLL_EVERY, Timer::Kill(key)),
-            Some(_) => {}
+            // It was killed, but new processes have appeared; or the host has slept meanwhile.
+            (Some(at), _) if now >= at => self.table.schedule(now + POLL_EVERY, Timer::Kill(key)),
+            (Some(_), _) => {}
         }
         self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
     }

@@ -7,6 +7,8 @@ use baton_model::outcome::{ExitStatus, KillCause, Outcome};
 use baton_model::task::{Identity, Moment, ProcessNo, RunKey};
 use baton_model::time::{Millis, Mono};
 
+use crate::supervision::attempts::TASK_KILLED;
+
 /// The first process of a run, and how its exit is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Root {
@@ -28,6 +30,8 @@ pub(super) struct ProcessRun {
     pub(super) root: Root,
     /// It was asked to stop, and is killed at this time.
     pub(super) kill_at: Option<Mono>,
+    /// When what its first process has left was killed for the first time.
+    pub(super) killed_at: Option<Mono>,
     /// Why it was asked to stop.
     pub(super) stop_cause: Option<KillCause>,
     /// The cause, if a signal of ours may end its first process. A runner survives the request to
@@ -70,6 +74,7 @@ impl ProcessRun {
             started: None,
             root: Root::Gone(ExitStatus::Code(0)),
             kill_at: None,
+            killed_at: None,
             stop_cause: None,
             signalled: None,
             ended: None,
@@ -105,9 +110,13 @@ impl ProcessRun {
     }
 
     /// The outcome of a run whose first process ended with this status: an exit code counts as it
-    /// is, and a death by signal is ours if we had sent one.
+    /// is, and a death by signal is ours if we had sent one. A runner that was signalled exits
+    /// when it has killed its task.
     pub(super) fn outcome(&self, status: ExitStatus) -> Outcome {
         match (status, self.signalled) {
+            (ExitStatus::Code(TASK_KILLED), Some(cause)) if self.is_runner => {
+                Outcome::Killed(cause)
+            }
             (ExitStatus::Code(code), _) => Outcome::Exited(code),
             (ExitStatus::Signal(_) | ExitStatus::Unexecuted(_), Some(cause)) => {
                 Outcome::Killed(cause)

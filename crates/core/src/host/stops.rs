@@ -67,6 +67,7 @@ impl Host {
             }
             // Exits of what is killed here come in the next turn, and what it leaves with them.
             Root::Gone(_) if run.awaits_descendants => {
+                run.killed_at.get_or_insert(turn.now());
                 self.kill_members(turn, key);
                 self.table.schedule(turn.now(), Timer::Poll(key));
             }

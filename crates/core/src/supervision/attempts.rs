@@ -18,7 +18,7 @@ use super::takeover::KnownAttempt;
 use crate::protocol::worker::io::Record;
 
 /// The exit status of a runner whose task was killed.
-const TASK_KILLED: i32 = 3;
+pub(crate) const TASK_KILLED: i32 = 3;
 /// The exit status of a runner that cannot determine the outcome of its task.
 const TASK_LOST: i32 = 4;
 /// Time from SIGTERM to SIGKILL for a command that has timed out.

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use baton_model::coordinator::{Attempt, CoordinatorRecord, Reply, Request};
+use baton_model::coordinator::{Attempt, CoordinatorRecord, Launch, Reply, Request};
 use baton_model::outcome::{ExitStatus, KillCause, Outcome};
 use baton_model::task::Moment;
 use baton_model::time::Millis;
@@ -29,9 +29,9 @@ fn is_started(reply: &Reply) -> bool {
 #[test]
 fn a_launch_waits_for_the_record_of_its_lease() {
     let mut rig = Rig::new(false, FAR);
-    let launch = baton_model::coordinator::Launch {
+    let launch = Launch {
         tag: "lease".to_owned(),
-        ..Default::default()
+        ..Launch::default()
     };
     let (key, launch) = (run(1, 0), Box::new(launch));
     let request = Input::Request(Request::Launch { run: key, launch });
@@ -171,6 +171,46 @@ fn an_attempt_is_over_when_its_orphans_are() {
     rig.turn(2_030);
     assert_eq!(rig.kernel.signals.last(), Some(&(orphan, SIGKILL)));
     assert_eq!(ends(&rig.replies), [(1, Outcome::Exited(3))]);
+}
+
+/// The time to give up is counted from the kill, which a host that has slept makes late.
+#[test]
+fn an_orphan_is_killed_after_a_sleep_of_its_host() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    let orphan = rig.start_process(Some(run(1, 0)), None).pid;
+    rig.kernel.processes.get_mut(&orphan).unwrap().ignores_term = true;
+    rig.take_replies();
+    rig.exit(pid, 0);
+    rig.turn(10);
+    rig.turn(60_000);
+    assert_eq!(ends(&rig.replies), [], "its orphan lives");
+    rig.turn(60_020);
+    assert_eq!(rig.kernel.signals.last(), Some(&(orphan, SIGKILL)));
+    rig.turn(60_040);
+    assert_eq!(ends(&rig.replies), [(1, Outcome::Exited(0))]);
+}
+
+#[test]
+fn a_runner_that_ends_its_task_at_the_deadline_was_killed_for_it() {
+    let mut rig = Rig::new(false, 100);
+    let launch = Launch {
+        is_runner: true,
+        resumes: true,
+        ..Launch::default()
+    };
+    rig.request(Request::Launch {
+        run: run(1, 0),
+        launch: Box::new(launch),
+    });
+    let pid = rig.pid_of(run(1, 0));
+    rig.kernel.processes.get_mut(&pid).unwrap().ignores_term = true;
+    rig.turn(100);
+    rig.exit(pid, 3);
+    rig.turn(110);
+    let lapsed = Outcome::Killed(KillCause::LeaseLapsed);
+    assert_eq!(ends(&rig.replies), [(1, lapsed)]);
 }
 
 #[test]
