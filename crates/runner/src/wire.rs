@@ -47,6 +47,7 @@ pub fn decode<T: DeserializeOwned>(read: &[u8]) -> io::Result<Option<(T, usize)>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_model::outcome::KillCause;
 
     /// The messages of a standalone task's coordinator have not changed.
     #[test]

@@ -15,14 +15,16 @@ pub const SIGTERM: i32 = 15;
 /// The signal that no process survives.
 pub const SIGKILL: i32 = 9;
 
+/// True if a process carries the mark of such a run in its environment.
+pub type HasMark<'a> = dyn Fn(&dyn Fn(RunKey) -> bool) -> bool + 'a;
+
 /// A process that a walk has found.
 #[derive(Clone, Copy)]
 pub struct Candidate<'a> {
     pub pid: u32,
     pub pgrp: u32,
     pub session: u32,
-    /// True if it carries the mark of such a run in its environment.
-    pub has_mark: &'a dyn Fn(&dyn Fn(RunKey) -> bool) -> bool,
+    pub has_mark: &'a HasMark<'a>,
 }
 
 /// A selection of processes. The host's own process is never selected.

@@ -38,8 +38,10 @@ impl Host {
         if is_held {
             turn.kernel.signal_held(key, signal);
         }
-        let others =
-            |it: &Candidate<'_>| !(whole_group && it.pgrp == pid) && !(is_held && it.pid == pid);
+        let others = |it: &Candidate<'_>| {
+            let is_reached = (whole_group && it.pgrp == pid) || (is_held && it.pid == pid);
+            !is_reached
+        };
         self.with_run(key, pid, &others, |sweep| turn.kernel.signal(sweep, signal));
     }
 

@@ -253,7 +253,7 @@ fn a_process_with_the_pid_of_another_is_not_adopted() {
     assert_eq!(rig.kernel.signals[0], (identity.pid, SIGTERM));
 }
 
-/// A held process whose status nobody knows must not keep its claim.
+/// The status of a held process may be lost; its claim must not be.
 #[test]
 fn an_adopted_run_that_is_lost_releases_its_claim() {
     let mut rig = Rig::new(true, FAR);
