@@ -39,8 +39,8 @@ pub use error::ClientError;
 pub use events::{EventMessage, EventQuery, EventStream};
 pub use instances::{LogChunk, LogQuery, Span, Stream};
 pub use library::{Condition, TriggerRequest};
-pub use lists::{Filter, Pages, View};
-pub use runs::{ItemFilter, ResumeRequest, RunFilter, RunItem};
+pub use lists::{PageOptions, Pages, View};
+pub use runs::{ResumeRequest, RunItem};
 pub use usage::UsageQuery;
 
 use baton_model::token::Secret;

@@ -1,10 +1,11 @@
 //! Views, page by page, workers, schedulers, and cluster-wide limits.
 
 use baton_model::api::{
-    DrainRequest, Instance, Limit, LimitRemoval, List, Scheduler, SetLimit, Worker,
+    self, DrainRequest, Instance, InstanceFilter, Limit, LimitRemoval, List, Scheduler, SetLimit,
+    Worker,
 };
-use baton_model::time::Wall;
 use reqwest::{Method, Url};
+use serde::Serialize;
 
 use crate::Client;
 use crate::error::ClientError;
@@ -18,25 +19,15 @@ pub enum View {
     History,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
-    /// Only instances in this state.
-    pub state: Option<String>,
-    /// Only instances of this owner.
-    pub owner: Option<String>,
-    /// Only instances of this name.
-    pub name: Option<String>,
-    /// Only instances whose current attempt, or else the last one, is on this worker.
-    pub worker: Option<String>,
-    /// Only instances that have last changed at this time or later.
-    pub since: Option<Wall>,
-    /// Only instances that have last changed before this time.
-    pub until: Option<Wall>,
+/// Order and size of the pages of a view.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PageOptions {
     /// The order, such as `-submitted`.
     pub sort: Option<String>,
     /// Maximum number of items on a page.
     pub limit: Option<u64>,
     /// Whether the scheduler says why each of the first waits; in the bullpen only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reasons: bool,
 }
 
@@ -68,27 +59,10 @@ impl Pages<'_> {
 impl Client {
     /// The pages of a view.
     #[must_use]
-    pub fn view(&self, view: View, filter: &Filter) -> Pages<'_> {
+    pub fn view(&self, view: View, filter: &InstanceFilter, options: &PageOptions) -> Pages<'_> {
         let mut url = self.transport.at(&[view.into_str(), ""]);
-        let limit = filter.limit.map(|limit| limit.to_string());
-        let time = |time: Option<Wall>| time.map(|time| time.0.to_string());
-        let reasons = filter.reasons.then(|| "true".to_owned());
-        let pairs = [
-            ("state", &filter.state),
-            ("owner", &filter.owner),
-            ("name", &filter.name),
-            ("worker", &filter.worker),
-            ("since", &time(filter.since)),
-            ("until", &time(filter.until)),
-            ("sort", &filter.sort),
-            ("limit", &limit),
-            ("reasons", &reasons),
-        ];
-        for (key, value) in pairs {
-            if let Some(value) = value {
-                url.query_pairs_mut().append_pair(key, value);
-            }
-        }
+        append_query(&mut url, filter);
+        append_query(&mut url, options);
         Pages {
             client: self,
             next: Some(url),
@@ -159,5 +133,14 @@ impl Client {
             .send_change(Method::POST, url, no_body)
             .await?;
         Ok(())
+    }
+}
+
+/// Appends the fields that are set.
+pub(crate) fn append_query(url: &mut Url, fields: &impl Serialize) {
+    let pairs = api::query_pairs(fields);
+    // A query without pairs would leave a question mark.
+    if !pairs.is_empty() {
+        url.query_pairs_mut().extend_pairs(pairs);
     }
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use baton_model::api::{
-    self, ErrorGroup, HaltRun, List, ResumePreview, ResumeRun, RetryRun, Run, RunReply, RunTask,
-    SubmitRun,
+    self, ErrorGroup, HaltRun, ItemFilter, List, ResumePreview, ResumeRun, RetryRun, Run,
+    RunFilter, RunReply, RunTask, SubmitRun,
 };
 use baton_model::ids::RunId;
 use baton_model::outcome::KillMode;
-use baton_model::time::Wall;
 use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,37 +17,10 @@ use crate::Client;
 use crate::dispatch::IDEMPOTENCY_KEY;
 use crate::error::ClientError;
 use crate::instances::{NO_BODY, append_mode};
-
-/// Filter for runs.
-#[derive(Clone, Debug, Default)]
-pub struct RunFilter {
-    /// Only runs in this state.
-    pub state: Option<String>,
-    /// Only runs of this owner.
-    pub owner: Option<String>,
-    /// Only runs of this workflow.
-    pub name: Option<String>,
-    /// Only runs that have begun at this time or later.
-    pub since: Option<Wall>,
-    /// Only runs that have begun before this time.
-    pub until: Option<Wall>,
-    /// The order, such as `submitted`; the latest first without it.
-    pub sort: Option<String>,
-}
+use crate::lists::append_query;
 
 /// An item, with its value.
 pub type RunItem = api::RunItem<Value>;
-
-/// Filter for items.
-#[derive(Clone, Debug, Default)]
-pub struct ItemFilter {
-    /// Only items in this state.
-    pub state: Option<String>,
-    /// Only items of this task.
-    pub task: Option<String>,
-    /// Only this item of that task.
-    pub item: Option<u32>,
-}
 
 /// How to continue a run.
 #[derive(Clone, Debug)]
@@ -106,16 +78,16 @@ impl Client {
         self.transport.get_within(url, wait).await
     }
 
-    /// Runs, at most `limit`.
-    pub async fn runs(&self, filter: &RunFilter, limit: usize) -> Result<Vec<Run>, ClientError> {
+    /// Runs, at most `limit`: the latest first, unless `sort` is `submitted`.
+    pub async fn runs(
+        &self,
+        filter: &RunFilter,
+        sort: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Run>, ClientError> {
         let mut url = self.transport.at(&["runs", ""]);
-        query(&mut url, "state", filter.state.as_deref());
-        query(&mut url, "owner", filter.owner.as_deref());
-        query(&mut url, "name", filter.name.as_deref());
-        let time = |time: Option<Wall>| time.map(|time| time.0.to_string());
-        query(&mut url, "since", time(filter.since).as_deref());
-        query(&mut url, "until", time(filter.until).as_deref());
-        query(&mut url, "sort", filter.sort.as_deref());
+        append_query(&mut url, filter);
+        query(&mut url, "sort", sort);
         self.all(url, limit).await
     }
 
@@ -132,10 +104,7 @@ impl Client {
         limit: usize,
     ) -> Result<Vec<RunItem>, ClientError> {
         let mut url = self.run_at(run, &["items", ""]);
-        query(&mut url, "state", filter.state.as_deref());
-        query(&mut url, "task", filter.task.as_deref());
-        let item = filter.item.map(|item| item.to_string());
-        query(&mut url, "item", item.as_deref());
+        append_query(&mut url, filter);
         self.all(url, limit).await
     }
 

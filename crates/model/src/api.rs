@@ -9,6 +9,7 @@
 mod attempts;
 mod backfills;
 mod details;
+mod filters;
 mod library;
 mod once;
 mod processes;
@@ -27,6 +28,7 @@ use crate::token::Role;
 
 pub use backfills::{Backfill, BackfillLaunch, BackfillReply, BackfillRequest};
 pub use details::{InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand};
+pub use filters::{InstanceFilter, ItemFilter, RunFilter, query_pairs};
 pub use library::{
     DefineReply, DueTimes, FileProblem, LibraryPage, PauseRequest, Task, Tick, TriggerReply,
     TriggerTask,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, RunHead};
+use baton_model::api::{InstanceFilter, RunFilter};
 use baton_model::backfill::Backfill;
 use baton_model::fact::Fact;
 use baton_model::ids::{
@@ -96,18 +97,7 @@ pub struct BadCursor;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     pub view: View,
-    /// Only instances in this state.
-    pub state: Option<UniversalState>,
-    /// Only instances of this owner.
-    pub owner: Option<String>,
-    /// Only instances of this name.
-    pub name: Option<String>,
-    /// Only instances whose current attempt, or else the last one, is on this worker.
-    pub worker: Option<String>,
-    /// Only instances that have last changed at this time or later.
-    pub since: Option<Wall>,
-    /// Only instances that have last changed before this time.
-    pub until: Option<Wall>,
+    pub filter: InstanceFilter,
     /// In the opposite order of the view.
     pub reversed: bool,
     /// Only records after this position, in that order.
@@ -119,15 +109,10 @@ pub struct Query {
 impl Query {
     /// Query for the first page of a view.
     #[must_use]
-    pub const fn first(view: View, limit: usize) -> Self {
+    pub fn first(view: View, limit: usize) -> Self {
         Self {
             view,
-            state: None,
-            owner: None,
-            name: None,
-            worker: None,
-            since: None,
-            until: None,
+            filter: InstanceFilter::default(),
             reversed: false,
             after: None,
             limit,
@@ -136,7 +121,7 @@ impl Query {
 
     /// The states of the view that pass the filter.
     pub(crate) fn states(&self) -> impl Iterator<Item = UniversalState> + use<> {
-        let wanted = self.state;
+        let wanted = self.filter.state;
         let of_view = self.view.states().iter().copied();
         of_view.filter(move |state| wanted.is_none_or(|wanted| wanted == *state))
     }
@@ -144,13 +129,14 @@ impl Query {
     /// True if specs of this owner and name pass the filters.
     pub(crate) fn matches(&self, owner: &str, name: &str) -> bool {
         let is = |wanted: &Option<String>, it| wanted.as_deref().is_none_or(|wanted| wanted == it);
-        is(&self.owner, owner) && is(&self.name, name)
+        is(&self.filter.owner, owner) && is(&self.filter.name, name)
     }
 
     /// True if an instance that has last changed at this time passes the filters.
     pub(crate) fn is_within(&self, changed_at: Wall) -> bool {
-        self.since.is_none_or(|since| changed_at >= since)
-            && self.until.is_none_or(|until| changed_at < until)
+        let InstanceFilter { since, until, .. } = &self.filter;
+        since.is_none_or(|since| changed_at >= since)
+            && until.is_none_or(|until| changed_at < until)
     }
 
     /// The position of a record in the order of the query. In the opposite order it is that of its
@@ -457,16 +443,7 @@ pub struct LaunchRecord {
 /// Query for a page of runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunQuery {
-    /// Only runs in this state.
-    pub state: Option<UniversalState>,
-    /// Only runs of this owner.
-    pub owner: Option<String>,
-    /// Only runs of this workflow.
-    pub name: Option<String>,
-    /// Only runs that have begun at this time or later.
-    pub since: Option<Wall>,
-    /// Only runs that have begun before this time.
-    pub until: Option<Wall>,
+    pub filter: RunFilter,
     /// The oldest first, instead of the latest.
     pub oldest_first: bool,
     /// Only runs after this one, in that order.

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use baton_client::{Client, ItemFilter};
-use baton_model::api::SubmitRun;
+use baton_client::Client;
+use baton_model::api::{ItemFilter, SubmitRun};
 use baton_model::ids::RunId;
 use baton_model::state::UniversalState;
 use clap::Args;

@@ -10,8 +10,9 @@ use baton_model::state::UniversalState;
 use clap::Args;
 use serde_json::json;
 
+use super::filters::InstanceFilterArgs;
 use super::runs::change::{self, RerunArgs, ResumeArgs};
-use super::selection::{self, ConfirmArgs, FilterArgs, Sequence, Unit};
+use super::selection::{self, ConfirmArgs, Sequence, Unit};
 use crate::connection::refused;
 use crate::ids;
 use crate::ids::IdArg;
@@ -44,8 +45,8 @@ pub(crate) struct Cancel {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    filter: FilterArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: InstanceFilterArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
 }
@@ -77,8 +78,8 @@ pub(crate) struct Kill {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    filter: FilterArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: InstanceFilterArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
 }
@@ -108,8 +109,8 @@ pub(crate) struct Retry {
     rerun: RerunArgs,
     #[command(flatten)]
     resume: ResumeArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: InstanceFilterArgs,
     #[command(flatten)]
     confirm: ConfirmArgs,
 }
@@ -117,7 +118,7 @@ pub(crate) struct Retry {
 pub(super) async fn cancel(command: &Cancel, client: &Client) -> CommandResult {
     let mode = mode(command.now);
     let views = &[View::Bullpen, View::Arena];
-    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
     selection::confirm("cancel", &units, &command.ids, &command.confirm)?;
     let mut results = Sequence::new(command.json && units.len() > 1);
     for unit in &units {
@@ -175,7 +176,7 @@ const fn mode(now: bool) -> KillMode {
 
 pub(super) async fn kill(command: &Kill, client: &Client) -> CommandResult {
     let views = &[View::Arena];
-    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
     let one = matches!(&*units, [Unit::Instance(_)]);
     if command.attempt.is_some() && !one {
         return Err(Failure::usage("--attempt applies to one instance"));
@@ -255,14 +256,14 @@ fn describe_result(shown: &str, count: u64, cancelled: &CancelReply) -> String {
 
 pub(super) async fn retry(command: &Retry, client: &Client) -> CommandResult {
     let views = &[View::History];
-    let state = command.filter.state.unwrap_or(UniversalState::Failed);
+    let filter = command.filter.filter();
+    let state = filter.state.unwrap_or(UniversalState::Failed);
     if !matches!(state, UniversalState::Failed | UniversalState::Halted) {
         return Err(Failure::usage(
             "only FAILED or HALTED instances can be retried; --state takes one of them",
         ));
     }
-    let filter = &command.filter;
-    let units = selection::resolve_retried(&command.ids, filter, views, client).await?;
+    let units = selection::resolve_retried(&command.ids, &filter, views, client).await?;
     selection::confirm("retry", &units, &command.ids, &command.confirm)?;
     let mut results = Sequence::new(command.resume.json && units.len() > 1);
     for unit in &units {

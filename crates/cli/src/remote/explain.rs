@@ -8,8 +8,9 @@ use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::data::DataArgs;
+use super::filters::InstanceFilterArgs;
 use super::runs;
-use super::selection::{self, FilterArgs, Sequence, Unit};
+use super::selection::{self, Sequence, Unit};
 use super::show::write_tail;
 use crate::connection::refused;
 use crate::ids;
@@ -44,13 +45,13 @@ pub(crate) struct Explain {
     json: bool,
     #[command(flatten)]
     pub(super) data: DataArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: InstanceFilterArgs,
 }
 
 pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {
     let views = &[View::Bullpen, View::Arena, View::History];
-    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
     let targets = selection::expand(&units)?;
     let listed = matches!(&*units, [Unit::Matches(_)]) || targets.len() > 1;
     let mut results = Sequence::new(command.json && listed);

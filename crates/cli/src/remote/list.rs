@@ -2,17 +2,17 @@
 
 use std::io::Write;
 
-use baton_client::{Client, Filter, View};
-use baton_model::api::Instance;
+use baton_client::{Client, PageOptions, View};
+use baton_model::api::{Instance, InstanceFilter};
 use baton_model::state::UniversalState;
-use baton_model::time::Wall;
 use clap::Args;
 
+use super::filters::InstanceFilterArgs;
 use crate::connection::refused;
 use crate::output::{CommandResult, Failure, Output, note};
 use crate::table::Table;
 use crate::text::count;
-use crate::time::{now, past};
+use crate::time::now;
 use crate::views::rows;
 
 /// Default number of rows.
@@ -29,25 +29,8 @@ struct ListArgs {
     /// Print all rows
     #[arg(long, conflicts_with = "number")]
     all: bool,
-    /// Only instances in this state, such as QUEUED, RUNNING or FAILED
-    #[arg(long, value_name = "STATE", value_parser = state)]
-    state: Option<UniversalState>,
-    /// Only instances of this owner
-    #[arg(long, value_name = "OWNER")]
-    owner: Option<String>,
-    /// Only instances with this name
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Only instances whose current attempt, or else the last one, is on this worker
-    #[arg(long, value_name = "WORKER")]
-    worker: Option<String>,
-    /// Only instances that were submitted, started or have ended, whatever was last, at this time or
-    /// later: how long ago, such as 90m or 2d, or when
-    #[arg(long, value_name = "TIME", value_parser = past)]
-    since: Option<Wall>,
-    /// The same, before this time
-    #[arg(long, value_name = "TIME", value_parser = past)]
-    until: Option<Wall>,
+    #[command(flatten)]
+    filter: InstanceFilterArgs,
     /// Order of the rows: submitted, or -submitted for the latest first
     #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
     sort: Option<String>,
@@ -137,18 +120,13 @@ pub(super) async fn history(command: &History, client: &Client) -> CommandResult
 
 async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
     let most = if args.all { u64::MAX } else { args.number };
-    let filter = Filter {
-        state: args.state.map(|state| state.word().to_owned()),
-        owner: args.owner.clone(),
-        name: args.name.clone(),
-        worker: args.worker.clone(),
-        since: args.since,
-        until: args.until,
+    let filter = args.filter.filter();
+    let options = PageOptions {
         sort: args.sort.clone(),
         limit: Some(most.clamp(1, PAGE)),
         reasons: view == View::Bullpen,
     };
-    let mut pages = client.view(view, &filter);
+    let mut pages = client.view(view, &filter, &options);
     let mut printer = Printer::new(view, args.json);
     let (mut left, mut total, mut more) = (most, None, false);
     while left > 0
@@ -177,11 +155,8 @@ async fn list(view: View, args: &ListArgs, client: &Client) -> CommandResult {
     Ok(())
 }
 
-fn empty_notice(view: View, filter: &Filter) -> String {
-    let texts = [&filter.state, &filter.owner, &filter.name, &filter.worker];
-    let is_filtered =
-        texts.into_iter().any(Option::is_some) || filter.since.is_some() || filter.until.is_some();
-    if !is_filtered {
+fn empty_notice(view: View, filter: &InstanceFilter) -> String {
+    if *filter == InstanceFilter::default() {
         format!("the {} is empty", view.into_str())
     } else {
         format!("no instance in the {} matches", view.into_str())
@@ -277,22 +252,12 @@ mod tests {
             "1 row of 2 instances; show more with -n N or --all"
         );
         assert_eq!(
-            empty_notice(View::Arena, &Filter::default()),
+            empty_notice(View::Arena, &InstanceFilter::default()),
             "the arena is empty"
         );
-        assert_eq!(
-            empty_notice(
-                View::History,
-                &Filter {
-                    since: Some(Wall(1)),
-                    ..Filter::default()
-                }
-            ),
-            "no instance in the history matches"
-        );
-        let filter = Filter {
+        let filter = InstanceFilter {
             owner: Some("x".to_owned()),
-            ..Filter::default()
+            ..InstanceFilter::default()
         };
         assert_eq!(
             empty_notice(View::History, &filter),

@@ -11,8 +11,9 @@ use futures_util::future::join_all;
 
 use super::data::DataArgs;
 use super::details;
+use super::filters::InstanceFilterArgs;
 use super::runs::items::{self, ItemRef};
-use super::selection::{self, Failures, FilterArgs};
+use super::selection::{self, Failures};
 use super::waiting::{describe_state, retry_while_unreachable};
 use crate::connection::refused;
 use crate::ids;
@@ -80,8 +81,8 @@ pub(crate) struct Logs {
     json: bool,
     #[command(flatten)]
     pub(super) data: DataArgs,
-    #[command(flatten)]
-    filter: FilterArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: InstanceFilterArgs,
 }
 
 /// JSON object for a chunk.
@@ -102,7 +103,7 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     // What is queued has no output yet, but will have.
     let views = &[View::Arena, View::History, View::Bullpen];
     let views = &views[..if command.follow { 3 } else { 2 }];
-    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
     let targets = selection::expand(&units)?;
     if let [target] = *targets {
         return one(target, false, command, client).await;

@@ -33,6 +33,7 @@ mod data;
 mod details;
 mod events;
 mod explain;
+mod filters;
 mod library;
 mod limits;
 mod list;

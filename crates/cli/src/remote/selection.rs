@@ -5,52 +5,23 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use baton_client::{Client, Filter, Span, View};
-use baton_files::units::duration;
-use baton_model::api::Instance;
+use baton_client::{Client, PageOptions, Span, View};
+use baton_model::api::{Instance, InstanceFilter};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::state::UniversalState;
-use baton_model::time::{Millis, Wall};
 use clap::Args;
 
-use super::list;
+use super::{filters, list};
 use crate::connection::refused;
 use crate::ids::{self, IdArg, Target};
 use crate::output::{CommandResult, Failure, clean, note};
-use crate::text::{grouped, shell};
-use crate::time::{now, span};
+use crate::text::grouped;
 
 /// Rows of one page while a filter is resolved: the maximum that a scheduler returns.
 const PAGE: u64 = 1_000;
 
 /// Instances that a command reads one by one.
 const EXPANDED_MAX: u64 = 1_000;
-
-/// A filter of instances, beside ids or instead of them.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Filters")]
-pub(super) struct FilterArgs {
-    #[command(flatten)]
-    names: NameArgs,
-    /// Instances in this state, such as QUEUED, RUNNING or FAILED
-    #[arg(long, value_name = "STATE", value_parser = list::state)]
-    pub(super) state: Option<UniversalState>,
-}
-
-/// A filter without a state, for a command whose `--state` means more than one thing.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Filters")]
-pub(super) struct NameArgs {
-    /// Instances with this name
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Instances of this owner
-    #[arg(long, value_name = "OWNER")]
-    owner: Option<String>,
-    /// Instances that were submitted, started or ended within this time, such as 2h
-    #[arg(long, value_name = "TIME", value_parser = since)]
-    since: Option<Millis>,
-}
 
 /// The confirmation of a change to all instances that match a filter.
 #[derive(Debug, Args)]
@@ -61,56 +32,10 @@ pub(super) struct ConfirmArgs {
     yes: bool,
 }
 
-pub(super) fn since(text: &str) -> Result<Millis, String> {
-    duration(text).map_err(|error| error.to_string())
-}
-
-impl FilterArgs {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.state.is_none() && !self.needs_list()
-    }
-
-    /// True if only the rows of a list tell what matches.
-    const fn needs_list(&self) -> bool {
-        self.names.name.is_some() || self.names.owner.is_some() || self.names.since.is_some()
-    }
-
-    /// A filter by name, owner and time, and by this state.
-    pub(super) fn new(names: &NameArgs, state: Option<UniversalState>) -> Self {
-        let names = names.clone();
-        Self { names, state }
-    }
-
-    /// The filter as options of a command line.
-    fn options(&self) -> Vec<String> {
-        let texts = [
-            ("--name", self.names.name.as_deref().map(shell)),
-            ("--owner", self.names.owner.as_deref().map(shell)),
-            ("--state", self.state.map(|state| state.word().to_owned())),
-            ("--since", self.names.since.map(span)),
-        ];
-        let texts = texts.into_iter();
-        let texts = texts.filter_map(|(name, text)| Some(format!("{name} {}", text?)));
-        texts.collect()
-    }
-
-    fn describe(&self) -> String {
-        let texts = [
-            ("name", self.names.name.as_deref().map(clean)),
-            ("owner", self.names.owner.as_deref().map(clean)),
-            ("state", self.state.map(|state| state.word().to_owned())),
-            ("since", self.names.since.map(span)),
-        ];
-        let texts = texts.into_iter();
-        let texts = texts.filter_map(|(name, text)| Some(format!("{name} {}", text?)));
-        texts.collect::<Vec<_>>().join(", ")
-    }
-}
-
 /// Ids and a filter as they are written on a command line.
-pub(super) fn command_line(ids: &[IdArg], filter: &FilterArgs) -> String {
+pub(super) fn command_line(ids: &[IdArg], filter: &InstanceFilter) -> String {
     let ids = ids.iter().map(|id| id.target.to_string());
-    let words: Vec<String> = ids.chain(filter.options()).collect();
+    let words: Vec<String> = ids.chain(filters::options(filter)).collect();
     clean(&words.join(" "))
 }
 
@@ -157,18 +82,19 @@ pub(super) fn instances(count: u64) -> String {
 /// of them.
 pub(super) async fn resolve(
     ids: &[IdArg],
-    filter: &FilterArgs,
+    filter: &InstanceFilter,
     views: &[View],
     client: &Client,
 ) -> Result<Vec<Unit>, Failure> {
-    if ids.is_empty() && filter.is_empty() {
+    let unfiltered = *filter == InstanceFilter::default();
+    if ids.is_empty() && unfiltered {
         return Err(Failure::usage(
             "name an instance such as i12, a range such as i1..i9, a run such as r3, or a filter \
              such as --name NAME",
         ));
     }
     let targets = check_indices(ids, client).await?;
-    if filter.is_empty() {
+    if unfiltered {
         return Ok(ids.iter().map(Unit::from).collect());
     }
     let mut within = Vec::new();
@@ -177,7 +103,7 @@ pub(super) async fn resolve(
             Target::Instances(span) => within.push(span),
             Target::Run(run) => {
                 return Err(Failure::usage(format!(
-                    "--name, --owner, --state and --since apply to instances, not to the run {run}"
+                    "filters such as --name apply to instances, not to the run {run}"
                 )));
             }
         }
@@ -186,10 +112,10 @@ pub(super) async fn resolve(
     if spans.is_empty() {
         return Err(Failure::failed(format!(
             "no instance matches ({})",
-            filter.describe()
+            filters::describe(filter)
         )));
     }
-    let filter = filter.describe();
+    let filter = filters::describe(filter);
     Ok(vec![Unit::Matches(Matches { spans, filter })])
 }
 
@@ -197,22 +123,21 @@ pub(super) async fn resolve(
 /// and a filter is about FAILED ones, unless it names a state.
 pub(super) async fn resolve_retried(
     ids: &[IdArg],
-    filter: &FilterArgs,
+    filter: &InstanceFilter,
     views: &[View],
     client: &Client,
 ) -> Result<Vec<Unit>, Failure> {
-    let by_scheduler = FilterArgs::default();
+    let by_scheduler = InstanceFilter::default();
     // A single instance is retried in either state, unless one is named.
     let names_state = filter.state.is_some() && ids.iter().any(|id| !id.is_range);
-    if !ids.is_empty() && !filter.needs_list() && !names_state {
+    if !ids.is_empty() && filter.is_by_state_only() && !names_state {
         return resolve(ids, &by_scheduler, views, client).await;
     }
-    let failed = FilterArgs {
-        state: filter.state.or(Some(UniversalState::Failed)),
-        ..filter.clone()
-    };
-    let filter = if filter.is_empty() { filter } else { &failed };
-    resolve(ids, filter, views, client).await
+    let mut filter = filter.clone();
+    if filter != by_scheduler {
+        filter.state.get_or_insert(UniversalState::Failed);
+    }
+    resolve(ids, &filter, views, client).await
 }
 
 /// Asks before a change of everything that matches a filter, unless ids or `-y` are given.
@@ -397,15 +322,15 @@ fn wrong_index(id: InstanceId, index: u64, instance: &Instance) -> String {
 
 /// The instances in these views that match, and are within the given ranges if there are any.
 async fn matching(
-    filter: &FilterArgs,
+    filter: &InstanceFilter,
     views: &[View],
     within: &[Span],
     client: &Client,
 ) -> Result<Vec<Span>, Failure> {
-    let since = filter
-        .names
-        .since
-        .map(|since| Wall(now().0.saturating_sub(since.0)));
+    let options = PageOptions {
+        limit: Some(PAGE),
+        ..PageOptions::default()
+    };
     let mut found = Vec::new();
     for view in views {
         if filter
@@ -414,15 +339,7 @@ async fn matching(
         {
             continue;
         }
-        let query = Filter {
-            state: filter.state.map(|state| state.word().to_owned()),
-            owner: filter.names.owner.clone(),
-            name: filter.names.name.clone(),
-            since,
-            limit: Some(PAGE),
-            ..Filter::default()
-        };
-        let mut pages = client.view(*view, &query);
+        let mut pages = client.view(*view, filter, &options);
         while let Some(page) = pages.next().await.map_err(refused)? {
             for row in &page.items {
                 found.push(row_of(row)?);

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use baton_client::{Client, Span, View};
-use baton_model::api::{AttemptProcesses, Event, Instance, RangeSummary};
+use baton_model::api::{AttemptProcesses, Event, Instance, InstanceFilter, RangeSummary};
 use baton_model::fact::Fact;
 use baton_model::ids::ExecutorId;
 use baton_model::limits::SAMPLES_PER_PROCESS_MAX;
@@ -14,8 +14,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::data::DataArgs;
+use super::filters::OtherFilterArgs;
 use super::runs::show::RunViewArgs;
-use super::selection::{self, FilterArgs, NameArgs, Sequence};
+use super::selection::{self, Sequence};
 use super::{details, processes, runs};
 use crate::connection::refused;
 use crate::ids;
@@ -61,8 +62,8 @@ pub(crate) struct Show {
     json: bool,
     #[command(flatten)]
     pub(super) data: DataArgs,
-    #[command(flatten)]
-    filter: NameArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: OtherFilterArgs,
 }
 
 #[derive(Serialize)]
@@ -86,8 +87,9 @@ struct InstanceWithOutputs<'a> {
 pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
     let items = &command.view.items_args;
     let state = items.state.filter(|_| !items.items);
-    let filter = FilterArgs::new(&command.filter, state);
-    let (targets, several) = if filter.is_empty() && !command.ids.is_empty() {
+    let filter = command.filter.filter(state);
+    let unfiltered = filter == InstanceFilter::default();
+    let (targets, several) = if unfiltered && !command.ids.is_empty() {
         let targets = selection::check_indices(&command.ids, client).await?;
         let several = targets.len() > 1;
         (targets, several)

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
-use baton_client::{Client, Filter, RunFilter, View};
-use baton_model::api::{Instance, Readiness, Run, Worker};
+use baton_client::{Client, PageOptions, View};
+use baton_model::api::{Instance, InstanceFilter, Readiness, Run, RunFilter, Worker};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
 use clap::Args;
@@ -147,12 +147,16 @@ async fn part(
     limit: usize,
     client: &Client,
 ) -> Result<Part, Failure> {
-    let filter = Filter {
-        state: state.map(|state| state.word().to_owned()),
-        limit: u64::try_from(limit).ok(),
-        ..Filter::default()
+    let filter = InstanceFilter {
+        state,
+        ..InstanceFilter::default()
     };
-    let page = client.view(view, &filter).next().await.map_err(refused)?;
+    let options = PageOptions {
+        limit: u64::try_from(limit).ok(),
+        ..PageOptions::default()
+    };
+    let mut pages = client.view(view, &filter, &options);
+    let page = pages.next().await.map_err(refused)?;
     Ok(page.map_or(
         Part {
             total: 0,
@@ -199,7 +203,7 @@ async fn reasons(queued: &[Instance], client: &Client) -> Vec<WaitReason> {
 
 /// The latest runs that have not ended, with their progress.
 async fn runs_in_progress(client: &Client) -> Result<Vec<Run>, Failure> {
-    let latest = client.runs(&RunFilter::default(), RUNS_MAX).await;
+    let latest = client.runs(&RunFilter::default(), None, RUNS_MAX).await;
     let mut found = Vec::new();
     for run in latest.map_err(refused)? {
         if run.state.is_terminal() || found.len() == ROWS {

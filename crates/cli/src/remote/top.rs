@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use baton_client::{Client, ClientError, Filter, View};
-use baton_model::api::{AttemptProcesses, Instance, List, Process};
+use baton_client::{Client, ClientError, PageOptions, View};
+use baton_model::api::{AttemptProcesses, Instance, InstanceFilter, List, Process};
 use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
 use clap::Args;
@@ -103,13 +103,17 @@ async fn fetch(
     command: &Top,
     client: &Client,
 ) -> Result<(Vec<Activity>, Option<u64>), ClientError> {
-    let filter = Filter {
+    let filter = InstanceFilter {
         owner: command.owner.clone(),
         name: command.name.clone(),
-        limit: Some(command.number),
-        ..Filter::default()
+        ..InstanceFilter::default()
     };
-    let page: Option<List<Instance>> = client.view(View::Arena, &filter).next().await?;
+    let options = PageOptions {
+        limit: Some(command.number),
+        ..PageOptions::default()
+    };
+    let mut pages = client.view(View::Arena, &filter, &options);
+    let page: Option<List<Instance>> = pages.next().await?;
     let Some(page) = page else {
         return Ok((Vec::new(), None));
     };

@@ -11,8 +11,9 @@ use baton_model::time::Millis;
 use clap::Args;
 use serde::Serialize;
 
+use super::filters::InstanceFilterArgs;
 use super::readiness::ReadinessReport;
-use super::selection::{self, FilterArgs, Matches, Unit};
+use super::selection::{self, Matches, Unit};
 use super::waiting::{self, CANCELLED};
 use super::{runs, submit};
 use crate::connection::refused;
@@ -53,8 +54,8 @@ pub(crate) struct Wait {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    filter: FilterArgs,
+    #[command(flatten, next_help_heading = "Filters")]
+    filter: InstanceFilterArgs,
 }
 
 fn time(text: &str) -> Result<Millis, String> {
@@ -70,7 +71,7 @@ struct Ended<'a> {
 
 pub(super) async fn run(command: &Wait, client: &Client) -> CommandResult {
     let views = &[View::Bullpen, View::Arena];
-    let units = selection::resolve(&command.ids, &command.filter, views, client).await?;
+    let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
     // What does not exist is not waited for, whatever comes before it.
     for unit in &units {
         match unit {
@@ -106,7 +107,7 @@ pub(super) async fn run(command: &Wait, client: &Client) -> CommandResult {
 
 /// What ^C prints: the work continues.
 fn interrupted(command: &Wait, units: &[Unit]) -> String {
-    let words = selection::command_line(&command.ids, &command.filter);
+    let words = selection::command_line(&command.ids, &command.filter.filter());
     let what = match units {
         [Unit::Matches(matches)] => matches.describe(),
         _ => words.clone(),

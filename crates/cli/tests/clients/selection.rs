@@ -217,9 +217,17 @@ fn an_interrupted_wait_says_how_to_go_on() {
             "i1 i2..i3 continue; `baton wait i1 i2..i3` waits for them again, `baton cancel i1 i2..i3` cancels them",
         ),
         (
-            &["wait", "--name", "big", "--since", "90m"],
-            "3 instances (name big, since 1h30m) continue; `baton wait --name big --since 1h30m` waits for them again, \
-             `baton cancel --name big --since 1h30m` cancels them",
+            &[
+                "--utc",
+                "wait",
+                "--name",
+                "big",
+                "--since",
+                "2020-01-01T01:00:00+01:00",
+            ],
+            "3 instances (name big, since 2020-01-01 00:00:00Z) continue; \
+             `baton wait --name big --since '2020-01-01 00:00:00Z'` waits for them again, \
+             `baton cancel --name big --since '2020-01-01 00:00:00Z'` cancels them",
         ),
     ] {
         let mut waiting = cluster.begin(args);

@@ -3,7 +3,8 @@
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use baton_client::{Filter, View};
+use baton_client::{PageOptions, View};
+use baton_model::api::InstanceFilter;
 use baton_testing::cluster::{Cluster, lines};
 use baton_testing::processes::is_alive;
 use baton_testing::{until, until_some};
@@ -140,11 +141,12 @@ fn what_has_finished_stays_finished_and_is_still_listed() {
         assert_eq!(runs.len(), 1, "{index} ran once: {runs:?}");
     }
     let listed = cluster.ask(|client| async move {
-        let filter = Filter {
+        let filter = InstanceFilter {
             name: Some("earlier".to_owned()),
-            ..Filter::default()
+            ..InstanceFilter::default()
         };
-        let page = client.view(View::History, &filter).next().await?;
+        let options = PageOptions::default();
+        let page = client.view(View::History, &filter, &options).next().await?;
         Ok(page.expect("a page").items)
     });
     let ids: Vec<_> = listed.iter().map(|it| it.id.clone()).collect();

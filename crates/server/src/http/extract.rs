@@ -197,7 +197,7 @@ impl Parameters {
 }
 
 /// Truncates input that an error quotes.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(60).collect()
 }
 

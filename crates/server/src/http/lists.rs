@@ -3,8 +3,7 @@
 use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::Response;
-use baton_model::api::{Event, Instance, Links, List};
-use baton_model::state::UniversalState;
+use baton_model::api::{Event, Instance, InstanceFilter, Links, List};
 use baton_store::view::{Query, Seq, View};
 
 use super::app::App;
@@ -12,9 +11,9 @@ use super::conditional::{tagged, tagged_by};
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
-use super::problem::{Answer, Fault};
+use super::problem::Answer;
 use super::redaction::visible;
-use super::views;
+use super::{filters, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::limits::{PAGE_ITEMS_DEFAULT, TIMELINE_EVENTS_MAX};
@@ -30,6 +29,7 @@ const REASONS_MAX: usize = 100;
     operation_id = "bullpen",
     params(
         Page,
+        InstanceFilter,
         ("sort" = Option<String>, Query, description = "`submitted`, which is the default, or `-submitted`: the latest first."),
         ("reasons" = Option<bool>, Query, description = "`true`: with the reason for which each of the first 100 waits."),
     ),
@@ -52,6 +52,7 @@ pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response
     operation_id = "arena",
     params(
         Page,
+        InstanceFilter,
         ("sort" = Option<String>, Query, description = "`submitted`, which is the default, or `-submitted`: the latest first."),
     ),
     responses(
@@ -73,6 +74,7 @@ pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> 
     operation_id = "history",
     params(
         Page,
+        InstanceFilter,
         ("sort" = Option<String>, Query, description = "`-ended`, which is the default, or `ended`: the oldest end first."),
     ),
     responses(
@@ -87,38 +89,24 @@ pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response
 }
 
 async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> {
-    let known = [
-        "cursor", "limit", "state", "owner", "name", "worker", "since", "until", "sort", "reasons",
-    ];
-    let parameters = Parameters::of(uri, &known)?;
+    let options = ["cursor", "limit", "sort", "reasons"];
+    let (filter, parameters) = filters::read::<InstanceFilter>(uri, view.states(), &options)?;
     let orders = match view {
         View::Bullpen | View::Arena => ["submitted", "-submitted"],
         View::History => ["-ended", "ended"],
     };
-    let query = Query {
-        state: parameters
-            .text("state")
-            .map(|word| state(word, view))
-            .transpose()?,
-        after: parameters.parsed("cursor", "a cursor")?,
-        owner: parameters.text("owner").map(str::to_owned),
-        name: parameters.text("name").map(str::to_owned),
-        worker: parameters.text("worker").map(str::to_owned),
-        since: parameters.time("since")?,
-        until: parameters.time("until")?,
-        reversed: parameters.is_reversed(orders)?,
-        ..Query::first(
-            view,
-            parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
-        )
-    };
     let with_reasons = parameters
         .parsed("reasons", "true or false")?
         .unwrap_or(false);
-    let texts = [&query.owner, &query.name, &query.worker];
-    let is_filtered =
-        texts.into_iter().any(Option::is_some) || query.since.is_some() || query.until.is_some();
-    let (only, limit) = (query.state, query.items_max());
+    let (is_filtered, only) = (!filter.is_by_state_only(), filter.state);
+    let query = Query {
+        view,
+        filter,
+        after: parameters.parsed("cursor", "a cursor")?,
+        reversed: parameters.is_reversed(orders)?,
+        limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+    };
+    let limit = query.items_max();
     let (page, counts) = app
         .read(move |store| Ok((store.page(&query)?, store.counts()?)))
         .await?;
@@ -199,18 +187,6 @@ pub(super) async fn timeline(
         links: page_links(&path, &parameters, next),
     };
     Ok(tagged(&visible(&caller, &list)))
-}
-
-fn state(word: &str, view: View) -> Answer<UniversalState> {
-    let mut states = view.states().iter();
-    let found = states.find(|state| state.word().eq_ignore_ascii_case(word));
-    found.copied().ok_or_else(|| {
-        let words: Vec<&str> = view.states().iter().map(|state| state.word()).collect();
-        Fault::bad_request(format!(
-            "this view has no such state; supported: {}",
-            words.join(", ")
-        ))
-    })
 }
 
 pub(super) fn page_links(path: &str, parameters: &Parameters, next: Option<String>) -> Links {

@@ -59,6 +59,7 @@ mod counters;
 mod details;
 mod events;
 mod extract;
+mod filters;
 mod fleet;
 mod forward;
 mod guard;

@@ -75,6 +75,11 @@ impl Fault {
         status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
+    /// The sentence that says what is wrong.
+    pub(super) fn detail(&self) -> &str {
+        &self.problem.detail
+    }
+
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
     }

@@ -361,10 +361,10 @@ type Ranks = (i64, i64);
 fn ranks(db: &Db<'_>, query: &Query) -> Result<Ranks, Error> {
     let (mut above, mut most) = (i64::MIN, i64::MAX);
     if query.view == View::History {
-        if let Some(until) = query.until {
+        if let Some(until) = query.filter.until {
             above = -facts::last_before(db, until)?.0.cast_signed() - 1;
         }
-        if let Some(since) = query.since {
+        if let Some(since) = query.filter.since {
             most = -facts::last_before(db, since)?.0.cast_signed() - 1;
         }
     }
@@ -423,7 +423,7 @@ fn matches(query: &Query, source: &Source, row: &Row<'_>) -> Result<bool, Error>
     if !query.matches(owner, name) || !query.is_within(Wall(unsigned(row, 5)?)) {
         return Ok(false);
     }
-    match &query.worker {
+    match &query.filter.worker {
         // A range has had no attempt.
         Some(worker) => Ok(!source.ranges && rows::is_on_worker(row, worker)?),
         None => Ok(true),

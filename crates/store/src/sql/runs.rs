@@ -210,13 +210,13 @@ macro_rules! runs {
 
 /// Runs, the latest or the oldest first.
 pub(super) fn page(db: &Db<'_>, query: &RunQuery) -> Result<Page<RunRecord, RunId>, Error> {
-    let limit = page_limit(query.limit);
+    let (limit, filter) = (page_limit(query.limit), &query.filter);
     // Ids and times are stored signed, and none is that high.
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let beginning = if query.oldest_first { -1 } else { i64::MAX };
     // Each statement stops at the limit; with a filter that few runs match it scans all runs, or
     // all in that state, which are thousands.
-    let mut statement = db.prepare_cached(match (query.state, query.oldest_first) {
+    let mut statement = db.prepare_cached(match (filter.state, query.oldest_first) {
         (None, false) => runs!("id < ?1", "id DESC"),
         (None, true) => runs!("id > ?1", "id"),
         (Some(_), false) => runs!("id < ?1 AND state = ?2", "id DESC"),
@@ -224,11 +224,11 @@ pub(super) fn page(db: &Db<'_>, query: &RunQuery) -> Result<Page<RunRecord, RunI
     })?;
     let values = params![
         query.after.map_or(beginning, |it| signed(it.0)),
-        query.state.map(|it| it.word()),
-        query.owner,
-        query.name,
-        query.since.map_or(0, |it| signed(it.0)),
-        query.until.map_or(i64::MAX, |it| signed(it.0)),
+        filter.state.map(|it| it.word()),
+        filter.owner,
+        filter.name,
+        filter.since.map_or(0, |it| signed(it.0)),
+        filter.until.map_or(i64::MAX, |it| signed(it.0)),
         limit as i64 + 1
     ];
     let found = statement.query_map(values, record)?;

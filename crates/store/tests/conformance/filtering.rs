@@ -1,5 +1,6 @@
 //! Orders of views, and filters by worker and by time.
 
+use baton_model::api::{InstanceFilter, RunFilter};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::outcome::{AttemptEnd, Outcome};
@@ -84,7 +85,10 @@ pub(crate) fn a_worker_can_be_asked_for(open: Open<'_>) {
     leader.commit(&*store, vec![array(10, 19)]);
     let on = |view, n| {
         let query = Query {
-            worker: Some(holder(n).worker.to_string()),
+            filter: InstanceFilter {
+                worker: Some(holder(n).worker.to_string()),
+                ..InstanceFilter::default()
+            },
             ..Query::first(view, 10)
         };
         read_all(&*store, query).0
@@ -112,8 +116,11 @@ pub(crate) fn a_time_can_be_asked_for(open: Open<'_>) {
     leader.commit_at(&*store, Wall(100), ends.collect());
     let ask = |view, limit, since: Option<u64>, until: Option<u64>, reversed| {
         let query = Query {
-            since: since.map(Wall),
-            until: until.map(Wall),
+            filter: InstanceFilter {
+                since: since.map(Wall),
+                until: until.map(Wall),
+                ..InstanceFilter::default()
+            },
             reversed,
             ..Query::first(view, limit)
         };
@@ -142,8 +149,11 @@ pub(crate) fn runs_can_be_asked_for_by_time_in_both_orders(open: Open<'_>) {
     }
     let ask = |since: Option<u64>, until: Option<u64>, oldest_first: bool| {
         let mut query = RunQuery {
-            since: since.map(Wall),
-            until: until.map(Wall),
+            filter: RunFilter {
+                since: since.map(Wall),
+                until: until.map(Wall),
+                ..RunFilter::default()
+            },
             oldest_first,
             limit: 2,
             ..RunQuery::default()

@@ -152,11 +152,11 @@ pub(crate) fn a_state_can_be_asked_for(open: Open<'_>) {
         leader.commit(&*store, failed(&leader, id + 20));
     }
     let mut query = Query::first(View::History, 10);
-    query.state = Some(UniversalState::Failed);
+    query.filter.state = Some(UniversalState::Failed);
     let page = store.page(&query).expect("readable");
     let found: Vec<_> = page.items.iter().map(|it| it.instance.id.0).collect();
     assert_eq!(found, [24, 23, 22, 21, 20]);
-    query.state = Some(UniversalState::Running);
+    query.filter.state = Some(UniversalState::Running);
     assert!(store.page(&query).expect("readable").items.is_empty());
 }
 
@@ -378,8 +378,8 @@ pub(crate) fn owners_and_names_can_be_asked_for(open: Open<'_>) {
     );
     let found = |owner: Option<&str>, name: Option<&str>| {
         let mut query = Query::first(View::Bullpen, 10);
-        query.owner = owner.map(str::to_owned);
-        query.name = name.map(str::to_owned);
+        query.filter.owner = owner.map(str::to_owned);
+        query.filter.name = name.map(str::to_owned);
         let (mut ids, mut pages) = (Vec::new(), 0);
         loop {
             let page = store.page(&query).expect("readable");

@@ -100,8 +100,8 @@ fn agree(store: &dyn Store, model: &Model) {
     for view in [View::Bullpen, View::Arena, View::History] {
         views_agree(store, model, &Query::first(view, 7));
         let mut filtered = Query::first(view, 7);
-        filtered.owner = Some("o1".to_owned());
-        filtered.name = Some("n0".to_owned());
+        filtered.filter.owner = Some("o1".to_owned());
+        filtered.filter.name = Some("n0".to_owned());
         views_agree(store, model, &filtered);
     }
 }
@@ -127,7 +127,8 @@ fn views_agree(store: &dyn Store, model: &Model, query: &Query) {
     let is = |wanted: &Option<String>, it: &str| wanted.as_ref().is_none_or(|wanted| wanted == it);
     let expected = model.timelines.keys().filter_map(|id| {
         let instance = model.ledger.find(*id)?;
-        let wanted = is(&query.owner, &instance.spec.owner) && is(&query.name, &instance.spec.name);
+        let wanted = is(&query.filter.owner, &instance.spec.owner)
+            && is(&query.filter.name, &instance.spec.name);
         (wanted && query.view.states().contains(&instance.state)).then_some((*id, instance))
     });
     assert_eq!(seen, expected.collect());

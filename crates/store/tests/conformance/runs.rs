@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use baton_core::ledger::{RunHead, StoredRun};
+use baton_model::api::RunFilter;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
 use baton_model::outcome::{AttemptEnd, Outcome};
@@ -232,21 +233,24 @@ pub(crate) fn runs_come_in_pages_by_state_owner_and_name(open: Open<'_>) {
         };
         assert_eq!(all(&every), expected(|_| true));
         let state = |state| RunQuery {
-            state: Some(state),
+            filter: RunFilter {
+                state: Some(state),
+                ..RunFilter::default()
+            },
             ..every.clone()
         };
         assert_eq!(all(&state(S::Done)), expected(|n| n % 4 == 0));
         assert_eq!(all(&state(S::Queued)), expected(|n| n % 4 > 1));
         assert!(all(&state(S::Aborted)).is_empty());
         let mut some = every.clone();
-        some.owner = Some("o1".to_owned());
+        some.filter.owner = Some("o1".to_owned());
         assert_eq!(all(&some), expected(|n| n % 2 == 1));
-        some.name = Some("n0".to_owned());
+        some.filter.name = Some("n0".to_owned());
         assert_eq!(all(&some), expected(|n| n % 2 == 1 && n % 3 == 0));
-        some.state = Some(S::Halted);
+        some.filter.state = Some(S::Halted);
         assert_eq!(all(&some), [9]);
-        some.owner = None;
-        some.state = None;
+        some.filter.owner = None;
+        some.filter.state = None;
         assert_eq!(all(&some), expected(|n| n % 3 == 0));
         for (before, count) in [(0, 0), (5, 4), (13, 12), (u64::MAX, 12)] {
             let before = RunQuery {

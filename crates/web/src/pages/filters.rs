@@ -2,44 +2,50 @@
 
 use crate::text::encoded;
 
+/// Parameters of an address that filter nothing.
+const OTHERS: [&str; 4] = ["cursor", "limit", "reasons", "sort"];
+
 /// The filters of a list, and its order.
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
-    pub state: String,
-    pub owner: String,
-    pub name: String,
-    pub worker: String,
-    pub since: String,
-    pub until: String,
+    /// Names and values, none of them empty.
+    pairs: Vec<(String, String)>,
     /// The key of the order, with a minus if it is descending; empty for the usual one.
     pub sort: String,
 }
 
 impl Filters {
-    /// True if nothing is filtered.
+    /// The filters among the parameters of an address.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.pairs().iter().all(|(_, value)| value.is_empty())
+    pub fn new(parameters: &[(String, String)]) -> Self {
+        let sort = parameters.iter().find(|(name, _)| name == "sort");
+        let set = |(name, value): &&(String, String)| {
+            !value.is_empty() && !OTHERS.contains(&name.as_str())
+        };
+        Self {
+            sort: sort.map(|(_, sort)| sort.clone()).unwrap_or_default(),
+            pairs: parameters.iter().filter(set).cloned().collect(),
+        }
     }
 
-    const fn pairs(&self) -> [(&'static str, &String); 6] {
-        [
-            ("state", &self.state),
-            ("owner", &self.owner),
-            ("name", &self.name),
-            ("worker", &self.worker),
-            ("since", &self.since),
-            ("until", &self.until),
-        ]
+    /// True if nothing is filtered.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// The value of a filter; empty if it is not set.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
+        let found = self.pairs.iter().find(|(key, _)| key == name);
+        found.map_or("", |(_, value)| value)
     }
 
     /// The address of the first page in another order, with the same filters.
     fn sorted_by(&self, sort: &str) -> String {
         let mut query = String::from("?");
-        for (name, value) in self.pairs() {
-            if !value.is_empty() {
-                query.push_str(&format!("{name}={}&", encoded(value)));
-            }
+        for (name, value) in &self.pairs {
+            query.push_str(&format!("{}={}&", encoded(name), encoded(value)));
         }
         query.push_str(&format!("sort={sort}"));
         query
@@ -131,11 +137,14 @@ mod tests {
     fn a_heading_keeps_the_filters_and_turns_the_order_around() {
         let columns = [Column::text("Name"), Column::text("Ended").sorted("ended")];
         let of = |sort: &str| {
-            let filters = Filters {
-                name: "a b".to_owned(),
-                sort: sort.to_owned(),
-                ..Filters::default()
-            };
+            let pairs = [
+                ("owner", ""),
+                ("name", "a b"),
+                ("sort", sort),
+                ("cursor", "1.2"),
+            ];
+            let filters = Filters::new(&pairs.map(|(name, it)| (name.into(), it.into())));
+            assert_eq!((filters.get("name"), filters.get("owner")), ("a b", ""));
             let [name, ended] = Heading::all(&columns, &filters, "-ended")
                 .try_into()
                 .expect("two");

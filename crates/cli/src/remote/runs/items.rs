@@ -3,8 +3,8 @@
 //! Only items that have an instance are listed. An item that ran in several generations is listed
 //! with its last instance.
 
-use baton_client::{Client, ItemFilter, RunItem};
-use baton_model::api::{Run, RunTask};
+use baton_client::{Client, RunItem};
+use baton_model::api::{ItemFilter, Run, RunTask};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::state::UniversalState;
@@ -57,7 +57,7 @@ pub(super) async fn list(
     client: &Client,
 ) -> CommandResult {
     let filter = ItemFilter {
-        state: args.state.map(|state| state.word().to_owned()),
+        state: args.state,
         task: args.task.clone(),
         item: args.item,
     };

@@ -1,16 +1,17 @@
 //! `baton runs`: the list of workflow runs.
 
-use baton_client::{Client, RunFilter};
-use baton_model::api::Run;
+use baton_client::Client;
+use baton_model::api::{Run, RunFilter};
 use baton_model::time::Wall;
 use clap::Args;
 
+use super::super::filters::RunFilterArgs;
 use crate::connection::refused;
 use crate::ids;
 use crate::output::{CommandResult, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::text::{fit, grouped};
-use crate::time::{between, now, past, span};
+use crate::time::{between, now, span};
 use crate::views::rows;
 use crate::views::task_state;
 
@@ -30,21 +31,8 @@ pub(crate) struct Runs {
     /// Maximum number of rows
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     number: usize,
-    /// Only runs in this state, such as RUNNING or FAILED
-    #[arg(long, value_name = "STATE")]
-    state: Option<String>,
-    /// Only runs of this owner
-    #[arg(long, value_name = "OWNER")]
-    owner: Option<String>,
-    /// Only runs of this workflow
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Only runs that have begun at this time or later: how long ago, such as 2h, or when
-    #[arg(long, value_name = "TIME", value_parser = past)]
-    since: Option<Wall>,
-    /// Only runs that have begun before this time
-    #[arg(long, value_name = "TIME", value_parser = past)]
-    until: Option<Wall>,
+    #[command(flatten)]
+    filter: RunFilterArgs,
     /// Order of the rows: -submitted, or submitted for the oldest first
     #[arg(long, value_name = "ORDER", allow_hyphen_values = true)]
     sort: Option<String>,
@@ -54,16 +42,9 @@ pub(crate) struct Runs {
 }
 
 pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandResult {
-    let filter = RunFilter {
-        state: command.state.as_ref().map(|it| it.to_ascii_uppercase()),
-        owner: command.owner.clone(),
-        name: command.name.clone(),
-        since: command.since,
-        until: command.until,
-        sort: command.sort.clone(),
-    };
+    let filter = command.filter.filter();
     let runs = client
-        .runs(&filter, command.number)
+        .runs(&filter, command.sort.as_deref(), command.number)
         .await
         .map_err(refused)?;
     let mut out = Output::new();
@@ -106,10 +87,8 @@ pub(in super::super) async fn run(command: &Runs, client: &Client) -> CommandRes
 
 /// The notice for an empty list.
 fn empty_notice(command: &Runs) -> Option<&'static str> {
-    let texts = [&command.state, &command.owner, &command.name];
-    let times = [command.since, command.until];
-    let any = texts.into_iter().all(Option::is_none) && times.iter().all(Option::is_none);
-    match (command.number, any) {
+    let filter = command.filter.filter();
+    match (command.number, filter == RunFilter::default()) {
         // `-n 0` asks for none.
         (0, _) => None,
         (_, true) => Some("no runs; start one with `baton submit workflow.yaml`"),

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use baton_client::{Client, ItemFilter};
-use baton_model::api::{ErrorGroup, Run, RunTask};
+use baton_client::Client;
+use baton_model::api::{ErrorGroup, ItemFilter, Run, RunTask};
 use baton_model::ids::RunId;
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::state::UniversalState;
@@ -182,7 +182,7 @@ pub(in super::super) async fn explain(id: RunId, json: bool, client: &Client) ->
         return out.done();
     }
     let filter = ItemFilter {
-        state: Some(UniversalState::Failed.word().to_owned()),
+        state: Some(UniversalState::Failed),
         ..ItemFilter::default()
     };
     let failures = if errors.is_empty() {

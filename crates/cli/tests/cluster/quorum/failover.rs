@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baton_client::{Client, Filter, View};
-use baton_model::api::{SchedulerRole, Submit};
+use baton_client::{Client, PageOptions, View};
+use baton_model::api::{InstanceFilter, SchedulerRole, Submit};
 use baton_testing::processes::send;
 use baton_testing::{setting, until, until_some};
 use rustix::process::Signal;
@@ -155,10 +155,8 @@ fn a_submission_that_a_leader_took_before_it_froze_is_accepted_once_by_the_next_
         quorum.role(leader).as_deref() == Some("follower")
     });
     let waiting = quorum.ask(|client| async move {
-        let page = client
-            .view(View::Bullpen, &Filter::default())
-            .next()
-            .await?;
+        let (filter, options) = (InstanceFilter::default(), PageOptions::default());
+        let page = client.view(View::Bullpen, &filter, &options).next().await?;
         Ok(page.expect("a page").items)
     });
     let ids: Vec<_> = waiting.iter().map(|it| it.id.clone()).collect();

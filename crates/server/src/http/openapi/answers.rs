@@ -9,7 +9,9 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBu
 use utoipa::{IntoParams, IntoResponses};
 
 // Types that annotations name and handlers do not.
-pub(in crate::http) use baton_model::api::{CancelReply, Problem, RunReply, SubmitReply, Task};
+pub(in crate::http) use baton_model::api::{
+    CancelReply, Problem, RunFilter, RunReply, SubmitReply, Task,
+};
 pub(in crate::http) use serde_json::Value;
 
 pub(in crate::http) use super::super::problem::PROBLEM;
@@ -137,7 +139,7 @@ impl IntoParams for OfRun {
     }
 }
 
-/// The query parameters of a view.
+/// The pages of a view.
 pub(in crate::http) struct Page;
 
 impl IntoParams for Page {
@@ -163,22 +165,6 @@ impl IntoParams for Page {
                  looked at 5,000 instances: it may have fewer entries, or none, and a link \
                  `next` that looks further.",
             ),
-            optional("state", Type::String, "Only instances in this state."),
-            optional("owner", Type::String, "Only of this owner."),
-            optional("name", Type::String, "Only instances of this name."),
-            optional(
-                "worker",
-                Type::String,
-                "Only instances whose current attempt, or else the last one, is on this worker.",
-            ),
-            optional(
-                "since",
-                Type::String,
-                "Only instances that were submitted, launched, started or have ended, whatever \
-                 was last, at this time or later: in milliseconds since 1970, as a duration \
-                 before now such as `2h`, or as a date and time, in UTC if it names no zone.",
-            ),
-            optional("until", Type::String, "The same, before this time."),
         ]
     }
 }

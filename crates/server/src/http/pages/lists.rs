@@ -9,7 +9,7 @@ use baton_web::pages::runs::RunsPage;
 use baton_web::time::Stamp;
 
 use super::ask::Asker;
-use super::show::{Pairs, parameter, with_query};
+use super::show::{Pairs, with_query};
 use super::{Pages, html};
 
 pub(super) async fn instances(
@@ -27,7 +27,7 @@ pub(super) async fn instances(
     let list: List<Instance> = ask.get(&with_query(path, query)).await?;
     let reach = reach(ask, &list).await;
     let frame = pages.frame(ask, title, section);
-    let page = InstancesPage::new(frame, kind, filters(query), &list, reach);
+    let page = InstancesPage::new(frame, kind, Filters::new(query), &list, reach);
     Ok(html(StatusCode::OK, &page))
 }
 
@@ -50,19 +50,6 @@ async fn reach(ask: &Asker, list: &List<Instance>) -> Option<Reach> {
 pub(super) async fn runs(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
     let list: List<Run> = ask.get(&with_query("/runs", query)).await?;
     let frame = pages.frame(ask, "Runs", "/runs/");
-    let page = RunsPage::new(frame, filters(query), &list);
+    let page = RunsPage::new(frame, Filters::new(query), &list);
     Ok(html(StatusCode::OK, &page))
-}
-
-fn filters(query: &Pairs) -> Filters {
-    let of = |name: &str| parameter(query, name);
-    Filters {
-        state: of("state"),
-        owner: of("owner"),
-        name: of("name"),
-        worker: of("worker"),
-        since: of("since"),
-        until: of("until"),
-        sort: of("sort"),
-    }
 }

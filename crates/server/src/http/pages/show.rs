@@ -12,10 +12,11 @@ use baton_model::fact::FactKind;
 use baton_model::json;
 use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
+use baton_web::pages::filters::Filters;
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::ListKind;
-use baton_web::pages::items::{ItemFilters, ItemsPage};
+use baton_web::pages::items::ItemsPage;
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
@@ -256,11 +257,7 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
 
 async fn items(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
     let run: Run = ask.get(&format!("/runs/{id}")).await?;
-    let filters = ItemFilters {
-        task: parameter(query, "task"),
-        item: parameter(query, "item"),
-        state: parameter(query, "state"),
-    };
+    let filters = Filters::new(query);
     let mut query = query.clone();
     if parameter(&query, "limit").is_empty() {
         query.push(("limit".to_owned(), ITEMS.to_string()));

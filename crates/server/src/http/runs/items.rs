@@ -12,7 +12,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use baton_core::scheduler::{Command, Scheduler};
 use baton_core::workflow::{Dag, items as plain_items};
-use baton_model::api::{List, RunItem};
+use baton_model::api::{ItemFilter, List, RunItem};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::state::UniversalState;
 use baton_model::workflow::{ItemEnd, Items};
@@ -22,7 +22,8 @@ use serde_json::Value;
 
 use super::super::app::App;
 use super::super::conditional::tagged;
-use super::super::extract::{self, Parameters};
+use super::super::extract;
+use super::super::filters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
@@ -47,9 +48,7 @@ type Position = (u32, u32);
     operation_id = "run-items",
     params(
         OfRun,
-        ("task" = Option<String>, Query, description = "Only items of this task."),
-        ("item" = Option<u32>, Query, description = "Only the item of this index; requires `task`."),
-        ("state" = Option<String>, Query, description = "Only items in this state: QUEUED, LAUNCHED, RUNNING, DONE, FAILED or HALTED."),
+        ItemFilter,
         ("cursor" = Option<String>, Query, description = "Start after this item; from the link `next`.", pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$"),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
@@ -67,26 +66,25 @@ pub(in super::super) async fn list(
     uri: Uri,
 ) -> Answer<Response> {
     let run = extract::run(&run)?;
-    let parameters = Parameters::of(&uri, &["task", "item", "state", "cursor", "limit"])?;
+    let states = &UniversalState::OF_ITEMS;
+    let (filter, parameters) = filters::read::<ItemFilter>(&uri, states, &["cursor", "limit"])?;
     let limit = parameters
         .number("limit")?
         .unwrap_or(PAGE_ITEMS_DEFAULT)
         .clamp(1, PAGE_MAX);
-    let state = parameters.text("state").map(state).transpose()?;
     let after = parameters.text("cursor").map(place).transpose()?;
-    let only: Option<u32> = parameters.number("item")?;
     let record = app.run_record(run).await?;
     let dag = app.run_progress(&record, 0, 0).await?.dag;
-    let task = parameters.text("task").map(|name| task(&dag, name));
+    let task = filter.task.as_deref().map(|name| task(&dag, name));
     let mut selection = ItemSelection {
         record,
         task: task.transpose()?,
-        state,
+        state: filter.state,
         after,
         limit,
         dag,
     };
-    let (items, next) = match (only, selection.task) {
+    let (items, next) = match (filter.item, selection.task) {
         (None, _) => app.selection(selection).await?,
         (Some(_), None) => {
             let wrong = "`item` requires `task`";
@@ -98,7 +96,8 @@ pub(in super::super) async fn list(
             selection.after = item.checked_sub(1).map(|before| (task, before));
             selection.limit = 1;
             let (mut found, _) = app.selection(selection).await?;
-            found.retain(|it| it.item == item && state.is_none_or(|state| state == it.state));
+            let passes = |state| filter.state.is_none_or(|wanted| wanted == state);
+            found.retain(|it| it.item == item && passes(it.state));
             (found, None)
         }
     };
@@ -115,15 +114,6 @@ fn task(dag: &Dag, name: &str) -> Answer<u32> {
     dag.index_of(name).ok_or_else(|| {
         let name: String = name.chars().take(60).collect();
         Fault::bad_request(format!("the run has no task {name:?}"))
-    })
-}
-
-fn state(word: &str) -> Answer<UniversalState> {
-    let states = UniversalState::OF_ITEMS;
-    let found = states.into_iter().find(|state| state.word() == word);
-    found.ok_or_else(|| {
-        let words = states.map(UniversalState::word).join(", ");
-        Fault::bad_request(format!("unknown item state; supported: {words}"))
     })
 }
 

@@ -20,9 +20,11 @@ use super::super::conditional::tagged;
 use super::super::extract::{self, Parameters};
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
-use super::super::problem::{Answer, Fault};
-use super::super::{messages, views as shapes};
+use super::super::openapi::answers::{
+    BadRequest, NotFound, OfRun, RunFilter, Unavailable, Unchanged,
+};
+use super::super::problem::Answer;
+use super::super::{filters, messages, views as shapes};
 use super::{counts, path, views};
 use crate::clock;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
@@ -38,11 +40,7 @@ pub(super) const PAGE_MAX: usize = 1_000;
     tag = "runs",
     operation_id = "runs",
     params(
-        ("state" = Option<String>, Query, description = "Only runs in this state, such as RUNNING."),
-        ("owner" = Option<String>, Query, description = "Only of this owner."),
-        ("name" = Option<String>, Query, description = "Only runs of this workflow."),
-        ("since" = Option<String>, Query, description = "Only runs that have begun at this time or later: in milliseconds since 1970, as a duration before now such as `2h`, or as a date and time, in UTC if it names no zone."),
-        ("until" = Option<String>, Query, description = "Only runs that have begun before this time."),
+        RunFilter,
         ("sort" = Option<String>, Query, description = "`-submitted`, which is the default, or `submitted`: the oldest first."),
         ("cursor" = Option<u64>, Query, description = "Only runs after this one, in that order; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
@@ -55,16 +53,10 @@ pub(super) const PAGE_MAX: usize = 1_000;
     )
 ))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
-    let known = [
-        "state", "owner", "name", "since", "until", "sort", "cursor", "limit",
-    ];
-    let parameters = Parameters::of(&uri, &known)?;
+    let options = ["sort", "cursor", "limit"];
+    let (filter, parameters) = filters::read(&uri, UniversalState::ALL, &options)?;
     let query = RunQuery {
-        state: parameters.text("state").map(state).transpose()?,
-        owner: parameters.text("owner").map(str::to_owned),
-        name: parameters.text("name").map(str::to_owned),
-        since: parameters.time("since")?,
-        until: parameters.time("until")?,
+        filter,
         oldest_first: parameters.is_reversed(["-submitted", "submitted"])?,
         after: parameters.number("cursor")?.map(RunId),
         limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
@@ -79,15 +71,6 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
         links,
     };
     Ok(tagged(&list))
-}
-
-fn state(word: &str) -> Answer<UniversalState> {
-    let found = UniversalState::ALL
-        .iter()
-        .find(|state| state.word() == word);
-    found.copied().ok_or_else(|| {
-        Fault::bad_request("state must be a state of a run, such as RUNNING or FAILED")
-    })
 }
 
 /// A run
