@@ -45,7 +45,7 @@ impl LaunchError {
             Step::Program(_) | Step::Directory(_) => is_exhausted || code == Some(libc::EIO),
             // The file of an output belongs to the work, and so does the disk that has no room for it.
             Step::Output(_)
-            | Step::Nice(_)
+            | Step::Setting(..)
             | Step::Limit(_)
             | Step::Groups
             | Step::Group(_)

@@ -9,6 +9,7 @@ use std::io;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use baton_model::task::ExecSettings;
 use baton_model::time::{Millis, Mono};
 use baton_runner::sys::identity::{ExitStatus, identify};
 use baton_runner::sys::kill::{self, Sweep};
@@ -421,10 +422,13 @@ fn without_rights_another_user_is_refused_by_name() {
             "cannot set the groups: operation not permitted"
         );
         let command = Command {
-            nice: Some(-20),
+            exec: ExecSettings {
+                nice: Some(-20),
+                ..ExecSettings::default()
+            },
             ..Command::new(&argv, &[])
         };
         let error = spawner.spawn(&command).expect_err("not allowed");
-        assert_eq!(error.step, Step::Nice(-20));
+        assert_eq!(error.step, Step::Setting("the priority", -20));
     });
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::task::ExecSettings;
 use crate::time::Millis;
 use crate::timeouts::LeaseTerm;
 
@@ -66,8 +67,8 @@ pub struct Launch {
     pub cwd: String,
     /// Set for another user than the coordinator's own.
     pub credentials: Option<Credentials>,
-    pub umask: Option<u32>,
-    pub nice: Option<i32>,
+    #[serde(flatten)]
+    pub exec: ExecSettings,
     /// Limits of the kernel.
     pub limits: Vec<Limit>,
     /// The name of the process' log directory, below the sandbox's `.logs`.

@@ -25,8 +25,8 @@ use crate::time::Millis;
 
 pub use check::{Check, Probe};
 pub use process::{
-    Backoff, CommandLine, Condition, Dependency, LogDestination, LogMode, Logger, OnKill,
-    ProcessSpec, Rlimit, Stop,
+    Backoff, CommandLine, Condition, Dependency, ExecSettings, LogDestination, LogMode, Logger,
+    OnKill, ProcessSpec, Rlimit, Stop,
 };
 pub use progress::{Disposition, Ending, LastRun, LiveRun, PlanSnapshot, ProcessProgress};
 pub use record::{

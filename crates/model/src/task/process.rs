@@ -70,6 +70,18 @@ pub struct Stop {
     pub grace: Millis,
 }
 
+/// Settings of a process that pass unchanged from its task to the system calls before exec.
+///
+/// A [`ProcessSpec`] has them as fields of its own: specs are also packed in a format that knows no
+/// maps, which a flattened struct would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ExecSettings {
+    /// Its file mode mask; that of its parent by default.
+    pub umask: Option<u32>,
+    /// Its nice value; that of its parent by default.
+    pub nice: Option<i32>,
+}
+
 /// A limit of the kernel on one process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -213,6 +225,15 @@ impl ProcessSpec {
             nice: None,
             rlimits: Vec::new(),
             logger: None,
+        }
+    }
+
+    /// Its settings before exec.
+    #[must_use]
+    pub const fn exec(&self) -> ExecSettings {
+        ExecSettings {
+            umask: self.umask,
+            nice: self.nice,
         }
     }
 }

@@ -397,8 +397,7 @@ fn build_command<'a>(
     Command {
         cwd: Some(&launch.cwd),
         credentials: launch.credentials.as_ref(),
-        umask: launch.umask,
-        nice: launch.nice,
+        exec: launch.exec,
         limits,
         cgroup: cgroup.map(Cgroup::procs),
         // A runner that does not listen yet must not die of the request to stop its task.

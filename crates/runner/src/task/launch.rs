@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use baton_model::task::{
-    CommandLine, LogDestination, LogMode, Probe, ProcessSpec, Rlimit, TaskSpec,
+    CommandLine, ExecSettings, LogDestination, LogMode, Probe, ProcessSpec, Rlimit, TaskSpec,
 };
 use baton_model::time::Millis;
 
@@ -130,7 +130,10 @@ impl LaunchBuilder {
         };
         let mut launch = self.base_launch(task, spec, run, argv);
         launch.limits = Vec::new();
-        launch.nice = None;
+        launch.exec = ExecSettings {
+            umask: spec.umask,
+            ..ExecSettings::default()
+        };
         launch
     }
 
@@ -161,8 +164,7 @@ impl LaunchBuilder {
             env: self.env(spec, run, user.or(self.default_user.as_ref())),
             cwd,
             credentials: other_user.map(User::credentials),
-            umask: spec.umask,
-            nice: spec.nice,
+            exec: spec.exec(),
             limits: limits.collect(),
             log: spec.name.0.clone(),
             ..Launch::default()

@@ -45,14 +45,14 @@ fn launch(image: &mut ExecImage) -> Result<Infallible, Fault> {
     for (first, last) in &image.close_ranges {
         close(*first, *last);
     }
-    if let Some(mask) = image.umask {
+    if let Some(mask) = image.exec.umask {
         // SAFETY: numbers only. It cannot fail.
         unsafe { libc::syscall(libc::SYS_umask, mask) };
     }
-    if let Some(nice) = image.nice {
+    if let Some(nice) = image.exec.nice {
         // SAFETY: numbers only.
         let set = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) };
-        check(set, ChildStep::Nice)?;
+        check(set, ChildStep::Setting("the priority", nice.into()))?;
     }
     for (resource, limit) in &image.limits {
         let old: *mut libc::rlimit64 = ptr::null_mut();

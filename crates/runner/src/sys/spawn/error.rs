@@ -20,8 +20,9 @@ pub enum Step {
     Cgroup,
     #[error("set descriptor {0}")]
     Descriptor(i32),
-    #[error("set the priority to {0}")]
-    Nice(i32),
+    /// One of [`baton_model::task::ExecSettings`], and its value.
+    #[error("set {0} to {1}")]
+    Setting(&'static str, i64),
     #[error("set {}", limit_name(*.0))]
     Limit(u32),
     /// The supplementary ones.
@@ -73,7 +74,7 @@ impl SpawnError {
             ChildStep::Session => Step::Session,
             ChildStep::Cgroup => Step::Cgroup,
             ChildStep::Descriptor(target) => Step::Descriptor(target),
-            ChildStep::Nice => Step::Nice(command.nice.unwrap_or_default()),
+            ChildStep::Setting(name, value) => Step::Setting(name, value),
             ChildStep::Limit(resource) => Step::Limit(resource),
             ChildStep::Groups => Step::Groups,
             ChildStep::Group => Step::Group(gid),

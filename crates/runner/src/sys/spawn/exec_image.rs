@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
+use baton_model::task::ExecSettings;
+
 use super::{Command, PID_NOTE_HEADER_BYTES};
 
 /// The search path when the environment has no `PATH`.
@@ -18,7 +20,8 @@ pub(super) enum ChildStep {
     Session,
     Cgroup,
     Descriptor(i32),
-    Nice,
+    /// A setting by name, and its value.
+    Setting(&'static str, i64),
     Limit(u32),
     Groups,
     Group,
@@ -73,8 +76,7 @@ pub(super) struct ExecImage {
     pub(super) first_free: RawFd,
     /// The descriptors to close: everything between and above the targets.
     pub(super) close_ranges: Vec<(u32, u32)>,
-    pub(super) umask: Option<u32>,
-    pub(super) nice: Option<i32>,
+    pub(super) exec: ExecSettings,
     pub(super) limits: Vec<(u32, libc::rlimit64)>,
     pub(super) user: Option<UserIds>,
     pub(super) cgroup: Option<RawFd>,
@@ -113,8 +115,7 @@ impl ExecImage {
             close_ranges: close_ranges(&fd_mappings),
             fd_mappings,
             first_free,
-            umask: command.umask,
-            nice: command.nice,
+            exec: command.exec,
             limits: limits(command),
             user: command.credentials.map(|user| UserIds {
                 uid: user.uid,

@@ -5,7 +5,7 @@
 //!     │       block all signals
 //!     ├──▶ clone(CLONE_VM | CLONE_VFORK) ─▶ child, on a stack of its own   `child`
 //!     │    we are stopped meanwhile          signals, session, cgroup, descriptors,
-//!     │                                      umask, nice, limits, user, directory, output
+//!     │                                      settings, limits, user, directory, output
 //!     │◀── it has called exec, or is gone ── exec
 //!     └──▶ unblock; where it left a fault, reap it and report the failed step
 //! ```
@@ -30,6 +30,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use baton_model::task::ExecSettings;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::DumpableBehavior;
 
@@ -67,10 +68,7 @@ pub struct Command<'a> {
     /// The user to run as; our own by default. Only root may set these, even its own. With them the
     /// process can never gain privileges again.
     pub credentials: Option<&'a Credentials>,
-    /// The umask; ours by default.
-    pub umask: Option<u32>,
-    /// The nice value; ours by default.
-    pub nice: Option<i32>,
+    pub exec: ExecSettings,
     /// Resource limits.
     pub limits: &'a [Limit],
     /// `cgroup.procs` of the control group that it joins before exec.

@@ -344,8 +344,10 @@ fn umask_priority_and_limits_are_seen_by_the_child() {
     let nice = (nice + 3).min(19);
     let argv = shell("umask; nice; ulimit -Sn; ulimit -Hn; pwd");
     let command = Command {
-        umask: Some(0o027),
-        nice: Some(nice),
+        exec: ExecSettings {
+            umask: Some(0o027),
+            nice: Some(nice),
+        },
         limits: &[Limit {
             resource: libc::RLIMIT_NOFILE,
             soft: 50,
