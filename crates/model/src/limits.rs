@@ -3,7 +3,7 @@
 use crate::time::Millis;
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 9;
+pub const PROTOCOL_VERSION: u16 = 10;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.

@@ -98,6 +98,7 @@ impl Reader {
         spec.user = fields.get("user").and_then(|item| self.user(&item));
         spec.umask = fields.get("umask").and_then(|item| self.umask(&item));
         spec.nice = self.integer_field(fields, "nice");
+        spec.oom_score = self.integer_field(fields, "oom_score");
         if let Some(item) = fields.get("rlimits") {
             spec.rlimits = self.rlimits(&item);
         }

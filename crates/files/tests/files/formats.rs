@@ -13,8 +13,8 @@ use baton_model::placement::{Constraint, Rule};
 use baton_model::schedule::{CatchUp, Dst, Fold, Gap};
 use baton_model::spec::Exclusive;
 use baton_model::task::{
-    Backoff, Check, CommandLine, Condition, LogDestination, LogMode, Logger, Probe, ProcessSpec,
-    Resources, Rlimit, Stop, TaskSpec,
+    Backoff, Check, CommandLine, Condition, ExecSettings, LogDestination, LogMode, Logger, Probe,
+    ProcessSpec, Resources, Rlimit, Stop, TaskSpec,
 };
 use baton_model::time::{Millis, Wall};
 
@@ -256,7 +256,12 @@ fn every_field_of_a_process_arrives() {
     assert_eq!(serve.timeout, Some(Millis(5_400_000)));
     let grace = Millis::from_secs(3);
     assert_eq!(serve.stop, Stop { signal: 2, grace });
-    assert_eq!((serve.umask, serve.nice), (Some(0o027), Some(-5)));
+    let exec = ExecSettings {
+        umask: Some(0o027),
+        nice: Some(-5),
+        oom_score: Some(300),
+    };
+    assert_eq!(serve.exec(), exec);
     assert_eq!(serve.user.as_deref(), Some("www"));
     assert_eq!(serve.cwd.as_deref(), Some("site/full"));
     let limit = |resource: &str, soft, hard| Rlimit {

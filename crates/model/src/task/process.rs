@@ -80,6 +80,10 @@ pub struct ExecSettings {
     pub umask: Option<u32>,
     /// Its nice value; that of its parent by default.
     pub nice: Option<i32>,
+    /// Its `oom_score_adj`, from 0 to 1,000: the higher, the sooner the kernel kills it when memory is
+    /// short; that of its parent by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_score: Option<u16>,
 }
 
 /// A limit of the kernel on one process.
@@ -189,6 +193,8 @@ pub struct ProcessSpec {
     pub umask: Option<u32>,
     /// Its priority.
     pub nice: Option<i32>,
+    /// Its `oom_score_adj`, from 0 to 1,000.
+    pub oom_score: Option<u16>,
     /// Limits of the kernel.
     pub rlimits: Vec<Rlimit>,
     /// `None` for the runner's default.
@@ -223,6 +229,7 @@ impl ProcessSpec {
             user: None,
             umask: None,
             nice: None,
+            oom_score: None,
             rlimits: Vec::new(),
             logger: None,
         }
@@ -234,6 +241,7 @@ impl ProcessSpec {
         ExecSettings {
             umask: self.umask,
             nice: self.nice,
+            oom_score: self.oom_score,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The environment of a process.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
 
 use baton_runner::sys::users;
 
@@ -84,6 +84,23 @@ processes:
 }
 
 #[test]
+fn a_priority_that_cannot_be_set_is_named() {
+    if lacks_root("become a user without rights") {
+        return;
+    }
+    let scenario =
+        Scenario::new("{ task: first, processes: [ { name: p, nice: -5, run: 'true' } ] }")
+            .through("exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"");
+    std::fs::create_dir(scenario.root.path()).expect("our own");
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(scenario.root.path(), open).expect("our own");
+    assert_eq!(scenario.run().code, 1);
+    let printed = scenario.output("p", 0, "stderr");
+    let text = "cannot set the priority to -5: permission denied";
+    assert!(printed.contains(text), "{printed}");
+}
+
+#[test]
 fn mask_priority_limits_and_directory_are_as_asked() {
     let scenario = Scenario::new(
         "
@@ -95,16 +112,20 @@ processes:
     cwd: deep/er
     umask: '027'
     nice: 7
+    oom_score: 750
     rlimits: { nofile: 100..200, core: 0 }
     run: |
-      umask > mask; nice > nice; pwd > pwd
+      umask > mask; nice > nice; pwd > pwd; cat /proc/self/oom_score_adj > oom
       ulimit -Sn > soft; ulimit -Hn > hard; ulimit -c > core
 ",
     );
     assert_eq!(scenario.run().code, 0);
     let text = |name: &str| scenario.text(&format!("deep/er/{name}"));
     assert_eq!(text("mask"), "0027");
-    assert_eq!(text("nice"), "7");
+    assert_eq!(
+        (text("nice"), text("oom")),
+        ("7".to_owned(), "750".to_owned())
+    );
     assert!(text("pwd").ends_with("/deep/er"));
     assert_eq!(
         (text("soft").as_str(), text("hard").as_str()),

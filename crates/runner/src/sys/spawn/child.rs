@@ -54,6 +54,9 @@ fn launch(image: &mut ExecImage) -> Result<Infallible, Fault> {
         let set = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) };
         check(set, ChildStep::Setting("the priority", nice.into()))?;
     }
+    if let Some((score, digits)) = &image.oom_score {
+        set_oom_score(*score, digits)?;
+    }
     for (resource, limit) in &image.limits {
         let old: *mut libc::rlimit64 = ptr::null_mut();
         // SAFETY: the limit is the image's, and has the kernel's layout.
@@ -171,6 +174,25 @@ fn descriptors_end() -> u32 {
         Ok(end) if got == 0 => end.min(DESCRIPTORS_MAX),
         _ => DESCRIPTORS_MAX,
     }
+}
+
+/// Writes the OOM score. As a child of vfork it has one of its own, though it shares our memory. As
+/// another user it could not open the file.
+fn set_oom_score(score: u16, digits: &CString) -> Result<(), Fault> {
+    let step = ChildStep::Setting("the OOM score", score.into());
+    let (path, flags) = (
+        c"/proc/self/oom_score_adj",
+        libc::O_WRONLY | libc::O_CLOEXEC,
+    );
+    // SAFETY: a literal.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+    let file = check(opened, step)?;
+    // SAFETY: as many bytes as the string of the image has.
+    let written =
+        unsafe { libc::syscall(libc::SYS_write, file, digits.as_ptr(), digits.count_bytes()) };
+    check(written, step)?;
+    Ok(())
 }
 
 /// Uses system calls: the C library would change all threads, which are not ours. Groups and group

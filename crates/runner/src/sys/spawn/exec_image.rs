@@ -77,6 +77,8 @@ pub(super) struct ExecImage {
     /// The descriptors to close: everything between and above the targets.
     pub(super) close_ranges: Vec<(u32, u32)>,
     pub(super) exec: ExecSettings,
+    /// The OOM score and its digits.
+    pub(super) oom_score: Option<(u16, CString)>,
     pub(super) limits: Vec<(u32, libc::rlimit64)>,
     pub(super) user: Option<UserIds>,
     pub(super) cgroup: Option<RawFd>,
@@ -97,6 +99,11 @@ impl ExecImage {
         let env = command.env.iter();
         let env = env.map(|(name, value)| [name.as_str(), "=", value.as_str()]);
         let cwd = command.cwd.map(|cwd| c_string(cwd, "the directory"));
+        let oom_score = command.exec.oom_score;
+        let oom_score = oom_score.map(|score| {
+            let digits = c_string(&score.to_string(), "the OOM score")?;
+            Ok::<_, io::Error>((score, digits))
+        });
         let fd_mappings = fd_mappings(command, null)?;
         let first_free = fd_mappings
             .iter()
@@ -116,6 +123,7 @@ impl ExecImage {
             fd_mappings,
             first_free,
             exec: command.exec,
+            oom_score: oom_score.transpose()?,
             limits: limits(command),
             user: command.credentials.map(|user| UserIds {
                 uid: user.uid,

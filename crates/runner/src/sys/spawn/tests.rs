@@ -347,6 +347,7 @@ fn umask_priority_and_limits_are_seen_by_the_child() {
         exec: ExecSettings {
             umask: Some(0o027),
             nice: Some(nice),
+            oom_score: None,
         },
         limits: &[Limit {
             resource: libc::RLIMIT_NOFILE,
@@ -357,6 +358,45 @@ fn umask_priority_and_limits_are_seen_by_the_child() {
         ..Command::new(&argv, &[])
     };
     assert_eq!(output(command), format!("0027\n{nice}\n50\n60\n/usr\n"));
+}
+
+/// Our own `oom_score_adj`.
+fn own_oom_score() -> i32 {
+    let text = fs::read_to_string("/proc/self/oom_score_adj").expect("readable");
+    text.trim().parse().expect("a number")
+}
+
+fn with_oom_score(score: u16) -> ExecSettings {
+    ExecSettings {
+        oom_score: Some(score),
+        ..ExecSettings::default()
+    }
+}
+
+#[test]
+fn the_oom_score_is_that_of_the_child_alone() {
+    let before = own_oom_score();
+    let argv = shell("cat /proc/self/oom_score_adj");
+    for score in [1_000, 999] {
+        let command = Command {
+            exec: with_oom_score(score),
+            ..Command::new(&argv, &[])
+        };
+        assert_eq!(output(command), format!("{score}\n"));
+    }
+    let plain = output(Command::new(&argv, &[]));
+    assert_eq!(plain, format!("{before}\n"));
+    let command = Command {
+        exec: with_oom_score(1_001),
+        ..Command::new(&argv, &[])
+    };
+    let error = Spawner::new().expect("memory").spawn(&command);
+    let error = error.expect_err("more than the kernel allows");
+    assert_eq!(
+        error.to_string(),
+        "cannot set the OOM score to 1001: invalid argument"
+    );
+    assert_eq!(own_oom_score(), before);
 }
 
 /// An unprivileged user, if we may switch to one.
