@@ -80,6 +80,22 @@ pub(crate) struct Field {
     pub(crate) required: bool,
 }
 
+/// Joins lists of fields, of `N` in all.
+pub(crate) const fn join<const N: usize>(parts: &[&[Field]]) -> [Field; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut part, mut count) = (0, 0);
+    while part < parts.len() {
+        let mut at = 0;
+        while at < parts[part].len() {
+            all[count] = parts[part][at];
+            (count, at) = (count + 1, at + 1);
+        }
+        part += 1;
+    }
+    assert!(count == N, "the length of a table is wrong");
+    all
+}
+
 /// The values that a field takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {

@@ -5,7 +5,7 @@ use baton_model::limits::AFTER_MAX;
 use super::Type::{Any, AnyOf, Bool, Duration, Factor, Integer, List, Map, Name, Null, Scalar, Text, Word};
 use super::Zero::{Allowed, Refused};
 use super::process::{ENV, PROCESS, RETRY_BACKOFF, RUN};
-use super::{BYTES, COUNT, Field, HASH, Object, POSITIVE, SIZE, Type, field};
+use super::{BYTES, COUNT, Field, HASH, Object, POSITIVE, SIZE, Type, field, join};
 use crate::limits::{
     CHOICES_MAX, CONSTRAINTS_MAX, CPU_MILLI_MAX, FACTOR_MILLI_MAX, PRIORITY_MAX, PROCESSES_MAX, STEPS_MAX, URIS_MAX,
 };
@@ -16,33 +16,42 @@ pub(crate) static TASK: Object = Object {
     ..Object::new(
         "Task",
         "a task",
-        &[
-            field("task", Name, "Its name: required with `run`, by default the name of the first process."),
-            OWNER,
-            RESOURCE_REQUEST,
-            PARAMS,
-            TASK_ENV,
-            TASK_RUN,
-            CWD,
-            STDOUT,
-            STDERR,
-            PROCESSES,
-            ORDER,
-            MAX_FAILURES,
-            MAX_CONCURRENCY,
-            FINALIZATION_WAIT,
-            USER,
-            field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
-            RETRY_FIELD,
-            TIMEOUT,
-            EXCLUSIVE,
-            LOST_AFTER,
-            PRIORITY,
-            CONSTRAINTS_FIELD,
-            URIS,
-        ],
+        TASK_FIELDS,
     )
 };
+
+const TASK_FIELDS: &[Field] = &join::<{ DEFINITION.len() + POLICIES.len() }>(&[DEFINITION, POLICIES]);
+
+/// The fields of a task without its policies.
+const DEFINITION: &[Field] = &[
+    field("task", Name, "Its name: required with `run`, by default the name of the first process."),
+    OWNER,
+    RESOURCE_REQUEST,
+    PARAMS,
+    TASK_ENV,
+    TASK_RUN,
+    CWD,
+    STDOUT,
+    STDERR,
+    PROCESSES,
+    ORDER,
+    MAX_FAILURES,
+    MAX_CONCURRENCY,
+    FINALIZATION_WAIT,
+    USER,
+    field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
+];
+
+/// The policies that tasks and tasks of workflows have.
+pub(crate) const POLICIES: &[Field] = &[
+    RETRY_FIELD,
+    TIMEOUT,
+    EXCLUSIVE,
+    LOST_AFTER,
+    PRIORITY,
+    CONSTRAINTS_FIELD,
+    URIS,
+];
 
 pub(crate) const OWNER: Field = field("owner", Name, "Its namespace.").or("default");
 pub(crate) const PARAMS: Field = field("params", Map(&PARAM_TYPE, 0), "Its parameters: name to default value, to null if a value is required, or to a map.");
@@ -58,13 +67,13 @@ pub(crate) const MAX_FAILURES: Field = field("max_failures", COUNT, "Failed proc
 pub(crate) const MAX_CONCURRENCY: Field = field("max_concurrency", COUNT, "Processes that run at once; 0 for no limit.").or("0");
 pub(crate) const FINALIZATION_WAIT: Field = field("finalization_wait", Duration(Allowed), "The longest time for stopping its processes and for its final ones.").or("30s");
 pub(crate) const USER: Field = field("user", Text, "The user that its processes run as; needs root.");
-pub(crate) const RETRY_FIELD: Field = field("retry", Type::Object(&RETRY), "What happens after an attempt has failed or was lost.");
-pub(crate) const TIMEOUT: Field = field("timeout", Duration(Refused), "The longest time of one attempt.");
-pub(crate) const EXCLUSIVE: Field = field("exclusive", Word(&["timed", "strict"]), "The proof that is needed before an attempt is replaced: `lost_after` has passed, or only a report about its end; then no time ends an attempt whose scheduler is away.").or("timed");
-pub(crate) const LOST_AFTER: Field = field("lost_after", Duration(Refused), "How long an attempt outlives the contact between its worker and a scheduler, at least 1m: then it is lost, and replaced. Its worker kills it earlier. By default as long as the scheduler says (`--lost-after`).");
-pub(crate) const PRIORITY: Field = field("priority", Integer(-(PRIORITY_MAX as i64), PRIORITY_MAX as i64), "Higher goes first.").or("0");
-pub(crate) const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that a worker must have: to a value, one of several, `{ not: VALUE }`, true for any value, or false for none.");
-pub(crate) const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");
+const RETRY_FIELD: Field = field("retry", Type::Object(&RETRY), "What happens after an attempt has failed or was lost.");
+const TIMEOUT: Field = field("timeout", Duration(Refused), "The longest time of one attempt.");
+const EXCLUSIVE: Field = field("exclusive", Word(&["timed", "strict"]), "The proof that is needed before an attempt is replaced: `lost_after` has passed, or only a report about its end; then no time ends an attempt whose scheduler is away.").or("timed");
+const LOST_AFTER: Field = field("lost_after", Duration(Refused), "How long an attempt outlives the contact between its worker and a scheduler, at least 1m: then it is lost, and replaced. Its worker kills it earlier. By default as long as the scheduler says (`--lost-after`).");
+const PRIORITY: Field = field("priority", Integer(-(PRIORITY_MAX as i64), PRIORITY_MAX as i64), "Higher goes first.").or("0");
+const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that a worker must have: to a value, one of several, `{ not: VALUE }`, true for any value, or false for none.");
+const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");
 
 const PROCESS_TYPE: Type = Type::Object(&PROCESS);
 const CONSTRAINTS: Type = Map(&AnyOf(&[Bool, LABEL_VALUES, Type::Object(&CONSTRAINT)]), 0);

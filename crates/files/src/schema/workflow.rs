@@ -3,10 +3,10 @@
 use super::Type::{Any, AnyOf, Bool, Duration, Integer, List, Map, Name, Text, Word};
 use super::Zero::Refused;
 use super::task::{
-    CONSTRAINTS_FIELD, CWD, EXCLUSIVE, FINALIZATION_WAIT, LOST_AFTER, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, PRIORITY, PROCESSES,
-    RESOURCE_REQUEST, RETRY_FIELD, STDERR, STDOUT, TASK_ENV, TASK_RUN, TIMEOUT, TRIGGER, URIS, USER,
+    CWD, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, ORDER, OWNER, PARAMS, POLICIES, PROCESSES, RESOURCE_REQUEST, STDERR, STDOUT, TASK_ENV,
+    TASK_RUN, TRIGGER, USER,
 };
-use super::{Field, Object, POSITIVE, Type, field};
+use super::{Field, Object, POSITIVE, Type, field, join};
 
 pub(crate) static WORKFLOW: Object = Object::new(
     "Workflow",
@@ -31,24 +31,8 @@ pub(crate) static PART: Object = Object::new(
     &[field("tasks", Map(&Type::Object(&WORKFLOW_TASK), 1), "Tasks by name.").required()],
 );
 
-/// The fields of a task: `defaults` have the first `DEFAULTS_COUNT`, templates all but the last.
-const TASK_FIELDS: &[Field] = &[
-    RESOURCE_REQUEST,
-    TASK_ENV,
-    CWD,
-    ORDER,
-    MAX_FAILURES,
-    MAX_CONCURRENCY,
-    FINALIZATION_WAIT,
-    USER,
-    RETRY_FIELD,
-    TIMEOUT,
-    EXCLUSIVE,
-    LOST_AFTER,
-    PRIORITY,
-    CONSTRAINTS_FIELD,
-    URIS,
-    field("max_concurrent", POSITIVE, "Instances of it in flight at once: at most 10,000. That of a template is shared by its tasks."),
+/// The fields of a task beside those of `defaults`: templates have all but the last.
+const OWN_FIELDS: &[Field] = &[
     TASK_RUN,
     STDOUT,
     STDERR,
@@ -59,7 +43,23 @@ const TASK_FIELDS: &[Field] = &[
     field("when", AnyOf(&[Text, Bool]), "A condition, evaluated for each item, which is skipped unless it holds."),
     field("template", Text, "The template that it uses."),
 ];
-const DEFAULTS_COUNT: usize = 16;
+
+const DEFAULTS_FIELDS: &[Field] = &join::<{ 9 + POLICIES.len() }>(&[
+    &[
+        RESOURCE_REQUEST,
+        TASK_ENV,
+        CWD,
+        ORDER,
+        MAX_FAILURES,
+        MAX_CONCURRENCY,
+        FINALIZATION_WAIT,
+        USER,
+    ],
+    POLICIES,
+    &[field("max_concurrent", POSITIVE, "Instances of it in flight at once: at most 10,000. That of a template is shared by its tasks.")],
+]);
+
+const TASK_FIELDS: &[Field] = &join::<{ DEFAULTS_FIELDS.len() + OWN_FIELDS.len() }>(&[DEFAULTS_FIELDS, OWN_FIELDS]);
 
 pub(crate) static WORKFLOW_TASK: Object = Object {
     any_of: &[&["run"], &["processes"], &["template"]],
@@ -68,7 +68,7 @@ pub(crate) static WORKFLOW_TASK: Object = Object {
 };
 pub(crate) static PART_TASK: Object = Object::new("Task of a part", "a task of a workflow", TASK_FIELDS.split_at(TASK_FIELDS.len() - 1).0);
 pub(crate) static TEMPLATE: Object = Object::new("Template", "a template", TASK_FIELDS.split_at(TASK_FIELDS.len() - 1).0);
-pub(crate) static DEFAULTS: Object = Object::new("Defaults", "defaults", TASK_FIELDS.split_at(DEFAULTS_COUNT).0);
+pub(crate) static DEFAULTS: Object = Object::new("Defaults", "defaults", DEFAULTS_FIELDS);
 
 pub(crate) static AFTER: Object = Object::new(
     "Upstream task",
