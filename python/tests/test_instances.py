@@ -255,6 +255,9 @@ def test_lists_are_filtered_and_lazy(client: Client, tmp_path: Path) -> None:
     assert [each.id for each in client.instances(state="failed", owner="lists", since="1h")] == [failing.id]
     assert not list(client.instances(owner="lists", until="1h"))
     assert not list(client.instances(owner="lists", worker="nowhere"))
+    tagged = client.submit("true", name="tagged", owner="lists", tags=["nightly"])
+    assert [each.id for each in client.instances(tag="nightly")] == [tagged.id]
+    assert not list(client.instances(tag="weekly"))
     assert client.cancel(never) == (4, 0)
     gate.touch()
     array.wait(PATIENCE)

@@ -101,6 +101,7 @@ pub(crate) fn instance(bound: BoundTask, policy: &Policy, requests_cpu: bool) ->
             stderr: bound.stderr,
         },
         conditions: Conditions::default(),
+        tags: policy.tags.clone(),
     }
 }
 

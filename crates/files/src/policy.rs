@@ -28,6 +28,9 @@ pub struct Policy {
     pub constraints: Vec<Constraint>,
     /// Files to fetch before the start.
     pub uris: Vec<Uri>,
+    /// Words by which lists are filtered; sorted, none twice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 /// Retries after a failure or loss.

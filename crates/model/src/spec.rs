@@ -206,9 +206,14 @@ pub struct InstanceSpec {
     pub paths: Paths,
     /// When the instances of its submission start, and when they are given up.
     pub conditions: Conditions,
+    /// Words by which lists are filtered; sorted, none twice.
+    pub tags: Vec<String>,
 }
 
 impl InstanceSpec {
+    /// Maximum number of tags: a filter compares all of them.
+    pub const TAGS_MAX: usize = 32;
+
     /// The index of one of its instances: in its array, or among the items of its task; otherwise 0.
     #[must_use]
     pub fn index(&self, instance: InstanceId) -> u64 {
@@ -265,6 +270,7 @@ impl Serialize for SparseSpec<'_> {
             part,
             paths,
             conditions,
+            tags,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -293,6 +299,7 @@ impl Serialize for SparseSpec<'_> {
             "part": part,
             "paths": paths,
             "conditions": conditions,
+            "tags": tags,
         }
         map.end()
     }

@@ -96,6 +96,7 @@ class Client(Submitter, Several):
         worker: Optional[str] = None,
         since: Optional[str] = None,
         until: Optional[str] = None,
+        tag: Optional[str] = None,
     ) -> Iterator[Instance]:
         """Instances with their state, read page by page: those that run, those that wait, then
         those that have ended, the newest first; at most `limit`, if given.
@@ -106,7 +107,7 @@ class Client(Submitter, Several):
         page = _page(limit)
         wanted = None if state is None else state.upper()
         query = {"state": wanted, "name": name, "owner": owner, "limit": page}
-        query.update({"worker": worker, "since": since, "until": until})
+        query.update({"worker": worker, "since": since, "until": until, "tag": tag})
         lists = ["arena", "bullpen", "history"]
         if wanted is not None:
             lists = ["history"] if wanted in ENDED else ["arena", "bullpen"]

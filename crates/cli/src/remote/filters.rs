@@ -29,6 +29,9 @@ pub(super) struct OtherFilterArgs {
     /// Only instances with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Only instances with this tag
+    #[arg(long, value_name = "WORD")]
+    tag: Option<String>,
     /// Only instances whose current attempt, or else the last one, is on this worker
     #[arg(long, value_name = "WORKER")]
     worker: Option<String>,
@@ -55,6 +58,7 @@ impl OtherFilterArgs {
             state,
             owner: others.owner,
             name: others.name,
+            tag: others.tag,
             worker: others.worker,
             since: others.since,
             until: others.until,

@@ -290,3 +290,42 @@ fn show_and_history_take_filters() {
         "{text:?}"
     );
 }
+
+#[test]
+fn instances_are_selected_by_tag() {
+    let cluster = Cluster::with_worker();
+    let (file, text) = (
+        "tagged.yaml",
+        "{ task: filed, tags: [nightly], run: 'true' }",
+    );
+    std::fs::write(cluster.path(file), text).expect("writable");
+    cluster.run(&["submit", "--wait", file]).good();
+    let more = ["submit", "--wait", "--tag", "gpu", "--tag", "x y", file];
+    let bad = cluster.run(&more);
+    assert_eq!(bad.code, Some(2), "{bad:?}");
+    cluster
+        .run(&["submit", "--wait", "--tag", "gpu", file])
+        .good();
+    let plain = ["submit", "--wait", "--name", "nightly", "--", "true"];
+    cluster.run(&plain).good();
+    let ids = |args: &[&str]| {
+        let words = [&["history", "--json"], args].concat();
+        let rows = cluster.run(&words).json();
+        let rows = rows.as_array().expect("an array").iter();
+        let ids = rows.map(|it| it["id"].as_str().unwrap_or_default().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--tag", "nightly"]), ["i2", "i1"]);
+    assert_eq!(ids(&["--tag", "gpu"]), ["i2"]);
+    assert_eq!(
+        ids(&["--tag", "gpu", "--name", "other"]),
+        Vec::<String>::new()
+    );
+    let shown = cluster.run(&["show", "--json", "--tag", "gpu"]).json();
+    assert_eq!(shown[0]["instance"]["id"], "i2", "{shown}");
+    let ended = cluster.run(&["wait", "--tag", "gpu"]);
+    assert!(
+        ended.err.contains("no instance matches (tag gpu)"),
+        "{ended:?}"
+    );
+}

@@ -1,8 +1,9 @@
 //! The top level of a task file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::library::Trigger;
+use baton_model::spec::InstanceSpec;
 use baton_model::task::{CommandLine, ProcessName, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 use baton_model::timeouts::LOST_AFTER_MIN;
@@ -327,7 +328,24 @@ impl Reader {
                 Some(item) => self.uris(&item),
                 None => Vec::new(),
             },
+            tags: match fields.get("tags") {
+                Some(item) => self.tags(&item),
+                None => Vec::new(),
+            },
         }
+    }
+
+    fn tags(&mut self, item: &Item<'_>) -> Vec<String> {
+        let items = self.list(item, "write a list of words, such as [nightly, gpu]");
+        if items.len() > InstanceSpec::TAGS_MAX {
+            let (count, most) = (items.len(), InstanceSpec::TAGS_MAX);
+            let message = format!("{count} tags are listed, at most {most} are allowed");
+            self.note(item, Kind::OutOfRange, message, "remove some");
+            return Vec::new();
+        }
+        let tags = items.iter().filter_map(|item| self.name(item));
+        let tags: BTreeSet<String> = tags.collect();
+        tags.into_iter().collect()
     }
 
     fn lost_after(&mut self, fields: &Fields<'_>) -> Option<Millis> {

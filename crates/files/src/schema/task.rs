@@ -1,6 +1,7 @@
 //! Tables of tasks.
 
 use baton_model::limits::AFTER_MAX;
+use baton_model::spec::InstanceSpec;
 
 use super::Type::{Any, AnyOf, Bool, Duration, Factor, Integer, List, Map, Name, Null, Scalar, Text, Word};
 use super::Zero::{Allowed, Refused};
@@ -51,6 +52,7 @@ pub(crate) const POLICIES: &[Field] = &[
     PRIORITY,
     CONSTRAINTS_FIELD,
     URIS,
+    field("tags", List(&Name, 0, InstanceSpec::TAGS_MAX), "Words by which lists of instances are filtered, such as `[nightly, gpu]`."),
 ];
 
 pub(crate) const OWNER: Field = field("owner", Name, "Its namespace.").or("default");

@@ -138,6 +138,7 @@ fn policies_become_fields_of_the_instance() {
     assert_eq!(spec.timeout, Some(Millis::from_secs(3_600)));
     assert_eq!(spec.exclusive, Exclusive::Strict);
     assert_eq!(spec.priority, -7);
+    assert_eq!(spec.tags, ["gpu", "nightly"]);
     assert_eq!((spec.retry.failures_max, spec.retry.losses_max), (2, 5));
     assert_eq!(spec.retry.backoff.first, Millis::from_secs(10));
     assert_eq!(spec.retry.backoff.max, Millis::from_secs(300));

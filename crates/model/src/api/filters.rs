@@ -24,6 +24,9 @@ pub struct InstanceFilter {
     /// Only instances of this name.
     #[cfg_attr(feature = "openapi", param(nullable = false))]
     pub name: Option<String>,
+    /// Only instances with this tag.
+    #[cfg_attr(feature = "openapi", param(nullable = false))]
+    pub tag: Option<String>,
     /// Only instances whose current attempt, or else the last one, is on this worker.
     #[cfg_attr(feature = "openapi", param(nullable = false))]
     pub worker: Option<String>,

@@ -10,6 +10,7 @@ use baton_model::ids::{Epoch, InstanceId, StoreId, WorkerName};
 use baton_model::principal::NameOwner;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
+use serde_json::Value;
 
 use super::db::{Db, Error, Row, Rows, corrupt_column, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
@@ -390,7 +391,7 @@ fn scan<'a>(
     };
     let mut visit_rows = |rows: &mut Rows<'_>| {
         while let Some(row) = rows.next()? {
-            let matches = matches(query, source, &row)?;
+            let matches = matches(query, source, &row, cache)?;
             let record = || (source.record)(&row, cache);
             if !scan.visit(rows::cursor(&row, id)?, matches, record)? {
                 return Ok(false);
@@ -418,9 +419,19 @@ fn scan<'a>(
 }
 
 /// True if a row passes the filters.
-fn matches(query: &Query, source: &Source, row: &Row<'_>) -> Result<bool, Error> {
+fn matches(
+    query: &Query,
+    source: &Source,
+    row: &Row<'_>,
+    cache: &mut SpecCache,
+) -> Result<bool, Error> {
     let (owner, name) = (row.text(source.spec + 2)?, row.text(source.spec + 3)?);
     if !query.matches(owner, name) || !query.is_within(Wall(unsigned(row, 5)?)) {
+        return Ok(false);
+    }
+    if let Some(tag) = &query.filter.tag
+        && !has_tag(tag, source, row, cache)?
+    {
         return Ok(false);
     }
     match &query.filter.worker {
@@ -428,6 +439,22 @@ fn matches(query: &Query, source: &Source, row: &Row<'_>) -> Result<bool, Error>
         Some(worker) => Ok(!source.ranges && rows::is_on_worker(row, worker)?),
         None => Ok(true),
     }
+}
+
+/// True if the spec of a row has this tag. Most that do not are recognised by their text, which is
+/// much faster than to parse it.
+fn has_tag(
+    tag: &str,
+    source: &Source,
+    row: &Row<'_>,
+    cache: &mut SpecCache,
+) -> Result<bool, Error> {
+    let quoted = Value::from(tag).to_string();
+    if !row.text(source.spec)?.contains(&quoted) {
+        return Ok(false);
+    }
+    let spec = cache.read(row, row.get(2)?, source.spec)?;
+    Ok(spec.tags.iter().any(|it| it == tag))
 }
 
 /// The facts about one instance.

@@ -1,9 +1,12 @@
-//! Orders of views, and filters by worker and by time.
+//! Orders of views, and filters by worker, by tag and by time.
+
+use std::sync::Arc;
 
 use baton_model::api::{InstanceFilter, RunFilter};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::spec::InstanceSpec;
 use baton_model::time::Wall;
 use baton_store::Store;
 use baton_store::limits::PAGE_SCAN_MAX;
@@ -172,4 +175,46 @@ pub(crate) fn runs_can_be_asked_for_by_time_in_both_orders(open: Open<'_>) {
     assert_eq!(ask(None, None, true), [1, 2, 3, 4].map(RunId));
     assert_eq!(ask(Some(20), None, true), [2, 3, 4].map(RunId));
     assert_eq!(ask(Some(20), Some(40), false), [3, 2].map(RunId));
+}
+
+pub(crate) fn a_view_can_be_filtered_by_tag(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let of = |first: u64, last: u64, name: &str, tags: &[&str]| Fact::InstancesSubmitted {
+        first: InstanceId(first),
+        last: InstanceId(last),
+        spec: Arc::new(InstanceSpec {
+            name: name.to_owned(),
+            tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+            ..InstanceSpec::default()
+        }),
+        submitted_by: None,
+    };
+    leader.commit(
+        &*store,
+        vec![
+            of(1, 1, "a", &["gpu", "nightly"]),
+            // Its name is not its tag.
+            of(2, 2, "nightly", &[]),
+            of(10, 19, "b", &["nightly"]),
+            of(20, 29, "c", &["nightly-2", "a\"b"]),
+        ],
+    );
+    let end = attempt(&leader, 30, 1, EXITED);
+    leader.commit(&*store, end);
+    let tagged = |view, tag: &str| {
+        let query = Query {
+            filter: InstanceFilter {
+                tag: Some(tag.to_owned()),
+                ..InstanceFilter::default()
+            },
+            ..Query::first(view, 10)
+        };
+        read_all(&*store, query).0
+    };
+    assert_eq!(tagged(View::Bullpen, "nightly"), [1, 10]);
+    assert_eq!(tagged(View::Bullpen, "gpu"), [1]);
+    assert_eq!(tagged(View::Bullpen, "a\"b"), [20]);
+    assert_eq!(tagged(View::Bullpen, "night"), [0; 0]);
+    assert_eq!(tagged(View::History, "nightly"), [0; 0]);
 }

@@ -113,6 +113,7 @@ macro_rules! backends {
                 readers_and_a_writer_at_the_same_time,
             }
             filtering {
+                a_view_can_be_filtered_by_tag,
                 a_view_can_be_read_backwards,
                 a_worker_can_be_asked_for,
                 a_time_can_be_asked_for,

@@ -120,6 +120,10 @@ struct TaskOptions {
     /// Priority; higher is placed first [default: 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     priority: Option<i32>,
+    /// Word by which lists are filtered (`baton history --tag WORD`), besides those of the file; may be
+    /// repeated
+    #[arg(long = "tag", value_name = "WORD")]
+    tags: Vec<String>,
     /// Retries after a failed attempt
     #[arg(long, value_name = "N")]
     retries: Option<u32>,

@@ -137,6 +137,14 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
         }
         Directory::Path(path) => set("cwd", Some(escape(path).into())),
     }
+    if !options.tags.is_empty() {
+        let tags = task
+            .entry("tags")
+            .or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(tags) = tags {
+            tags.extend(options.tags.iter().cloned().map(Value::from));
+        }
+    }
     if let Some(retries) = options.retries {
         insert_into(task, "retry", "attempts", (u64::from(retries) + 1).into());
     }
@@ -262,6 +270,7 @@ mod tests {
             resources: pairs(&[("db/orders", "2")]),
             labels: pairs(&[("zone", "eu"), ("zone", "us"), ("disk", "ssd")]),
             priority: Some(-5),
+            tags: words(&["nightly", "gpu"]),
             retries: Some(3),
             losses: Some(2),
             timeout: Some("1h".to_owned()),
@@ -289,6 +298,7 @@ mod tests {
                 "resources": { "cpu": 0.5, "memory": "1GiB..4GiB", "gpu": 1, "db/orders": 2 },
                 "constraints": { "zone": ["eu", "us"], "disk": ["ssd"] },
                 "priority": -5,
+                "tags": ["nightly", "gpu"],
                 "retry": { "attempts": 4, "losses": 2 },
                 "timeout": "1h",
                 "env": { "A": "{{{{b}}" },
