@@ -290,6 +290,9 @@ pub struct Event {
     /// The event in machine-readable form. Numbers that may be above 2^53 are texts.
     #[serde(with = "crate::large::texts")]
     pub fact: Fact,
+    /// The client that has asked for it, if it is known; none for what follows by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<Submitter>,
     /// In the event stream: `instance`, if it concerns an instance or a range, and `run`, if it
     /// concerns a run or submits an instance of one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

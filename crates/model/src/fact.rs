@@ -17,7 +17,7 @@ use crate::ids::{
 use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
 use crate::placement::Suspicion;
-use crate::principal::{NameOwner, Principal};
+use crate::principal::NameOwner;
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
@@ -126,9 +126,6 @@ pub enum Fact {
         /// Equal to `first` for a single instance.
         last: InstanceId,
         spec: Arc<InstanceSpec>,
-        /// The client that has submitted or triggered them, if it is known and no schedule or run did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        submitted_by: Option<Arc<Principal>>,
     },
     /// A lease of one attempt was granted to one incarnation.
     LeaseGranted {
@@ -174,18 +171,12 @@ pub enum Fact {
         /// The reason, if no client asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<HaltReason>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// An operator requested to kill one attempt, as if it had ended by itself: retries follow.
     AttemptKillRequested {
         lease: LeaseId,
         #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
         mode: KillMode,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// All waiting instances of a range were stopped.
     InstancesHalted {
@@ -194,26 +185,15 @@ pub enum Fact {
         /// The reason, if no client asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<HaltReason>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// A client requested a retry of a FAILED or HALTED instance; its retry budgets start anew.
-    InstanceRetried {
-        instance: InstanceId,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
-    },
+    InstanceRetried { instance: InstanceId },
     /// A worker was drained or undrained, in whichever incarnation.
     WorkerDrained {
         /// The seat.
         worker: WorkerName,
         /// True if no more work is placed on it.
         drained: bool,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// The name of a worker belongs to a credential from now on, or was released.
     WorkerNameAssigned {
@@ -227,9 +207,6 @@ pub enum Fact {
         name: String,
         /// None if it was removed.
         total: Option<u64>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// The lease time in force from now on. A later leader with a shorter one must still wait for
     /// the leases that were extended by this one.
@@ -244,9 +221,6 @@ pub enum Fact {
         incarnation: Incarnation,
         #[serde(rename = "why")]
         reason: Condemnation,
-        /// The client that has declared it gone, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// The store was found to be a copy: a new generation of it begins with this term. Nothing is
     /// placed for a lease time, because the original may have placed everything that waits here.
@@ -293,18 +267,12 @@ pub enum Fact {
         /// Due times up to and including this one do not count for it.
         from: Wall,
         definition: Arc<Definition>,
-        /// The client that has defined it, if it is known and no file did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// A task or a workflow was removed from the library.
     TaskRemoved {
         task: TaskNo,
         /// Its last revision.
         revision: Revision,
-        /// The client that has removed it, if it is known and no file did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// An operator has paused an entry: due times and ends of upstream entries are skipped.
     TaskPaused {
@@ -313,17 +281,9 @@ pub enum Fact {
         /// The operator's reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// An operator has ended the pause of an entry. What was skipped stays skipped.
-    TaskUnpaused {
-        task: TaskNo,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
-    },
+    TaskUnpaused { task: TaskNo },
     /// The verdict on a due time, or on many that were skipped for the same reason; or on the end
     /// of an instance or a run of an upstream entry.
     TickRecorded {
@@ -358,9 +318,6 @@ pub enum Fact {
         due: u64,
         /// The due times of the range that have a launch already.
         taken: Vec<Wall>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// A backfill has launched a due time, and has passed all before it in its direction.
     BackfillLaunched {
@@ -383,9 +340,6 @@ pub enum Fact {
         task: TaskNo,
         at: Wall,
         cause: BackfillHalt,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// A backfill continues with the due times that it has not passed.
     BackfillResumed {
@@ -396,9 +350,6 @@ pub enum Fact {
         remaining: u64,
         /// Those that it has not passed and that have a launch already.
         taken: Vec<Wall>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// Every due time of a backfill has a launch, and all launches have ended.
     BackfillEnded {
@@ -411,9 +362,6 @@ pub enum Fact {
         backfill: BackfillId,
         task: TaskNo,
         at: Wall,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// A task was triggered by hand or over HTTP.
     InstanceTriggered {
@@ -441,9 +389,6 @@ pub enum Fact {
         /// The library workflow of which it is a run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<RunOrigin>,
-        /// The client that has submitted or triggered it, if it is known and no schedule did.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        submitted_by: Option<Arc<Principal>>,
     },
     /// A further part of a plan was accepted: its tasks are appended.
     RunExtended {
@@ -470,9 +415,6 @@ pub enum Fact {
         #[serde(rename = "how")]
         mode: HaltMode,
         cause: HaltCause,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// The current generation of a run has ended.
     RunEnded {
@@ -495,9 +437,6 @@ pub enum Fact {
         /// DONE items that are invalidated and run again.
         #[serde(rename = "again")]
         rerun: Vec<ItemSpan>,
-        /// The client that has requested it, if it is known.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        requested_by: Option<Arc<Principal>>,
     },
     /// A workflow was triggered by hand or over HTTP.
     RunTriggered {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TokenId;
 
-/// The client that has made a request. Facts record it with its name: a token may be revoked later, and
+/// The client that has made a request. The history records it with its name: a token may be revoked later, and
 /// certificates are in no store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -92,7 +92,6 @@ fn pass(epoch: Epoch, first: u64) -> Vec<Vec<Fact>> {
             work: Work::Command(command),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     }]];
     for from in (first..first + ARRAY).step_by(GROUP as usize) {
         let ids = from..from + GROUP;

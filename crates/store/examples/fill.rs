@@ -82,7 +82,6 @@ fn submitted(id: u64) -> Fact {
         first: InstanceId(id),
         last: InstanceId(id),
         spec: Arc::new(spec),
-        submitted_by: None,
     }
 }
 

@@ -97,7 +97,6 @@ fn attempts(store: &dyn Store) -> BenchResult<()> {
         first: InstanceId(1),
         last: InstanceId(ATTEMPTS),
         spec,
-        submitted_by: None,
     }])?;
     let groups: Vec<Vec<Fact>> = attempt_groups(epoch, ATTEMPTS, GROUP);
     let (began, busy) = (Instant::now(), processor_time());
@@ -136,7 +135,6 @@ fn array(path: &Path) -> BenchResult<()> {
         first,
         last,
         spec: Arc::default(),
-        submitted_by: None,
     };
     for fact in [
         submitted,
@@ -144,7 +142,6 @@ fn array(path: &Path) -> BenchResult<()> {
             first,
             last,
             reason: None,
-            requested_by: None,
         },
     ] {
         let what = fact.to_string();
@@ -284,7 +281,6 @@ fn prune(store: &dyn Store, epoch: Epoch) -> BenchResult<()> {
             first: InstanceId(id),
             last: InstanceId(id),
             reason: None,
-            requested_by: None,
         };
         let facts = (some..some + 5_000).map(halted).collect();
         if let Some(batch) = outbox.accept(Step::keeping(facts)) {
@@ -323,7 +319,6 @@ fn submitted(id: u64) -> Fact {
             work: Work::Command(command),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     }
 }
 

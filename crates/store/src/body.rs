@@ -17,31 +17,17 @@ use crate::StoreError;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Bare {
-    InstancesSubmitted {
-        first: InstanceId,
-        last: InstanceId,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        submitted_by: Option<Arc<Principal>>,
-    },
-    AttemptAdopted {
-        lease: LeaseId,
-        holder: Holder,
-    },
+    InstancesSubmitted { first: InstanceId, last: InstanceId },
+    AttemptAdopted { lease: LeaseId, holder: Holder },
 }
 
 /// Encodes a fact; `bare` if the spec that it carries is stored separately.
 pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
     let body = match fact {
-        Fact::InstancesSubmitted {
-            first,
-            last,
-            submitted_by,
-            ..
-        } if bare => serde_json::to_string(&Bare::InstancesSubmitted {
-            first: *first,
-            last: *last,
-            submitted_by: submitted_by.clone(),
-        }),
+        Fact::InstancesSubmitted { first, last, .. } if bare => {
+            let (first, last) = (*first, *last);
+            serde_json::to_string(&Bare::InstancesSubmitted { first, last })
+        }
         Fact::AttemptAdopted { lease, holder, .. } if bare => {
             let (lease, holder) = (*lease, holder.clone());
             serde_json::to_string(&Bare::AttemptAdopted { lease, holder })
@@ -53,14 +39,12 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             plan,
             open,
             origin,
-            submitted_by,
         } => serde_json::to_string(&Fact::RunRegistered {
             run: *run,
             at: *at,
             plan: without_tasks(plan),
             open: *open,
             origin: *origin,
-            submitted_by: submitted_by.clone(),
         }),
         Fact::RunExtended { run, at, plan } => serde_json::to_string(&Fact::RunExtended {
             run: *run,
@@ -72,7 +56,6 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             generation,
             at,
             plan,
-            requested_by,
             ..
         } => serde_json::to_string(&Fact::RunResumed {
             run: *run,
@@ -81,7 +64,6 @@ pub(crate) fn write(fact: &Fact, bare: bool) -> Result<String, StoreError> {
             plan: plan.as_ref().map(|plan| without_tasks(plan)),
             carried: Vec::new(),
             rerun: Vec::new(),
-            requested_by: requested_by.clone(),
         }),
         other => serde_json::to_string(other),
     };
@@ -104,22 +86,19 @@ pub(crate) fn read(body: &str, spec: Option<Arc<InstanceSpec>>) -> Result<Fact, 
         return Fact::from_json(body);
     };
     Ok(match serde_json::from_str(body)? {
-        Bare::InstancesSubmitted {
-            first,
-            last,
-            submitted_by,
-        } => Fact::InstancesSubmitted {
-            first,
-            last,
-            spec,
-            submitted_by,
-        },
+        Bare::InstancesSubmitted { first, last } => Fact::InstancesSubmitted { first, last, spec },
         Bare::AttemptAdopted { lease, holder } => Fact::AttemptAdopted {
             lease,
             holder,
             spec,
         },
     })
+}
+
+/// Encodes the client that has asked for a fact.
+pub(crate) fn write_requester(client: &Principal) -> Result<String, StoreError> {
+    serde_json::to_string(client)
+        .map_err(|error| StoreError::Failed(format!("cannot write {client}: {error}")))
 }
 
 /// Encodes a spec: only the fields that differ from their defaults, because a leader that takes
@@ -132,9 +111,8 @@ pub(crate) fn write_spec(spec: &InstanceSpec) -> Result<String, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_model::ids::{Generation, RunId};
     use baton_model::spec::{Scale, Work};
-    use baton_model::time::{Millis, Wall};
+    use baton_model::time::Millis;
 
     /// A field left out of a stored spec means this default forever. To change a default, first
     /// write the old one into the stored specs, in a migration, and then change this text.
@@ -143,27 +121,6 @@ mod tests {
         let unsaid = serde_json::to_string(&InstanceSpec::default()).expect("JSON");
         let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"ask":{"request":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{}},"constraints":[]},"priority":0,"exclusive":"timed","lost_after":null,"retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100,"memory_cap":null,"timeout_cap":null,"memory_steps":[],"timeout_steps":[]},"fallback":[]},"timeout":null,"array":null,"origin":null,"part":null,"paths":{"cwd":null,"stdout":null,"stderr":null},"conditions":{"after":[],"instances":null,"concurrent_max":null,"failed_max":null}}"#;
         assert_eq!(unsaid, frozen);
-    }
-
-    #[test]
-    fn the_history_keeps_who_has_resumed_a_run_and_reads_a_resume_without_it() {
-        let resumed = |requested_by| Fact::RunResumed {
-            run: RunId(1),
-            generation: Generation(2),
-            at: Wall(3),
-            plan: None,
-            carried: Vec::new(),
-            rerun: Vec::new(),
-            requested_by,
-        };
-        let name = "ann".to_owned();
-        let client = Some(Arc::new(Principal::Certificate { name }));
-        for fact in [resumed(client), resumed(None)] {
-            let body = write(&fact, false).expect("written");
-            assert_eq!(read(&body, None).expect("readable"), fact);
-        }
-        let before = r#"{"run-resumed":{"run":1,"generation":2,"at":3,"plan":null,"carried":[],"again":[]}}"#;
-        assert_eq!(read(before, None).expect("readable"), resumed(None));
     }
 
     #[test]

@@ -45,9 +45,9 @@ pub(crate) const TABLES: &[Table] = tables! {
     "condemned" by "lineage": "lineage" Integer, "life" Integer;
     "drained" by "worker": "worker" Text;
     "history" by "instance, seq": "instance" Integer, "seq" Integer, "epoch" Integer,
-        "at_ms" Integer, "spec" Integer, "body" Text;
+        "at_ms" Integer, "spec" Integer, "body" Text, "requested_by" Text;
     "wide" by "seq": "seq" Integer, "first" Integer, "last" Integer, "epoch" Integer,
-        "at_ms" Integer, "spec" Integer, "body" Text, "task" Integer;
+        "at_ms" Integer, "spec" Integer, "body" Text, "task" Integer, "requested_by" Text;
     "token" by "id": "id" Integer, "name" Text, "role" Text, "hash" Bytes,
         "created_at_ms" Integer, "expires_at_ms" Integer, "revoked" Boolean, "owner" Text;
     "task" by "number": "number" Integer, "owner" Text, "name" Text, "revision" Integer,

@@ -14,6 +14,7 @@ use baton_model::ids::{
 };
 use baton_model::library::{Definition, Execution, Pause, TaskName};
 use baton_model::outcome::{AttemptEnd, AttemptStats};
+use baton_model::principal::Principal;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
@@ -275,6 +276,8 @@ pub struct RecordedFact {
     pub at: Wall,
     /// The epoch of the leader that recorded it.
     pub epoch: Epoch,
+    /// The client that has asked for it, if it is known.
+    pub requested_by: Option<Arc<Principal>>,
     pub fact: Fact,
 }
 
@@ -406,6 +409,9 @@ pub(crate) const fn sql_id(id: InstanceId) -> i64 {
 pub struct RunRecord {
     /// The run as the ledger holds it.
     pub head: RunHead,
+    /// The client that has submitted or triggered it, if it is known. Kept here, because the history that
+    /// records it is pruned before the run.
+    pub submitted_by: Option<Arc<Principal>>,
     /// The time of its last fact.
     pub changed_at: Wall,
 }

@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type
 from .._transport.stream import Stream
 from .._transport.transport import Transport, may_pass
 from ..errors import BatonError
+from .views import Submitter
 
 _PAUSE_SECONDS = 0.2
 _PAUSE_SECONDS_MAX = 2.0
@@ -40,11 +41,14 @@ class Event:
     #: The fact itself, in the format of the API.
     fact: Dict[str, Any] = field(default_factory=dict)
     links: Dict[str, str] = field(default_factory=dict)
+    #: The client that has asked for it; None if it is not known, or if the fact follows by itself.
+    requested_by: Optional[Submitter] = None
 
     @classmethod
     def read(cls, seq: int, kind: str, data: Mapping[str, Any]) -> Event:
         """Reads the server's JSON."""
         fact = data.get("fact", {})
+        client = data.get("requestedBy")
         return cls(
             seq=seq,
             kind=kind,
@@ -52,6 +56,7 @@ class Event:
             at=int(data.get("at", 0)),
             fact=dict(fact.get(kind, fact)),
             links=dict(data.get("links", {})),
+            requested_by=Submitter.read(client) if client else None,
         )
 
     @property

@@ -175,10 +175,9 @@ impl Loopback {
                 array,
                 more: Vec::new(),
                 key: None,
-                submitted_by: None,
             };
             let request = RequestId(first + number);
-            let messages = self.leader(Input::Command(
+            let messages = self.leader(Input::command(
                 request,
                 Command::Submit {
                     submission,

@@ -203,13 +203,12 @@ fn fill(store: &dyn Store, count: u64) -> Result<(), Failure> {
                 array: None,
                 more: Vec::new(),
                 key: None,
-                submitted_by: None,
             };
             let command = Command::Submit {
                 submission,
                 mark: None,
             };
-            step.append(core.handle(now, Input::Command(RequestId(id), command)));
+            step.append(core.handle(now, Input::command(RequestId(id), command)));
         }
         if let Some(batch) = outbox.accept(step) {
             let receipt = store.commit(batch, now.wall).map_err(Failure::failed)?;

@@ -203,8 +203,8 @@ mod tests {
                 instance: InstanceId(3),
                 mode: KillMode::Graceful,
                 reason: None,
-                requested_by: None,
             },
+            requested_by: None,
             links: link.map_or_else(BTreeMap::new, |link| {
                 BTreeMap::from([("instance".to_owned(), link.to_owned())])
             }),

@@ -378,8 +378,8 @@ mod tests {
             text: String::new(),
             fact: Fact::InstanceRetried {
                 instance: InstanceId(12),
-                requested_by: None,
             },
+            requested_by: None,
             links: BTreeMap::new(),
         }];
         let since = |failures, losses| instance(failures, losses).attempts_text(&retried);
@@ -400,8 +400,8 @@ mod tests {
                 instance: InstanceId(1),
                 mode: KillMode::Graceful,
                 reason: None,
-                requested_by: None,
             },
+            requested_by: None,
             links: BTreeMap::new(),
         };
         let lines = events(&[event(5_000, "submitted"), event(6_250, "stopped")]);

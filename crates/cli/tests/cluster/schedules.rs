@@ -188,7 +188,7 @@ fn fill(store: &dyn Store, effects: &Path) -> Vec<Entry> {
             dry: false,
         });
         let request = RequestId(batch);
-        let step = core.handle(now, Input::Command(request, Command::Define(command)));
+        let step = core.handle(now, Input::command(request, Command::Define(command)));
         let facts = step.facts().iter().cloned();
         entries.extend(facts.map(|fact| Entry {
             epoch,
@@ -404,7 +404,7 @@ fn remove_all(store: &dyn Store) {
             by_file: false,
         };
         let request = RequestId(1);
-        let step = core.handle(now(), Input::Command(request, Command::Remove(command)));
+        let step = core.handle(now(), Input::command(request, Command::Remove(command)));
         let batch = outbox.accept(step).expect("a removal is a fact");
         let receipt = store.commit(batch, now().wall).expect("it lands");
         outbox.release(receipt);

@@ -35,7 +35,6 @@ fn submit(first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         spec: Arc::default(),
-        submitted_by: None,
     }
 }
 
@@ -44,7 +43,6 @@ fn halt(first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         reason: None,
-        requested_by: None,
     }
 }
 
@@ -198,7 +196,6 @@ fn condemning_a_life_condemns_the_ones_before_it_and_none_after() {
             worker: WorkerName::new("w"),
             incarnation: life(2),
             reason: Condemnation::Unhealthy,
-            requested_by: None,
         })
         .expect("fits");
     assert!(ledger.is_condemned(life(1)));
@@ -258,12 +255,10 @@ fn a_ledger_restored_from_its_parts_is_the_same_ledger() {
             worker: WorkerName::new("w"),
             incarnation,
             reason: Condemnation::Unhealthy,
-            requested_by: None,
         },
         Fact::WorkerDrained {
             worker: WorkerName::new("w"),
             drained: true,
-            requested_by: None,
         },
         Fact::WorkerNameAssigned {
             worker: WorkerName::new("w"),
@@ -315,7 +310,6 @@ fn ledgers_with_different_pending_work_are_equal_only_without_it() {
         plan: Arc::default(),
         open: false,
         origin: None,
-        submitted_by: None,
     }]);
     let mut processed = live.clone();
     assert_eq!(processed.runs_mut().next_dirty(), Some(RunId(1)));

@@ -20,7 +20,6 @@ use baton_model::library::{self, RunOrigin, TaskName};
 use baton_model::limits::{
     BACKFILL_CONCURRENT_MAX, BACKFILL_DUE_MAX, BACKFILL_STEP_LAUNCHES, BACKFILLS_OPEN_MAX,
 };
-use baton_model::principal::Principal;
 use baton_model::spec::Due;
 use baton_model::time::{Mono, Wall};
 
@@ -185,7 +184,7 @@ impl BackfillDriver {
         };
         let task = backfill.head.task;
         let Some(schedule) = self.schedule(id, &backfill.head.range.schedule) else {
-            halt(cx, id, task, BackfillHalt::EntryUnusable, None);
+            halt(cx, id, task, BackfillHalt::EntryUnusable);
             return false;
         };
         let Some(nominal) = next_of(&schedule, backfill) else {
@@ -204,7 +203,7 @@ impl BackfillDriver {
             Some((entry, payload))
         });
         let Some((entry, payload)) = launch else {
-            halt(cx, id, task, BackfillHalt::EntryUnusable, None);
+            halt(cx, id, task, BackfillHalt::EntryUnusable);
             return false;
         };
         if !has_room || is_full(cx, &entry) {
@@ -231,7 +230,7 @@ impl BackfillDriver {
             }),
             ..origin_of(&entry)
         };
-        launch::start(cx, execution, payload, origin, None);
+        launch::start(cx, execution, payload, origin);
         !is_late
     }
 
@@ -270,7 +269,6 @@ pub(super) fn execute(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: BackfillCommand,
-    client: Option<Arc<Principal>>,
 ) -> Result<BackfillReply, BackfillError> {
     match command {
         BackfillCommand::Register {
@@ -287,7 +285,6 @@ pub(super) fn execute(
                 to,
                 reverse,
                 max_concurrent,
-                client,
             };
             register(cx, table, &name, new, &known, dry)
         }
@@ -296,7 +293,7 @@ pub(super) fn execute(
             if head.state != BackfillState::Running {
                 return Err(BackfillError::State(head.state));
             }
-            halt(cx, id, head.task, BackfillHalt::Requested, client);
+            halt(cx, id, head.task, BackfillHalt::Requested);
             Ok(reply(&head))
         }
         BackfillCommand::Cancel(id) => {
@@ -305,21 +302,19 @@ pub(super) fn execute(
                 backfill: id,
                 task: head.task,
                 at: cx.now.wall,
-                requested_by: client,
             });
             Ok(reply(&head))
         }
-        BackfillCommand::Resume { backfill, known } => resume(cx, table, backfill, &known, client),
+        BackfillCommand::Resume { backfill, known } => resume(cx, table, backfill, &known),
     }
 }
 
-/// A new backfill, and the client that has requested it, if it is known.
+/// A new backfill.
 struct Registration {
     from: Wall,
     to: Wall,
     reverse: bool,
     max_concurrent: u32,
-    client: Option<Arc<Principal>>,
 }
 
 fn register(
@@ -396,7 +391,6 @@ fn register(
             max_concurrent,
             due,
             taken,
-            requested_by: new.client,
         });
     }
     Ok(BackfillReply {
@@ -411,7 +405,6 @@ fn resume(
     table: &mut Timetable,
     id: BackfillId,
     known: &KnownLaunches,
-    client: Option<Arc<Principal>>,
 ) -> Result<BackfillReply, BackfillError> {
     let head = open(cx, id)?.head.clone();
     if !matches!(head.state, BackfillState::Halted(_)) {
@@ -436,7 +429,6 @@ fn resume(
         at: cx.now.wall,
         remaining: times.len() as u64,
         taken,
-        requested_by: client,
     });
     Ok(reply(&head))
 }
@@ -465,20 +457,13 @@ fn check_known(task: &Task, from: Wall, known: &KnownLaunches) -> Result<(), Bac
     }
 }
 
-fn halt(
-    cx: &mut Cx<'_>,
-    id: BackfillId,
-    task: TaskNo,
-    cause: BackfillHalt,
-    client: Option<Arc<Principal>>,
-) {
+fn halt(cx: &mut Cx<'_>, id: BackfillId, task: TaskNo, cause: BackfillHalt) {
     let at = cx.now.wall;
     cx.commit(Fact::BackfillHalted {
         backfill: id,
         task,
         at,
         cause,
-        requested_by: client,
     });
 }
 

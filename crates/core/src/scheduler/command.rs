@@ -3,8 +3,6 @@
 //! Every command is answered by one reply, released when everything decided so far is durable. A new command is a
 //! variant of each, an arm of [`execute`], and the function that carries it out.
 
-use std::sync::Arc;
-
 use baton_model::fact::Fact;
 use baton_model::ids::{
     AttemptNo, Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName,
@@ -12,13 +10,10 @@ use baton_model::ids::{
 use baton_model::library::Pause;
 use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::KillMode;
-use baton_model::principal::Principal;
 
 use super::backfill::{self, BackfillCommand, BackfillError, BackfillReply};
 use super::dependencies::EndMark;
-use super::instances::{
-    self, CancelCounts, KillError, RetryError, StopRequest, Submission, SubmitError,
-};
+use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
 use super::library::{
     self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
     TriggerError, TriggerReply,
@@ -83,23 +78,8 @@ pub enum Command {
     Trigger(TriggerCommand),
     /// Registers, changes, halts or resumes a run.
     Run(Box<RunCommand>),
-    /// A command of a client that is known. The facts record it that a client may ask for: the stop,
-    /// kill or retry of instances, the halt or resume of a run, and what concerns a backfill, a worker,
-    /// a limit or an entry of the library.
-    By(Arc<Principal>, Box<Command>),
     /// Does nothing: its reply says that everything decided before is durable.
     Sync,
-}
-
-impl Command {
-    /// The same command of this client, if it is known.
-    #[must_use]
-    pub fn by(self, client: Option<Arc<Principal>>) -> Self {
-        match client {
-            Some(client) => Self::By(client, Box::new(self)),
-            None => self,
-        }
-    }
 }
 
 /// The reply to a command.
@@ -136,7 +116,6 @@ pub(super) fn execute(
     table: &mut Timetable,
     deadlines: &mut Deadlines,
     request: RequestId,
-    client: Option<Arc<Principal>>,
     command: Command,
 ) -> Option<Reply> {
     Some(match command {
@@ -144,26 +123,22 @@ pub(super) fn execute(
             Reply::Submitted(instances::submit(cx, submission, mark))
         }
         Command::Cancel { first, last, mode } => {
-            let request = StopRequest { mode, client };
-            Reply::Cancelled(instances::cancel(cx, protocol, first, last, &request))
+            Reply::Cancelled(instances::cancel(cx, protocol, first, last, mode))
         }
         Command::KillAttempt {
             instance,
             attempt,
             mode,
-        } => {
-            let request = StopRequest { mode, client };
-            Reply::AttemptKilled(instances::kill(cx, protocol, instance, attempt, request))
-        }
-        Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance, client)),
+        } => Reply::AttemptKilled(instances::kill(cx, protocol, instance, attempt, mode)),
+        Command::Retry(instance) => Reply::Retried(instances::retry(cx, *instance)),
         Command::Drain { worker, drained } => {
-            drain(cx, protocol, &worker, drained, client);
+            drain(cx, protocol, &worker, drained);
             Reply::Drained
         }
-        Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total, client)),
+        Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total)),
         Command::Forget { worker, lineage } => {
             let cx = &mut cx.protocol();
-            let is_known = protocol.forget(cx, &worker, lineage, client);
+            let is_known = protocol.forget(cx, &worker, lineage);
             Reply::Forgotten(protocol.release_name(cx, &worker) || is_known)
         }
         Command::ReadLogs { worker, query } => {
@@ -174,41 +149,21 @@ pub(super) fn execute(
             protocol.read_processes(&mut cx.protocol(), request, &worker, query);
             return None;
         }
-        Command::Define(command) => Reply::Defined(library::define(cx, table, *command, client)),
-        Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command, client)),
-        Command::Pause(command) => Reply::Paused(library::pause(cx, table, command, client)),
-        Command::Backfill(command) => {
-            Reply::Backfill(backfill::execute(cx, table, *command, client))
-        }
+        Command::Define(command) => Reply::Defined(library::define(cx, table, *command)),
+        Command::Remove(command) => Reply::Removed(library::remove(cx, table, &command)),
+        Command::Pause(command) => Reply::Paused(library::pause(cx, table, command)),
+        Command::Backfill(command) => Reply::Backfill(backfill::execute(cx, table, *command)),
         Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
-        Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command, client)),
-        Command::By(client, command) => {
-            return execute(
-                cx,
-                protocol,
-                table,
-                deadlines,
-                request,
-                Some(client),
-                *command,
-            );
-        }
+        Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command)),
         Command::Sync => Reply::Synced,
     })
 }
 
-fn drain(
-    cx: &mut Cx<'_>,
-    protocol: &mut Protocol,
-    worker: &WorkerName,
-    drained: bool,
-    client: Option<Arc<Principal>>,
-) {
+fn drain(cx: &mut Cx<'_>, protocol: &mut Protocol, worker: &WorkerName, drained: bool) {
     if cx.ledger.drained().contains(worker) != drained {
         cx.commit(Fact::WorkerDrained {
             worker: worker.clone(),
             drained,
-            requested_by: client,
         });
     }
     protocol.offer_changed(&mut cx.protocol(), worker);

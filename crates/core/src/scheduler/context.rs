@@ -8,6 +8,7 @@ use baton_model::library::Execution;
 use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
+use baton_model::principal::Principal;
 use baton_model::spec::{Due, InstanceSpec};
 use baton_model::time::Now;
 
@@ -57,6 +58,8 @@ pub(crate) struct Cx<'a> {
     pub(crate) bullpen: &'a mut Bullpen,
     pub(crate) dependencies: &'a mut Dependencies,
     pub(crate) step: &'a mut Step<Fact, Effect>,
+    /// The client that has asked for what is being decided, if it is known.
+    pub(crate) by: Option<Arc<Principal>>,
     pub(crate) counts: &'a mut Counts,
     /// Instances and runs of library entries that this input has made DONE.
     pub(crate) done: &'a mut Vec<Success>,
@@ -79,7 +82,14 @@ impl Cx<'_> {
         #[cfg(feature = "seeded-bugs")]
         crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact);
         self.dependencies.observe(self.ledger, &fact);
-        self.step.record(fact);
+        self.step.record_by(fact, self.by.as_ref());
+    }
+
+    /// Decides what no client has asked for, although a command is being carried out.
+    pub(crate) fn unrequested(&mut self, decide: impl FnOnce(&mut Self)) {
+        let by = self.by.take();
+        decide(self);
+        self.by = by;
     }
 
     /// The same, for the protocol.

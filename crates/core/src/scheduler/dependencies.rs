@@ -20,10 +20,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use baton_model::conditions::{Dependency, HaltReason, Upstream};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, RunId};
+use baton_model::outcome::KillMode;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 
-use super::instances::{self, StopRequest};
+use super::instances;
 use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Ledger, Range};
 use crate::protocol::scheduler::Protocol;
@@ -324,7 +325,7 @@ pub(super) fn advance(cx: &mut Cx<'_>, protocol: &mut Protocol) -> bool {
     let failed = cx.dependencies.failed.pop().filter(|_| !continues);
     if let Some((first, last, max)) = failed {
         let reason = Some(HaltReason::FailedMax(max));
-        instances::stop(cx, protocol, (first, last), &StopRequest::default(), reason);
+        instances::stop(cx, protocol, (first, last), KillMode::default(), reason);
         return true;
     }
     if let Some(change) = cx.dependencies.pending.pop_front() {
@@ -360,7 +361,7 @@ fn examine(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId, change: Cha
     let reason = Some(HaltReason::Dependency(dependency));
     let unstarted: Vec<Range> = cx.ledger.waiting_within(id, last).collect();
     for Range { first, last, .. } in unstarted {
-        instances::stop(cx, protocol, (first, last), &StopRequest::default(), reason);
+        instances::stop(cx, protocol, (first, last), KillMode::default(), reason);
     }
 }
 

@@ -12,11 +12,12 @@
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId, TaskNo};
 use baton_model::library::{Execution, Overlap, Trigger};
+use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode};
 
 use super::bullpen::Bullpen;
-use super::instances::{self, StopRequest};
+use super::instances;
 use crate::ledger::{Active, Instance, Ledger, Task};
 use crate::protocol::scheduler::Protocol;
 use crate::scheduler::context::Cx;
@@ -137,7 +138,7 @@ fn executions(active: &Active) -> impl Iterator<Item = Execution> + '_ {
 pub(super) fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, execution: Execution) {
     match execution {
         Execution::Instance(id) => {
-            instances::cancel(cx, protocol, id, id, &StopRequest::default());
+            instances::cancel(cx, protocol, id, id, KillMode::default());
         }
         Execution::Run(run) => {
             let head = cx.ledger.runs().head(run);
@@ -149,7 +150,6 @@ pub(super) fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, execution: Executio
                     run,
                     mode: HaltMode::Kill,
                     cause: HaltCause::Replaced,
-                    requested_by: None,
                 });
             }
         }

@@ -7,7 +7,6 @@ use baton_model::fact::Fact;
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::library::{Created, Execution, IdempotencyKey};
 use baton_model::outcome::KillMode;
-use baton_model::principal::Principal;
 use baton_model::spec::{Array, Exclusive, InstanceSpec};
 use baton_model::state::UniversalState;
 
@@ -33,19 +32,6 @@ pub struct CancelCounts {
     pub halted: u64,
     /// Instances that may be running: kills are sent, and they end when their processes are dead.
     pub stopping: u64,
-}
-
-/// How instances are stopped, and the client that has asked for it, if it is known.
-#[derive(Clone, Debug, Default)]
-pub(super) struct StopRequest {
-    pub(super) mode: KillMode,
-    pub(super) client: Option<Arc<Principal>>,
-}
-
-impl From<KillMode> for StopRequest {
-    fn from(mode: KillMode) -> Self {
-        Self { mode, client: None }
-    }
 }
 
 /// The reason for which an instance cannot be retried.
@@ -96,8 +82,6 @@ pub struct Submission {
     pub more: Vec<Elements>,
     /// Of the submissions with the same key only the first creates something.
     pub key: Option<IdempotencyKey>,
-    /// The client, if it is known.
-    pub submitted_by: Option<Arc<Principal>>,
 }
 
 /// Elements of an array with one spec and consecutive indices.
@@ -196,13 +180,7 @@ pub(super) fn submit(
     let ranges = keyed.unwrap_or_else(|| submission.at(unused_id(cx)));
     for range in &ranges {
         for (first, last) in cx.ledger.known().gaps(range.first, range.last) {
-            accept(
-                cx,
-                first,
-                last,
-                &range.spec,
-                submission.submitted_by.clone(),
-            );
+            accept(cx, first, last, &range.spec);
         }
     }
     // Without a store, a worker may have reported failed elements before the array came again.
@@ -321,7 +299,6 @@ pub(super) fn accept(
     first: InstanceId,
     last: InstanceId,
     spec: &Arc<InstanceSpec>,
-    submitted_by: Option<Arc<Principal>>,
 ) {
     let range = Range {
         first,
@@ -332,7 +309,6 @@ pub(super) fn accept(
         first,
         last,
         spec: Arc::clone(spec),
-        submitted_by,
     });
     cx.bullpen.submitted(first, cx.now.mono);
     match gated_entry(cx.ledger, spec) {
@@ -350,9 +326,9 @@ pub(super) fn cancel(
     protocol: &mut Protocol,
     first: InstanceId,
     last: InstanceId,
-    request: &StopRequest,
+    mode: KillMode,
 ) -> CancelCounts {
-    stop(cx, protocol, (first, last), request, None)
+    stop(cx, protocol, (first, last), mode, None)
 }
 
 /// The same, for a reason of the scheduler's own.
@@ -360,7 +336,7 @@ pub(super) fn stop(
     cx: &mut Cx<'_>,
     protocol: &mut Protocol,
     (first, last): (InstanceId, InstanceId),
-    StopRequest { mode, client }: &StopRequest,
+    mode: KillMode,
     reason: Option<HaltReason>,
 ) -> CancelCounts {
     let waiting = waiting_ranges(cx, first, last);
@@ -378,7 +354,6 @@ pub(super) fn stop(
                 first,
                 last,
                 reason,
-                requested_by: client.clone(),
             });
             cx.ledger.drop_ended(first);
         }
@@ -389,7 +364,7 @@ pub(super) fn stop(
         .leased(first, last)
         .filter_map(|it| {
             let open = it.lease.as_ref()?;
-            Some((open.id, it.stop_requested && open.kill >= Some(*mode)))
+            Some((open.id, it.stop_requested && open.kill >= Some(mode)))
         })
         .collect();
     for (lease, is_stopping) in &leased {
@@ -397,9 +372,8 @@ pub(super) fn stop(
             let instance = lease.attempt.instance;
             cx.commit(Fact::StopRequested {
                 instance,
-                mode: *mode,
+                mode,
                 reason,
-                requested_by: client.clone(),
             });
         }
         protocol.kill(&mut cx.protocol(), *lease);
@@ -441,7 +415,7 @@ pub(super) fn kill(
     protocol: &mut Protocol,
     instance: InstanceId,
     attempt: Option<AttemptNo>,
-    StopRequest { mode, client }: StopRequest,
+    mode: KillMode,
 ) -> Result<AttemptNo, KillError> {
     let instance = cx.ledger.instance(instance).ok_or(KillError::NotRunning)?;
     let open = instance.lease.as_ref().ok_or(KillError::NotRunning)?;
@@ -455,11 +429,7 @@ pub(super) fn kill(
         return Err(KillError::Stopping);
     }
     if open.kill < Some(mode) {
-        cx.commit(Fact::AttemptKillRequested {
-            lease,
-            mode,
-            requested_by: client,
-        });
+        cx.commit(Fact::AttemptKillRequested { lease, mode });
     }
     protocol.kill(&mut cx.protocol(), lease);
     Ok(running)
@@ -467,11 +437,7 @@ pub(super) fn kill(
 
 /// Requeues an ended instance, which comes as the store has it. The ledger knows whether it was
 /// requeued since it was read.
-pub(super) fn retry(
-    cx: &mut Cx<'_>,
-    instance: Instance,
-    client: Option<Arc<Principal>>,
-) -> Result<(), RetryError> {
+pub(super) fn retry(cx: &mut Cx<'_>, instance: Instance) -> Result<(), RetryError> {
     let id = instance.id;
     let live = cx.ledger.find(id).map(|live| live.state);
     let state = live.unwrap_or(instance.state);
@@ -486,10 +452,7 @@ pub(super) fn retry(
     if cx.ledger.admit(instance).is_err() {
         return Err(RetryError::NotEnded(state));
     }
-    cx.commit(Fact::InstanceRetried {
-        instance: id,
-        requested_by: client,
-    });
+    cx.commit(Fact::InstanceRetried { instance: id });
     let Some(instance) = cx.ledger.instance(id) else {
         return Ok(());
     };

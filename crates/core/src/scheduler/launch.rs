@@ -9,7 +9,6 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::RunId;
 use baton_model::library::{Execution, RunOrigin};
-use baton_model::principal::Principal;
 use baton_model::spec::{Exclusive, InstanceSpec, Origin};
 use baton_model::workflow::Plan;
 
@@ -58,13 +57,7 @@ pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
 }
 
 /// Starts an execution under an id of [`unused_id`].
-pub(super) fn start(
-    cx: &mut Cx<'_>,
-    id: Execution,
-    payload: Payload,
-    origin: RunOrigin,
-    submitted_by: Option<Arc<Principal>>,
-) {
+pub(super) fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
     match (id, payload) {
         (Execution::Instance(id), Payload::Spec(mut spec)) => {
             for (name, value) in environment(&origin) {
@@ -75,7 +68,7 @@ pub(super) fn start(
                 revision: origin.revision,
                 due: origin.due,
             });
-            instances::accept(cx, id, id, &Arc::from(spec), submitted_by);
+            instances::accept(cx, id, id, &Arc::from(spec));
         }
         (Execution::Run(run), Payload::Plan(plan)) => cx.commit(Fact::RunRegistered {
             run,
@@ -83,7 +76,6 @@ pub(super) fn start(
             plan,
             open: false,
             origin: Some(origin),
-            submitted_by,
         }),
         (id, _) => unreachable!("{id} is the id of another kind of execution"),
     }

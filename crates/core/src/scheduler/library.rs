@@ -10,7 +10,6 @@ use baton_model::library::{
     Created, Definition, Execution, IdempotencyKey, Pause, TaskName, TriggerSource,
 };
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
-use baton_model::principal::Principal;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Millis;
@@ -146,8 +145,6 @@ pub struct TriggerCommand {
     /// SHA-256, in hexadecimal, of the secret that the caller presented.
     pub secret_sha256: Option<String>,
     pub key: Option<IdempotencyKey>,
-    /// The client, if it is known.
-    pub submitted_by: Option<Arc<Principal>>,
 }
 
 /// How far a caller of a trigger URL is authenticated.
@@ -227,7 +224,6 @@ pub(super) fn define(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: DefineCommand,
-    client: Option<Arc<Principal>>,
 ) -> Result<DefineReply, LibraryError> {
     let library = cx.ledger.library();
     let before = library.find(&command.name);
@@ -272,7 +268,6 @@ pub(super) fn define(
             revision,
             from,
             definition: command.definition,
-            requested_by: client,
         });
         update_timetable(cx, table, number)?;
         gate::reset(cx, number);
@@ -364,7 +359,6 @@ pub(super) fn remove(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: &RemoveCommand,
-    client: Option<Arc<Principal>>,
 ) -> Result<Revision, LibraryError> {
     let task = cx.ledger.library().find(&command.name);
     let task = task.filter(|task| task.is_defined());
@@ -381,7 +375,6 @@ pub(super) fn remove(
     cx.commit(Fact::TaskRemoved {
         task: number,
         revision,
-        requested_by: client,
     });
     update_timetable(cx, table, number)?;
     gate::reset(cx, number);
@@ -403,7 +396,6 @@ pub(super) fn pause(
     cx: &mut Cx<'_>,
     table: &mut Timetable,
     command: PauseCommand,
-    client: Option<Arc<Principal>>,
 ) -> Result<Option<Pause>, LibraryError> {
     let task = cx.ledger.library().find(&command.name);
     let task = task.filter(|task| task.is_defined());
@@ -423,16 +415,12 @@ pub(super) fn pause(
             task: number,
             at: cx.now.wall,
             reason,
-            requested_by: client,
         });
     } else {
         if !cx.config.bugs.has(Bug::UnpauseCatchesUp) {
             table.close(cx, number, SkipReason::Paused);
         }
-        cx.commit(Fact::TaskUnpaused {
-            task: number,
-            requested_by: client,
-        });
+        cx.commit(Fact::TaskUnpaused { task: number });
     }
     let task = cx.ledger.library().task(number);
     Ok(task.and_then(|task| task.pause.clone()))
@@ -514,7 +502,7 @@ fn try_trigger(
     }
     let execution = launch::unused_id(cx, &payload);
     let origin = timetable::origin_of(&task);
-    launch::start(cx, execution, payload, origin, command.submitted_by);
+    launch::start(cx, execution, payload, origin);
     gate::replace(cx, &task, execution);
     let (task, source, key) = (number, command.by, command.key);
     cx.commit(match execution {

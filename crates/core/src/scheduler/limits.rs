@@ -3,10 +3,7 @@
 //! The configuration of a leader has limits, too: its defaults. A value that was set at run time
 //! takes their place until it is removed.
 
-use std::sync::Arc;
-
 use baton_model::fact::Fact;
-use baton_model::principal::Principal;
 
 use super::bullpen::Bullpen;
 use super::context::Cx;
@@ -38,12 +35,7 @@ pub struct LimitView {
 }
 
 /// Sets a limit, or removes the value that was set.
-pub(super) fn set(
-    cx: &mut Cx<'_>,
-    name: &str,
-    total: Option<u64>,
-    client: Option<Arc<Principal>>,
-) -> Result<(), LimitError> {
+pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(), LimitError> {
     let before = cx.ledger.limits().get(name).copied();
     if total.is_none() && before.is_none() {
         let default = cx.bullpen.default_limit(name);
@@ -57,7 +49,6 @@ pub(super) fn set(
         cx.commit(Fact::LimitSet {
             name: name.to_owned(),
             total,
-            requested_by: client,
         });
     }
     Ok(())

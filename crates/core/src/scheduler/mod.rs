@@ -32,12 +32,13 @@ mod runs;
 pub(crate) mod timetable;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, Term, WorkerName};
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::placement::Capacity;
-use baton_model::principal::NameOwner;
+use baton_model::principal::{NameOwner, Principal};
 use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
@@ -83,7 +84,24 @@ pub enum Input {
     /// The connection to a worker broke.
     Disconnected(WorkerAddress),
     /// A command of a client.
-    Command(RequestId, Command),
+    Command {
+        request: RequestId,
+        /// The client, if it is known: the store records it with the facts that the command leads to.
+        by: Option<Arc<Principal>>,
+        command: Command,
+    },
+}
+
+impl Input {
+    /// A command of a client that is not known.
+    #[must_use]
+    pub const fn command(request: RequestId, command: Command) -> Self {
+        Self::Command {
+            request,
+            by: None,
+            command,
+        }
+    }
 }
 
 /// The part of a leader's state that its decisions depend on, for a model checker.
@@ -165,6 +183,7 @@ impl Scheduler {
             bullpen: &mut bullpen,
             dependencies: &mut dependencies,
             step: &mut step,
+            by: None,
             counts: &mut counts,
             done: &mut Vec::new(),
             stops: &mut Vec::new(),
@@ -196,6 +215,7 @@ impl Scheduler {
             bullpen: &mut self.bullpen,
             dependencies: &mut self.dependencies,
             step: &mut step,
+            by: None,
             counts: &mut self.counts,
             done: &mut done,
             stops: &mut stops,
@@ -220,9 +240,15 @@ impl Scheduler {
                 protocol.assign_name(&mut cx.protocol(), worker, owner);
             }
             Input::Disconnected(who) => protocol.disconnected(&mut cx.protocol(), &who),
-            Input::Command(request, command) => {
-                let reply =
-                    command::execute(&mut cx, protocol, table, deadlines, request, None, command);
+            Input::Command {
+                request,
+                by,
+                command,
+            } => {
+                cx.by = by;
+                let reply = command::execute(&mut cx, protocol, table, deadlines, request, command);
+                // What follows from the command is decided without a client.
+                cx.by = None;
                 if let Some(reply) = reply {
                     cx.step.emit(Effect::Reply(request, reply));
                 }

@@ -197,7 +197,7 @@ impl Leader {
     /// Submits instances that must get ids from this one on.
     fn submit_as(&mut self, id: u64, submission: Submission) -> Vec<Effect> {
         let request = RequestId(id);
-        let effects = self.give(Input::Command(
+        let effects = self.give(Input::command(
             request,
             Command::Submit {
                 submission,
@@ -234,7 +234,6 @@ fn submission(spec: &InstanceSpec, count: Option<u64>) -> Submission {
         array: count.map(|count| (count, 0)),
         more: Vec::new(),
         key: None,
-        submitted_by: None,
     }
 }
 
@@ -279,7 +278,7 @@ fn forgetting_a_worker_closes_what_a_later_life_had_taken_over() {
         UniversalState::Running,
         "strict does not go by time"
     );
-    leader.give(Input::Command(
+    leader.give(Input::command(
         RequestId(1),
         Command::Forget {
             worker: WorkerName::new("w"),
@@ -315,7 +314,7 @@ fn without_a_store_a_key_stands_for_what_a_worker_still_runs() {
             key: Some(IdempotencyKey { key, request: 1 }),
             ..submission(&spec, None)
         };
-        let effects = leader.give(Input::Command(
+        let effects = leader.give(Input::command(
             RequestId(1),
             Command::Submit {
                 submission,
@@ -447,7 +446,7 @@ fn without_a_store_a_strict_instance_is_refused() {
         submission: submission(&spec, None),
         mark: None,
     };
-    let effects = leader.give(Input::Command(RequestId(1), submit));
+    let effects = leader.give(Input::command(RequestId(1), submit));
     let refused = Effect::Reply(
         RequestId(1),
         Reply::Submitted(Err(SubmitError::StrictNeedsStore)),
@@ -457,7 +456,7 @@ fn without_a_store_a_strict_instance_is_refused() {
 }
 
 fn cancel(id: u64) -> Input {
-    Input::Command(
+    Input::command(
         RequestId(id),
         Command::Cancel {
             first: InstanceId(id),

@@ -67,9 +67,11 @@ impl Timetable {
         crate::bugs::scheduler::follow_wall_clock(self, cx);
         let mut ticks = Vec::new();
         self.clock.due(cx.now.wall, &mut |tick| ticks.push(tick));
-        for tick in ticks {
-            self.record_tick(cx, &tick);
-        }
+        cx.unrequested(|cx| {
+            for tick in ticks {
+                self.record_tick(cx, &tick);
+            }
+        });
     }
 
     /// Adds or replaces a task.
@@ -126,9 +128,11 @@ impl Timetable {
         let mut ticks = Vec::new();
         let sink = &mut |tick| ticks.push(tick);
         self.clock.close(Key(task.0), cx.now.wall, reason, sink);
-        for tick in ticks {
-            self.record_tick(cx, &tick);
-        }
+        cx.unrequested(|cx| {
+            for tick in ticks {
+                self.record_tick(cx, &tick);
+            }
+        });
     }
 
     fn record_tick(&mut self, cx: &mut Cx<'_>, tick: &Tick) {
@@ -175,7 +179,7 @@ impl Timetable {
                 }),
                 ..origin_of(&task)
             };
-            launch::start(cx, id, payload, origin, None);
+            launch::start(cx, id, payload, origin);
             gate::replace(cx, &task, id);
         }
     }
@@ -220,7 +224,7 @@ impl Timetable {
                     after: Some(done),
                     ..origin_of(&follower)
                 };
-                launch::start(cx, id, payload, origin, None);
+                launch::start(cx, id, payload, origin);
                 gate::replace(cx, &follower, id);
             }
         }

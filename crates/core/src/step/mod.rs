@@ -32,8 +32,11 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
 
 use baton_model::ids::Epoch;
+use baton_model::principal::Principal;
 
 /// Orders the batches of one leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +47,7 @@ pub struct CommitSeq(u64);
 #[must_use = "a step that is dropped is a decision that never happened"]
 pub struct Step<F, E> {
     facts: Vec<F>,
+    by: Requesters,
     effects: Vec<E>,
     fenced: bool,
     #[cfg(feature = "seeded-bugs")]
@@ -54,6 +58,7 @@ impl<F, E> Default for Step<F, E> {
     fn default() -> Self {
         Self {
             facts: Vec::new(),
+            by: Requesters::default(),
             effects: Vec::new(),
             fenced: false,
             #[cfg(feature = "seeded-bugs")]
@@ -65,6 +70,14 @@ impl<F, E> Default for Step<F, E> {
 impl<F, E> Step<F, E> {
     /// Adds something to keep.
     pub(crate) fn record(&mut self, fact: F) {
+        self.facts.push(fact);
+    }
+
+    /// Adds something to keep that a client has asked for, if it is known.
+    pub(crate) fn record_by(&mut self, fact: F, by: Option<&Arc<Principal>>) {
+        if let Some(by) = by {
+            self.by.add(self.facts.len(), by);
+        }
         self.facts.push(fact);
     }
 
@@ -81,6 +94,7 @@ impl<F, E> Step<F, E> {
     /// Appends the next step: the facts of both are stored atomically, and no
     /// effect is released before. For a driver that takes many inputs at once.
     pub fn append(&mut self, mut next: Self) {
+        self.by.append(next.by, self.facts.len());
         self.facts.append(&mut next.facts);
         self.effects.append(&mut next.effects);
         self.fenced |= next.fenced;
@@ -104,6 +118,15 @@ impl<F, E> Step<F, E> {
         }
     }
 
+    /// The same facts, all of which a client has asked for, if it is known.
+    #[must_use]
+    pub fn requested_by(mut self, by: Option<Arc<Principal>>) -> Self {
+        let all = 0..self.facts.len();
+        let by = by.filter(|_| !all.is_empty());
+        self.by = Requesters(by.map(|by| (all, by)).into_iter().collect());
+        self
+    }
+
     /// True if it has neither facts nor effects.
     pub fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.effects.is_empty() && !self.fenced
@@ -112,6 +135,47 @@ impl<F, E> Step<F, E> {
     /// The facts; for tests and transcripts.
     pub fn facts(&self) -> &[F] {
         &self.facts
+    }
+
+    /// The facts, each with the client that has asked for it, if it is known.
+    pub fn requests(&self) -> impl Iterator<Item = (&F, Option<&Arc<Principal>>)> {
+        self.by.of(&self.facts)
+    }
+}
+
+/// The clients that have asked for facts: each for a range of them, by position.
+///
+/// A client is recorded with its step and not in the facts: no decision depends on it, so replay does not need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Requesters(Vec<(Range<usize>, Arc<Principal>)>);
+
+impl Requesters {
+    /// Adds the next fact, at this position.
+    fn add(&mut self, at: usize, by: &Arc<Principal>) {
+        match self.0.last_mut() {
+            Some((range, last)) if range.end == at && last == by => range.end += 1,
+            _ => self.0.push((at..at + 1, Arc::clone(by))),
+        }
+    }
+
+    /// Adds those of a step whose facts begin at this position.
+    fn append(&mut self, next: Self, at: usize) {
+        let next = next.0.into_iter();
+        let next = next.map(|(range, by)| (range.start + at..range.end + at, by));
+        self.0.extend(next);
+    }
+
+    /// The facts with their clients.
+    fn of<'a, F>(
+        &'a self,
+        facts: &'a [F],
+    ) -> impl Iterator<Item = (&'a F, Option<&'a Arc<Principal>>)> {
+        let mut ranges = self.0.iter().peekable();
+        facts.iter().enumerate().map(move |(at, fact)| {
+            while ranges.next_if(|(range, _)| range.end <= at).is_some() {}
+            let by = ranges.peek().filter(|(range, _)| range.contains(&at));
+            (fact, by.map(|(_, by)| by))
+        })
     }
 }
 
@@ -122,6 +186,7 @@ pub struct Batch<F> {
     epoch: Epoch,
     seq: CommitSeq,
     facts: Vec<F>,
+    by: Requesters,
 }
 
 impl<F> Batch<F> {
@@ -133,6 +198,11 @@ impl<F> Batch<F> {
     /// The facts to write; empty for a batch that is only a fence.
     pub fn facts(&self) -> &[F] {
         &self.facts
+    }
+
+    /// The facts to write, each with the client that has asked for it, if it is known.
+    pub fn requests(&self) -> impl Iterator<Item = (&F, Option<&Arc<Principal>>)> {
+        self.by.of(&self.facts)
     }
 
     /// Turns the batch into its receipt. To be called by a store, after it has
@@ -192,6 +262,7 @@ impl<E> Outbox<E> {
             epoch: self.epoch,
             seq: self.last,
             facts: step.facts,
+            by: step.by,
         })
     }
 
@@ -310,6 +381,36 @@ mod tests {
         let mut fenced = step(&[], &["a"], false);
         fenced.append(step(&[], &["b"], true));
         assert!(outbox.accept(fenced).is_some(), "a fence stays one");
+    }
+
+    #[test]
+    fn each_fact_of_a_batch_has_the_client_of_its_own_step() {
+        let client = |name: &str| {
+            let name = name.to_owned();
+            Arc::new(Principal::Certificate { name })
+        };
+        let (ann, ben) = (client("ann"), client("ben"));
+        let mut all = step(&[1], &[], false);
+        let mut next: Step<u8, &'static str> = Step::default();
+        next.record_by(2, Some(&ann));
+        next.record_by(3, Some(&ann));
+        next.record(4);
+        all.append(next);
+        all.append(Step::keeping(vec![5]).requested_by(Some(Arc::clone(&ben))));
+        all.append(step(&[6], &[], false));
+        let expected = [
+            (1, None),
+            (2, Some(&ann)),
+            (3, Some(&ann)),
+            (4, None),
+            (5, Some(&ben)),
+            (6, None),
+        ];
+        let requests: Vec<_> = all.requests().map(|(fact, by)| (*fact, by)).collect();
+        assert_eq!(requests, expected);
+        let batch = Outbox::new(Epoch(1)).accept(all).expect("a batch");
+        let requests: Vec<_> = batch.requests().map(|(fact, by)| (*fact, by)).collect();
+        assert_eq!(requests, expected);
     }
 
     #[test]

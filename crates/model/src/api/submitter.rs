@@ -1,10 +1,10 @@
-//! The client that has submitted an instance or a run.
+//! The client of a request.
 
 use serde::{Deserialize, Serialize};
 
 use crate::principal::Principal;
 
-/// The client that has submitted something, or triggered it.
+/// The client that has submitted, triggered or asked for something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,7 +1,6 @@
 //! Facts as text: one sentence for each.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::{Condemnation, CopyEvidence, Fact};
 use crate::ids::InstanceRange;
@@ -12,34 +11,35 @@ use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
 
 impl Fact {
-    /// The fact as one sentence. The ids of instances and tasks are not in it: timelines and events
+    /// The fact as one sentence, with the client that has asked for it, if it is known. The ids of instances and tasks are not in it: timelines and events
     /// show them beside it.
     #[must_use]
-    pub fn sentence(&self) -> String {
-        self.sentence_of("an entry")
+    pub fn sentence(&self, by: Option<&Principal>) -> String {
+        self.sentence_of("an entry", by)
     }
 
     /// The sentence with the name of the library entry that the fact is about.
     #[must_use]
-    pub fn sentence_about(&self, entry: &TaskName) -> String {
+    pub fn sentence_about(&self, entry: &TaskName, by: Option<&Principal>) -> String {
         match self {
             Self::TaskDefined { .. }
             | Self::TaskRemoved { .. }
             | Self::TaskPaused { .. }
-            | Self::TaskUnpaused { .. } => self.sentence_of(&entry.to_string()),
-            _ => format!("{entry}: {}", self.sentence()),
+            | Self::TaskUnpaused { .. } => self.sentence_of(&entry.to_string(), by),
+            _ => format!("{entry}: {}", self.sentence(by)),
         }
     }
 
-    fn sentence_of(&self, entry: &str) -> String {
+    fn sentence_of(&self, entry: &str, by: Option<&Principal>) -> String {
+        // The client after a verb, and in a clause with a verb of its own.
+        let by = by.map(|it| format!(" by {it}")).unwrap_or_default();
+        let clause = |verb: &str| match &*by {
+            "" => String::new(),
+            by => format!(", {verb}{by}"),
+        };
         match self {
-            Self::InstancesSubmitted {
-                first,
-                last,
-                submitted_by,
-                ..
-            } => {
-                let by = submitted_by_clause(submitted_by.as_deref());
+            Self::InstancesSubmitted { first, last, .. } => {
+                let by = clause("submitted");
                 match last.0 - first.0 + 1 {
                     1 => format!("accepted{by}"),
                     count => format!("accepted as one of {count}{by}"),
@@ -75,48 +75,32 @@ impl Fact {
                 let fault = fault.map(|it| format!(": {it}")).unwrap_or_default();
                 format!("attempt {number} ended: {end}{fault}; {}", verdict.word())
             }
-            Self::StopRequested {
-                mode,
-                reason,
-                requested_by,
-                ..
-            } => {
+            Self::StopRequested { mode, reason, .. } => {
                 let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
-                let (by, mode) = (by(requested_by), mode.suffix());
+                let mode = mode.suffix();
                 format!("stop requested{by}{mode}{reason}")
             }
-            Self::AttemptKillRequested {
-                lease,
-                mode,
-                requested_by,
-            } => {
+            Self::AttemptKillRequested { lease, mode } => {
                 let number = lease.attempt.number.0;
-                let by = by(requested_by);
                 format!("kill of attempt {number} requested{by}{}", mode.suffix())
             }
-            Self::InstancesHalted {
-                reason: None,
-                requested_by,
-                ..
-            } => format!("halted while it waited{}", requested(requested_by)),
+            Self::InstancesHalted { reason: None, .. } => {
+                format!("halted while it waited{}", clause("requested"))
+            }
             Self::InstancesHalted {
                 reason: Some(reason),
                 ..
             } => format!("halted while it waited: {reason}"),
-            Self::InstanceRetried { requested_by, .. } => {
-                format!("retry requested{}", by(requested_by))
+            Self::InstanceRetried { .. } => {
+                format!("retry requested{by}")
             }
             Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
             Self::RunTriggered { run, source, .. } => {
                 format!("run {run} was {}", source.sentence())
             }
-            Self::WorkerDrained {
-                worker,
-                drained,
-                requested_by,
-            } => {
+            Self::WorkerDrained { worker, drained } => {
                 let change = if *drained { "drained" } else { "undrained" };
-                format!("worker {worker} is {change}{}", requested(requested_by))
+                format!("worker {worker} is {change}{}", clause("requested"))
             }
             Self::WorkerNameAssigned {
                 worker,
@@ -126,12 +110,8 @@ impl Fact {
                 worker,
                 owner: None,
             } => format!("the name of worker {worker} was released"),
-            Self::LimitSet {
-                name,
-                total,
-                requested_by,
-            } => {
-                let requested = requested(requested_by);
+            Self::LimitSet { name, total } => {
+                let requested = clause("requested");
                 match total {
                     Some(total) => format!("the limit {name} is {total}{requested}"),
                     None => format!("the limit {name} is no longer set at run time{requested}"),
@@ -142,11 +122,10 @@ impl Fact {
                 worker,
                 incarnation,
                 reason,
-                requested_by,
             } => format!(
                 "worker {worker} ({incarnation}) is condemned: {}{}",
                 reason.sentence(),
-                requested(requested_by)
+                clause("requested")
             ),
             Self::CopyOpened { epoch, evidence } => format!(
                 "the store is a copy: {}; generation {epoch} begins, and nothing is placed for a \
@@ -188,27 +167,21 @@ impl Fact {
                 name,
                 revision,
                 definition,
-                requested_by,
                 ..
             } => {
-                let (kind, revision, by) = (definition.kind, revision.0, defined(requested_by));
+                let (kind, revision, by) = (definition.kind, revision.0, clause("defined"));
                 format!("{kind} {name} is at revision {revision}{by}")
             }
-            Self::TaskRemoved { requested_by, .. } => {
-                let by = by(requested_by);
+            Self::TaskRemoved { .. } => {
                 format!("{entry} was removed from the library{by}")
             }
-            Self::TaskPaused {
-                reason,
-                requested_by,
-                ..
-            } => {
+            Self::TaskPaused { reason, .. } => {
                 let reason = reason.as_ref().map(|it| format!(": {it}"));
                 let reason = reason.unwrap_or_default();
-                format!("{entry} was paused{}{reason}", by(requested_by))
+                format!("{entry} was paused{by}{reason}")
             }
-            Self::TaskUnpaused { requested_by, .. } => {
-                format!("{entry} was unpaused{}", by(requested_by))
+            Self::TaskUnpaused { .. } => {
+                format!("{entry} was unpaused{by}")
             }
             Self::KeyRecorded { created, .. } => {
                 format!("{created} was submitted with an Idempotency-Key")
@@ -218,11 +191,10 @@ impl Fact {
                 backfill,
                 due,
                 taken,
-                requested_by,
                 ..
             } => {
                 let launches = due.saturating_sub(taken.len() as u64);
-                let requested = requested(requested_by);
+                let requested = clause("requested");
                 format!("backfill {backfill} launches {launches} of {due} due times{requested}")
             }
             Self::BackfillLaunched {
@@ -235,50 +207,34 @@ impl Fact {
                 None => format!("backfill {backfill} has passed a due time"),
             },
             Self::BackfillHalted {
-                backfill,
-                cause,
-                requested_by,
-                ..
-            } => format!("backfill {backfill} is halted: {cause}{}", by(requested_by)),
+                backfill, cause, ..
+            } => format!("backfill {backfill} is halted: {cause}{by}"),
             Self::BackfillResumed {
                 backfill,
                 remaining,
-                requested_by,
                 ..
             } => {
-                let by = by(requested_by);
                 format!("backfill {backfill} was resumed{by}, {remaining} due times remain")
             }
             Self::BackfillEnded { backfill, .. } => format!("backfill {backfill} is DONE"),
-            Self::BackfillCancelled {
-                backfill,
-                requested_by,
-                ..
-            } => format!("backfill {backfill} was cancelled{}", by(requested_by)),
+            Self::BackfillCancelled { backfill, .. } => {
+                format!("backfill {backfill} was cancelled{by}")
+            }
             Self::RunRegistered {
-                run,
-                plan,
-                open,
-                submitted_by,
-                ..
+                run, plan, open, ..
             } => {
                 let stage = if *open {
                     "is being defined"
                 } else {
                     "was accepted"
                 };
-                let by = submitted_by_clause(submitted_by.as_deref());
+                let by = clause("submitted");
                 format!("run {run} of {} {stage}{by}", plan.name)
             }
             Self::RunExtended { run, .. } => format!("tasks were added to run {run}"),
             Self::RunDefined { run, .. } => format!("run {run} is fully defined"),
             Self::RunAdvanced { run, to, .. } => format!("run {run} is {}", to.word()),
-            Self::RunHalting {
-                run,
-                mode,
-                cause,
-                requested_by,
-            } => {
+            Self::RunHalting { run, mode, cause } => {
                 let why = match cause {
                     HaltCause::Requested => "requested",
                     HaltCause::TimedOut => "timed out",
@@ -289,7 +245,7 @@ impl Fact {
                     HaltMode::Kill => "is being killed",
                     HaltMode::KillNow => "is being killed at once",
                 };
-                format!("run {run} {what}: {why}{}", by(requested_by))
+                format!("run {run} {what}: {why}{by}")
             }
             Self::RunEnded {
                 run,
@@ -297,12 +253,8 @@ impl Fact {
                 state,
             } => format!("run {run} is {}, generation {}", state.word(), generation.0),
             Self::RunResumed {
-                run,
-                generation,
-                requested_by,
-                ..
+                run, generation, ..
             } => {
-                let by = by(requested_by);
                 format!("run {run} was resumed{by}, generation {}", generation.0)
             }
         }
@@ -348,33 +300,13 @@ impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();
         let space = if ids.is_empty() { "" } else { " " };
-        write!(f, "{}{space}{ids}: {}", self.kind().name(), self.sentence())
+        write!(
+            f,
+            "{}{space}{ids}: {}",
+            self.kind().name(),
+            self.sentence(None)
+        )
     }
-}
-
-/// The client after a verb: ` by ann (token t3)`.
-fn by(client: &Option<Arc<Principal>>) -> String {
-    client
-        .as_ref()
-        .map_or_else(String::new, |it| format!(" by {it}"))
-}
-
-/// The client after a clause without a verb for it.
-fn requested(client: &Option<Arc<Principal>>) -> String {
-    client
-        .as_ref()
-        .map_or_else(String::new, |it| format!(", requested by {it}"))
-}
-
-/// The client that has defined an entry.
-fn defined(client: &Option<Arc<Principal>>) -> String {
-    client
-        .as_ref()
-        .map_or_else(String::new, |it| format!(", defined by {it}"))
-}
-
-fn submitted_by_clause(principal: Option<&Principal>) -> String {
-    principal.map_or_else(String::new, |it| format!(", submitted by {it}"))
 }
 
 impl KillMode {
@@ -452,17 +384,25 @@ mod tests {
             owner: "lab".into(),
             name: "etl".into(),
         };
-        let unpaused = Fact::TaskUnpaused {
-            task: TaskNo(1),
-            requested_by: None,
+        let unpaused = Fact::TaskUnpaused { task: TaskNo(1) };
+        assert_eq!(unpaused.sentence(None), "an entry was unpaused");
+        assert_eq!(
+            unpaused.sentence_about(&entry, None),
+            "lab/etl was unpaused"
+        );
+        let ann = Principal::Certificate {
+            name: "ann".to_owned(),
         };
-        assert_eq!(unpaused.sentence(), "an entry was unpaused");
-        assert_eq!(unpaused.sentence_about(&entry), "lab/etl was unpaused");
+        let by_ann = unpaused.sentence_about(&entry, Some(&ann));
+        assert_eq!(by_ann, "lab/etl was unpaused by ann (certificate)");
         let ended = Fact::BackfillEnded {
             backfill: BackfillId(2),
             task: TaskNo(1),
             at: Wall(0),
         };
-        assert_eq!(ended.sentence_about(&entry), "lab/etl: backfill b2 is DONE");
+        assert_eq!(
+            ended.sentence_about(&entry, None),
+            "lab/etl: backfill b2 is DONE"
+        );
     }
 }

@@ -4,12 +4,13 @@
 //! ([`crate::limits::UNREAD_INPUT_BYTES_MAX`]), a client by one request, the store by the batches
 //! it has accepted, the election by one event at a time.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_core::step::Receipt;
 use baton_model::ids::{Epoch, InstanceId};
 use baton_model::message::ToScheduler;
+use baton_model::principal::Principal;
 use baton_store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -31,7 +32,7 @@ pub(crate) enum Event {
     /// The election of a shared store.
     Election(ElectionEvent),
     /// A command of a client.
-    Command(Command, ReplyTo),
+    Command(Option<Arc<Principal>>, Command, ReplyTo),
     /// A client reads the memory of the leader.
     Query(Query),
     /// A client waits until all of these instances have ended.
@@ -93,10 +94,14 @@ impl Inbox {
         let _ = self.0.send(event);
     }
 
-    /// Sends a command to the leader; the reply comes when it is durable.
-    pub(crate) fn command(&self, command: Command) -> oneshot::Receiver<Result<Reply, Unanswered>> {
+    /// Sends a command of a client to the leader, if it is known; the reply comes when it is durable.
+    pub(crate) fn command(
+        &self,
+        by: Option<Arc<Principal>>,
+        command: Command,
+    ) -> oneshot::Receiver<Result<Reply, Unanswered>> {
         let (reply, answer) = oneshot::channel();
-        self.send(Event::Command(command, reply));
+        self.send(Event::Command(by, command, reply));
         answer
     }
 }

@@ -53,7 +53,7 @@ use baton_core::step::{Outbox, Receipt, Step};
 use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, RequestId, WorkerName};
 use baton_model::message::{Heartbeat, ToScheduler};
-use baton_model::principal::NameOwner;
+use baton_model::principal::{NameOwner, Principal};
 use baton_model::time::{Millis, Mono};
 use baton_store::{Store, StoreError};
 use tokio::sync::{oneshot, watch as latest};
@@ -297,7 +297,7 @@ impl Driver {
             Event::CommitResult(epoch, result) => self.commit_done(epoch, result),
             Event::TakeoverResult(takeover_done) => self.takeover_done(takeover_done),
             Event::Election(event) => self.election_event(event),
-            Event::Command(command, reply) => self.command(command, reply),
+            Event::Command(by, command, reply) => self.command(by, command, reply),
             Event::Query(query) => match &self.state {
                 State::Leading(leading) => query(Ok(&leading.core)),
                 State::Failed(failed) => query(failed.leader()),
@@ -355,7 +355,7 @@ impl Driver {
         }
     }
 
-    fn command(&mut self, command: Command, client: ReplyTo) {
+    fn command(&mut self, by: Option<Arc<Principal>>, command: Command, client: ReplyTo) {
         let only_reads = matches!(
             command,
             Command::ReadLogs { .. } | Command::ReadProcesses { .. }
@@ -372,7 +372,11 @@ impl Driver {
         self.last_request = self.last_request.next();
         let request = self.last_request;
         self.pending.insert(request, client);
-        let input = Input::Command(request, command);
+        let input = Input::Command {
+            request,
+            by,
+            command,
+        };
         match &mut self.state {
             State::Leading(_) => self.input(input),
             State::Failed(failed) => match failed.read(input) {
@@ -446,10 +450,10 @@ impl Driver {
 
     fn input(&mut self, input: Input) {
         if let State::Leading(leading) = &mut self.state {
-            leading.client_waits |= matches!(input, Input::Command(..));
+            leading.client_waits |= matches!(input, Input::Command { .. });
             let step = leading.core.handle(clock::now(), input);
             self.setup.metrics.decided();
-            log_facts(step.facts());
+            log_facts(&step);
             self.watch.decided(step.facts());
             leading.decided.append(step);
         }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use baton_core::step::{Batch, Receipt};
+use baton_core::scheduler::Effect;
+use baton_core::step::{Batch, Receipt, Step};
 use baton_model::fact::Fact;
 use baton_model::ids::Epoch;
 use baton_store::StoreError;
@@ -55,8 +56,9 @@ impl Drop for CommitGuard {
 }
 
 /// Logs facts that concern operators; none about single instances.
-pub(super) fn log_facts(facts: &[Fact]) {
-    for fact in facts {
+pub(super) fn log_facts(step: &Step<Fact, Effect>) {
+    for (fact, by) in step.requests() {
+        let by = by.map(Arc::as_ref);
         match fact {
             Fact::WorkerCondemned { .. }
             | Fact::CopyOpened { .. }
@@ -65,7 +67,7 @@ pub(super) fn log_facts(facts: &[Fact]) {
             | Fact::WorkerSuspected {
                 suspicion: Some(_), ..
             } => {
-                tracing::warn!("{}", fact.sentence());
+                tracing::warn!("{}", fact.sentence(by));
             }
             Fact::WorkerDrained { .. }
             | Fact::WorkerNameAssigned { .. }
@@ -75,7 +77,7 @@ pub(super) fn log_facts(facts: &[Fact]) {
             | Fact::WorkerSuspected {
                 suspicion: None, ..
             } => {
-                tracing::info!("{}", fact.sentence())
+                tracing::info!("{}", fact.sentence(by))
             }
             _ => {}
         }

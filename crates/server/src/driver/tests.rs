@@ -36,7 +36,11 @@ fn failed(store: Faulty, takes: &[Fault]) -> (Handle, Epoch) {
     // A command that needs a commit.
     let worker = WorkerName::new("w");
     let drained = true;
-    drop(handle.inbox.command(Command::Drain { worker, drained }));
+    drop(
+        handle
+            .inbox
+            .command(None, Command::Drain { worker, drained }),
+    );
     (handle, epoch)
 }
 
@@ -83,7 +87,6 @@ fn a_broken_invariant_ends_the_leader_with_its_state() {
         plan: Arc::default(),
         open: false,
         origin: None,
-        submitted_by: None,
     };
     let head = RunHead::registered(&registered).expect("a run");
     let stored = StoredRun {

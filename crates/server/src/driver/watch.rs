@@ -144,7 +144,6 @@ mod tests {
             first: InstanceId(first),
             last: InstanceId(last),
             spec: Arc::default(),
-            submitted_by: None,
         };
         ledger.apply(&fact).expect("fits");
         ledger
@@ -155,7 +154,6 @@ mod tests {
             first: InstanceId(first),
             last: InstanceId(last),
             reason: None,
-            requested_by: None,
         };
         ledger.apply(&fact).expect("fits");
         ledger.drop_all_ended();

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_model::api::LocalWorker;
 use baton_model::ids::{InstanceId, RunId};
+use baton_model::principal::Principal;
 use baton_store::view::{Record, RunRecord};
 use baton_store::{Store, StoreError};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -95,13 +96,21 @@ impl App {
     }
 
     /// Carries out a command, and waits until it is durable.
-    pub(super) async fn command(&self, command: Command) -> Answer<Reply> {
-        answered(self.0.inbox.command(command)).await
+    pub(super) async fn command(
+        &self,
+        by: Option<Arc<Principal>>,
+        command: Command,
+    ) -> Answer<Reply> {
+        answered(self.0.inbox.command(by, command)).await
     }
 
     /// Sends a command at once; its answer comes when it is durable.
-    pub(super) fn begin(&self, command: Command) -> impl Future<Output = Answer<Reply>> + use<> {
-        answered(self.0.inbox.command(command))
+    pub(super) fn begin(
+        &self,
+        by: Option<Arc<Principal>>,
+        command: Command,
+    ) -> impl Future<Output = Answer<Reply>> + use<> {
+        answered(self.0.inbox.command(by, command))
     }
 
     /// Reads the memory of the leader, on its thread.

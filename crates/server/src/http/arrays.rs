@@ -104,7 +104,6 @@ pub(super) fn submission(
                 array: None,
                 more: Vec::new(),
                 key: None,
-                submitted_by: None,
             });
         }
         Shape::Indices(ranges) => {
@@ -137,7 +136,6 @@ pub(super) fn submission(
         array: Some((count, from)),
         more: elements,
         key: None,
-        submitted_by: None,
     })
 }
 

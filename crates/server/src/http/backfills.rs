@@ -1,5 +1,7 @@
 //! Backfills of tasks and workflows.
 
+use std::sync::Arc;
+
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
@@ -10,6 +12,7 @@ use baton_model::api::{
 use baton_model::backfill::BackfillState;
 use baton_model::ids::{BackfillId, Revision, TaskNo};
 use baton_model::library::{Execution, TaskName};
+use baton_model::principal::Principal;
 use baton_model::time::Wall;
 use baton_store::limits::PAGE_ITEMS_MAX;
 use baton_store::view::{BackfillQuery, BackfillRecord, LaunchRecord};
@@ -83,9 +86,10 @@ pub(super) async fn register(
             known,
             dry,
         };
-        Command::Backfill(Box::new(command)).by(caller.principal())
+        Command::Backfill(Box::new(command))
     };
-    let reply = app.backfill(task, from, to, &name, register).await?;
+    let by = caller.principal();
+    let reply = app.backfill(by, task, (from, to), &name, register).await?;
     let mut links = views::links([("task", library::path(&name))]);
     if let Some(id) = reply.backfill {
         links.insert("backfill".to_owned(), path(id));
@@ -227,7 +231,7 @@ pub(super) async fn halt(
 ) -> Answer<Response> {
     let id = extract::backfill(&id)?;
     let command = Command::Backfill(Box::new(BackfillCommand::Halt(id)));
-    app.stop_backfill(id, command.by(caller.principal())).await
+    app.stop_backfill(id, caller.principal(), command).await
 }
 
 /// Cancel a backfill: it launches nothing more, and cannot be resumed; what it has launched continues
@@ -252,7 +256,7 @@ pub(super) async fn cancel(
 ) -> Answer<Response> {
     let id = extract::backfill(&id)?;
     let command = Command::Backfill(Box::new(BackfillCommand::Cancel(id)));
-    app.stop_backfill(id, command.by(caller.principal())).await
+    app.stop_backfill(id, caller.principal(), command).await
 }
 
 /// Resume a halted backfill with the due times that it has not passed
@@ -285,9 +289,10 @@ pub(super) async fn resume(
             backfill: id,
             known,
         };
-        Command::Backfill(Box::new(command)).by(caller.principal())
+        Command::Backfill(Box::new(command))
     };
-    app.backfill(record.head.task, from, to, &record.name, resume)
+    let (by, task) = (caller.principal(), record.head.task);
+    app.backfill(by, task, (from, to), &record.name, resume)
         .await?;
     Ok(respond(StatusCode::OK, &app.backfill_view(id).await?))
 }
@@ -303,9 +308,14 @@ impl App {
         found.ok_or_else(|| Fault::unknown_backfill(id))
     }
 
-    async fn stop_backfill(&self, id: BackfillId, command: Command) -> Answer<Response> {
+    async fn stop_backfill(
+        &self,
+        id: BackfillId,
+        by: Option<Arc<Principal>>,
+        command: Command,
+    ) -> Answer<Response> {
         let record = self.backfill_record(id).await?;
-        let Reply::Backfill(reply) = self.command(command).await? else {
+        let Reply::Backfill(reply) = self.command(by, command).await? else {
             return Err(Fault::wrong_reply());
         };
         reply.map_err(|error| fault(&error, &record.name))?;
@@ -327,9 +337,9 @@ impl App {
     /// Sends a command with the launches that the store knows, and again if they were not all.
     async fn backfill(
         &self,
+        by: Option<Arc<Principal>>,
         task: TaskNo,
-        from: Wall,
-        to: Wall,
+        (from, to): (Wall, Wall),
         name: &TaskName,
         command: impl Fn(KnownLaunches) -> Command,
     ) -> Answer<baton_core::scheduler::BackfillReply> {
@@ -339,7 +349,7 @@ impl App {
             let known = self
                 .read(move |store| store.known_launches(task, from, to))
                 .await?;
-            let Reply::Backfill(reply) = self.command(command(known)).await? else {
+            let Reply::Backfill(reply) = self.command(by.clone(), command(known)).await? else {
                 return Err(Fault::wrong_reply());
             };
             match reply {

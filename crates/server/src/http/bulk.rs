@@ -156,6 +156,6 @@ fn sent(
     let client = caller.principal();
     let commands = commands.into_iter();
     commands
-        .map(|command| app.begin(command.by(client.clone())))
+        .map(|command| app.begin(client.clone(), command))
         .collect()
 }

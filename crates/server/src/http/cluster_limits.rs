@@ -130,8 +130,8 @@ pub(super) async fn remove(
 
 async fn change(app: &App, caller: &Caller, name: &str, total: Option<u64>) -> Answer<()> {
     let name = name.to_owned();
-    let set = Command::SetLimit { name, total }.by(caller.principal());
-    let Reply::LimitSet(done) = app.command(set).await? else {
+    let set = Command::SetLimit { name, total };
+    let Reply::LimitSet(done) = app.command(caller.principal(), set).await? else {
         return Err(Fault::wrong_reply());
     };
     done.map_err(|error| match error {

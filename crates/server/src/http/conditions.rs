@@ -36,7 +36,7 @@ pub(super) async fn read(
         }
     }
     let mut mark = app.query(Scheduler::end_mark).await?;
-    app.command(Command::Sync).await?;
+    app.command(None, Command::Sync).await?;
     for dependency in &conditions.after {
         if !can_be_met(app, *dependency).await? {
             mark.violated = Some(*dependency);

@@ -221,7 +221,7 @@ fn origin(
 /// The client that has submitted an instance, or triggered it.
 fn submitter(facts: &[RecordedFact]) -> Option<&Principal> {
     facts.iter().find_map(|entry| match &entry.fact {
-        Fact::InstancesSubmitted { submitted_by, .. } => submitted_by.as_deref(),
+        Fact::InstancesSubmitted { .. } => entry.requested_by.as_deref(),
         _ => None,
     })
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_model::api::{Event, EventGap, Links};
+use baton_model::api::{Event, EventGap, Links, Submitter};
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId, TaskNo};
 use baton_model::library::TaskName;
@@ -429,15 +429,17 @@ fn event(entry: RecordedFact, task: Option<&TaskName>) -> Event {
     if let Some(task) = task {
         links.insert("task".to_owned(), library::path(task));
     }
+    let by = entry.requested_by.as_deref();
     Event {
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.number().into(),
         text: match task {
-            Some(task) => entry.fact.sentence_about(task),
-            None => entry.fact.sentence(),
+            Some(task) => entry.fact.sentence_about(task, by),
+            None => entry.fact.sentence(by),
         },
         fact: entry.fact,
+        requested_by: by.map(Submitter::from),
         links,
     }
 }

@@ -89,7 +89,7 @@ pub(super) async fn drain(
     app.worker(&name).await?;
     let worker = WorkerName::new(&name);
     let drain = Command::Drain { worker, drained };
-    app.command(drain.by(caller.principal())).await?;
+    app.command(caller.principal(), drain).await?;
     let worker = app.worker(&name).await?;
     Ok(respond(StatusCode::OK, &worker))
 }
@@ -118,8 +118,7 @@ pub(super) async fn forget(
         worker: WorkerName::new(&name),
         lineage: None,
     };
-    let forget = forget.by(caller.principal());
-    let Reply::Forgotten(known) = app.command(forget).await? else {
+    let Reply::Forgotten(known) = app.command(caller.principal(), forget).await? else {
         return Err(Fault::wrong_reply());
     };
     if !known {

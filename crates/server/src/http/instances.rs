@@ -114,11 +114,10 @@ pub(super) async fn submit(
     };
     let mut submission = arrays::submission(&file, binding, shape)?;
     submission.spec.conditions = conditions;
-    submission.submitted_by = caller.principal();
     let owner = &submission.spec.owner;
     submission.key = key.map(|text| idempotency::key(&["instances", owner], &text, [&*body]));
     let command = Command::Submit { submission, mark };
-    let Reply::Submitted(accepted) = app.command(command).await? else {
+    let Reply::Submitted(accepted) = app.command(caller.principal(), command).await? else {
         return Err(Fault::wrong_reply());
     };
     let (first, last) = accepted.map_err(|error| match error {
@@ -275,8 +274,7 @@ pub(super) async fn kill(
         attempt,
         mode,
     };
-    let command = command.by(caller.principal());
-    let Reply::AttemptKilled(killed) = app.command(command).await? else {
+    let Reply::AttemptKilled(killed) = app.command(caller.principal(), command).await? else {
         return Err(Fault::wrong_reply());
     };
     match killed {
@@ -384,8 +382,8 @@ pub(super) async fn retry(
             return Err(Fault::new(StatusCode::CONFLICT, "wrong-state", detail));
         }
     }
-    let command = Command::Retry(instance).by(caller.principal());
-    let Reply::Retried(retried) = app.command(command).await? else {
+    let retry = Command::Retry(instance);
+    let Reply::Retried(retried) = app.command(caller.principal(), retry).await? else {
         return Err(Fault::wrong_reply());
     };
     retried.map_err(|error| {
@@ -480,9 +478,7 @@ impl App {
             Some(part) => self.read(move |store| store.run(part.run)).await?,
             None => None,
         };
-        let of_run = run
-            .as_ref()
-            .and_then(|run| run.head.submitted_by.as_deref());
+        let of_run = run.as_ref().and_then(|run| run.submitted_by.as_deref());
         let mut instance = views::instance(record, clock::now().wall);
         let details = details::of(record, &facts.items, backfill, of_run, caller);
         instance.details = Some(Box::new(details));

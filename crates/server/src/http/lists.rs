@@ -3,7 +3,7 @@
 use axum::extract::{Extension, Path, State};
 use axum::http::Uri;
 use axum::response::Response;
-use baton_model::api::{Event, Instance, InstanceFilter, Links, List};
+use baton_model::api::{Event, Instance, InstanceFilter, Links, List, Submitter};
 use baton_store::view::{Query, Seq, View};
 
 use super::app::App;
@@ -176,8 +176,9 @@ pub(super) async fn timeline(
         seq: entry.seq.0,
         at: entry.at.0,
         epoch: entry.epoch.number().into(),
-        text: entry.fact.sentence(),
+        text: entry.fact.sentence(entry.requested_by.as_deref()),
         fact: entry.fact,
+        requested_by: entry.requested_by.as_deref().map(Submitter::from),
         links: Links::new(),
     });
     let path = format!("{}/timeline", views::path(id, id));

@@ -61,16 +61,9 @@ fn describe_end(record: &Record, facts: &[RecordedFact]) -> String {
         return "it has ended".to_owned();
     }
     let stop = facts.iter().rev().find_map(|it| match &it.fact {
-        Fact::InstancesHalted {
-            reason,
-            requested_by,
-            ..
+        Fact::InstancesHalted { reason, .. } | Fact::StopRequested { reason, .. } => {
+            Some((reason, &it.requested_by))
         }
-        | Fact::StopRequested {
-            reason,
-            requested_by,
-            ..
-        } => Some((reason, requested_by)),
         _ => None,
     });
     match stop {

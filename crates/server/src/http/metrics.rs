@@ -129,10 +129,11 @@ mod tests {
         let lasting = VecDeque::from([Fault::Fails; 1_000]);
         *store.takes.lock().expect("sound") = lasting;
         *store.commits.lock().expect("sound") = VecDeque::from([Fault::Fails]);
-        let drained = app.command(Command::Drain {
+        let drain = Command::Drain {
             worker: WorkerName::new("w"),
             drained: true,
-        });
+        };
+        let drained = app.command(None, drain);
         assert!(drained.await.is_err(), "it was kept");
         let mut status = app.0.status.clone();
         let failed = status.wait_for(|status| matches!(status, Status::Failed(_)));

@@ -55,7 +55,7 @@ pub(super) async fn read(
             samples_max: samples.unwrap_or(SAMPLES_PER_PROCESS_MAX),
         },
     };
-    let Reply::Processes(answer) = app.command(read).await? else {
+    let Reply::Processes(answer) = app.command(None, read).await? else {
         return Err(Fault::wrong_reply());
     };
     let (worker, attempt) = (&source.worker, source.lease.attempt);

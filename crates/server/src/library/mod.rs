@@ -258,7 +258,7 @@ impl LibrarySync {
     }
 
     async fn command(&self, command: Command) -> Result<Reply, String> {
-        match self.inbox.command(command).await {
+        match self.inbox.command(None, command).await {
             Ok(answer) => answer.map_err(|unanswered| match unanswered {
                 Unanswered::StoreFailed(reason) => reason,
                 Unanswered::Follows => "another scheduler leads".to_owned(),

@@ -49,33 +49,25 @@ mod tests {
                 instance,
                 mode: KillMode::Graceful,
                 reason: None,
-                requested_by: None,
             },
             Fact::AttemptKillRequested {
                 lease,
                 mode: KillMode::Now,
-                requested_by: None,
             },
             Fact::InstancesHalted {
                 first: instance,
                 last: instance,
                 reason: None,
-                requested_by: None,
             },
-            Fact::InstanceRetried {
-                instance,
-                requested_by: None,
-            },
+            Fact::InstanceRetried { instance },
             Fact::WorkerDrained {
                 worker: WorkerName::new("w"),
                 drained: true,
-                requested_by: None,
             },
             Fact::LeaseTimeSet { lease: Millis(1) },
             Fact::TaskRemoved {
                 task: TaskNo(1),
                 revision: Revision(1),
-                requested_by: None,
             },
             Fact::InstanceTriggered {
                 instance,

@@ -35,7 +35,7 @@ impl World {
         }
         let dry = self.rng.chance(30);
         self.note(|| format!("define {name}: {:?}", definition.trigger));
-        self.feed(Input::Command(
+        self.feed(Input::command(
             RequestId(0),
             Command::Define(Box::new(DefineCommand {
                 name,
@@ -50,7 +50,7 @@ impl World {
     pub(super) fn remove(&mut self) {
         let name = name(&mut self.rng);
         self.note(|| format!("remove {name}"));
-        self.feed(Input::Command(
+        self.feed(Input::command(
             RequestId(0),
             Command::Remove(RemoveCommand {
                 name,
@@ -65,7 +65,7 @@ impl World {
         let name = name(&mut self.rng);
         let paused = self.rng.chance(500);
         self.note(|| format!("pause {name}: {paused}"));
-        self.feed(Input::Command(
+        self.feed(Input::command(
             RequestId(0),
             Command::Pause(PauseCommand {
                 name,
@@ -121,7 +121,7 @@ impl World {
 
     fn give_backfill(&mut self, command: BackfillCommand) {
         let command = Command::Backfill(Box::new(command));
-        self.feed(Input::Command(RequestId(0), command));
+        self.feed(Input::command(RequestId(0), command));
     }
 
     /// What a store tells about the launches of an entry. Sometimes the leader has decided more.
@@ -160,7 +160,7 @@ impl World {
             request: self.rng.below(3),
         });
         self.note(|| format!("trigger {name} with {key:?}"));
-        self.feed(Input::Command(
+        self.feed(Input::command(
             RequestId(0),
             Command::Trigger(TriggerCommand {
                 name,
@@ -169,7 +169,6 @@ impl World {
                 trust: Trust::Open,
                 secret_sha256: None,
                 key,
-                submitted_by: None,
             }),
         ));
     }
@@ -184,7 +183,7 @@ impl World {
         let first = self.recent();
         let last = first + self.rng.below(3) * self.rng.below(20);
         self.note(|| format!("cancel {first} to {last}"));
-        self.feed(Input::Command(
+        self.feed(Input::command(
             RequestId(0),
             Command::Cancel {
                 first: InstanceId(first),
@@ -210,7 +209,7 @@ impl World {
             how,
             generation: None,
         };
-        self.feed(Input::Command(RequestId(0), Command::Run(Box::new(halt))));
+        self.feed(Input::command(RequestId(0), Command::Run(Box::new(halt))));
     }
 
     pub(super) fn resume(&mut self) {
@@ -237,7 +236,7 @@ impl World {
             rerun: None,
             generation: None,
         });
-        self.feed(Input::Command(RequestId(0), Command::Run(Box::new(resume))));
+        self.feed(Input::command(RequestId(0), Command::Run(Box::new(resume))));
     }
 
     pub(super) fn retry(&mut self) {
@@ -247,7 +246,7 @@ impl World {
             return;
         };
         self.note(|| format!("retry {id}"));
-        self.feed(Input::Command(
+        self.feed(Input::command(
             RequestId(0),
             Command::Retry(Box::new(instance)),
         ));

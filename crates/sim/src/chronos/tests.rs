@@ -90,7 +90,6 @@ fn defined(number: u64, hours: u64, trigger: Trigger) -> Fact {
             trigger,
             ..Definition::default()
         }),
-        requested_by: None,
     }
 }
 
@@ -147,7 +146,6 @@ fn submitted(id: u64, task: u64, due: Option<u64>) -> Fact {
         first: InstanceId(id),
         last: InstanceId(id),
         spec: Arc::new(spec),
-        submitted_by: None,
     }
 }
 
@@ -222,7 +220,6 @@ fn a_skip_needs_a_true_reason() {
     let gone = Fact::TaskRemoved {
         task: TaskNo(1),
         revision: Revision(1),
-        requested_by: None,
     };
     let replaced = vec![skip(1, 1, Replaced), gone.clone()];
     with(hourly()).batch(1, replaced).holds();
@@ -359,12 +356,8 @@ fn a_pause_skips_what_is_due_and_nothing_else() {
         task: TaskNo(1),
         at: Wall(START),
         reason: None,
-        requested_by: None,
     };
-    let unpaused = || Fact::TaskUnpaused {
-        task: TaskNo(1),
-        requested_by: None,
-    };
+    let unpaused = || Fact::TaskUnpaused { task: TaskNo(1) };
     let skipped = |hour| vec![skip(hour, hour, SkipReason::Paused)];
     let during = || with(hourly()).batch(0, vec![paused()]);
     during().batch(1, skipped(1)).clock_check(1).holds();

@@ -228,7 +228,6 @@ impl PlannedArray {
                     key: (bits, 0),
                     request: bits,
                 }),
-                submitted_by: None,
             },
             count: count + more,
             from,
@@ -302,7 +301,7 @@ impl World {
             if let Some(number) = submitted {
                 self.arrays.open.insert(request, number);
             }
-            self.scheduler_input(leader, Input::Command(request, command));
+            self.scheduler_input(leader, Input::command(request, command));
         }
     }
 

@@ -289,10 +289,9 @@ impl World {
                 array: None,
                 more: Vec::new(),
                 key: Some(key(number)),
-                submitted_by: None,
             };
             let command = Command::Submit { submission, mark };
-            self.scheduler_input(leader, Input::Command(request, command));
+            self.scheduler_input(leader, Input::command(request, command));
         }
     }
 
@@ -325,7 +324,7 @@ impl World {
             let (first, last) = (instance, instance);
             let mode = self.draw_kill_mode();
             let command = Command::Cancel { first, last, mode };
-            self.scheduler_input(leader, Input::Command(request, command));
+            self.scheduler_input(leader, Input::command(request, command));
         }
     }
 
@@ -348,7 +347,7 @@ impl World {
                 attempt: None,
                 mode,
             };
-            self.scheduler_input(leader, Input::Command(request, command));
+            self.scheduler_input(leader, Input::command(request, command));
         }
     }
 
@@ -383,7 +382,7 @@ impl World {
             let request = self.client.new_request();
             let lineage = Some(lineage);
             let command = Command::Forget { worker, lineage };
-            self.scheduler_input(leader, Input::Command(request, command));
+            self.scheduler_input(leader, Input::command(request, command));
         }
     }
 

@@ -105,7 +105,6 @@ impl WorkflowClients {
                 plan: Arc::clone(&workflow.parts[0]),
                 open: workflow.parts.len() > 1 || !workflow.completes,
                 key: Some(client::key(RUN_KEYS + at as u64)),
-                submitted_by: None,
             });
         };
         if !row.open || row.over.is_some() {
@@ -259,7 +258,7 @@ impl World {
         self.note(&request, || {
             format!("s{leader} <- {request}: {}", describe(&command))
         });
-        self.scheduler_input(leader, Input::Command(request, Command::Run(command)));
+        self.scheduler_input(leader, Input::command(request, Command::Run(command)));
     }
 
     pub(super) fn run_answered(

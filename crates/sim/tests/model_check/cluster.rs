@@ -398,9 +398,8 @@ fn submissions(world: &World) -> Vec<Input> {
             array: None,
             more: Vec::new(),
             key: None,
-            submitted_by: None,
         };
-        Input::Command(
+        Input::command(
             RequestId(request),
             Command::Submit {
                 submission,

@@ -28,7 +28,7 @@ use baton_model::ids::{
     AttemptNo, BackfillId, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName,
 };
 use baton_model::library::{Created, TaskName};
-use baton_model::principal::NameOwner;
+use baton_model::principal::{NameOwner, Principal};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -123,7 +123,9 @@ pub(crate) struct HistoryEntry<S> {
     pub(crate) task: Option<TaskNo>,
     pub(crate) spec: Option<S>,
     pub(crate) body: String,
-    /// Bytes of the body and the spec.
+    /// The client that has asked for it, as JSON.
+    pub(crate) requested_by: Option<String>,
+    /// Bytes of the body, the client and the spec.
     pub(crate) bytes: u64,
 }
 
@@ -190,16 +192,22 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         }
     }
 
-    /// Applies one fact. After an error the change set must be discarded.
+    /// Applies one fact that a client has asked for, if it is known. After an error the change set must be discarded.
     pub(crate) fn apply(
         &mut self,
         stored: &mut impl StoredRows<Spec = S>,
         epoch: Epoch,
         at: Wall,
         fact: &Fact,
+        by: Option<&Arc<Principal>>,
     ) -> Result<(), StoreError> {
         let spec = self.change(stored, at, fact)?;
+        if let (Fact::RunRegistered { run, .. }, Some(by)) = (fact, by) {
+            self.runs.submitted(*run, by);
+        }
         let body = body::write(fact, spec.is_some())?;
+        let requested_by = by.map(|by| body::write_requester(by)).transpose()?;
+        let by_bytes = requested_by.as_ref().map_or(0, String::len);
         let (spec, spec_bytes) = spec.unzip();
         self.entries.push(HistoryEntry {
             seq: self.next,
@@ -208,8 +216,9 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             instances: fact.instances(),
             task: fact.task(),
             spec,
-            bytes: body.len() as u64 + spec_bytes.unwrap_or(0),
+            bytes: (body.len() + by_bytes) as u64 + spec_bytes.unwrap_or(0),
             body,
+            requested_by,
         });
         self.next = Seq(self.next.0 + 1);
         Ok(())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use baton_core::ledger::{LedgerError, RunHead};
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::principal::Principal;
 use baton_model::time::Wall;
 use baton_model::workflow::{CarriedItems, ItemEnd, ItemSpan, Part, Plan};
 
@@ -57,6 +58,8 @@ pub(crate) struct RunChanges {
     /// The highest run id ever used, once it was fetched.
     last: Option<RunId>,
     changed: BTreeMap<RunId, Wall>,
+    /// The clients that have submitted new runs, or triggered them.
+    submitters: BTreeMap<RunId, Arc<Principal>>,
     changes: Vec<RunChange>,
 }
 
@@ -117,6 +120,16 @@ impl RunChanges {
         self.heads.insert(run, head);
         self.changed.insert(run, at);
         Ok(())
+    }
+
+    /// Records who has submitted a new run.
+    pub(super) fn submitted(&mut self, run: RunId, by: &Arc<Principal>) {
+        self.submitters.insert(run, Arc::clone(by));
+    }
+
+    /// The client that has submitted a new run, if it is known.
+    pub(crate) fn submitter(&self, run: RunId) -> Option<&Principal> {
+        self.submitters.get(&run).map(Arc::as_ref)
     }
 
     /// Claims an id that no run may have had, including removed ones.

@@ -16,7 +16,11 @@ use crate::schema_version::SCHEMA_VERSION;
 const FIRST: u32 = 11;
 
 /// Step `n` migrates from version `FIRST + n` to the next.
-const MIGRATIONS: &[&str] = &[include_str!("v12.sql"), include_str!("v13.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("v12.sql"),
+    include_str!("v13.sql"),
+    include_str!("v14.sql"),
+];
 
 const _: () = assert!(
     FIRST as usize + MIGRATIONS.len() == SCHEMA_VERSION as usize,

@@ -14,12 +14,12 @@ use crate::limits::PAGE_SCAN_MAX;
 use crate::view::{Seq, sql_id};
 
 /// Facts about one instance.
-const OWN: &str = "SELECT h.seq, h.at_ms, h.epoch, h.body, s.body FROM history AS h \
+const OWN: &str = "SELECT h.seq, h.at_ms, h.epoch, h.body, s.body, h.requested_by FROM history AS h \
     INDEXED BY history_by_seq LEFT JOIN spec AS s ON s.id = h.spec WHERE h.seq > ?1 \
     ORDER BY h.seq LIMIT ?2";
 
 /// Facts about several instances, or none.
-const WIDE: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body FROM wide AS w \
+const WIDE: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body, w.requested_by FROM wide AS w \
     LEFT JOIN spec AS s ON s.id = w.spec WHERE w.seq > ?1 ORDER BY w.seq LIMIT ?2";
 
 /// Reads one page.

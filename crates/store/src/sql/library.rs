@@ -253,9 +253,9 @@ pub(super) fn revisions(
 
 /// Recorded ticks, the latest first.
 pub(super) fn ticks(db: &Db<'_>, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, Error> {
-    const ALL: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
+    const ALL: &str = "SELECT seq, at_ms, epoch, body, NULL, requested_by FROM wide \
         WHERE first IS NULL AND seq < ?2 AND ?1 IS NULL ORDER BY seq DESC LIMIT ?3";
-    const OF_ONE: &str = "SELECT seq, at_ms, epoch, body, NULL FROM wide \
+    const OF_ONE: &str = "SELECT seq, at_ms, epoch, body, NULL, requested_by FROM wide \
         WHERE task IS NOT NULL AND task = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
     let limit = page_limit(query.limit);
     let task = query.task.map(|it| it.0.cast_signed());

@@ -78,13 +78,13 @@ fn candidates(db: &Db<'_>, limit: usize) -> Result<Vec<(Candidate, Source)>, Err
     // Instances of a range have no timeline of their own, except in a range of one.
     let mut instances = db.prepare_cached(
         "SELECT id, id, submitted_seq, changed_seq, changed_at_ms, spec, \
-         (SELECT CAST(sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
+         (SELECT CAST(sum(octet_length(h.body) + coalesce(octet_length(h.requested_by), 0) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
          WHERE s.id = h.spec), 0)) AS BIGINT) FROM history AS h WHERE h.instance = i.id) \
          FROM instance AS i WHERE state = ?1 ORDER BY rank DESC, id DESC LIMIT ?2",
     )?;
     let mut spans = db.prepare_cached(
         "SELECT first, last, submitted_seq, changed_seq, changed_at_ms, spec, \
-         (SELECT CAST(sum(octet_length(h.body) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
+         (SELECT CAST(sum(octet_length(h.body) + coalesce(octet_length(h.requested_by), 0) + coalesce((SELECT octet_length(s.body) FROM spec AS s \
          WHERE s.id = h.spec), 0)) AS BIGINT) FROM history AS h WHERE h.instance = i.last \
          AND i.first = i.last) \
          FROM span AS i WHERE state = ?1 ORDER BY rank DESC, last DESC LIMIT ?2",
@@ -185,7 +185,7 @@ fn release_ranges(
         }
     }
     let mut weigh = db.prepare_cached(
-        "SELECT octet_length(w.body) + coalesce(octet_length(s.body), 0) FROM wide AS w \
+        "SELECT octet_length(w.body) + coalesce(octet_length(w.requested_by), 0) + coalesce(octet_length(s.body), 0) FROM wide AS w \
          LEFT JOIN spec AS s ON s.id = w.spec WHERE seq = ?1",
     )?;
     let mut forget = db.prepare_cached("DELETE FROM wide WHERE seq = ?1")?;
@@ -265,7 +265,7 @@ fn others(
     is_expired: impl Fn(Seq, Wall, u64) -> bool,
 ) -> Result<(), Error> {
     let mut oldest = db.prepare_cached(
-        "SELECT seq, at_ms, octet_length(body) FROM wide WHERE first IS NULL \
+        "SELECT seq, at_ms, octet_length(body) + coalesce(octet_length(requested_by), 0) FROM wide WHERE first IS NULL \
          ORDER BY seq LIMIT ?1",
     )?;
     let rows = oldest.query_map([PRUNE_STEP_FACTS as i64], |row| {

@@ -487,17 +487,17 @@ pub(super) fn timeline(
 }
 
 /// Facts about one instance alone.
-const OWN: &str = "SELECT h.seq, h.at_ms, h.epoch, h.body, s.body FROM history AS h \
+const OWN: &str = "SELECT h.seq, h.at_ms, h.epoch, h.body, s.body, h.requested_by FROM history AS h \
     LEFT JOIN spec AS s ON s.id = h.spec WHERE h.instance = ?1 AND h.seq > ?2 AND ?4 IS NOT NULL \
     ORDER BY h.seq LIMIT ?3";
 
 /// The submission of the range that contains it.
-const BEGINNING: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body FROM wide AS w \
+const BEGINNING: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, s.body, w.requested_by FROM wide AS w \
     LEFT JOIN spec AS s ON s.id = w.spec WHERE w.seq = ?4 AND w.seq > ?2 AND w.first IS NOT NULL \
     AND ?1 IS NOT NULL LIMIT ?3";
 
 /// Later facts about ranges that contain it. A range may continue where signed numbers wrap around.
-const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL FROM wide AS w \
+const LATER: &str = "SELECT w.seq, w.at_ms, w.epoch, w.body, NULL, w.requested_by FROM wide AS w \
     WHERE w.first IS NOT NULL AND w.spec IS NULL AND w.seq > max(?2, ?4) \
     AND CASE WHEN w.first <= w.last THEN ?1 BETWEEN w.first AND w.last \
     ELSE ?1 >= w.first OR ?1 <= w.last END ORDER BY w.seq LIMIT ?3";

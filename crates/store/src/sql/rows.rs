@@ -384,7 +384,7 @@ fn kill_mode(number: i64) -> Result<KillMode, Error> {
     }
 }
 
-/// Reads `seq, at_ms, epoch, body` of a fact, and the body of its spec.
+/// Reads `seq, at_ms, epoch, body` of a fact, the body of its spec, and the client that has asked for it.
 pub(super) fn recorded_fact(row: &Row<'_>) -> Result<RecordedFact, Error> {
     let spec = row.text_or_null(4)?;
     let spec = spec.map(|spec| specs::parse(spec, 4)).transpose()?;
@@ -393,6 +393,7 @@ pub(super) fn recorded_fact(row: &Row<'_>) -> Result<RecordedFact, Error> {
         seq: Seq(unsigned(row, 0)?),
         at: Wall(unsigned(row, 1)?),
         epoch: Epoch(unsigned(row, 2)?),
+        requested_by: json(row, 5)?,
         fact,
     })
 }

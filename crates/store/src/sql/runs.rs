@@ -86,7 +86,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
             head.begun.0.cast_signed(),
             changed.0.cast_signed(),
             head.origin.map(|it| to_json(&it)).transpose()?,
-            head.submitted_by.as_deref().map(to_json).transpose()?,
+            runs.submitter(head.id).map(to_json).transpose()?,
         ])?;
         last = last.max(head.id);
     }
@@ -428,8 +428,8 @@ fn record(row: &Row<'_>) -> Result<RunRecord, Error> {
             submitted: Wall(unsigned(row, 8)?),
             begun: Wall(unsigned(row, 9)?),
             origin: optional(row, 11)?,
-            submitted_by: optional(row, 12)?,
         },
+        submitted_by: optional(row, 12)?,
         changed_at: Wall(unsigned(row, 10)?),
     })
 }

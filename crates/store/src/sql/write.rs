@@ -27,11 +27,11 @@ pub(super) const STATEMENTS: &[&str] = &[
     NOTIFY,
 ];
 
-const INSERT_HISTORY: &str = "INSERT INTO history (instance, seq, epoch, at_ms, spec, body) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const INSERT_HISTORY: &str = "INSERT INTO history (instance, seq, epoch, at_ms, spec, body, \
+    requested_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-const INSERT_WIDE: &str = "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, last, task) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const INSERT_WIDE: &str = "INSERT INTO wide (first, seq, epoch, at_ms, spec, body, \
+    requested_by, last, task) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 const DELETE_SPAN: &str = "DELETE FROM span WHERE last = ?1";
 
@@ -128,13 +128,14 @@ fn write_history(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Erro
         let seq = entry.seq.0.cast_signed();
         let epoch = entry.epoch.0.cast_signed();
         let at = entry.at.0.cast_signed();
+        let by = entry.requested_by.as_deref();
         if entry.single_instance().is_some() {
-            own.write(params![first, seq, epoch, at, entry.spec, entry.body])?;
+            own.write(params![first, seq, epoch, at, entry.spec, entry.body, by])?;
         } else {
             let last = entry.instances.map(|(_, last)| sql_id(last));
             let task = entry.task.map(|task| task.0.cast_signed());
             wide.write(params![
-                first, seq, epoch, at, entry.spec, entry.body, last, task
+                first, seq, epoch, at, entry.spec, entry.body, by, last, task
             ])?;
         }
     }

@@ -183,12 +183,12 @@ fn write_group(
         match write {
             Write::Renew { .. } => renewals += 1,
             Write::Commit { batch, wall, .. } => {
-                for fact in batch.facts() {
+                for (fact, by) in batch.requests() {
                     let change_set = match &mut change_set {
                         Some(change_set) => change_set,
                         none => none.insert(ChangeSet::new(Seq(last_seq.0 + 1))),
                     };
-                    change_set.apply(&mut stored, epoch, *wall, fact)?;
+                    change_set.apply(&mut stored, epoch, *wall, fact, by)?;
                 }
             }
         }

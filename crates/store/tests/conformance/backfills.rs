@@ -45,7 +45,6 @@ fn registered(id: u64, range: BackfillRange, due: u64, taken: &[u64]) -> Fact {
         max_concurrent: 2,
         due,
         taken: taken.iter().copied().map(Wall).collect(),
-        requested_by: None,
     }
 }
 
@@ -67,7 +66,6 @@ fn submitted(instance: u64, nominal: u64) -> Fact {
             origin: Some(origin),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     }
 }
 
@@ -106,7 +104,6 @@ fn halt(id: u64) -> Fact {
         task: TASK,
         at: Wall(6),
         cause: BackfillHalt::Requested,
-        requested_by: None,
     }
 }
 
@@ -117,7 +114,6 @@ fn resumed(id: u64, remaining: u64, taken: &[u64]) -> Fact {
         at: Wall(7),
         remaining,
         taken: taken.iter().copied().map(Wall).collect(),
-        requested_by: None,
     }
 }
 
@@ -134,7 +130,6 @@ fn cancelled(id: u64) -> Fact {
         backfill: BackfillId(id),
         task: TASK,
         at: Wall(9),
-        requested_by: None,
     }
 }
 

@@ -52,7 +52,6 @@ fn submitted_by(owner: &str, first: u64, last: u64) -> Fact {
             owner: owner.to_owned(),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     }
 }
 
@@ -101,7 +100,6 @@ pub(crate) fn a_page_of_the_history_ends_by_number_and_by_bytes(open: Open<'_>) 
             work: Work::Command(vec![id.to_string().repeat(FACTS_PAGE_BYTES_MAX / 8)]),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     };
     let ids = (0..20).map(|n| 10_000 + 3 * n);
     leader.commit(&*store, ids.map(large).collect());

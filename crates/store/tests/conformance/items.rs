@@ -138,7 +138,6 @@ pub(crate) fn items_that_come_and_go_in_one_batch_end(open: Open<'_>) {
             first: InstanceId(id),
             last: InstanceId(id),
             spec: spec.into(),
-            submitted_by: None,
         });
     }
     let lease = running
@@ -351,10 +350,7 @@ pub(crate) fn a_page_of_items_ends_by_bytes(open: Open<'_>) {
 pub(crate) fn a_manual_retry_does_not_change_the_run(open: Open<'_>) {
     let mut running = Running::of(open, plan(vec![task("a", &[]), task("b", &[])]));
     let id = running.fails(0, 0);
-    running.commit(vec![Fact::InstanceRetried {
-        instance: id,
-        requested_by: None,
-    }]);
+    running.commit(vec![Fact::InstanceRetried { instance: id }]);
     running = running.takeover(open);
     // The end came back from the store, with the instance that was retried.
     running.attempt(id, 0, Some("{}"));

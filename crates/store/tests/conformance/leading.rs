@@ -9,6 +9,7 @@ use baton_model::ids::{
     BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId, Lineage, WorkerName,
 };
 use baton_model::outcome::{AttemptEnd, Outcome};
+use baton_model::principal::Principal;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
 use baton_store::{Store, StoreError, TakeOutcome};
@@ -33,6 +34,8 @@ pub(crate) struct Leader {
     /// Without the identity of the store, in which every leader leaves its epoch.
     pub(crate) ledger: Ledger,
     pub(crate) identity: Identity,
+    /// The client that asks for the next facts.
+    pub(crate) by: Option<Arc<Principal>>,
     outbox: Outbox<()>,
 }
 
@@ -48,6 +51,7 @@ impl Leader {
                 epoch,
                 identity: take_identity(&mut ledger),
                 ledger: *ledger,
+                by: None,
                 outbox: Outbox::new(epoch),
             },
             TakeOutcome::Overtaken => panic!("no other leader takes the row"),
@@ -64,7 +68,7 @@ impl Leader {
 
     /// A batch of any facts.
     pub(crate) fn unchecked(&mut self, facts: Vec<Fact>) -> Batch<Fact> {
-        let step: Step<Fact, ()> = Step::keeping(facts);
+        let step: Step<Fact, ()> = Step::keeping(facts).requested_by(self.by.clone());
         self.outbox.accept(step).expect("a batch")
     }
 
@@ -123,7 +127,6 @@ pub(crate) fn array(first: u64, last: u64) -> Fact {
             work: Work::Command(command),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     }
 }
 
@@ -132,7 +135,6 @@ pub(crate) fn halted(first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         reason: None,
-        requested_by: None,
     }
 }
 
@@ -171,7 +173,6 @@ pub(crate) fn condemned(lineage: u64, life: u64) -> Fact {
             number: IncarnationNo(life),
         },
         reason: Condemnation::Unhealthy,
-        requested_by: None,
     }
 }
 

@@ -51,7 +51,6 @@ pub(crate) fn defined(task: u64, name: &TaskName, revision: u32, text: &str) -> 
         revision: Revision(revision),
         from: Wall(10),
         definition: Arc::new(definition(text)),
-        requested_by: None,
     }
 }
 
@@ -59,7 +58,6 @@ pub(crate) fn removed(task: u64, revision: u32) -> Fact {
     Fact::TaskRemoved {
         task: TaskNo(task),
         revision: Revision(revision),
-        requested_by: None,
     }
 }
 
@@ -67,16 +65,12 @@ pub(crate) fn removed(task: u64, revision: u32) -> Fact {
 pub(crate) fn paused(task: u64, paused: bool) -> Fact {
     let task = TaskNo(task);
     if !paused {
-        return Fact::TaskUnpaused {
-            task,
-            requested_by: None,
-        };
+        return Fact::TaskUnpaused { task };
     }
     Fact::TaskPaused {
         task,
         at: Wall(70),
         reason: None,
-        requested_by: None,
     }
 }
 
@@ -121,7 +115,6 @@ fn launched(instance: u64, task: u64, key: u64) -> [Fact; 2] {
         first: InstanceId(instance),
         last: InstanceId(instance),
         spec: Arc::new(spec),
-        submitted_by: None,
     };
     [submitted, triggered(instance, task, key)]
 }
@@ -253,7 +246,6 @@ pub(crate) fn a_pause_survives_revisions_removal_and_leaders(open: Open<'_>) {
         task: TaskNo(1),
         at: Wall(70),
         reason: reason.map(str::to_owned),
-        requested_by: None,
     };
     let stored = |store: &dyn Store| store.task(&name, None).expect("readable")?.pause;
     let expected = |reason: Option<&str>| {
@@ -429,7 +421,6 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
         revision: Revision(1),
         from: Wall(1),
         definition: Arc::clone(&workflow),
-        requested_by: None,
     };
     let origin = |due, after| RunOrigin {
         task: TaskNo(1),
@@ -461,7 +452,6 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
         plan: Arc::clone(&plan),
         open: false,
         origin: Some(origin),
-        submitted_by: None,
     };
     let key = IdempotencyKey {
         key: (3, 4),

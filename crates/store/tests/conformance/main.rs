@@ -122,6 +122,8 @@ macro_rules! backends {
             submitters {
                 the_submitter_of_instances_is_in_the_timeline_of_each,
                 the_submitter_of_a_run_stays_with_it,
+                the_requester_of_facts_about_an_entry_is_in_its_ticks,
+                the_bytes_of_requesters_are_counted_and_released,
             }
             retention {
                 without_limits_nothing_goes,

@@ -57,17 +57,11 @@ impl Model {
     /// The fact split into one fact for each of its instances.
     fn per_instance(&self, fact: &Fact) -> Vec<Fact> {
         match fact {
-            Fact::InstancesSubmitted {
-                first,
-                last,
-                spec,
-                submitted_by,
-            } => (first.0..=last.0)
+            Fact::InstancesSubmitted { first, last, spec } => (first.0..=last.0)
                 .map(|id| Fact::InstancesSubmitted {
                     first: InstanceId(id),
                     last: InstanceId(id),
                     spec: Arc::clone(spec),
-                    submitted_by: submitted_by.clone(),
                 })
                 .collect(),
             Fact::InstancesHalted { first, last, .. } if first != last => {
@@ -161,7 +155,6 @@ impl Model {
                 first: id,
                 last,
                 spec: spec(rng),
-                submitted_by: submitter(rng),
             },
             2 | 3 => Fact::LeaseGranted {
                 lease: next,
@@ -173,22 +166,17 @@ impl Model {
             7 if rng.below(2) == 0 => Fact::AttemptKillRequested {
                 lease,
                 mode: mode(rng),
-                requested_by: submitter(rng),
             },
             7 => Fact::StopRequested {
                 instance: id,
                 mode: mode(rng),
                 reason: None,
-                requested_by: submitter(rng),
             },
             8 => match rng.below(20) {
                 0 => halted(0, u64::MAX),
                 _ => halted(id.0, last.0),
             },
-            9 => Fact::InstanceRetried {
-                instance: id,
-                requested_by: submitter(rng),
-            },
+            9 => Fact::InstanceRetried { instance: id },
             10 => Fact::AttemptAdopted {
                 lease: LeaseId {
                     attempt: AttemptId {
@@ -208,7 +196,6 @@ impl Model {
                 1 | 2 => Fact::WorkerDrained {
                     worker: WorkerName::new(&format!("w{}", rng.below(3))),
                     drained: rng.below(2) == 0,
-                    requested_by: None,
                 },
                 4 => Fact::WorkerNameAssigned {
                     worker: WorkerName::new(&format!("w{}", rng.below(3))),
@@ -222,7 +209,6 @@ impl Model {
                 3 => Fact::LimitSet {
                     name: format!("l{}", rng.below(3)),
                     total: (rng.below(3) > 0).then(|| rng.below(1 << 40)),
-                    requested_by: None,
                 },
                 _ => condemned(u64::MAX / 7 * rng.below(7), rng.below(4)),
             },
@@ -316,14 +302,12 @@ impl Model {
                     first: id,
                     last: id,
                     spec: Arc::new(bind::spec(&known.dag, progress, part)),
-                    submitted_by: None,
                 }
             }
             _ => Fact::RunHalting {
                 run,
                 mode: [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow][rng.below(3) as usize],
                 cause: HaltCause::Requested,
-                requested_by: None,
             },
         }
     }
@@ -434,13 +418,7 @@ fn resumed(rng: &mut Rng, known: &Run, at: Wall) -> Fact {
         plan,
         carried,
         rerun: spans,
-        requested_by: None,
     }
-}
-
-fn submitter(rng: &mut Rng) -> Option<Arc<Principal>> {
-    let name = format!("u{}", rng.below(2));
-    (rng.below(2) == 0).then(|| Arc::new(Principal::Unauthenticated { name }))
 }
 
 fn spec(rng: &mut Rng) -> Arc<InstanceSpec> {

@@ -16,7 +16,6 @@ pub(crate) fn stop(instance: InstanceId) -> Fact {
         instance,
         mode: KillMode::Graceful,
         reason: None,
-        requested_by: None,
     }
 }
 

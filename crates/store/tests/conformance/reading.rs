@@ -271,7 +271,6 @@ pub(crate) fn a_halted_range_is_one_end_and_each_of_it_can_be_retried(open: Open
     next.ledger.admit(ended).expect("it was away");
     let retried = Fact::InstanceRetried {
         instance: InstanceId(14),
-        requested_by: None,
     };
     next.commit(&*store, vec![retried.clone()]);
     assert_eq!(
@@ -335,13 +334,7 @@ fn read_ranges_that_fall_apart(store: &dyn Store, leader: &mut Leader, view: Vie
             } else {
                 let ended = store.instance(middle).expect("readable").expect("is there");
                 leader.ledger.admit(ended.instance).expect("it was away");
-                leader.commit(
-                    store,
-                    vec![Fact::InstanceRetried {
-                        instance: middle,
-                        requested_by: None,
-                    }],
-                );
+                leader.commit(store, vec![Fact::InstanceRetried { instance: middle }]);
             }
         }
         query.after = page.next;
@@ -368,7 +361,6 @@ pub(crate) fn owners_and_names_can_be_asked_for(open: Open<'_>) {
             name: name.to_owned(),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     };
     let many = PAGE_SCAN_MAX as u64 + 10;
     leader.commit(&*store, (0..many).map(|id| of("ann", "big", id)).collect());

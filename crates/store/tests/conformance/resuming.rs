@@ -38,7 +38,6 @@ fn half_done(open: Open<'_>) -> Running {
             run: running.run,
             mode: HaltMode::Drain,
             cause: HaltCause::Requested,
-            requested_by: None,
         },
         halted(id.0, id.0),
     ]);
@@ -121,7 +120,6 @@ pub(crate) fn another_plan_keeps_what_is_carried_and_nothing_else(open: Open<'_>
         run: running.run,
         mode: HaltMode::Kill,
         cause: HaltCause::TimedOut,
-        requested_by: None,
     }]);
     running.over(S::Failed);
     // And again without another plan: that of the second generation stays.
@@ -140,10 +138,7 @@ pub(crate) fn an_end_of_an_older_generation_is_not_the_runs(open: Open<'_>) {
     let ended = running.store.instance(old).expect("readable");
     let ended = ended.expect("kept").instance;
     running.leader.ledger.admit(ended).expect("it was away");
-    running.commit(vec![Fact::InstanceRetried {
-        instance: old,
-        requested_by: None,
-    }]);
+    running.commit(vec![Fact::InstanceRetried { instance: old }]);
     running = running.takeover(open);
     assert!(running.live().progress.is_idle());
     running.attempt(old, 0, Some("{}"));
@@ -228,7 +223,6 @@ pub(crate) fn a_leader_that_takes_over_finds_runs_where_they_were(open: Open<'_>
         run: running.run,
         mode: HaltMode::Drain,
         cause: HaltCause::Requested,
-        requested_by: None,
     }]);
     running = running.takeover(open);
     running.end(leased, AttemptEnd::Real(Outcome::Exited(0)), Some("{}"));
@@ -356,7 +350,6 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
             first: last,
             last,
             spec: Arc::new(spec),
-            submitted_by: None,
         });
     }
     facts.push(halted(first.0, last.0));

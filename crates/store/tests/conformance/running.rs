@@ -102,7 +102,6 @@ impl Running {
             first: id,
             last: id,
             spec: Arc::new(spec),
-            submitted_by: None,
         }];
         facts.extend(first.then(|| advanced(self.run, false)));
         self.commit(facts);
@@ -178,7 +177,6 @@ impl Running {
             plan: plan.map(Arc::new),
             carried,
             rerun: again,
-            requested_by: None,
         }]);
     }
 
@@ -213,7 +211,6 @@ pub(crate) fn registered(run: RunId, at: Wall, plan: Plan, open: bool) -> Fact {
         plan: Arc::new(plan),
         open,
         origin: None,
-        submitted_by: None,
     }
 }
 

@@ -41,7 +41,6 @@ fn halting(run: RunId, how: HaltMode, cause: HaltCause) -> Fact {
         run,
         mode: how,
         cause,
-        requested_by: None,
     }
 }
 
@@ -61,7 +60,6 @@ fn resumed(run: RunId, generation: u32, at: Wall, plan: Option<Plan>) -> Fact {
         plan: plan.map(Arc::new),
         carried: Vec::new(),
         rerun: Vec::new(),
-        requested_by: None,
     }
 }
 
@@ -80,7 +78,6 @@ pub(crate) fn a_run_stands_where_its_facts_have_left_it(open: Open<'_>) {
         submitted: Wall(5),
         begun: Wall(5),
         origin: None,
-        submitted_by: None,
     };
     let first = plan(vec![task("a", &[])]);
     let kill = (HaltMode::Kill, HaltCause::TimedOut);
@@ -124,6 +121,7 @@ pub(crate) fn a_run_stands_where_its_facts_have_left_it(open: Open<'_>) {
             .commit_at(&*running.store, Wall(at), vec![fact]);
         then(&mut head);
         let record = RunRecord {
+            submitted_by: None,
             head: head.clone(),
             changed_at: Wall(at),
         };
@@ -379,7 +377,6 @@ pub(crate) fn what_is_counted_of_instances_does_not_depend_on_runs(open: Open<'_
         first,
         last,
         reason: None,
-        requested_by: None,
     }]);
     assert_eq!(running.ends().len(), 4);
     assert_eq!(running.ends()[3], (1, 0, ItemEnd::Halted));

@@ -28,7 +28,6 @@ fn submitted(owner: &str, first: u64, last: u64) -> Fact {
         first: InstanceId(first),
         last: InstanceId(last),
         spec: Arc::new(spec),
-        submitted_by: None,
     }
 }
 

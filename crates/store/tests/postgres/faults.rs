@@ -1,13 +1,9 @@
 //! A server that restarts, crashes, refuses or is a standby.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, RunId};
-use baton_model::principal::Principal;
-use baton_model::time::Wall;
+use baton_model::ids::InstanceId;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::{Store, StoreError};
 use baton_testing::postgres::{Server, database, run_sql};
@@ -130,35 +126,6 @@ fn a_server_that_cannot_be_used_is_named_with_the_reason() {
     );
     let socket = refused("postgres:///baton?host=/nonexistent&user=me");
     assert!(socket.contains("No such file"), "{socket}");
-}
-
-#[test]
-fn a_database_of_the_first_version_is_migrated_with_its_rows() {
-    let server = Server::start();
-    let url = server.database();
-    let name = url.split(['/', '?']).nth(3).expect("a database").to_owned();
-    let store = open(&url);
-    let registered = Fact::RunRegistered {
-        run: RunId(1),
-        at: Wall(5),
-        plan: Arc::default(),
-        open: true,
-        origin: None,
-        submitted_by: Some(Arc::new(Principal::TriggerSecret)),
-    };
-    Leader::elect(&store).commit(&store, vec![submitted(1), registered]);
-    drop(store);
-    let first_version = "ALTER TABLE baton.run DROP COLUMN submitted_by; \
-                         DROP TABLE baton.name_owner; \
-                         UPDATE baton.schema_version SET version = 11";
-    run_sql(server.socket(), &name, first_version);
-    let store = open(&url);
-    let run = store.run(RunId(1)).expect("readable").expect("kept");
-    assert_eq!(run.head.submitted_by, None, "that version recorded none");
-    let mut leader = Leader::elect(&store);
-    leader.commit(&store, vec![submitted(2)]);
-    let found = |id| store.instance(InstanceId(id)).expect("readable").is_some();
-    assert!(found(1) && found(2));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod leading;
 
 mod faults;
+mod migrations;
 mod plans;
 mod pooler;
 mod server;

@@ -54,7 +54,6 @@ fn the_first_groups_of_a_leader_wait_for_no_plan() {
         plan: Arc::new(Plan::default()),
         open: true,
         origin: None,
-        submitted_by: None,
     };
     leader.commit(&store, vec![registered]);
 

@@ -188,7 +188,6 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
             spec: Some(Arc::default()),
             ..Definition::default()
         }),
-        requested_by: None,
     };
     leader.commit(&store, vec![defined, tick.clone()]);
     drop(store);
@@ -260,7 +259,6 @@ fn equal_specs_are_stored_once_and_removed_with_their_last_instance() {
         first: InstanceId(id),
         last: InstanceId(id),
         spec: Arc::default(),
-        submitted_by: None,
     };
     leader.commit(&store, vec![same(1), array(2, 900), same(1_000)]);
     leader.commit(&store, vec![same(1_001)]);

@@ -1,9 +1,11 @@
 //! Files written by older versions, and runs in them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use baton_core::ledger::Ledger;
 use baton_core::workflow::ItemState;
 use baton_model::backfill::{BackfillHalt, BackfillState};
 use baton_model::conditions::{Dependency, DependencyRule, Upstream};
@@ -14,11 +16,12 @@ use baton_model::principal::Principal;
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
-use baton_store::Store;
-use baton_store::view::{BackfillQuery, RunQuery, TickQuery};
+use baton_store::facts::FactQuery;
+use baton_store::view::{BackfillQuery, RecordedFact, RunQuery, TickQuery};
+use baton_store::{Retention, SqliteStore, Store};
 
 use crate::file::{open, place};
-use crate::leading::Leader;
+use crate::leading::{Leader, halted};
 
 #[test]
 fn a_store_of_schema_version_3_can_still_be_read_and_led() {
@@ -107,7 +110,6 @@ fn stores_of_older_versions_take_runs() {
             plan: Arc::clone(&plan),
             open: true,
             origin: None,
-            submitted_by: None,
         };
         leader.commit(&store, vec![registered]);
         drop(store);
@@ -206,7 +208,6 @@ fn the_library_of_schema_version_9_can_still_be_read_and_backfilled() {
         at: range.to,
         remaining: 20,
         taken: Vec::new(),
-        requested_by: None,
     };
     leader.commit(&store, vec![resumed]);
     let runs = store.runs(&RunQuery {
@@ -253,16 +254,12 @@ fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read()
         (Some(2), Some(2))
     );
     let run = store.run(RunId(1)).expect("readable").expect("kept");
-    assert_eq!(
-        run.head.submitted_by, None,
-        "an earlier version recorded none"
-    );
+    assert_eq!(run.submitted_by, None, "an earlier version recorded none");
     let plan = store.plan(RunId(1)).expect("readable").expect("kept");
     assert_eq!(plan.params["days"], r#"["mon","tue"]"#);
     let set = Fact::LimitSet {
         name: "db/orders".to_owned(),
         total: None,
-        requested_by: None,
     };
     leader.commit(&store, vec![set]);
     assert_eq!(store.check(), Ok(()));
@@ -296,17 +293,113 @@ fn the_submitters_of_schema_version_12_can_still_be_read() {
     };
     for (id, expected) in [(1, Some(&ann)), (2, None), (3, Some(&ci)), (5, Some(&ci))] {
         let timeline = store.timeline(InstanceId(id), None, 1).expect("readable");
-        let Fact::InstancesSubmitted { submitted_by, .. } = &timeline.items[0].fact else {
-            panic!("{timeline:?}");
-        };
-        assert_eq!(submitted_by.as_deref(), expected, "i{id}");
+        let requested_by = timeline.items[0].requested_by.as_deref();
+        assert_eq!(requested_by, expected, "i{id}");
     }
     let leader = Leader::elect(&store);
     for (id, expected) in [(1, &ann), (2, &ci)] {
         let run = store.run(RunId(id)).expect("readable").expect("kept");
-        assert_eq!(run.head.submitted_by.as_deref(), Some(expected));
+        assert_eq!(run.submitted_by.as_deref(), Some(expected));
         let head = leader.ledger.runs().head(RunId(id)).expect("it lives");
         assert_eq!(*head, run.head);
     }
     assert_eq!(store.check(), Ok(()));
+}
+
+/// The facts of a store whose clients schema version 13 kept in the facts themselves.
+fn facts_of_version_13(store: &SqliteStore) -> Vec<RecordedFact> {
+    let page = store.facts(&FactQuery::default()).expect("readable");
+    assert_eq!((page.items.len(), page.more), (309, false));
+    page.items
+}
+
+#[test]
+fn schema_version_13_keeps_who_has_asked_for_what() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v13.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let facts = facts_of_version_13(&store);
+    let mut asked: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    for entry in &facts {
+        if let Some(by) = &entry.requested_by {
+            let (kind, name) = (entry.fact.kind().name(), by.name().expect("a name"));
+            *asked.entry((kind, name)).or_default() += 1;
+        }
+    }
+    let expected = [
+        (("attempt-kill-requested", "ann"), 1),
+        (("backfill-cancelled", "ann"), 1),
+        (("backfill-halted", "ann"), 1),
+        (("backfill-registered", "ann"), 3),
+        (("backfill-resumed", "ann"), 1),
+        (("instance-retried", "ann"), 1),
+        (("instance-retried", "ci"), 1),
+        (("instances-halted", "ann"), 2),
+        (("instances-halted", "ci"), 2),
+        (("instances-submitted", "ann"), 4),
+        (("instances-submitted", "ci"), 2),
+        (("limit-set", "ann"), 1),
+        (("limit-set", "ci"), 1),
+        (("run-halting", "ann"), 2),
+        (("run-registered", "ann"), 2),
+        (("run-registered", "ci"), 1),
+        (("run-resumed", "ann"), 1),
+        (("stop-requested", "ann"), 1),
+        (("task-defined", "ann"), 7),
+        (("task-defined", "ci"), 1),
+        (("task-paused", "ann"), 3),
+        (("task-paused", "ci"), 1),
+        (("task-removed", "ann"), 3),
+        (("task-unpaused", "ann"), 1),
+        (("worker-drained", "ann"), 1),
+    ];
+    assert_eq!(asked, BTreeMap::from(expected));
+    let sentences = |id| {
+        let timeline = store.timeline(InstanceId(id), None, 10).expect("readable");
+        let items = timeline.items.iter();
+        let items = items.map(|it| it.fact.sentence(it.requested_by.as_deref()));
+        items.collect::<Vec<_>>()
+    };
+    let expected = [
+        "accepted, submitted by ci (token t1)",
+        "halted while it waited, requested by ci (token t1)",
+        "retry requested by ci (token t1)",
+        "halted while it waited, requested by ci (token t1)",
+    ];
+    assert_eq!(sentences(44), expected);
+    assert_eq!(sentences(2)[3], "stop requested by ann (not authenticated)");
+    for (id, expected) in [(5, Some("ann")), (6, None), (12, Some("ci"))] {
+        let run = store.run(RunId(id)).expect("readable").expect("kept");
+        let name = run.submitted_by.as_deref().and_then(Principal::name);
+        assert_eq!(name, expected, "r{id}");
+    }
+    let mut replayed = Ledger::default();
+    for entry in &facts {
+        let applied = replayed.apply(&entry.fact);
+        assert_eq!(applied, Ok(()), "{entry:?}");
+    }
+    assert_eq!(store.check(), Ok(()));
+}
+
+#[test]
+fn a_migrated_history_of_schema_version_13_can_be_removed_to_the_last_byte() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v13.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let mut leader = Leader::elect(&store);
+    leader.commit(&store, vec![halted(0, u64::MAX)]);
+    let none = Retention {
+        history_age: None,
+        history_bytes: Some(0),
+        terminal_instances_max: Some(0),
+    };
+    let bytes = || store.counts().expect("readable").history_bytes;
+    while bytes() > 0 {
+        let pruned = store.prune(leader.epoch, Wall(u64::MAX), &none, usize::MAX);
+        assert!(pruned.expect("prunable").facts > 0, "{} left", bytes());
+    }
+    let left = store.facts(&FactQuery::default()).expect("readable").items;
+    assert_eq!(left, []);
 }

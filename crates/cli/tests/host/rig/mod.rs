@@ -155,14 +155,13 @@ impl Rig {
             array: (count > 1).then_some((count, from)),
             more: Vec::new(),
             key: None,
-            submitted_by: None,
         };
         let submit = LeaderCommand::Submit {
             submission,
             mark: None,
         };
         self.scheduler
-            .input(Input::Command(RequestId(first), submit));
+            .input(Input::command(RequestId(first), submit));
     }
 
     pub(crate) fn cancel(&self, instance: u64) {
@@ -170,7 +169,7 @@ impl Rig {
     }
 
     pub(crate) fn cancel_by(&self, instance: u64, mode: KillMode) {
-        self.scheduler.input(Input::Command(
+        self.scheduler.input(Input::command(
             RequestId(1_000_000 + instance),
             LeaderCommand::Cancel {
                 first: InstanceId(instance),
@@ -260,7 +259,7 @@ impl Rig {
             process: process.map(str::to_owned),
             run: None,
         };
-        self.scheduler.input(Input::Command(
+        self.scheduler.input(Input::command(
             request,
             LeaderCommand::ReadLogs { worker, query },
         ));
@@ -287,7 +286,7 @@ impl Rig {
                 samples_max: 10,
             },
         };
-        self.scheduler.input(Input::Command(request, read));
+        self.scheduler.input(Input::command(request, read));
         let mut answer = None;
         until("the processes are read", || {
             answer = self.scheduler.take_processes(request);

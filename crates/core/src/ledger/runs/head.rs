@@ -1,12 +1,9 @@
 //! The head of a run: its state, and which facts may follow. A store that keeps rows changes them
 //! by the same rules.
 
-use std::sync::Arc;
-
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
 use baton_model::library::RunOrigin;
-use baton_model::principal::Principal;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::{HaltCause, HaltMode};
@@ -33,8 +30,6 @@ pub struct RunHead {
     pub begun: Wall,
     /// The library workflow of which it is a run.
     pub origin: Option<RunOrigin>,
-    /// The client that has submitted or triggered it, if it is known.
-    pub submitted_by: Option<Arc<Principal>>,
 }
 
 impl RunHead {
@@ -49,7 +44,6 @@ impl RunHead {
             plan,
             open,
             origin,
-            submitted_by,
         } = fact
         else {
             return None;
@@ -65,7 +59,6 @@ impl RunHead {
             submitted: *at,
             begun: *at,
             origin: *origin,
-            submitted_by: submitted_by.clone(),
         };
         let defined = if *open {
             Ok(())

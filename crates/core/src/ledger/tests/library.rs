@@ -30,7 +30,6 @@ fn defined(task: u64, name: &str, revision: u32, from: u64) -> Fact {
         revision: Revision(revision),
         from: Wall(from),
         definition: Arc::new(definition),
-        requested_by: None,
     }
 }
 
@@ -38,7 +37,6 @@ fn removed(task: u64) -> Fact {
     Fact::TaskRemoved {
         task: TaskNo(task),
         revision: Revision(1),
-        requested_by: None,
     }
 }
 
@@ -176,7 +174,6 @@ fn a_ledger_restored_from_its_parts_counts_instances_in_flight() {
         first: InstanceId(first),
         last: InstanceId(last),
         spec: Arc::clone(&of_task),
-        submitted_by: None,
     };
     let lease = Ledger::default().next_lease(I1, Epoch(1));
     let holder = holder();

@@ -15,7 +15,6 @@ fn an_instance_leaves_its_range_with_its_first_fact() {
         instance: InstanceId(15),
         mode: KillMode::Graceful,
         reason: None,
-        requested_by: None,
     };
     ledger.apply(&stop).expect("fits");
     assert_eq!(waiting(&ledger), [(10, 14), (16, 19)]);
@@ -85,13 +84,9 @@ fn a_retry_begins_anew_but_for_the_number_of_attempts() {
             instance: I1,
             mode: KillMode::Graceful,
             reason: None,
-            requested_by: None,
         },
         ended(lease, bad, Verdict::GaveUp),
-        Fact::InstanceRetried {
-            instance: I1,
-            requested_by: None,
-        },
+        Fact::InstanceRetried { instance: I1 },
     ] {
         ledger.apply(&fact).expect("fits");
     }
@@ -99,20 +94,14 @@ fn a_retry_begins_anew_but_for_the_number_of_attempts() {
     assert_eq!(again.state, UniversalState::Queued);
     assert_eq!((again.failures, again.stop_requested), (0, false));
     assert_eq!(again.attempts, AttemptNo(1));
-    let twice = ledger.apply(&Fact::InstanceRetried {
-        instance: I1,
-        requested_by: None,
-    });
+    let twice = ledger.apply(&Fact::InstanceRetried { instance: I1 });
     assert!(matches!(twice, Err(LedgerError::Illegal(I1, _))));
 }
 
 #[test]
 fn one_of_a_halted_range_can_be_retried_when_its_record_is_brought_back() {
     let mut ledger = of(&[submit(1, 9), halt(1, 9)]);
-    let retried = Fact::InstanceRetried {
-        instance: I1,
-        requested_by: None,
-    };
+    let retried = Fact::InstanceRetried { instance: I1 };
     assert_eq!(
         ledger.apply(&retried),
         Err(LedgerError::UnknownInstance(I1))
@@ -179,7 +168,6 @@ fn a_drained_worker_stays_so_until_it_is_not() {
     let drained = |drained| Fact::WorkerDrained {
         worker: WorkerName::new("w"),
         drained,
-        requested_by: None,
     };
     let mut ledger = of(&[drained(true), drained(true)]);
     assert!(ledger.drained().contains(&WorkerName::new("w")));

@@ -150,7 +150,6 @@ impl Protocol {
                 worker: name,
                 incarnation: heartbeat.worker.incarnation,
                 reason: Condemnation::SeatTaken,
-                requested_by: None,
             });
             self.close_earlier_incarnations(cx, &heartbeat.worker);
             self.refuse(cx, heartbeat, Refusal::SeatTaken);

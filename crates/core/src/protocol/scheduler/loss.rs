@@ -15,13 +15,10 @@
 //!
 //! Silent is a worker that was not heard for [`Timeouts::silence`](baton_model::timeouts::Timeouts::silence).
 
-use std::sync::Arc;
-
 use baton_model::fact::{Condemnation, Fact};
 use baton_model::ids::{Incarnation, LeaseId, Lineage, WorkerName};
 use baton_model::message::ToWorker;
 use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
-use baton_model::principal::Principal;
 use baton_model::state::WorkerState;
 
 use super::context::Cx;
@@ -34,17 +31,6 @@ use crate::fsm::WorkerEvent;
 impl Protocol {
     /// Condemns the holder of a seat and orders it to die.
     pub(super) fn condemn(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
-        self.condemn_for(cx, name, why, None);
-    }
-
-    /// The same for a client, if it is known.
-    fn condemn_for(
-        &mut self,
-        cx: &mut Cx<'_>,
-        name: &WorkerName,
-        why: Condemnation,
-        client: Option<Arc<Principal>>,
-    ) {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
@@ -60,7 +46,6 @@ impl Protocol {
                 worker: name.clone(),
                 incarnation,
                 reason: why,
-                requested_by: client,
             });
             self.update_offer(cx, name);
         }
@@ -92,7 +77,7 @@ impl Protocol {
             && let Some(name) = &name
         {
             // Its last heartbeat is a whole lease ago; nothing can delay this.
-            self.condemn_once(cx, name, Condemnation::Unhealthy, None);
+            self.condemn_once(cx, name, Condemnation::Unhealthy);
         }
         if !over.is_empty()
             && let Some(seat) = name.and_then(|name| self.seats.get_mut(&name))
@@ -142,14 +127,13 @@ impl Protocol {
         cx: &mut Cx<'_>,
         worker: &WorkerName,
         lineage: Option<Lineage>,
-        client: Option<Arc<Principal>>,
     ) -> bool {
         let Some(gone) = lineage.or_else(|| self.lineage_of(cx, worker)) else {
             return false;
         };
         for incarnation in self.holdings.incarnations(gone) {
             if let Some(name) = self.seated.get(&incarnation).cloned() {
-                self.condemn_once(cx, &name, Condemnation::Forgotten, client.clone());
+                self.condemn_once(cx, &name, Condemnation::Forgotten);
             } else if !cx.ledger().is_condemned(incarnation) {
                 let worker = self.holdings.0[&incarnation].holder.worker.clone();
                 let why = Condemnation::Forgotten;
@@ -157,7 +141,6 @@ impl Protocol {
                     worker,
                     incarnation,
                     reason: why,
-                    requested_by: client.clone(),
                 });
             }
             self.lose_all(cx, incarnation, LossProof::Forgotten);
@@ -188,15 +171,9 @@ impl Protocol {
         }
     }
 
-    fn condemn_once(
-        &mut self,
-        cx: &mut Cx<'_>,
-        name: &WorkerName,
-        why: Condemnation,
-        client: Option<Arc<Principal>>,
-    ) {
+    fn condemn_once(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
         if self.seats[name].state != WorkerState::MustDie {
-            self.condemn_for(cx, name, why, client);
+            self.condemn(cx, name, why);
         }
     }
 }

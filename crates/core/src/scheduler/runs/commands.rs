@@ -5,7 +5,6 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, RunId};
 use baton_model::library::{Created, IdempotencyKey};
-use baton_model::principal::Principal;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 
@@ -28,8 +27,6 @@ pub enum RunCommand {
         open: bool,
         /// Of the submissions with the same key only the first creates a run.
         key: Option<IdempotencyKey>,
-        /// The client, if it is known.
-        submitted_by: Option<Arc<Principal>>,
     },
     /// Adds a part to the plan of an open run.
     Extend {
@@ -148,23 +145,17 @@ pub(in crate::scheduler) fn execute(
     cx: &mut Cx<'_>,
     deadlines: &mut Deadlines,
     command: RunCommand,
-    client: Option<Arc<Principal>>,
 ) -> Reply {
     let done = match command {
-        RunCommand::Register {
-            plan,
-            open,
-            key,
-            submitted_by,
-        } => register(cx, plan, open, key, submitted_by),
+        RunCommand::Register { plan, open, key } => register(cx, plan, open, key),
         RunCommand::Extend { run, plan } => extend(cx, run, plan),
         RunCommand::Start(run) => start(cx, run),
         RunCommand::Halt {
             run,
             how,
             generation,
-        } => halt(cx, run, how, generation, client),
-        RunCommand::Resume(resume) => self::resume(cx, resume, client),
+        } => halt(cx, run, how, generation),
+        RunCommand::Resume(resume) => self::resume(cx, resume),
     };
     if let Ok((id, _)) = &done
         && let Some(run) = cx.ledger.runs().run(*id)
@@ -176,13 +167,7 @@ pub(in crate::scheduler) fn execute(
 
 type Reply = Result<(RunId, Generation), RunError>;
 
-fn register(
-    cx: &mut Cx<'_>,
-    plan: Arc<Plan>,
-    open: bool,
-    key: Option<IdempotencyKey>,
-    submitted_by: Option<Arc<Principal>>,
-) -> Reply {
+fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<IdempotencyKey>) -> Reply {
     let earlier = cx.ledger.keys().earlier(None, key.as_ref());
     match earlier.map_err(RunError::KeyUsed)? {
         Some(Created::Run(run)) => return Ok((run, find_run(cx, run, None)?.generation)),
@@ -197,7 +182,6 @@ fn register(
         plan,
         open,
         origin: None,
-        submitted_by,
     });
     if let Some(key) = key
         && !cx.config.bugs.has(Bug::KeyForgotten)
@@ -231,13 +215,7 @@ fn start(cx: &mut Cx<'_>, run: RunId) -> Reply {
     Ok((run, head.generation))
 }
 
-fn halt(
-    cx: &mut Cx<'_>,
-    run: RunId,
-    how: HaltMode,
-    generation: Option<Generation>,
-    client: Option<Arc<Principal>>,
-) -> Reply {
+fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generation>) -> Reply {
     let head = find_run(cx, run, generation)?;
     match head.state {
         UniversalState::Registering => {
@@ -256,13 +234,12 @@ fn halt(
             run,
             mode: how,
             cause: HaltCause::Requested,
-            requested_by: client,
         }),
     }
     Ok((run, head.generation))
 }
 
-fn resume(cx: &mut Cx<'_>, resume: Resume, client: Option<Arc<Principal>>) -> Reply {
+fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
     #[cfg(feature = "seeded-bugs")]
     let resume = crate::bugs::scheduler::accept_stale(cx, resume);
     let run = resume.run.head.id;
@@ -293,7 +270,6 @@ fn resume(cx: &mut Cx<'_>, resume: Resume, client: Option<Arc<Principal>>) -> Re
         plan: resume.plan,
         carried: comparison.carried,
         rerun,
-        requested_by: client,
     });
     Ok((run, generation))
 }

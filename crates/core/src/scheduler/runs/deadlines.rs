@@ -72,7 +72,6 @@ impl Deadlines {
                     run: id,
                     mode: HaltMode::Kill,
                     cause,
-                    requested_by: None,
                 });
             }
         }

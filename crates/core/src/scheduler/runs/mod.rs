@@ -20,7 +20,7 @@ use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode, Part};
 
 use super::bullpen::Bullpen;
-use super::instances::{self, StopRequest};
+use super::instances;
 use super::{gate, launch};
 use crate::bugs::Bug;
 use crate::ledger::{Ledger, RunHead};
@@ -119,7 +119,7 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             spec.env.entry(name.to_owned()).or_insert(value);
         }
         let instance = instances::unused_id(cx);
-        instances::accept(cx, instance, instance, &Arc::new(spec), None);
+        instances::accept(cx, instance, instance, &Arc::new(spec));
     }
 }
 
@@ -214,8 +214,7 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
     }
     let mode = stops.sweep.and_then(HaltMode::kill_mode);
     for (first, last) in ranges {
-        let request = StopRequest::from(mode.unwrap_or_default());
-        instances::cancel(cx, protocol, first, last, &request);
+        instances::cancel(cx, protocol, first, last, mode.unwrap_or_default());
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn try_submit_since(
         submission: submission(&spec, Some(count)),
         mark: Some(mark),
     };
-    let effects = leader.give(Input::Command(RequestId(9), command));
+    let effects = leader.give(Input::command(RequestId(9), command));
     let reply = effects.iter().find_map(|effect| match effect {
         Effect::Reply(_, Reply::Submitted(reply)) => Some(*reply),
         _ => None,
@@ -226,7 +226,7 @@ fn without_a_store_failures_that_were_reported_before_their_array_came_again_cou
         }),
         ..submission(&spec, Some(3))
     };
-    let submit = Input::Command(
+    let submit = Input::command(
         RequestId(1),
         Command::Submit {
             submission,

@@ -194,10 +194,9 @@ fn a_copy_gives_no_id_to_a_new_run_that_the_lost_future_may_have_used() {
         plan: Arc::default(),
         open: true,
         key: None,
-        submitted_by: None,
     };
     let command = Command::Run(Box::new(register));
-    let effects = copy.give(Input::Command(RequestId(1), command));
+    let effects = copy.give(Input::command(RequestId(1), command));
     let run = effects.into_iter().find_map(|effect| match effect {
         Effect::Reply(_, Reply::Run(Ok((run, _)))) => Some(run),
         _ => None,

@@ -22,7 +22,7 @@ fn kill_attempt(leader: &mut Leader, attempt: Option<u32>, mode: KillMode) -> Ki
         attempt: attempt.map(AttemptNo),
         mode,
     };
-    let effects = leader.give(Input::Command(RequestId(9), command));
+    let effects = leader.give(Input::command(RequestId(9), command));
     let reply = effects.iter().find_map(|effect| match effect {
         Effect::Reply(_, Reply::AttemptKilled(reply)) => Some(*reply),
         _ => None,
@@ -42,7 +42,7 @@ fn a_cancel_is_made_harder_by_a_second_one_and_never_gentler() {
     leader.submit(1, Exclusive::Timed);
     let cancel = |mode| {
         let (first, last) = (InstanceId(1), InstanceId(1));
-        Input::Command(RequestId(1), Command::Cancel { first, last, mode })
+        Input::command(RequestId(1), Command::Cancel { first, last, mode })
     };
     assert_eq!(graces(&leader.give(cancel(KillMode::Graceful))), [GRACE]);
     assert_eq!(graces(&leader.give(cancel(KillMode::Now))), [Millis(0)]);
@@ -67,7 +67,7 @@ fn the_grace_of_a_cancel_does_not_depend_on_the_lease() {
         last: InstanceId(1),
         mode: KillMode::Graceful,
     };
-    let effects = leader.give(Input::Command(RequestId(1), cancel));
+    let effects = leader.give(Input::command(RequestId(1), cancel));
     assert_eq!(graces(&effects), [GRACE]);
 }
 
@@ -172,16 +172,19 @@ fn a_stop_records_the_client_that_is_known_and_one_of_the_scheduler_none() {
         last: InstanceId(last),
         mode: KillMode::Graceful,
     };
-    leader.give(Input::Command(RequestId(1), cancel(1, 3).by(ann.clone())));
-    leader.give(Input::Command(RequestId(2), cancel(4, 4).by(None)));
-    let clients = leader.facts.iter().filter_map(|fact| match fact {
-        Fact::StopRequested { requested_by, .. } | Fact::InstancesHalted { requested_by, .. } => {
-            Some(requested_by.clone())
-        }
-        _ => None,
-    });
-    assert_eq!(
-        clients.collect::<Vec<_>>(),
-        [ann.clone(), ann.clone(), ann, None]
-    );
+    let mut clients = Vec::new();
+    for (by, command) in [(ann.clone(), cancel(1, 3)), (None, cancel(4, 4))] {
+        let request = RequestId(1);
+        let input = Input::Command {
+            request,
+            by,
+            command,
+        };
+        let step = leader.core.handle(leader.clock(), input);
+        clients.extend(step.requests().filter_map(|(fact, by)| match fact {
+            Fact::StopRequested { .. } | Fact::InstancesHalted { .. } => Some(by.cloned()),
+            _ => None,
+        }));
+    }
+    assert_eq!(clients, [ann.clone(), ann.clone(), ann, None]);
 }

@@ -144,7 +144,7 @@ impl Leader {
     }
 
     fn execute(&mut self, command: DefineCommand) -> Result<DefineReply, LibraryError> {
-        let effects = self.give(Input::Command(
+        let effects = self.give(Input::command(
             RequestId(1),
             Command::Define(Box::new(command)),
         ));
@@ -166,7 +166,7 @@ impl Leader {
     }
 
     fn remove(&mut self, name: &str) -> Result<Revision, LibraryError> {
-        let effects = self.give(Input::Command(
+        let effects = self.give(Input::command(
             RequestId(1),
             Command::Remove(RemoveCommand {
                 name: named(name),
@@ -196,7 +196,7 @@ impl Leader {
         paused: bool,
         reason: Option<&str>,
     ) -> Result<Option<Pause>, LibraryError> {
-        let effects = self.give(Input::Command(
+        let effects = self.give(Input::command(
             RequestId(1),
             Command::Pause(PauseCommand {
                 name: named(name),

@@ -26,7 +26,7 @@ impl Leader {
     fn set_limit(&mut self, total: Option<u64>) -> Result<(), LimitError> {
         let name = "db".to_owned();
         let set = Command::SetLimit { name, total };
-        let effects = self.give(Input::Command(RequestId(1), set));
+        let effects = self.give(Input::command(RequestId(1), set));
         let told = effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(_, Reply::LimitSet(told)) => Some(told),
             _ => None,

@@ -123,7 +123,7 @@ impl Leader {
     }
 
     pub(super) fn cancel_range(&mut self, first: u64, last: u64) -> CancelCounts {
-        let effects = self.give(Input::Command(
+        let effects = self.give(Input::command(
             RequestId(0),
             Command::Cancel {
                 first: InstanceId(first),
@@ -140,7 +140,7 @@ impl Leader {
 
     pub(super) fn retry(&mut self, id: u64) -> Result<(), RetryError> {
         let instance = self.kept.find(InstanceId(id)).expect("submitted");
-        let effects = self.give(Input::Command(
+        let effects = self.give(Input::command(
             RequestId(0),
             Command::Retry(Box::new(instance)),
         ));
@@ -179,7 +179,7 @@ fn of_submissions_with_the_same_key_only_the_first_creates_something() {
             key,
             ..submission(&spec(1, 0), Some(10))
         };
-        let effects = leader.give(Input::Command(
+        let effects = leader.give(Input::command(
             RequestId(id),
             Command::Submit {
                 submission,
@@ -409,7 +409,7 @@ fn what_has_failed_or_was_halted_can_be_tried_again_and_nothing_else() {
 fn a_drained_worker_keeps_what_it_has_and_gets_nothing_in_any_life() {
     let (mut leader, mut worker) = rig();
     let drain = |drained| {
-        Input::Command(
+        Input::command(
             RequestId(5),
             Command::Drain {
                 worker: WorkerName::new("w"),

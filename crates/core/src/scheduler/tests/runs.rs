@@ -74,7 +74,7 @@ impl Team {
         let request = RequestId(self.requests);
         let effects = self
             .leader
-            .give(Input::Command(request, Command::Run(Box::new(command))));
+            .give(Input::command(request, Command::Run(Box::new(command))));
         let answer = effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(to, Reply::Run(answer)) if to == request => Some(answer),
             _ => None,
@@ -87,7 +87,6 @@ impl Team {
             plan: Arc::new(plan),
             open: false,
             key: None,
-            submitted_by: None,
         });
         assert_eq!(answer, Ok((R1, Generation(1))));
     }
@@ -532,7 +531,6 @@ fn a_plan_may_come_in_parts_and_one_that_is_never_completed_is_aborted() {
         plan: part(vec![task("a", &[])]),
         open: true,
         key: None,
-        submitted_by: None,
     };
     assert_eq!(team.execute(open.clone()), Ok((R1, Generation(1))));
     assert_eq!(team.state().0, UniversalState::Registering);
@@ -578,7 +576,7 @@ fn an_instance_of_a_run_is_tried_again_with_its_run_only() {
     let (_, id) = team.running().remove(0);
     team.fails("a");
     let instance = team.leader.kept.find(InstanceId(id)).expect("kept");
-    let effects = team.leader.give(Input::Command(
+    let effects = team.leader.give(Input::command(
         RequestId(99),
         Command::Retry(Box::new(instance)),
     ));

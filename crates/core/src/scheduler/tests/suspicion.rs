@@ -224,7 +224,7 @@ fn an_operator_or_another_incarnation_ends_the_suspicion() {
     pair.make_suspicious();
     let id = pair.submit(SICK, "a");
     let command = undrain(&pair.workers[SICK]);
-    pair.leader.give(Input::Command(RequestId(900), command));
+    pair.leader.give(Input::command(RequestId(900), command));
     assert!(pair.is_placed(id));
     assert_eq!(pair.told(), [true, false]);
     let mut pair = Pair::new();

@@ -21,7 +21,7 @@ fn forget(leader: &mut Leader, name: &str) -> Option<bool> {
         worker: WorkerName::new(name),
         lineage: None,
     };
-    let effects = leader.give(Input::Command(RequestId(9), command));
+    let effects = leader.give(Input::command(RequestId(9), command));
     effects.iter().find_map(|effect| match effect {
         Effect::Reply(_, Reply::Forgotten(known)) => Some(*known),
         _ => None,

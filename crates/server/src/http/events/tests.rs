@@ -31,7 +31,6 @@ fn fill(store: &Faulty) {
     let fact = |number: usize| Fact::WorkerDrained {
         worker: WorkerName::new(&format!("worker-{number}")),
         drained: true,
-        requested_by: None,
     };
     let step: Step<Fact, ()> = Step::keeping((0..FACTS).map(fact).collect());
     let batch = outbox.accept(step).expect("a batch");

@@ -146,8 +146,8 @@ pub(in super::super) async fn remove(
         by_file: false,
     };
     let name = command.name.clone();
-    let command = Command::Remove(command).by(caller.principal());
-    let Reply::Removed(removed) = app.command(command).await? else {
+    let remove = Command::Remove(command);
+    let Reply::Removed(removed) = app.command(caller.principal(), remove).await? else {
         return Err(Fault::wrong_reply());
     };
     removed.map_err(|error| fault(&error, &name))?;
@@ -169,8 +169,8 @@ async fn define(
         by_file: false,
         dry,
     });
-    let command = Command::Define(command).by(caller.principal());
-    let Reply::Defined(defined) = app.command(command).await? else {
+    let define = Command::Define(command);
+    let Reply::Defined(defined) = app.command(caller.principal(), define).await? else {
         return Err(Fault::wrong_reply());
     };
     let defined = defined.map_err(|error| fault(&error, &name))?;

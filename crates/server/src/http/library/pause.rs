@@ -59,8 +59,8 @@ pub(in super::super) async fn set(
         paused,
         reason,
     };
-    let command = Command::Pause(command).by(caller.principal());
-    let Reply::Paused(changed) = app.command(command).await? else {
+    let pause = Command::Pause(command);
+    let Reply::Paused(changed) = app.command(caller.principal(), pause).await? else {
         return Err(Fault::wrong_reply());
     };
     changed.map_err(|error| change::fault(&error, &name))?;

@@ -74,7 +74,7 @@ pub(in super::super) async fn remote(
     let headers = request.headers();
     let shown = headers.get(SECRET);
     let shown = shown.map(|secret| hex(Sha256::digest(secret.as_bytes())));
-    let (trust, submitted_by) = if app.0.requires_credentials {
+    let (trust, by) = if app.0.requires_credentials {
         let certificate = Peer::of(request.extensions()).certificate;
         let caller = roles::identify(&app.0.access, headers, certificate.as_deref());
         match roles::authorize(caller, Some(Role::Operator)) {
@@ -96,9 +96,8 @@ pub(in super::super) async fn remote(
         trust,
         secret_sha256: shown,
         key: None,
-        submitted_by,
     };
-    launch(&app, command, request).await
+    launch(&app, by, command, request).await
 }
 
 fn by_secret() -> (Trust, Option<Arc<Principal>>) {
@@ -142,13 +141,17 @@ pub(in super::super) async fn by_hand(
         trust: Trust::Authenticated,
         secret_sha256: None,
         key: None,
-        submitted_by: caller.principal(),
     };
-    launch(&app, command, request).await
+    launch(&app, caller.principal(), command, request).await
 }
 
 /// Carries out a command with the parameters and the key of its request.
-async fn launch(app: &App, command: TriggerCommand, request: Request) -> Answer<Response> {
+async fn launch(
+    app: &App,
+    by: Option<Arc<Principal>>,
+    command: TriggerCommand,
+    request: Request,
+) -> Answer<Response> {
     let name = &command.name;
     let key = idempotency::text(request.headers())?.map(str::to_owned);
     let wanted: TriggerTask = extract::optional_body(request).await?.unwrap_or_default();
@@ -165,7 +168,8 @@ async fn launch(app: &App, command: TriggerCommand, request: Request) -> Answer<
             key,
             ..command.clone()
         };
-        let Reply::Triggered(reply) = app.command(Command::Trigger(bound)).await? else {
+        let trigger = Command::Trigger(bound);
+        let Reply::Triggered(reply) = app.command(by.clone(), trigger).await? else {
             return Err(Fault::wrong_reply());
         };
         match reply {

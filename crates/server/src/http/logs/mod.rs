@@ -302,7 +302,7 @@ impl App {
             worker: source.worker.clone(),
             query: query.clone(),
         };
-        let Reply::Logs(answer) = self.command(read).await? else {
+        let Reply::Logs(answer) = self.command(None, read).await? else {
             return Err(Fault::wrong_reply());
         };
         let answer = match (answer, &self.0.log_reader) {

@@ -59,7 +59,7 @@ pub(in super::super) async fn submit(
     let body = extract::bytes(extract::large(request)).await?;
     let submit: SubmitRun<Box<RawValue>> = extract::parse_workflow(&body)?;
     let open = submit.open;
-    let submitted_by = caller.principal();
+    let by = caller.principal();
     let plan = compiled(move || {
         let file = workflow(&submit.file, caller.owner.as_deref())?;
         let now = clock::now().wall;
@@ -73,13 +73,8 @@ pub(in super::super) async fn submit(
     });
     let plan: Arc<Plan> = plan.await?;
     let key = key.map(|text| idempotency::key(&["runs", &plan.owner], &text, [&*body]));
-    let register = RunCommand::Register {
-        plan,
-        open,
-        key,
-        submitted_by,
-    };
-    let (run, generation) = run_command(&app, register, None).await?;
+    let register = RunCommand::Register { plan, open, key };
+    let (run, generation) = run_command(&app, register, by).await?;
     let mut response = respond(StatusCode::CREATED, &views::accepted(run, generation));
     if let Ok(location) = HeaderValue::from_str(&path(run)) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -277,8 +272,8 @@ pub(super) async fn run_command(
     command: RunCommand,
     client: Option<Arc<Principal>>,
 ) -> Answer<(RunId, Generation)> {
-    let command = Command::Run(Box::new(command)).by(client);
-    let Reply::Run(done) = app.command(command).await? else {
+    let command = Command::Run(Box::new(command));
+    let Reply::Run(done) = app.command(client, command).await? else {
         return Err(Fault::wrong_reply());
     };
     done.map_err(|error| fault(&error))

@@ -240,7 +240,7 @@ impl App {
         };
         let live = self.query(move |leader| live(leader, &query)).await?;
         // Items that are no longer in flight must be in the store before it is read.
-        self.command(Command::Sync).await?;
+        self.command(None, Command::Sync).await?;
         Ok(live)
     }
 

@@ -19,7 +19,7 @@ use crate::prune::HistoryLock;
 
 async fn command(app: &App, command: RunCommand) -> RunId {
     let command = Command::Run(Box::new(command));
-    let Ok(Reply::Run(Ok((run, _)))) = app.command(command).await else {
+    let Ok(Reply::Run(Ok((run, _)))) = app.command(None, command).await else {
         panic!("it can be done");
     };
     run
@@ -39,7 +39,6 @@ async fn over(app: &App) -> RunRecord {
         plan,
         open: true,
         key: None,
-        submitted_by: None,
     };
     let run = command(app, register).await;
     halt(app, run).await;
@@ -105,7 +104,6 @@ async fn large(app: &App, count: u32) -> RunId {
         plan,
         open: false,
         key: None,
-        submitted_by: None,
     };
     let run = command(app, register).await;
     loop {
@@ -114,7 +112,7 @@ async fn large(app: &App, count: u32) -> RunId {
         if view.total.of(ItemState::Live) == count {
             return run;
         }
-        app.command(Command::Sync).await.expect("it leads");
+        app.command(None, Command::Sync).await.expect("it leads");
     }
 }
 

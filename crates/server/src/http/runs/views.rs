@@ -36,7 +36,7 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
         timed_out: matches!(head.halting, Some((_, HaltCause::TimedOut))),
         replaced: matches!(head.halting, Some((_, HaltCause::Replaced))),
         submitted_at: head.submitted.0,
-        submitted_by: head.submitted_by.as_deref().map(Submitter::from),
+        submitted_by: record.submitted_by.as_deref().map(Submitter::from),
         begun_at: head.begun.0,
         ended_at: over.then_some(record.changed_at.0),
         revision: head.origin.map(|origin| origin.revision.0),

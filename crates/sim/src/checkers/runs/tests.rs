@@ -161,7 +161,6 @@ fn registered() -> Fact {
         plan: pair(),
         open: false,
         origin: None,
-        submitted_by: None,
     }
 }
 
@@ -179,7 +178,6 @@ fn begins(id: u64, generation: u32, task: u32) -> Fact {
             part: Some(part),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     }
 }
 
@@ -218,7 +216,6 @@ fn resumed() -> Fact {
         plan: None,
         carried: Vec::new(),
         rerun: Vec::new(),
-        requested_by: None,
     }
 }
 
@@ -238,7 +235,6 @@ fn each_checker_detects_its_violation() {
         run: R1,
         mode: HaltMode::Drain,
         cause: HaltCause::Requested,
-        requested_by: None,
     };
     let stories: &[(&[Fact], Option<&str>)] = &[
         (

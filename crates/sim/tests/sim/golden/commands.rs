@@ -270,14 +270,14 @@ fn client(world: &mut World, verb: &str, words: &[&str]) -> Done {
                     mode,
                 }
             };
-            Input::Command(RequestId(id.0), command)
+            Input::command(RequestId(id.0), command)
         }
         "forget" => {
             let command = Command::Forget {
                 worker: WorkerName::new(name),
                 lineage: Some(world.worker(name)?.me.incarnation.lineage),
             };
-            Input::Command(RequestId(0), command)
+            Input::command(RequestId(0), command)
         }
         "disconnect" => {
             let me = &world.worker(name)?.me;
@@ -320,9 +320,8 @@ fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
             array: None,
             more: Vec::new(),
             key: None,
-            submitted_by: None,
         };
-        Ok(Input::Command(
+        Ok(Input::command(
             RequestId(id.0),
             Command::Submit {
                 submission,
@@ -350,7 +349,7 @@ fn log_request(request: &str, words: &[&str]) -> Result<Input, String> {
     };
     let worker = WorkerName::new(worker);
     let request = RequestId(number(request.strip_prefix('r').unwrap_or(request))?);
-    Ok(Input::Command(request, Command::ReadLogs { worker, query }))
+    Ok(Input::command(request, Command::ReadLogs { worker, query }))
 }
 
 fn process_request(request: &str, words: &[&str]) -> Result<Input, String> {
@@ -364,7 +363,7 @@ fn process_request(request: &str, words: &[&str]) -> Result<Input, String> {
     let worker = WorkerName::new(worker);
     let request = RequestId(number(request.strip_prefix('r').unwrap_or(request))?);
     let read = Command::ReadProcesses { worker, query };
-    Ok(Input::Command(request, read))
+    Ok(Input::command(request, read))
 }
 
 fn flights(world: &mut World, verb: &str, pattern: &[&str]) -> Done {

@@ -48,7 +48,7 @@ impl Leader {
 
     fn give_backfill(&mut self, command: BackfillCommand) -> Result<BackfillReply, BackfillError> {
         let command = Command::Backfill(Box::new(command));
-        let effects = self.give(Input::Command(RequestId(1), command));
+        let effects = self.give(Input::command(RequestId(1), command));
         let told = effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(_, Reply::Backfill(answer)) => Some(answer),
             _ => None,

@@ -33,7 +33,6 @@ fn a_due_time_becomes_a_record_and_an_instance_in_one_step() {
             first: InstanceId(1),
             last: InstanceId(1),
             spec,
-            submitted_by: None,
         },
     ] = &*facts
     else {
@@ -226,7 +225,6 @@ fn a_task_whose_zone_is_gone_is_no_longer_due_and_affects_no_other() {
         revision: Revision(2),
         from: Wall(NEW_YEAR),
         definition: Arc::new(gone),
-        requested_by: None,
     };
     leader.kept.apply(&fact).expect("fits");
     let mut next = leader.successor();

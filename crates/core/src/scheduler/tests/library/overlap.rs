@@ -99,7 +99,6 @@ fn a_replacement_stops_the_oldest_and_waits_for_its_end() {
             instance: InstanceId(1),
             mode: KillMode::Graceful,
             reason: None,
-            requested_by: None,
         };
         assert!(facts.contains(&stop), "{kind}: {facts:?}");
         if kind == EntryKind::Workflow {
@@ -107,7 +106,6 @@ fn a_replacement_stops_the_oldest_and_waits_for_its_end() {
                 run: RunId(1),
                 mode: HaltMode::Kill,
                 cause: HaltCause::Replaced,
-                requested_by: None,
             };
             assert!(facts.contains(&halting), "{facts:?}");
         }
@@ -161,7 +159,7 @@ fn what_waits_can_be_stopped_and_a_higher_limit_lets_it_start() {
                     how: HaltMode::Drain,
                     generation: None,
                 };
-                leader.give(Input::Command(RequestId(5), Command::Run(Box::new(halt))));
+                leader.give(Input::command(RequestId(5), Command::Run(Box::new(halt))));
                 assert_eq!(state(&leader, 2), Some(UniversalState::Halted));
             }
         }

@@ -1,7 +1,9 @@
 //! Pauses of entries.
 
+use baton_model::fact::FactKind;
 use baton_model::library::TriggerSource;
 use baton_model::outcome::Outcome;
+use baton_model::principal::Principal;
 
 use super::super::placing::rig;
 use super::*;
@@ -45,6 +47,33 @@ fn what_was_due_before_a_pause_is_launched_when_it_begins() {
 }
 
 #[test]
+fn a_client_that_pauses_has_not_asked_for_due_launches() {
+    let mut leader = Leader::of_2026();
+    leader.define("a", scheduled("every hour")).expect("taken");
+    leader.set_wall(NEW_YEAR + HOUR);
+    let name = "ann".to_owned();
+    let ann = Arc::new(Principal::Certificate { name });
+    let input = Input::Command {
+        request: RequestId(1),
+        by: Some(Arc::clone(&ann)),
+        command: Command::Pause(PauseCommand {
+            name: named("a"),
+            paused: true,
+            reason: None,
+        }),
+    };
+    let step = leader.core.handle(leader.clock(), input);
+    let requests = step.requests();
+    let requests: Vec<_> = requests.map(|(fact, by)| (fact.kind(), by)).collect();
+    let expected = [
+        (FactKind::TickRecorded, None),
+        (FactKind::InstancesSubmitted, None),
+        (FactKind::TaskPaused, Some(&ann)),
+    ];
+    assert_eq!(requests, expected);
+}
+
+#[test]
 fn a_pause_survives_revisions_removal_and_leaders() {
     let mut leader = Leader::of_2026();
     leader.define("a", scheduled("every hour")).expect("taken");
@@ -82,9 +111,8 @@ fn a_paused_follower_is_skipped_and_a_request_still_launches_it() {
         trust: Trust::Authenticated,
         secret_sha256: None,
         key: None,
-        submitted_by: None,
     };
-    leader.give(Input::Command(RequestId(1), Command::Trigger(trigger)));
+    leader.give(Input::command(RequestId(1), Command::Trigger(trigger)));
     assert_eq!(leader.active(2), 1);
 }
 

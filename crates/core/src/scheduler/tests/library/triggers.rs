@@ -13,7 +13,6 @@ pub(super) fn by_hand(name: &str) -> TriggerCommand {
         trust: Trust::Open,
         secret_sha256: None,
         key: None,
-        submitted_by: None,
     }
 }
 
@@ -55,7 +54,7 @@ impl Leader {
         command: TriggerCommand,
     ) -> Result<TriggerReply, TriggerError> {
         let request = RequestId(1);
-        let effects = self.give(Input::Command(request, Command::Trigger(command)));
+        let effects = self.give(Input::command(request, Command::Trigger(command)));
         let told = effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(_, Reply::Triggered(answer)) => Some(answer),
             _ => None,

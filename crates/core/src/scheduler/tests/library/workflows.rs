@@ -63,7 +63,7 @@ fn resume_first(leader: &mut Leader) {
         generation: None,
     };
     let resume = Command::Run(Box::new(RunCommand::Resume(resume)));
-    leader.give(Input::Command(RequestId(9), resume));
+    leader.give(Input::command(RequestId(9), resume));
 }
 
 fn origin(leader: &Leader, run: u64) -> Option<RunOrigin> {
@@ -209,7 +209,6 @@ fn the_timeout_of_a_workflow_counts_for_runs_that_a_schedule_has_launched() {
             run: R1,
             mode: HaltMode::Kill,
             cause: HaltCause::TimedOut,
-            requested_by: None,
         };
         assert_eq!(facts.first(), Some(&halting), "{takeover}");
     }
