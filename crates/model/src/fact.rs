@@ -14,7 +14,7 @@ use crate::ids::{
     BackfillId, BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, LeaseId,
     Revision, RunId, TaskNo, WorkerName,
 };
-use crate::library::{Created, Definition, IdempotencyKey, RunOrigin, TaskName, TriggerSource};
+use crate::library::{Cause, Created, Definition, Execution, IdempotencyKey, RunOrigin, TaskName};
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
 use crate::placement::Suspicion;
 use crate::principal::NameOwner;
@@ -284,28 +284,14 @@ pub enum Fact {
     },
     /// An operator has ended the pause of an entry. What was skipped stays skipped.
     TaskUnpaused { task: TaskNo },
-    /// The verdict on a due time, or on many that were skipped for the same reason; or on the end
-    /// of an instance or a run of an upstream entry.
-    TickRecorded {
-        task: TaskNo,
+    /// An entry of the library was launched, or its launch was skipped.
+    Launched {
+        entry: TaskNo,
         revision: Revision,
-        /// The nominal time, or the first of many.
-        first: Wall,
-        /// The nominal time, or the last of many. All due times up to it are accounted for.
-        last: Wall,
-        /// The number of due times that it covers.
-        count: u64,
+        cause: Cause,
         verdict: schedule::TickVerdict,
-        /// The instance that was launched.
-        instance: Option<InstanceId>,
-        /// The run that was launched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        run: Option<RunId>,
-        /// The upstream instance whose end it is about, if it is not about a due time.
-        after: Option<InstanceId>,
-        /// The upstream run whose end it is about, if it is not about a due time.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after_run: Option<RunId>,
+        /// The instance or the run that was launched; none if it was skipped.
+        execution: Option<Execution>,
     },
     /// A backfill was accepted.
     BackfillRegistered {
@@ -318,21 +304,6 @@ pub enum Fact {
         due: u64,
         /// The due times of the range that have a launch already.
         taken: Vec<Wall>,
-    },
-    /// A backfill has launched a due time, and has passed all before it in its direction.
-    BackfillLaunched {
-        backfill: BackfillId,
-        task: TaskNo,
-        /// The revision that was launched.
-        revision: Revision,
-        /// The due time.
-        nominal: Wall,
-        /// The instance that was launched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        instance: Option<InstanceId>,
-        /// The run that was launched.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        run: Option<RunId>,
     },
     /// A backfill launches nothing until it is resumed.
     BackfillHalted {
@@ -362,16 +333,6 @@ pub enum Fact {
         backfill: BackfillId,
         task: TaskNo,
         at: Wall,
-    },
-    /// A task was triggered by hand or over HTTP.
-    InstanceTriggered {
-        /// The instance that was launched.
-        instance: InstanceId,
-        task: TaskNo,
-        #[serde(rename = "by")]
-        source: TriggerSource,
-        /// The idempotency key of the request.
-        key: Option<IdempotencyKey>,
     },
     /// The idempotency key of a submission, with what it has created by the fact before.
     KeyRecorded {
@@ -438,16 +399,6 @@ pub enum Fact {
         #[serde(rename = "again")]
         rerun: Vec<ItemSpan>,
     },
-    /// A workflow was triggered by hand or over HTTP.
-    RunTriggered {
-        /// The run that was launched.
-        run: RunId,
-        task: TaskNo,
-        #[serde(rename = "by")]
-        source: TriggerSource,
-        /// The idempotency key of the request.
-        key: Option<IdempotencyKey>,
-    },
 }
 
 impl FactKind {
@@ -476,7 +427,8 @@ impl Fact {
         self.into()
     }
 
-    /// The run of a fact about a run; none for facts about its instances.
+    /// The run of a fact about a run; none for facts about its instances. A request that has launched a run is
+    /// about the run, any other launch is about its entry.
     #[must_use]
     pub const fn run(&self) -> Option<RunId> {
         match self {
@@ -487,7 +439,11 @@ impl Fact {
             | Self::RunHalting { run, .. }
             | Self::RunEnded { run, .. }
             | Self::RunResumed { run, .. }
-            | Self::RunTriggered { run, .. } => Some(*run),
+            | Self::Launched {
+                cause: Cause::Request { .. },
+                execution: Some(Execution::Run(run)),
+                ..
+            } => Some(*run),
             _ => None,
         }
     }
@@ -500,13 +456,14 @@ impl Fact {
             | Self::TaskRemoved { task, .. }
             | Self::TaskPaused { task, .. }
             | Self::TaskUnpaused { task, .. }
-            | Self::TickRecorded { task, .. }
             | Self::BackfillRegistered { task, .. }
-            | Self::BackfillLaunched { task, .. }
             | Self::BackfillHalted { task, .. }
             | Self::BackfillResumed { task, .. }
             | Self::BackfillEnded { task, .. }
             | Self::BackfillCancelled { task, .. } => Some(*task),
+            Self::Launched { entry, cause, .. } if !matches!(cause, Cause::Request { .. }) => {
+                Some(*entry)
+            }
             _ => None,
         }
     }
@@ -516,7 +473,10 @@ impl Fact {
     pub const fn backfill(&self) -> Option<BackfillId> {
         match self {
             Self::BackfillRegistered { backfill, .. }
-            | Self::BackfillLaunched { backfill, .. }
+            | Self::Launched {
+                cause: Cause::Backfill { backfill, .. },
+                ..
+            }
             | Self::BackfillHalted { backfill, .. }
             | Self::BackfillResumed { backfill, .. }
             | Self::BackfillEnded { backfill, .. }
@@ -533,7 +493,11 @@ impl Fact {
             | Self::InstancesHalted { first, last, .. } => Some((*first, *last)),
             Self::StopRequested { instance, .. }
             | Self::InstanceRetried { instance, .. }
-            | Self::InstanceTriggered { instance, .. } => Some((*instance, *instance)),
+            | Self::Launched {
+                cause: Cause::Request { .. },
+                execution: Some(Execution::Instance(instance)),
+                ..
+            } => Some((*instance, *instance)),
             Self::LeaseGranted { lease, .. }
             | Self::AttemptAdopted { lease, .. }
             | Self::AttemptConfirmed { lease }
@@ -555,9 +519,8 @@ impl Fact {
             | Self::TaskRemoved { .. }
             | Self::TaskPaused { .. }
             | Self::TaskUnpaused { .. }
-            | Self::TickRecorded { .. }
+            | Self::Launched { .. }
             | Self::BackfillRegistered { .. }
-            | Self::BackfillLaunched { .. }
             | Self::BackfillHalted { .. }
             | Self::BackfillResumed { .. }
             | Self::BackfillEnded { .. }
@@ -569,8 +532,7 @@ impl Fact {
             | Self::RunAdvanced { .. }
             | Self::RunHalting { .. }
             | Self::RunEnded { .. }
-            | Self::RunResumed { .. }
-            | Self::RunTriggered { .. } => None,
+            | Self::RunResumed { .. } => None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{InstanceId, Revision, RunId, TaskNo};
+use crate::ids::{BackfillId, InstanceId, Revision, RunId, TaskNo};
 use crate::schedule::{CatchUp, Dst};
 use crate::spec::{Due, InstanceSpec};
 use crate::time::{Millis, Wall};
@@ -189,6 +189,40 @@ impl fmt::Display for Execution {
             Self::Run(run) => run.fmt(f),
         }
     }
+}
+
+/// The cause of a launch of a library entry. Another kind of trigger is another variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A due time of its schedule, or many that were skipped for the same reason.
+    Due {
+        /// The nominal time, or the first of many.
+        first: Wall,
+        /// The nominal time, or the last of many. All due times up to it are accounted for.
+        last: Wall,
+        /// The number of due times.
+        count: u64,
+    },
+    /// The success of an upstream entry.
+    Upstream {
+        /// The instance or the run that is DONE.
+        execution: Execution,
+        at: Wall,
+    },
+    /// The request of a client.
+    Request {
+        source: TriggerSource,
+        /// The idempotency key of the request.
+        key: Option<IdempotencyKey>,
+    },
+    /// A backfill, which has passed all due times before this one in its direction.
+    Backfill {
+        backfill: BackfillId,
+        /// The due time.
+        nominal: Wall,
+    },
 }
 
 impl From<Execution> for Created {

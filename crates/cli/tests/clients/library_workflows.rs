@@ -177,7 +177,12 @@ fn another_system_triggers_a_workflow_with_its_secret_only() {
     ];
     assert_eq!(cluster.run(&remote).good(), "r1\n");
     let events = cluster.run(&["events", "--after", "0", "--no-follow", "--json"]);
-    assert!(events.out.contains("run-triggered"), "{events:?}");
+    assert!(
+        events
+            .out
+            .contains(r#""cause":{"request":{"source":"remote""#),
+        "{events:?}"
+    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ use baton_core::scheduler::{
 use baton_core::step::Outbox;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, RequestId};
-use baton_model::library::{Definition, Schedule, TaskName, Trigger};
+use baton_model::library::{Cause, Definition, Execution, Schedule, TaskName, Trigger};
 use baton_model::mark::{FileId, Mark, StoreState};
 use baton_model::schedule::{CatchUp, Dst, TickVerdict};
 use baton_model::spec::{InstanceSpec, Work};
@@ -224,7 +224,7 @@ fn ticks(store: &dyn Store) -> Vec<view::RecordedFact> {
 
 fn launched(fact: &Fact) -> Option<InstanceId> {
     match fact {
-        Fact::TickRecorded { instance, .. } => *instance,
+        Fact::Launched { execution, .. } => execution.and_then(Execution::instance),
         _ => None,
     }
 }
@@ -246,7 +246,11 @@ fn facts_of_ticks(
 /// When a fact was decided. The store has only its commit time, which may be a little later.
 fn decided(entry: &view::RecordedFact) -> Wall {
     match entry.fact {
-        Fact::TickRecorded { first, verdict, .. } => match verdict {
+        Fact::Launched {
+            cause: Cause::Due { first, .. },
+            verdict,
+            ..
+        } => match verdict {
             TickVerdict::Launch => entry.at.min(Wall(first.0 + 1_000)),
             TickVerdict::Late { by } => Wall(first.0 + by.0),
             TickVerdict::Skip(_) => entry.at,
@@ -294,11 +298,15 @@ fn check_records(store: &dyn Store, mut entries: Vec<Entry>, until: Wall) -> (u6
 fn ran(store: &dyn Store, effects: &Path) {
     let mut expected: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for tick in ticks(store) {
-        if let Fact::TickRecorded { task, first, .. } = tick.fact
+        if let Fact::Launched {
+            entry,
+            cause: Cause::Due { first, .. },
+            ..
+        } = tick.fact
             && launched(&tick.fact).is_some()
         {
             let due = Zone::UTC.rfc3339(first);
-            expected.entry(task.0).or_default().push(due);
+            expected.entry(entry.0).or_default().push(due);
         }
     }
     for (given, number) in GIVEN.iter().zip(1..) {
@@ -354,8 +362,13 @@ fn killed_again_and_again(mut cluster: Cluster, seconds: u64, place: &TestStore)
     until_some("everything that was due is recorded", || {
         let mut accounted: BTreeMap<u64, Wall> = BTreeMap::new();
         for tick in ticks(&*store) {
-            if let Fact::TickRecorded { task, last, .. } = tick.fact {
-                accounted.insert(task.0, last);
+            if let Fact::Launched {
+                entry,
+                cause: Cause::Due { last, .. },
+                ..
+            } = tick.fact
+            {
+                accounted.insert(entry.0, last);
             }
         }
         let ahead = accounted.values().filter(|last| **last > until).count();

@@ -60,6 +60,15 @@ impl Room {
         }
     }
 
+    /// The room of a launch that waits where there is none, whatever `overlap` says.
+    #[must_use]
+    pub const fn waiting(trigger: &Trigger) -> Self {
+        Self {
+            max_instances: trigger.max_instances,
+            overlap: Overlap::Skip,
+        }
+    }
+
     /// Why there is no room for another one.
     fn refusal(self, active: u64) -> Option<SkipReason> {
         let limit = self.max_instances?;

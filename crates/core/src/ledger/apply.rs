@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{Incarnation, InstanceId, LeaseId};
-use baton_model::library::{Created, Pause};
+use baton_model::library::{Cause, Pause};
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::schedule::TickVerdict;
 use baton_model::spec::InstanceSpec;
@@ -123,14 +123,12 @@ impl Ledger {
             | Fact::TaskRemoved { .. }
             | Fact::TaskPaused { .. }
             | Fact::TaskUnpaused { .. }
-            | Fact::TickRecorded { .. }
             | Fact::BackfillRegistered { .. }
-            | Fact::BackfillLaunched { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
             | Fact::BackfillEnded { .. }
-            | Fact::BackfillCancelled { .. }
-            | Fact::InstanceTriggered { .. } => self.apply_library(fact),
+            | Fact::BackfillCancelled { .. } => self.apply_library(fact),
+            Fact::Launched { .. } => self.apply_launch(fact),
             Fact::KeyRecorded { key, created } => {
                 self.keys.record(None, key, *created);
                 Ok(())
@@ -142,13 +140,6 @@ impl Ledger {
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
             | Fact::RunResumed { .. } => self.apply_run(fact),
-            Fact::RunTriggered { run, task, key, .. } => {
-                self.runs.apply(fact)?;
-                if let Some(key) = key {
-                    self.keys.record(Some(*task), key, Created::Run(*run));
-                }
-                Ok(())
-            }
         }
     }
 
@@ -192,42 +183,49 @@ impl Ledger {
                 self.library.set_pause(*task, Some(pause))
             }
             Fact::TaskUnpaused { task, .. } => self.library.set_pause(*task, None),
-            Fact::TickRecorded {
-                task,
-                first,
-                last,
-                verdict,
-                after: None,
-                after_run: None,
-                ..
-            } => {
-                self.library.record_tick(*task, *first, *last)?;
-                if !matches!(verdict, TickVerdict::Skip(_)) {
-                    self.library.count_launch(*task)?;
-                }
-                Ok(())
-            }
-            Fact::BackfillLaunched { task, .. } => {
-                self.library.backfills_mut().apply(fact)?;
-                self.library.count_launch(*task)
-            }
             Fact::BackfillRegistered { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
             | Fact::BackfillEnded { .. }
             | Fact::BackfillCancelled { .. } => self.library.backfills_mut().apply(fact),
-            Fact::InstanceTriggered {
-                instance,
-                task,
-                key: Some(key),
-                ..
-            } => {
-                let (first, last) = (*instance, *instance);
-                let created = Created::Instances { first, last };
-                self.keys.record(Some(*task), key, created);
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies the record of a launch.
+    fn apply_launch(&mut self, fact: &Fact) -> Result<(), LedgerError> {
+        let Fact::Launched {
+            entry,
+            cause,
+            verdict,
+            execution,
+            ..
+        } = fact
+        else {
+            return Ok(());
+        };
+        match cause {
+            Cause::Due { first, last, .. } => {
+                self.library.record_tick(*entry, *first, *last)?;
+                if matches!(verdict, TickVerdict::Skip(_)) {
+                    return Ok(());
+                }
+                self.library.count_launch(*entry)
+            }
+            Cause::Upstream { .. } => Ok(()),
+            Cause::Backfill { .. } => {
+                self.library.backfills_mut().apply(fact)?;
+                self.library.count_launch(*entry)
+            }
+            Cause::Request { key, .. } => {
+                if fact.run().is_some() {
+                    self.runs.apply(fact)?;
+                }
+                if let Some((key, execution)) = key.as_ref().zip(*execution) {
+                    self.keys.record(Some(*entry), key, execution.into());
+                }
                 Ok(())
             }
-            _ => Ok(()),
         }
     }
 

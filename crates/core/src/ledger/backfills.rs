@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::backfill::{Backfill, BackfillState};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, TaskNo};
-use baton_model::library::Execution;
+use baton_model::library::{Cause, Execution};
 use baton_model::time::Wall;
 
 use super::LedgerError;
@@ -262,14 +262,12 @@ impl Backfills {
         let backfill = self.open.get_mut(&id);
         let backfill = backfill.ok_or(LedgerError::Backfill(id, "does not exist, or has ended"))?;
         match fact {
-            Fact::BackfillLaunched {
-                nominal,
-                instance,
-                run,
+            Fact::Launched {
+                cause: Cause::Backfill { nominal, .. },
+                execution,
                 ..
             } => {
-                let execution = Execution::either(*instance, *run);
-                backfill.launch(*nominal, execution)?;
+                backfill.launch(*nominal, *execution)?;
                 self.members.extend(execution.map(|it| (it, id)));
             }
             Fact::BackfillHalted { at, cause, .. } => {

@@ -16,15 +16,16 @@ use std::sync::Arc;
 use baton_model::backfill::{Backfill, BackfillHalt, BackfillRange, BackfillState};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, TaskNo};
-use baton_model::library::{self, RunOrigin, TaskName};
+use baton_model::library::{self, Cause, TaskName};
 use baton_model::limits::{
     BACKFILL_CONCURRENT_MAX, BACKFILL_DUE_MAX, BACKFILL_STEP_LAUNCHES, BACKFILLS_OPEN_MAX,
 };
+use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::Due;
 use baton_model::time::{Mono, Wall};
 
-use super::launch;
-use super::timetable::{Timetable, origin_of};
+use super::launch::{self, Launch};
+use super::timetable::Timetable;
 use crate::bugs::{Bug, Bugs};
 use crate::clock::{Schedule, Zone};
 use crate::ledger::{Ledger, OpenBackfill, Task};
@@ -139,9 +140,6 @@ pub(super) struct BackfillDriver {
     schedules: BTreeMap<BackfillId, Arc<Schedule>>,
     /// Backfills that wait for the launch rate of their entries.
     delayed: BTreeMap<BackfillId, Mono>,
-    /// Records that [`Bug::BackfillRecordLate`] holds back.
-    #[cfg(feature = "seeded-bugs")]
-    late: Vec<Fact>,
 }
 
 impl BackfillDriver {
@@ -159,14 +157,6 @@ impl BackfillDriver {
         let due = self.delayed.extract_if(.., |_, at| *at <= now);
         let backfills = cx.ledger.library_mut().backfills_mut();
         due.for_each(|(id, _)| backfills.mark_dirty(id));
-    }
-
-    /// Commits the records that a seeded bug has held back.
-    #[cfg(feature = "seeded-bugs")]
-    pub(super) fn record_late(&mut self, cx: &mut Cx<'_>) {
-        for fact in std::mem::take(&mut self.late) {
-            cx.commit(fact);
-        }
     }
 
     /// Launches the next due time of a backfill, if it may; halts or ends it where it must. Returns
@@ -206,43 +196,29 @@ impl BackfillDriver {
             halt(cx, id, task, BackfillHalt::EntryUnusable);
             return false;
         };
-        if !has_room || is_full(cx, &entry) {
+        if !has_room {
             return false;
         }
-        if let Err(at) = table.take_launch(task, cx.now.mono) {
-            self.delayed.insert(id, at);
-            return false;
-        }
-        let execution = launch::unused_id(cx, &payload);
-        let fact = Fact::BackfillLaunched {
-            backfill: id,
-            task,
-            revision: entry.revision,
-            nominal,
-            instance: execution.instance(),
-            run: execution.run(),
-        };
-        let is_late = self.commit_launch(cx, fact);
-        let origin = RunOrigin {
+        let launch = Launch {
+            cause: Cause::Backfill {
+                backfill: id,
+                nominal,
+            },
             due: Some(Due {
                 nominal,
                 latest: cx.now.wall,
             }),
-            ..origin_of(&entry)
+            payload: Some(payload),
         };
-        launch::start(cx, execution, payload, origin);
-        !is_late
-    }
-
-    /// Commits the record of a launch; returns whether a seeded bug holds it back.
-    fn commit_launch(&mut self, cx: &mut Cx<'_>, fact: Fact) -> bool {
-        #[cfg(feature = "seeded-bugs")]
-        if cx.config.bugs.has(Bug::BackfillRecordLate) {
-            self.late.push(fact);
-            return true;
+        match launch::try_launch(cx, table, &entry, launch, TickVerdict::Launch) {
+            Ok(_) => !cx.config.bugs.has(Bug::BackfillRecordLate),
+            Err(SkipReason::LaunchRate) => {
+                let wait = table.wait_for_launch(task, cx.now.mono);
+                self.delayed.insert(id, cx.now.mono + wait);
+                false
+            }
+            Err(_) => false,
         }
-        cx.commit(fact);
-        false
     }
 
     /// The schedule of a backfill; none if its time zone was removed by another version of Baton.
@@ -465,14 +441,6 @@ fn halt(cx: &mut Cx<'_>, id: BackfillId, task: TaskNo, cause: BackfillHalt) {
         at,
         cause,
     });
-}
-
-/// Whether an entry has as many instances and runs in flight as it may have started at once. A
-/// backfill waits, whatever `overlap` says: none of its due times may be skipped.
-fn is_full(cx: &Cx<'_>, task: &Task) -> bool {
-    let limit = task.trigger().and_then(|trigger| trigger.max_instances);
-    let active = cx.ledger.library().active_count(task.number);
-    limit.is_some_and(|limit| active >= u64::from(limit))
 }
 
 fn parse(schedule: &library::Schedule) -> Result<Schedule, BackfillError> {

@@ -1,22 +1,24 @@
 //! Launches of library entries: an instance of a task, or a run of a workflow.
 //!
-//! A launch is a record (of a due time, of an upstream success, or of a request) and what it has
-//! launched, in one step: both are durable, or neither. The id is chosen first, so that the record
-//! can name it.
+//! A launch is a record with its cause (a due time, an upstream success, a request, or a backfill) and
+//! what it has launched, in one step: both are durable, or neither. The id is chosen first, so that the
+//! record can name it. All causes share [`try_launch`].
 
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::RunId;
-use baton_model::library::{Execution, RunOrigin};
-use baton_model::spec::{Exclusive, InstanceSpec, Origin};
+use baton_model::library::{Cause, Execution, RunOrigin};
+use baton_model::schedule::{SkipReason, TickVerdict};
+use baton_model::spec::{Due, Exclusive, InstanceSpec, Origin};
 use baton_model::workflow::Plan;
 
-use super::instances;
+use super::timetable::Timetable;
+use super::{gate, instances};
 use crate::bugs::Bug;
-use crate::clock::Zone;
+use crate::clock::{Room, Zone};
 use crate::config::StoreMode;
-use crate::ledger::Payload;
+use crate::ledger::{Payload, Task};
 use crate::scheduler::context::Cx;
 use crate::workflow::check;
 
@@ -35,6 +37,100 @@ pub(super) enum PlanError {
     Invalid(String),
     /// `exclusive: strict` needs a durable store.
     StrictNeedsStore,
+}
+
+/// A launch to decide.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) cause: Cause,
+    /// The due time that it is for.
+    pub(super) due: Option<Due>,
+    /// What it starts; none if a parameter has no value.
+    pub(super) payload: Option<Payload>,
+}
+
+/// Decides a launch of an entry by its pause and its limits, records it, and starts it. If a client or a
+/// backfill waits for the launch, one that is skipped leaves no record: the reason is returned.
+pub(super) fn try_launch(
+    cx: &mut Cx<'_>,
+    table: &mut Timetable,
+    task: &Task,
+    launch: Launch,
+    verdict: TickVerdict,
+) -> Result<Execution, SkipReason> {
+    let Launch {
+        cause,
+        due,
+        payload,
+    } = launch;
+    let verdict = admit(cx, table, task, cause, verdict)?;
+    let payload = payload.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
+    let execution = payload.as_ref().map(|payload| unused_id(cx, payload));
+    let record = Fact::Launched {
+        entry: task.number,
+        revision: task.revision,
+        cause,
+        verdict,
+        execution,
+    };
+    // The timeline of an instance begins with its submission.
+    let (before, after) = match cause {
+        Cause::Request { .. } => (None, Some(record)),
+        _ => (Some(record), None),
+    };
+    if let Some(record) = before {
+        table.record_launch(cx, record);
+    }
+    let is_forgotten =
+        matches!(verdict, TickVerdict::Late { .. }) && cx.config.bugs.has(Bug::TickWithoutInstance);
+    if let Some((execution, payload)) = execution.zip(payload)
+        && !is_forgotten
+    {
+        let origin = RunOrigin {
+            task: task.number,
+            revision: task.revision,
+            due,
+            after: match cause {
+                Cause::Upstream { execution, .. } => Some(execution),
+                _ => None,
+            },
+        };
+        start(cx, execution, payload, origin);
+        if !matches!(cause, Cause::Backfill { .. }) {
+            gate::replace(cx, task, execution);
+        }
+    }
+    if let Some(record) = after {
+        table.record_launch(cx, record);
+    }
+    match verdict {
+        TickVerdict::Skip(reason) => Err(reason),
+        // Without an execution, a parameter has lost its default.
+        _ => execution.ok_or(SkipReason::Replaced),
+    }
+}
+
+/// The verdict on a launch; an error if it is skipped without a record.
+fn admit(
+    cx: &Cx<'_>,
+    table: &mut Timetable,
+    task: &Task,
+    cause: Cause,
+    verdict: TickVerdict,
+) -> Result<TickVerdict, SkipReason> {
+    let trigger = task.trigger().ok_or(SkipReason::Replaced)?;
+    let (is_awaited, room) = match cause {
+        Cause::Due { .. } | Cause::Upstream { .. } => (false, Room::of(trigger)),
+        Cause::Request { .. } => (true, Room::of(trigger)),
+        Cause::Backfill { .. } => (true, Room::waiting(trigger)),
+    };
+    if !is_awaited && task.pause.is_some() {
+        return Ok(TickVerdict::Skip(SkipReason::Paused));
+    }
+    match table.admit(cx, task.number, room, verdict) {
+        TickVerdict::Skip(reason) if is_awaited => Err(reason),
+        verdict => Ok(verdict),
+    }
 }
 
 /// An unused id for a launch.
@@ -57,7 +153,7 @@ pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
 }
 
 /// Starts an execution under an id of [`unused_id`].
-pub(super) fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
+fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
     match (id, payload) {
         (Execution::Instance(id), Payload::Spec(mut spec)) => {
             for (name, value) in environment(&origin) {

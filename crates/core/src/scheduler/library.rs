@@ -7,17 +7,17 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{Revision, TaskNo};
 use baton_model::library::{
-    Created, Definition, Execution, IdempotencyKey, Pause, TaskName, TriggerSource,
+    Cause, Created, Definition, Execution, IdempotencyKey, Pause, TaskName, TriggerSource,
 };
 use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Millis;
 
+use super::gate;
 use super::instances::SubmitError;
-use super::launch::PlanError;
+use super::launch::{self, Launch, PlanError};
 use super::timetable::{self, Timetable};
-use super::{gate, launch};
 use crate::bugs::Bug;
 use crate::ledger::{Library, Payload, Task};
 use crate::scheduler::context::Cx;
@@ -487,38 +487,20 @@ fn try_trigger(
     };
     // A definition with unbound parameters could not be checked.
     check_payload(cx, &payload)?;
-    match table.admit(cx, number, trigger, TickVerdict::Launch) {
-        TickVerdict::Skip(SkipReason::MaxInstances { limit }) => {
-            return Err(TriggerError::MaxInstances(limit));
-        }
-        TickVerdict::Skip(SkipReason::QueueFull { limit }) => {
-            return Err(TriggerError::QueueFull(limit));
-        }
-        TickVerdict::Skip(_) => {
-            let wait = table.wait_for_launch(number, cx.now.mono);
-            return Err(TriggerError::LaunchRate(wait));
-        }
-        TickVerdict::Launch | TickVerdict::Late { .. } => {}
-    }
-    let execution = launch::unused_id(cx, &payload);
-    let origin = timetable::origin_of(&task);
-    launch::start(cx, execution, payload, origin);
-    gate::replace(cx, &task, execution);
-    let (task, source, key) = (number, command.by, command.key);
-    cx.commit(match execution {
-        Execution::Instance(instance) => Fact::InstanceTriggered {
-            instance,
-            task,
-            source,
-            key,
+    let launch = Launch {
+        cause: Cause::Request {
+            source: command.by,
+            key: command.key,
         },
-        Execution::Run(run) => Fact::RunTriggered {
-            run,
-            task,
-            source,
-            key,
-        },
-    });
+        due: None,
+        payload: Some(payload),
+    };
+    let launched = launch::try_launch(cx, table, &task, launch, TickVerdict::Launch);
+    let execution = launched.map_err(|reason| match reason {
+        SkipReason::MaxInstances { limit } => TriggerError::MaxInstances(limit),
+        SkipReason::QueueFull { limit } => TriggerError::QueueFull(limit),
+        _ => TriggerError::LaunchRate(table.wait_for_launch(number, cx.now.mono)),
+    })?;
     Ok(TriggerReply {
         execution,
         repeated: false,

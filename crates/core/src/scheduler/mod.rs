@@ -223,7 +223,7 @@ impl Scheduler {
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
         let (deadlines, backfills) = (&mut self.deadlines, &mut self.backfills);
         #[cfg(feature = "seeded-bugs")]
-        backfills.record_late(&mut cx);
+        table.record_late(&mut cx);
         protocol.raise_lease_time(&mut cx.protocol());
         match input {
             Input::Tick => {

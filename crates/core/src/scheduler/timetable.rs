@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::fact::Fact;
 use baton_model::ids::TaskNo;
-use baton_model::library::{self, Definition, Execution, RunOrigin, TaskName, Trigger};
+use baton_model::library::{self, Cause, Definition, TaskName};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::Due;
 use baton_model::time::{Millis, Mono, Now, Wall};
 
-use super::{gate, launch};
+use super::launch::{self, Launch};
 use crate::bugs::{Bug, Bugs};
 use crate::clock::{
     Clock, Key, LaunchRate, Policy, Room, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
@@ -31,6 +31,9 @@ pub(crate) struct Timetable {
     followers: BTreeMap<TaskName, BTreeSet<TaskNo>>,
     /// Upstream tasks of each follower.
     after: BTreeMap<TaskNo, Vec<TaskName>>,
+    /// Records that [`Bug::BackfillRecordLate`] holds back.
+    #[cfg(feature = "seeded-bugs")]
+    late: Vec<Fact>,
 }
 
 impl Timetable {
@@ -143,117 +146,68 @@ impl Timetable {
         let Some(trigger) = task.trigger() else {
             return;
         };
-        let verdict = self.admit_automatic(cx, &task, trigger, tick.verdict);
-        let payload = task
-            .payload(tick.first)
-            .filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
-        let id = payload
-            .as_ref()
-            .map(|payload| launch::unused_id(cx, payload));
         let slack = trigger.schedule.as_ref().map(|it| it.slack);
-        let bugs = cx.config.bugs;
-        cx.commit(Fact::TickRecorded {
-            task: number,
-            revision: task.revision,
+        let due = Due {
+            nominal: tick.first,
+            latest: Wall(tick.planned.0.saturating_add(slack.unwrap_or_default().0)),
+        };
+        let cause = Cause::Due {
             first: tick.first,
-            last: if bugs.has(Bug::AccountedNotAdvanced) {
+            last: if cx.config.bugs.has(Bug::AccountedNotAdvanced) {
                 tick.first
             } else {
                 tick.last
             },
             count: tick.count,
-            verdict,
-            instance: id.and_then(Execution::instance),
-            run: id.and_then(Execution::run),
-            after: None,
-            after_run: None,
-        });
-        let late = matches!(verdict, TickVerdict::Late { .. });
-        if let Some((id, payload)) = id.zip(payload)
-            && !(late && bugs.has(Bug::TickWithoutInstance))
-        {
-            let origin = RunOrigin {
-                due: Some(Due {
-                    nominal: tick.first,
-                    latest: Wall(tick.planned.0.saturating_add(slack.unwrap_or_default().0)),
-                }),
-                ..origin_of(&task)
-            };
-            launch::start(cx, id, payload, origin);
-            gate::replace(cx, &task, id);
-        }
+        };
+        let launch = Launch {
+            cause,
+            due: Some(due),
+            payload: task.payload(tick.first),
+        };
+        // A launch that is skipped is recorded, too.
+        let _ = launch::try_launch(cx, self, &task, launch, tick.verdict);
     }
 
     /// Launches the followers of an entry of which an instance or a run is DONE.
     pub(crate) fn launch_followers(&mut self, cx: &mut Cx<'_>, upstream: &Success) {
-        let done = upstream.execution;
+        let execution = upstream.execution;
         let Some(task) = cx.ledger.library().task(upstream.entry) else {
             return;
         };
         let Some(followers) = self.followers.get(&task.name).cloned() else {
             return;
         };
-        let nominal = upstream.due.map_or(cx.now.wall, |due| due.nominal);
+        let at = cx.now.wall;
+        let nominal = upstream.due.map_or(at, |due| due.nominal);
         for number in followers {
             let Some(follower) = cx.ledger.library().task(number).cloned() else {
                 continue;
             };
-            let Some(trigger) = follower.trigger() else {
-                continue;
+            let launch = Launch {
+                cause: Cause::Upstream { execution, at },
+                due: None,
+                payload: follower.payload(nominal),
             };
-            let verdict = self.admit_automatic(cx, &follower, trigger, TickVerdict::Launch);
-            let payload = follower.payload(nominal);
-            let payload = payload.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
-            let id = payload
-                .as_ref()
-                .map(|payload| launch::unused_id(cx, payload));
-            cx.commit(Fact::TickRecorded {
-                task: number,
-                revision: follower.revision,
-                first: cx.now.wall,
-                last: cx.now.wall,
-                count: 1,
-                verdict,
-                instance: id.and_then(Execution::instance),
-                run: id.and_then(Execution::run),
-                after: done.instance(),
-                after_run: done.run(),
-            });
-            if let Some((id, payload)) = id.zip(payload) {
-                let origin = RunOrigin {
-                    after: Some(done),
-                    ..origin_of(&follower)
-                };
-                launch::start(cx, id, payload, origin);
-                gate::replace(cx, &follower, id);
-            }
+            let _ = launch::try_launch(cx, self, &follower, launch, TickVerdict::Launch);
         }
     }
 
-    /// Checks a launch that no client has requested: against the pause of its entry, then against
-    /// its limits.
-    fn admit_automatic(
-        &mut self,
-        cx: &Cx<'_>,
-        task: &Task,
-        trigger: &Trigger,
-        verdict: TickVerdict,
-    ) -> TickVerdict {
-        if task.pause.is_some() {
-            return TickVerdict::Skip(SkipReason::Paused);
+    /// Commits the record of a launch.
+    pub(super) fn record_launch(&mut self, cx: &mut Cx<'_>, record: Fact) {
+        #[cfg(feature = "seeded-bugs")]
+        if record.backfill().is_some() && cx.config.bugs.has(Bug::BackfillRecordLate) {
+            self.late.push(record);
+            return;
         }
-        self.admit(cx, task.number, trigger, verdict)
+        cx.commit(record);
     }
 
-    /// Takes a launch of an entry from its launch rate; if there is none, returns when there is.
-    pub(super) fn take_launch(&mut self, task: TaskNo, now: Mono) -> Result<(), Mono> {
-        let Some(rate) = self.rates.get_mut(&task) else {
-            return Ok(());
-        };
-        if rate.take(now) {
-            Ok(())
-        } else {
-            Err(rate.next(now))
+    /// Commits the records that a seeded bug has held back.
+    #[cfg(feature = "seeded-bugs")]
+    pub(super) fn record_late(&mut self, cx: &mut Cx<'_>) {
+        for fact in std::mem::take(&mut self.late) {
+            cx.commit(fact);
         }
     }
 
@@ -264,11 +218,11 @@ impl Timetable {
     }
 
     /// Checks a launch against `max_instances` and the launch rate of its task.
-    pub(crate) fn admit(
+    pub(super) fn admit(
         &mut self,
         cx: &Cx<'_>,
         task: TaskNo,
-        trigger: &Trigger,
+        room: Room,
         verdict: TickVerdict,
     ) -> TickVerdict {
         let active = cx.ledger.library().active(task);
@@ -280,17 +234,7 @@ impl Timetable {
             }
         });
         let rate = self.rates.get_mut(&task);
-        admit(verdict, active, Room::of(trigger), rate, cx.now.mono)
-    }
-}
-
-/// The origin of a launch without a due time.
-pub(super) const fn origin_of(task: &Task) -> RunOrigin {
-    RunOrigin {
-        task: task.number,
-        revision: task.revision,
-        due: None,
-        after: None,
+        admit(verdict, active, room, rate, cx.now.mono)
     }
 }
 
@@ -325,6 +269,7 @@ pub(super) fn accounted_from(before: Option<&Task>, definition: &Definition, now
 #[cfg(test)]
 mod tests {
     use baton_model::ids::Revision;
+    use baton_model::library::Trigger;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Condemnation, CopyEvidence, Fact};
 use crate::ids::InstanceRange;
-use crate::library::{Execution, TaskName, TriggerSource};
+use crate::library::{Cause, Execution, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, KillMode, Synthetic};
 use crate::principal::Principal;
 use crate::schedule::TickVerdict;
@@ -94,10 +94,6 @@ impl Fact {
             Self::InstanceRetried { .. } => {
                 format!("retry requested{by}")
             }
-            Self::InstanceTriggered { source, .. } => source.sentence().to_owned(),
-            Self::RunTriggered { run, source, .. } => {
-                format!("run {run} was {}", source.sentence())
-            }
             Self::WorkerDrained { worker, drained } => {
                 let change = if *drained { "drained" } else { "undrained" };
                 format!("worker {worker} is {change}{}", clause("requested"))
@@ -186,7 +182,12 @@ impl Fact {
             Self::KeyRecorded { created, .. } => {
                 format!("{created} was submitted with an Idempotency-Key")
             }
-            Self::TickRecorded { verdict, count, .. } => verdict.sentence(*count),
+            Self::Launched {
+                cause,
+                verdict,
+                execution,
+                ..
+            } => cause.sentence(*verdict, *execution),
             Self::BackfillRegistered {
                 backfill,
                 due,
@@ -197,15 +198,6 @@ impl Fact {
                 let requested = clause("requested");
                 format!("backfill {backfill} launches {launches} of {due} due times{requested}")
             }
-            Self::BackfillLaunched {
-                backfill,
-                instance,
-                run,
-                ..
-            } => match Execution::either(*instance, *run) {
-                Some(launched) => format!("backfill {backfill} has launched {launched}"),
-                None => format!("backfill {backfill} has passed a due time"),
-            },
             Self::BackfillHalted {
                 backfill, cause, ..
             } => format!("backfill {backfill} is halted: {cause}{by}"),
@@ -275,21 +267,27 @@ impl Fact {
             Self::StopRequested { instance, .. } | Self::InstanceRetried { instance, .. } => {
                 instance.to_string()
             }
-            Self::InstanceTriggered { instance, task, .. } => format!("{instance} {task}"),
-            Self::RunTriggered { run, task, .. } => format!("{run} {task}"),
+            Self::Launched {
+                entry,
+                cause,
+                execution,
+                ..
+            } => match (cause, execution) {
+                (Cause::Due { first, last, .. }, _) => format!("{entry} {}..{}", first.0, last.0),
+                (Cause::Upstream { at, .. }, _) => format!("{entry} {}..{}", at.0, at.0),
+                (Cause::Backfill { nominal, .. }, _) => format!("{entry} {}", nominal.0),
+                (Cause::Request { .. }, Some(execution)) => format!("{execution} {entry}"),
+                (Cause::Request { .. }, None) => entry.to_string(),
+            },
             Self::TaskDefined { task, revision, .. } | Self::TaskRemoved { task, revision, .. } => {
                 format!("{task} {revision}")
             }
             Self::TaskPaused { task, .. } | Self::TaskUnpaused { task, .. } => task.to_string(),
-            Self::BackfillLaunched { task, nominal, .. } => format!("{task} {}", nominal.0),
             Self::BackfillRegistered { task, .. }
             | Self::BackfillHalted { task, .. }
             | Self::BackfillResumed { task, .. }
             | Self::BackfillEnded { task, .. }
             | Self::BackfillCancelled { task, .. } => task.to_string(),
-            Self::TickRecorded {
-                task, first, last, ..
-            } => format!("{task} {}..{}", first.0, last.0),
             _ => String::new(),
         }
     }
@@ -314,6 +312,25 @@ impl KillMode {
         match self {
             Self::Graceful => "",
             Self::Now => ", at once",
+        }
+    }
+}
+
+impl Cause {
+    fn sentence(self, verdict: TickVerdict, execution: Option<Execution>) -> String {
+        match (self, execution) {
+            (Self::Due { count, .. }, _) => verdict.sentence(count),
+            (Self::Upstream { .. }, _) => verdict.sentence(1),
+            (Self::Request { source, .. }, Some(Execution::Run(run))) => {
+                format!("run {run} was {}", source.sentence())
+            }
+            (Self::Request { source, .. }, _) => source.sentence().to_owned(),
+            (Self::Backfill { backfill, .. }, Some(launched)) => {
+                format!("backfill {backfill} has launched {launched}")
+            }
+            (Self::Backfill { backfill, .. }, None) => {
+                format!("backfill {backfill} has passed a due time")
+            }
         }
     }
 }

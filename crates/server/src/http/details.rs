@@ -7,7 +7,7 @@ use baton_model::api::{
 };
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, LeaseId};
-use baton_model::library::TriggerSource;
+use baton_model::library::{Cause, TriggerSource};
 use baton_model::paths::{self, PathValues};
 use baton_model::principal::Principal;
 use baton_model::spec::{InstanceSpec, Work};
@@ -199,7 +199,10 @@ fn origin(
         };
     }
     let triggered = facts.iter().find_map(|entry| match &entry.fact {
-        Fact::InstanceTriggered { source, .. } => Some(*source),
+        Fact::Launched {
+            cause: Cause::Request { source, .. },
+            ..
+        } => Some(*source),
         _ => None,
     });
     match triggered {

@@ -29,8 +29,9 @@ mod tests {
     use baton_model::ids::{
         AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo, WorkerName,
     };
-    use baton_model::library::TriggerSource;
+    use baton_model::library::{Cause, Execution, TriggerSource};
     use baton_model::outcome::KillMode;
+    use baton_model::schedule::TickVerdict;
     use baton_model::time::Millis;
 
     use super::*;
@@ -69,11 +70,15 @@ mod tests {
                 task: TaskNo(1),
                 revision: Revision(1),
             },
-            Fact::InstanceTriggered {
-                instance,
-                task: TaskNo(1),
-                source: TriggerSource::Manual,
-                key: None,
+            Fact::Launched {
+                entry: TaskNo(1),
+                revision: Revision(1),
+                cause: Cause::Request {
+                    source: TriggerSource::Manual,
+                    key: None,
+                },
+                verdict: TickVerdict::Launch,
+                execution: Some(Execution::Instance(instance)),
             },
         ] {
             let json = serde_json::to_value(&fact).expect("a fact");

@@ -130,9 +130,7 @@ impl ConditionChecks {
                     record.retried = true;
                 }
             }
-            Fact::RunRegistered { run, .. }
-            | Fact::RunTriggered { run, .. }
-            | Fact::RunResumed { run, .. } => {
+            Fact::RunRegistered { run, .. } | Fact::RunResumed { run, .. } => {
                 self.runs.insert(*run, None);
             }
             Fact::RunEnded { run, state, .. } => {

@@ -7,7 +7,7 @@ use baton_core::clock::{Schedule, Zone};
 use baton_model::backfill::BackfillRange;
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, TaskNo};
-use baton_model::library::Execution;
+use baton_model::library::{Cause, Execution};
 use baton_model::time::Wall;
 
 use super::check::Entry;
@@ -82,12 +82,10 @@ impl BackfillCheck {
     pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), Violation> {
         match &entry.fact {
             Fact::BackfillRegistered { .. } => self.registered(entry),
-            Fact::BackfillLaunched {
-                backfill,
-                task,
-                nominal,
-                instance,
-                run,
+            Fact::Launched {
+                entry: task,
+                cause: Cause::Backfill { backfill, nominal },
+                execution,
                 ..
             } => {
                 let Some(open) = self.open.get_mut(backfill) else {
@@ -99,7 +97,6 @@ impl BackfillCheck {
                     return broken("false-backfill", entry, &format!("{open:?}"));
                 }
                 open.last = Some(*nominal);
-                let execution = Execution::either(*instance, *run);
                 self.members.extend(execution.map(|it| (it, *backfill)));
                 self.launched(entry, *task, *nominal)
             }

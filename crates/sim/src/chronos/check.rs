@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::fact::{Fact, Verdict as End};
 use baton_model::ids::{Epoch, InstanceId, Revision, RunId, TaskNo};
 use baton_model::library::{
-    Definition, Execution, IdempotencyKey, Overlap, RunOrigin, TaskName, Trigger,
+    Cause, Definition, Execution, IdempotencyKey, Overlap, RunOrigin, TaskName, Trigger,
 };
 use baton_model::limits::OVERLAP_QUEUE_MAX;
 use baton_model::schedule::{SkipReason, TickVerdict};
@@ -201,8 +201,7 @@ impl LibraryState {
             Fact::TaskRemoved { task, .. } => self.removed(entry, *task),
             Fact::TaskPaused { task, .. } => self.paused(entry, *task, true),
             Fact::TaskUnpaused { task, .. } => self.paused(entry, *task, false),
-            Fact::TickRecorded { .. } => self.ticked(entry),
-            Fact::BackfillLaunched { .. } => self.backfilled(entry),
+            Fact::Launched { .. } => self.recorded(entry),
             Fact::BackfillRegistered { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
@@ -218,15 +217,6 @@ impl LibraryState {
                     self.started(entry, Execution::Run(part.run))?;
                 }
                 self.submitted(*first, *last, spec)
-            }
-            Fact::InstanceTriggered {
-                instance,
-                task,
-                key,
-                ..
-            } => self.triggered(entry, *task, key.as_ref(), Execution::Instance(*instance)),
-            Fact::RunTriggered { run, task, key, .. } => {
-                self.triggered(entry, *task, key.as_ref(), Execution::Run(*run))
             }
             Fact::RunRegistered { run, origin, .. } => self.registered(*run, origin.as_ref()),
             Fact::RunEnded { run, state, .. } => {
@@ -270,12 +260,15 @@ impl LibraryState {
         entry: &Entry,
         task: TaskNo,
         key: Option<&IdempotencyKey>,
-        execution: Execution,
+        execution: Option<Execution>,
     ) -> CheckResult {
         if let Some(key) = key
             && !self.keys.insert((task, key.key))
         {
-            return broken("key-twice", format!("{key:?} launched {execution} as well"));
+            return broken(
+                "key-twice",
+                format!("{key:?} launched {execution:?} as well"),
+            );
         }
         self.tally.keyed += u64::from(key.is_some());
         // It is already counted as live.
@@ -355,75 +348,128 @@ impl LibraryState {
         }
     }
 
-    fn ticked(&mut self, entry: &Entry) -> CheckResult {
-        let Fact::TickRecorded {
-            task: number,
+    /// Checks the record of a launch.
+    fn recorded(&mut self, entry: &Entry) -> CheckResult {
+        let Fact::Launched {
+            entry: number,
             revision,
-            first,
-            last,
-            count,
+            cause,
             verdict,
-            instance,
-            run,
-            after,
-            after_run,
+            execution,
         } = entry.fact
         else {
             return Ok(());
         };
-        let launched = Execution::either(instance, run);
-        let after = Execution::either(after, after_run);
-        let both = instance.is_some() && run.is_some();
-        let Some(task) = self.tasks.get_mut(&number) else {
+        let Some(task) = self.tasks.get(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
         let skipped = matches!(verdict, TickVerdict::Skip(_));
-        let wrong = both || skipped == launched.is_some();
+        let wrong = skipped == execution.is_some();
         if wrong || task.revision != revision || task.trigger.is_none() {
             return broken("false-record", format!("{entry:?} of {task:?}"));
         }
-        if task.paused != (verdict == TickVerdict::Skip(SkipReason::Paused)) {
-            return broken("pause-ignored", format!("{entry:?} of {task:?}"));
-        }
-        let mut due = None;
-        if let Some(done) = after {
-            if !self.obligations.follows.remove(&(number, done))
-                || matches!(verdict, TickVerdict::Late { .. })
-            {
-                return broken("false-follower", format!("{entry:?}"));
-            }
-            self.tally.followers += 1;
-        } else {
-            let Some(account) = &mut task.account else {
-                return broken("never-due", format!("{entry:?} of {task:?}"));
-            };
-            let record = Record {
-                first,
-                last,
-                count,
-                verdict,
-            };
-            account.record(&record, entry.now.wall)?;
-            task.accounted = last;
-            let schedule = task.trigger.as_ref().and_then(|it| it.schedule.as_ref());
-            due = schedule.map(|schedule| {
-                let planned = |at: Wall| Due {
-                    nominal: first,
-                    latest: Wall(at.0.saturating_add(schedule.slack.0)),
+        match cause {
+            Cause::Due { first, last, count } => {
+                let record = Record {
+                    first,
+                    last,
+                    count,
+                    verdict,
                 };
-                (planned(first), planned(account.planned_by(first)))
-            });
-            self.tally.note(verdict, count);
-            if launched.is_some() {
-                self.backfills.launched(entry, number, first)?;
+                self.ticked(entry, number, &record, execution)
             }
+            Cause::Upstream { execution: of, .. } => {
+                self.followed(entry, number, of, verdict, execution)
+            }
+            Cause::Request { key, .. } => self.triggered(entry, number, key.as_ref(), execution),
+            Cause::Backfill { nominal, .. } => self.backfilled(entry, number, nominal, execution),
         }
-        if let Some(id) = launched {
-            let task = number;
-            self.tally.runs += u64::from(run.is_some());
+    }
+
+    fn ticked(
+        &mut self,
+        entry: &Entry,
+        number: TaskNo,
+        record: &Record,
+        execution: Option<Execution>,
+    ) -> CheckResult {
+        self.check_pause(entry, number, record.verdict)?;
+        let Some(task) = self.tasks.get_mut(&number) else {
+            return broken("unknown-task", format!("{:?}", entry.fact));
+        };
+        let Some(account) = &mut task.account else {
+            return broken("never-due", format!("{entry:?} of {task:?}"));
+        };
+        account.record(record, entry.now.wall)?;
+        task.accounted = record.last;
+        let schedule = task.trigger.as_ref().and_then(|it| it.schedule.as_ref());
+        let due = schedule.map(|schedule| {
+            let planned = |at: Wall| Due {
+                nominal: record.first,
+                latest: Wall(at.0.saturating_add(schedule.slack.0)),
+            };
+            (
+                planned(record.first),
+                planned(account.planned_by(record.first)),
+            )
+        });
+        self.tally.note(record.verdict, record.count);
+        if execution.is_some() {
+            self.backfills.launched(entry, number, record.first)?;
+        }
+        self.expect(execution, number, due, None);
+        self.check_verdict(entry, number, record.verdict)
+    }
+
+    fn followed(
+        &mut self,
+        entry: &Entry,
+        number: TaskNo,
+        of: Execution,
+        verdict: TickVerdict,
+        execution: Option<Execution>,
+    ) -> CheckResult {
+        self.check_pause(entry, number, verdict)?;
+        if !self.obligations.follows.remove(&(number, of))
+            || matches!(verdict, TickVerdict::Late { .. })
+        {
+            return broken("false-follower", format!("{entry:?}"));
+        }
+        self.tally.followers += 1;
+        self.expect(execution, number, None, Some(of));
+        self.check_verdict(entry, number, verdict)
+    }
+
+    /// Expects that the batch starts what was launched, with this origin.
+    fn expect(
+        &mut self,
+        execution: Option<Execution>,
+        task: TaskNo,
+        due: Option<(Due, Due)>,
+        after: Option<Execution>,
+    ) {
+        if let Some(id) = execution {
+            self.tally.runs += u64::from(id.run().is_some());
             let launch = Launch { task, due, after };
             self.obligations.launches.insert(id, launch);
         }
+    }
+
+    fn check_pause(&self, entry: &Entry, number: TaskNo, verdict: TickVerdict) -> CheckResult {
+        let task = self.tasks.get(&number);
+        let paused = task.is_some_and(|task| task.paused);
+        if paused != (verdict == TickVerdict::Skip(SkipReason::Paused)) {
+            return broken("pause-ignored", format!("{entry:?} of {task:?}"));
+        }
+        Ok(())
+    }
+
+    fn check_verdict(
+        &mut self,
+        entry: &Entry,
+        number: TaskNo,
+        verdict: TickVerdict,
+    ) -> CheckResult {
         match verdict {
             TickVerdict::Skip(reason) => self.check_skip(entry, number, reason),
             TickVerdict::Launch | TickVerdict::Late { .. } => self.check_launch(entry, number, 0),
@@ -432,30 +478,18 @@ impl LibraryState {
 
     /// Checks a launch of a backfill, which waits for `max_instances` whatever `overlap` says, and is
     /// launched while the entry is paused, too.
-    fn backfilled(&mut self, entry: &Entry) -> CheckResult {
-        let Fact::BackfillLaunched {
-            task: number,
-            revision,
-            nominal,
-            instance,
-            run,
-            ..
-        } = entry.fact
-        else {
-            return Ok(());
-        };
+    fn backfilled(
+        &mut self,
+        entry: &Entry,
+        number: TaskNo,
+        nominal: Wall,
+        execution: Option<Execution>,
+    ) -> CheckResult {
         self.backfills.apply(entry)?;
         let Some(task) = self.tasks.get_mut(&number) else {
             return broken("unknown-task", format!("{:?}", entry.fact));
         };
-        let Some(id) = Execution::either(instance, run) else {
-            return broken("false-record", format!("{entry:?}"));
-        };
-        let trigger = task.trigger.as_ref();
-        let limit = trigger.and_then(|it| it.max_instances);
-        if trigger.is_none() || task.revision != revision {
-            return broken("false-record", format!("{entry:?} of {task:?}"));
-        }
+        let limit = task.trigger.as_ref().and_then(|it| it.max_instances);
         let full = limit.is_some_and(|limit| task.live >= u64::from(limit));
         let bucket = task.bucket.as_mut();
         let refused = bucket.is_some_and(|it| !it.take(entry.now.mono, entry.epoch));
@@ -466,13 +500,15 @@ impl LibraryState {
             nominal,
             latest: entry.now.wall,
         };
-        let launch = Launch {
-            task: number,
-            due: Some((due, due)),
-            after: None,
-        };
         self.tally.backfilled += 1;
-        self.obligations.launches.insert(id, launch);
+        self.obligations.launches.extend(execution.map(|id| {
+            let launch = Launch {
+                task: number,
+                due: Some((due, due)),
+                after: None,
+            };
+            (id, launch)
+        }));
         Ok(())
     }
 

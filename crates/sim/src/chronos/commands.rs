@@ -10,7 +10,7 @@ use baton_core::scheduler::{
 use baton_model::backfill::BackfillState;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RequestId, RunId, TaskNo};
-use baton_model::library::{IdempotencyKey, TriggerSource};
+use baton_model::library::{Cause, IdempotencyKey, TriggerSource};
 use baton_model::outcome::KillMode;
 use baton_model::schedule::TickVerdict;
 use baton_model::state::UniversalState;
@@ -130,17 +130,12 @@ impl World {
             self.commit_all();
         }
         let launched = |entry: &Entry| match &entry.fact {
-            Fact::TickRecorded {
-                task: of,
-                first,
+            Fact::Launched {
+                entry: of,
+                cause: Cause::Due { first: at, .. } | Cause::Backfill { nominal: at, .. },
                 verdict: TickVerdict::Launch | TickVerdict::Late { .. },
-                after: None,
-                after_run: None,
                 ..
-            } => (*of == task).then_some(*first),
-            Fact::BackfillLaunched {
-                task: of, nominal, ..
-            } => (*of == task).then_some(*nominal),
+            } => (*of == task).then_some(*at),
             _ => None,
         };
         let mut times: Vec<Wall> = self.entries().iter().filter_map(launched).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use baton_model::fact::{Fact, Verdict as End};
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, TaskNo};
 use baton_model::library::{
-    Definition, IdempotencyKey, Rate, Schedule, TaskName, Trigger, TriggerSource,
+    Cause, Definition, Execution, IdempotencyKey, Rate, Schedule, TaskName, Trigger, TriggerSource,
 };
 use baton_model::outcome::{AttemptEnd, Outcome};
 use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
@@ -108,17 +108,16 @@ fn hourly() -> Trigger {
 }
 
 fn tick(first: u64, last: u64, verdict: TickVerdict, instance: Option<u64>) -> Fact {
-    Fact::TickRecorded {
-        task: TaskNo(1),
+    Fact::Launched {
+        entry: TaskNo(1),
         revision: Revision(1),
-        first: Wall(START + first * HOUR),
-        last: Wall(START + last * HOUR),
-        count: last - first + 1,
+        cause: Cause::Due {
+            first: Wall(START + first * HOUR),
+            last: Wall(START + last * HOUR),
+            count: last - first + 1,
+        },
         verdict,
-        instance: instance.map(InstanceId),
-        run: None,
-        after: None,
-        after_run: None,
+        execution: instance.map(|id| Execution::Instance(InstanceId(id))),
     }
 }
 
@@ -282,17 +281,15 @@ fn each_end_is_followed_once_and_in_its_batch() {
         let history = with(hourly()).batch(0, vec![defined(2, 0, after.clone())]);
         history.batch(1, launch(1))
     };
-    let follows = |of| Fact::TickRecorded {
-        task: TaskNo(2),
+    let follows = |of| Fact::Launched {
+        entry: TaskNo(2),
         revision: Revision(1),
-        first: Wall(START + HOUR),
-        last: Wall(START + HOUR),
-        count: 1,
+        cause: Cause::Upstream {
+            execution: Execution::Instance(InstanceId(of)),
+            at: Wall(START + HOUR),
+        },
         verdict: TickVerdict::Launch,
-        instance: Some(InstanceId(9)),
-        run: None,
-        after: Some(InstanceId(of)),
-        after_run: None,
+        execution: Some(Execution::Instance(InstanceId(9))),
     };
     let launched = || {
         let mut fact = submitted(9, 2, None);
@@ -324,11 +321,15 @@ fn a_key_has_one_instance_and_a_revision_begins_where_it_must() {
             key: (5, 5),
             request: id,
         };
-        let triggered = Fact::InstanceTriggered {
-            instance: InstanceId(id),
-            task: TaskNo(1),
-            source: TriggerSource::Manual,
-            key: Some(key),
+        let triggered = Fact::Launched {
+            entry: TaskNo(1),
+            revision: Revision(1),
+            cause: Cause::Request {
+                source: TriggerSource::Manual,
+                key: Some(key),
+            },
+            verdict: TickVerdict::Launch,
+            execution: Some(Execution::Instance(InstanceId(id))),
         };
         vec![submitted(id, 1, None), triggered]
     };
@@ -377,7 +378,7 @@ fn a_pause_skips_what_is_due_and_nothing_else() {
         *revision = Revision(2);
     }
     let mut tick_of_two = skip(1, 1, SkipReason::Paused);
-    if let Fact::TickRecorded { revision, .. } = &mut tick_of_two {
+    if let Fact::Launched { revision, .. } = &mut tick_of_two {
         *revision = Revision(2);
     }
     let revised = || during().batch(0, vec![again.clone()]);

@@ -5,6 +5,7 @@ use baton_core::bugs::{Bug, Bugs};
 use baton_core::clock::{Dst, Fold, Gap, Schedule, SkipReason, TickVerdict, Zone};
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
+use baton_model::library::{Cause, Execution};
 use baton_model::time::Wall;
 use baton_sim::chronos::check::{Entry, History, check};
 use baton_sim::chronos::tally::Tally;
@@ -50,14 +51,10 @@ fn every_due_time_is_accounted_for_under_any_leader_and_clock() {
 /// Corrupts a record; `None` for other facts.
 fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
     let mut other = fact.clone();
-    let Fact::TickRecorded {
-        first,
-        last,
-        count,
+    let Fact::Launched {
+        cause: Cause::Due { first, last, count },
         verdict,
-        instance,
-        after: None,
-        after_run: None,
+        execution,
         ..
     } = &mut other
     else {
@@ -69,7 +66,7 @@ fn corrupted(fact: &Fact, variant: u64) -> Option<Vec<Fact>> {
         2 => *count += 1,
         3 => first.0 += 1_000,
         4 => last.0 += 1_000,
-        5 => *instance = instance.xor(Some(InstanceId(1 << 60))),
+        5 => *execution = execution.xor(Some(Execution::Instance(InstanceId(1 << 60)))),
         6 => {
             *verdict = match verdict {
                 TickVerdict::Skip(SkipReason::Replaced) => {

@@ -7,7 +7,9 @@ use baton_core::ledger::{Ledger, OpenBackfill, Task};
 use baton_model::backfill::{Backfill, BackfillState};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, Revision, TaskNo};
-use baton_model::library::{Created, Definition, Execution, IdempotencyKey, Pause, TaskName};
+use baton_model::library::{
+    Cause, Created, Definition, Execution, IdempotencyKey, Pause, TaskName,
+};
 use baton_model::time::Wall;
 
 use super::StoredRows;
@@ -97,41 +99,54 @@ impl TaskChanges {
             }
             Fact::TaskRemoved { task, .. }
             | Fact::TaskPaused { task, .. }
-            | Fact::TaskUnpaused { task, .. }
-            | Fact::TickRecorded { task, .. } => {
+            | Fact::TaskUnpaused { task, .. } => {
                 self.fetch(stored, ledger, *task)?;
             }
             Fact::BackfillRegistered { .. }
-            | Fact::BackfillLaunched { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
             | Fact::BackfillEnded { .. }
             | Fact::BackfillCancelled { .. } => return self.apply_backfill(stored, ledger, fact),
-            Fact::InstanceTriggered {
-                instance,
-                task,
-                key,
-                ..
-            } => {
-                let created = Execution::Instance(*instance).into();
-                self.record_key(Some(*task), key.as_ref(), created);
-            }
+            Fact::Launched { .. } => return self.apply_launch(stored, ledger, fact),
             Fact::KeyRecorded { key, created } => self.record_key(None, Some(key), *created),
             _ => {}
         }
         ledger.apply(fact)?;
         self.touched.extend(fact.task());
-        if let Fact::TickRecorded {
-            task,
-            first,
-            instance,
-            run,
-            after: None,
-            after_run: None,
+        Ok(())
+    }
+
+    /// Applies the record of a launch.
+    fn apply_launch(
+        &mut self,
+        stored: &mut impl StoredRows,
+        ledger: &mut Ledger,
+        fact: &Fact,
+    ) -> Result<(), StoreError> {
+        let Fact::Launched {
+            entry,
+            cause,
+            execution,
             ..
         } = fact
-        {
-            self.record_launch(*task, *first, Execution::either(*instance, *run), None);
+        else {
+            return Ok(());
+        };
+        if let Cause::Request { key, .. } = cause {
+            if let Some(execution) = *execution {
+                self.record_key(Some(*entry), key.as_ref(), execution.into());
+            }
+            return Ok(());
+        }
+        if let Cause::Backfill { nominal, backfill } = cause {
+            self.record_launch(*entry, *nominal, *execution, Some(*backfill));
+            return self.apply_backfill(stored, ledger, fact);
+        }
+        self.fetch(stored, ledger, *entry)?;
+        ledger.apply(fact)?;
+        self.touched.insert(*entry);
+        if let Cause::Due { first, .. } = cause {
+            self.record_launch(*entry, *first, *execution, None);
         }
         Ok(())
     }
@@ -158,15 +173,6 @@ impl TaskChanges {
             | Fact::BackfillEnded { .. }
             | Fact::BackfillCancelled { .. } => {
                 self.taken.insert(id, None);
-            }
-            Fact::BackfillLaunched {
-                nominal,
-                instance,
-                run,
-                ..
-            } => {
-                let execution = Execution::either(*instance, *run);
-                self.record_launch(task, *nominal, execution, Some(id));
             }
             _ => {}
         }
@@ -224,12 +230,7 @@ impl TaskChanges {
     }
 
     /// Records the key of a request, if it has one, and what the request has created.
-    pub(super) fn record_key(
-        &mut self,
-        task: Option<TaskNo>,
-        key: Option<&IdempotencyKey>,
-        created: Created,
-    ) {
+    fn record_key(&mut self, task: Option<TaskNo>, key: Option<&IdempotencyKey>, created: Created) {
         let key = key.copied();
         self.keys
             .extend(key.map(|key| NewKey { task, key, created }));

@@ -27,7 +27,7 @@ use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{
     AttemptNo, BackfillId, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName,
 };
-use baton_model::library::{Created, TaskName};
+use baton_model::library::TaskName;
 use baton_model::principal::{NameOwner, Principal};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
@@ -318,20 +318,20 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                 self.fetch_condemned(stored)?;
                 self.ledger.apply(fact)?;
             }
-            // The trigger of an instance does not change its row: it stays in its range.
-            Fact::InstanceTriggered { .. }
+            // A launch does not change the row of its instance: it stays in its range.
+            Fact::Launched { .. }
             | Fact::TaskDefined { .. }
             | Fact::TaskRemoved { .. }
             | Fact::TaskPaused { .. }
             | Fact::TaskUnpaused { .. }
-            | Fact::TickRecorded { .. }
             | Fact::BackfillRegistered { .. }
-            | Fact::BackfillLaunched { .. }
             | Fact::BackfillHalted { .. }
             | Fact::BackfillResumed { .. }
             | Fact::BackfillEnded { .. }
             | Fact::BackfillCancelled { .. }
             | Fact::KeyRecorded { .. } => {
+                // A request has launched a run that exists.
+                self.runs.apply_fact(stored, self.next, at, fact)?;
                 self.tasks.apply_fact(stored, &mut self.ledger, at, fact)?;
             }
             Fact::RunRegistered { .. }
@@ -341,11 +341,6 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
             | Fact::RunResumed { .. } => self.runs.apply_fact(stored, self.next, at, fact)?,
-            Fact::RunTriggered { run, task, key, .. } => {
-                self.runs.apply_fact(stored, self.next, at, fact)?;
-                let created = Created::Run(*run);
-                self.tasks.record_key(Some(*task), key.as_ref(), created);
-            }
         }
         Ok(None)
     }

@@ -268,10 +268,7 @@ pub(super) fn ticks(db: &Db<'_>, query: &TickQuery) -> Result<Page<RecordedFact,
     {
         let entry = rows::recorded_fact(&row)?;
         (looked, last) = (looked + 1, Some(entry.seq));
-        if matches!(
-            entry.fact,
-            Fact::TickRecorded { .. } | Fact::BackfillLaunched { .. }
-        ) {
+        if matches!(entry.fact, Fact::Launched { .. }) {
             items.push(entry);
         }
     }

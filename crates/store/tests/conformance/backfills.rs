@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_model::backfill::{BackfillHalt, BackfillRange, BackfillState};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Execution, Schedule};
+use baton_model::library::{Cause, Execution, Schedule};
 use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 use baton_model::spec::{Due, InstanceSpec, Origin};
 use baton_model::state::UniversalState;
@@ -71,30 +71,38 @@ fn submitted(instance: u64, nominal: u64) -> Fact {
 
 /// A launch of a due time by a backfill.
 fn launched(id: u64, nominal: u64, instance: u64) -> Vec<Fact> {
-    let record = Fact::BackfillLaunched {
-        backfill: BackfillId(id),
-        task: TASK,
+    let record = Fact::Launched {
+        entry: TASK,
         revision: Revision(1),
-        nominal: Wall(nominal),
-        instance: Some(InstanceId(instance)),
-        run: None,
+        cause: Cause::Backfill {
+            backfill: BackfillId(id),
+            nominal: Wall(nominal),
+        },
+        verdict: TickVerdict::Launch,
+        execution: Some(Execution::Instance(InstanceId(instance))),
     };
     vec![record, submitted(instance, nominal)]
 }
 
 /// A record of the schedule.
 fn ticked(nominal: u64, verdict: TickVerdict, instance: Option<u64>, after: Option<u64>) -> Fact {
-    Fact::TickRecorded {
-        task: TASK,
+    let cause = match after {
+        Some(run) => Cause::Upstream {
+            execution: Execution::Run(RunId(run)),
+            at: Wall(nominal),
+        },
+        None => Cause::Due {
+            first: Wall(nominal),
+            last: Wall(nominal),
+            count: 1,
+        },
+    };
+    Fact::Launched {
+        entry: TASK,
         revision: Revision(1),
-        first: Wall(nominal),
-        last: Wall(nominal),
-        count: 1,
+        cause,
         verdict,
-        instance: instance.map(InstanceId),
-        run: None,
-        after: None,
-        after_run: after.map(RunId),
+        execution: instance.map(|id| Execution::Instance(InstanceId(id))),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
 use baton_model::library::{
-    Created, Definition, EntryKind, Execution, IdempotencyKey, Pause, RunOrigin, TaskName, Trigger,
-    TriggerSource,
+    Cause, Created, Definition, EntryKind, Execution, IdempotencyKey, Pause, RunOrigin, TaskName,
+    Trigger, TriggerSource,
 };
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule::{SkipReason, TickVerdict};
@@ -75,29 +75,32 @@ pub(crate) fn paused(task: u64, paused: bool) -> Fact {
 }
 
 pub(crate) fn ticked(task: u64, first: u64, last: u64) -> Fact {
-    Fact::TickRecorded {
-        task: TaskNo(task),
+    Fact::Launched {
+        entry: TaskNo(task),
         revision: Revision(1),
-        first: Wall(first),
-        last: Wall(last),
-        count: last - first + 1,
+        cause: Cause::Due {
+            first: Wall(first),
+            last: Wall(last),
+            count: last - first + 1,
+        },
         verdict: TickVerdict::Skip(SkipReason::Missed),
-        instance: None,
-        run: None,
-        after: None,
-        after_run: None,
+        execution: None,
     }
 }
 
 pub(crate) fn triggered(instance: u64, task: u64, key: u64) -> Fact {
-    Fact::InstanceTriggered {
-        instance: InstanceId(instance),
-        task: TaskNo(task),
-        source: TriggerSource::Remote,
-        key: Some(IdempotencyKey {
-            key: (key, !key),
-            request: key ^ 7,
-        }),
+    Fact::Launched {
+        entry: TaskNo(task),
+        revision: Revision(1),
+        cause: Cause::Request {
+            source: TriggerSource::Remote,
+            key: Some(IdempotencyKey {
+                key: (key, !key),
+                request: key ^ 7,
+            }),
+        },
+        verdict: TickVerdict::Launch,
+        execution: Some(Execution::Instance(InstanceId(instance))),
     }
 }
 
@@ -434,17 +437,17 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
     };
     let scheduled = origin(Some(due), None);
     let followed = origin(None, Some(Execution::Run(RunId(1))));
-    let tick = |first, run, after_run| Fact::TickRecorded {
-        task: TaskNo(1),
+    let launched = |run, cause| Fact::Launched {
+        entry: TaskNo(1),
         revision: Revision(1),
+        cause,
+        verdict: TickVerdict::Launch,
+        execution: Some(Execution::Run(RunId(run))),
+    };
+    let at = |first| Cause::Due {
         first: Wall(first),
         last: Wall(first),
         count: 1,
-        verdict: TickVerdict::Launch,
-        instance: None,
-        run: Some(RunId(run)),
-        after: None,
-        after_run,
     };
     let registered = |run, origin| Fact::RunRegistered {
         run: RunId(run),
@@ -457,9 +460,7 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
         key: (3, 4),
         request: 5,
     };
-    let triggered = Fact::RunTriggered {
-        run: RunId(3),
-        task: TaskNo(1),
+    let request = Cause::Request {
         source: TriggerSource::Remote,
         key: Some(key),
     };
@@ -471,19 +472,19 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
     leader.commit(&*store, vec![defined]);
     leader.commit(
         &*store,
-        vec![tick(50, 1, None), registered(1, scheduled), ended],
+        vec![launched(1, at(50)), registered(1, scheduled), ended],
     );
-    let after = Some(RunId(1));
-    let facts = vec![tick(40, 2, after), registered(2, followed)];
+    let upstream = Cause::Upstream {
+        execution: Execution::Run(RunId(1)),
+        at: Wall(40),
+    };
+    let facts = vec![launched(2, upstream), registered(2, followed)];
     leader.commit(&*store, facts);
     let manual = origin(None, None);
-    leader.commit(&*store, vec![registered(3, manual), triggered.clone()]);
+    leader.commit(&*store, vec![registered(3, manual), launched(3, request)]);
     // A trigger of a run that does not exist is refused.
-    let mut wrong = triggered.clone();
-    if let Fact::RunTriggered { run, .. } = &mut wrong {
-        *run = RunId(9);
-    }
-    assert!(leader.try_commit(&*store, vec![wrong]).is_err());
+    let wrong = vec![launched(9, request)];
+    assert!(leader.try_commit(&*store, wrong).is_err());
     drop(store);
     let store = open();
     let mut next = Leader::elect(&*store);
@@ -501,8 +502,8 @@ pub(crate) fn runs_of_a_workflow_keep_their_origin_and_are_counted_by_the_next_l
     assert_eq!(created, Ok(Some(Created::Run(RunId(3)))));
     let ticks = ticks(&*store, Some(1), 9);
     let ticks: Vec<_> = ticks.into_iter().map(|it| it.1).collect();
-    assert_eq!(ticks, [tick(40, 2, after), tick(50, 1, None)]);
-    next.commit(&*store, vec![tick(70, 4, None), registered(4, scheduled)]);
+    assert_eq!(ticks, [launched(2, upstream), launched(1, at(50))]);
+    next.commit(&*store, vec![launched(4, at(70)), registered(4, scheduled)]);
     assert_eq!(Leader::elect(&*open()).ledger, next.left());
 }
 

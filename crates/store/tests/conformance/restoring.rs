@@ -76,7 +76,7 @@ fn agree(store: &dyn Store, model: &Model) {
         // change the record.
         let beside = match last.fact {
             Fact::InstancesHalted { first, last, .. } => first != last,
-            Fact::InstanceTriggered { .. } => true,
+            Fact::Launched { .. } => true,
             _ => false,
         };
         if !beside {

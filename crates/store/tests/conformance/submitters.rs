@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, Revision, RunId, TaskNo, TokenId};
-use baton_model::library::TaskName;
+use baton_model::library::{Cause, TaskName};
 use baton_model::principal::Principal;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::InstanceSpec;
@@ -68,17 +68,16 @@ pub(crate) fn the_requester_of_facts_about_an_entry_is_in_its_ticks(open: Open<'
         from: Wall(0),
         definition: Arc::default(),
     };
-    let skipped = Fact::TickRecorded {
-        task: TaskNo(1),
+    let skipped = Fact::Launched {
+        entry: TaskNo(1),
         revision: Revision(1),
-        first: Wall(5),
-        last: Wall(5),
-        count: 1,
+        cause: Cause::Due {
+            first: Wall(5),
+            last: Wall(5),
+            count: 1,
+        },
         verdict: TickVerdict::Skip(SkipReason::Paused),
-        instance: None,
-        run: None,
-        after: None,
-        after_run: None,
+        execution: None,
     };
     let ann = submitters()[1].clone();
     leader.by = ann.clone();

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, RunId, TokenId};
+use baton_model::ids::{BackfillId, InstanceId, Revision, RunId, TaskNo, TokenId};
+use baton_model::library::{Cause, Execution, IdempotencyKey, TriggerSource};
 use baton_model::principal::Principal;
-use baton_model::time::Wall;
+use baton_model::schedule::{SkipReason, TickVerdict};
+use baton_model::time::{Millis, Wall};
 use baton_store::facts::FactQuery;
 use baton_store::{Retention, Store};
 use baton_testing::postgres::{Server, run_sql};
@@ -43,6 +45,11 @@ fn a_database_of_the_first_version_is_migrated_with_its_rows() {
     assert!(found(1) && found(2));
 }
 
+/// Makes an empty database one of schema version 13.
+const TO_VERSION_13: &str = "ALTER TABLE baton.history DROP COLUMN requested_by; \
+     ALTER TABLE baton.wide DROP COLUMN requested_by; \
+     UPDATE baton.schema_version SET version = 13;";
+
 /// Facts as schema version 13 wrote them.
 const VERSION_13: &str = r#"
     INSERT INTO baton.wide (seq, epoch, at_ms, body) VALUES
@@ -61,10 +68,8 @@ fn the_clients_in_the_facts_of_version_13_are_kept() {
     let store = open(&url);
     Leader::elect(&store).commit(&store, vec![submitted(1)]);
     drop(store);
-    let version_13 = "ALTER TABLE baton.history DROP COLUMN requested_by; \
-                      ALTER TABLE baton.wide DROP COLUMN requested_by; \
-                      UPDATE baton.schema_version SET version = 13;";
-    run_sql(server.socket(), &name, &format!("{version_13}{VERSION_13}"));
+    let sql = format!("{TO_VERSION_13}{VERSION_13}");
+    run_sql(server.socket(), &name, &sql);
     let store = open(&url);
     let facts = store.facts(&FactQuery::default()).expect("readable").items;
     let found: Vec<_> = facts
@@ -103,4 +108,100 @@ fn the_clients_in_the_facts_of_version_13_are_kept() {
         let pruned = store.prune(leader.epoch, Wall(u64::MAX), &none, usize::MAX);
         assert!(pruned.expect("prunable").facts > 0, "{} left", bytes());
     }
+}
+
+/// Launches as schema version 13 recorded them.
+const LAUNCHES_OF_VERSION_13: &str = r#"
+    INSERT INTO baton.spec (id, uses, name, owner, body) VALUES
+        (99, 1, '', '', '{"origin":{"task":1,"revision":4,"due":null}}');
+    INSERT INTO baton.history (instance, seq, epoch, at_ms, spec, body) VALUES
+        (7, 101, 1, 5, 99, '{"instances-submitted":{"first":7,"last":7}}'),
+        (7, 102, 1, 5, NULL, '{"instance-triggered":{"instance":7,"task":1,"by":"remote","key":{"key":[1,18446744073709551615],"request":2}}}');
+    INSERT INTO baton.wide (seq, epoch, at_ms, task, body) VALUES
+        (103, 1, 5, NULL, '{"run-registered":{"run":9,"at":7,"plan":{"name":"","owner":"","params":{},"max_concurrent":null,"fail_fast":false,"timeout":null,"pools":[],"tasks":[]},"open":true,"origin":{"task":1,"revision":5,"due":null,"after":null}}}'),
+        (104, 1, 5, NULL, '{"run-triggered":{"run":9,"task":1,"by":"hand","key":null}}'),
+        (105, 1, 5, 1, '{"tick-recorded":{"task":1,"revision":2,"first":3,"last":8,"count":4,"verdict":{"skip":{"max-instances":{"limit":2}}},"instance":null,"after":null}}'),
+        (106, 1, 5, 1, '{"tick-recorded":{"task":1,"revision":2,"first":9,"last":9,"count":1,"verdict":{"late":{"by":6}},"instance":null,"run":4,"after":null}}'),
+        (107, 1, 5, 1, '{"tick-recorded":{"task":1,"revision":2,"first":9,"last":9,"count":1,"verdict":"launch","instance":5,"after":6}}'),
+        (108, 1, 5, 1, '{"tick-recorded":{"task":1,"revision":2,"first":9,"last":9,"count":1,"verdict":"launch","instance":5,"after":null,"after_run":7}}'),
+        (109, 1, 5, 1, '{"backfill-launched":{"backfill":3,"task":1,"revision":2,"nominal":4,"instance":8}}');
+    UPDATE baton.totals SET last_seq = 109;
+"#;
+
+#[test]
+fn the_launches_of_version_13_are_kept() {
+    let server = Server::start();
+    let url = server.database();
+    let name = url.split(['/', '?']).nth(3).expect("a database").to_owned();
+    drop(open(&url));
+    let sql = format!("{TO_VERSION_13}{LAUNCHES_OF_VERSION_13}");
+    run_sql(server.socket(), &name, &sql);
+    let store = open(&url);
+    let facts = store.facts(&FactQuery::default()).expect("readable").items;
+    let facts = facts.into_iter().map(|it| it.fact);
+    let launched = facts.filter(|it| matches!(it, Fact::Launched { .. }));
+    let launch = |revision, cause, verdict, execution| Fact::Launched {
+        entry: TaskNo(1),
+        revision: Revision(revision),
+        cause,
+        verdict,
+        execution,
+    };
+    let (instance, run) = (
+        |id| Execution::Instance(InstanceId(id)),
+        |id| Execution::Run(RunId(id)),
+    );
+    let request = |source, key| Cause::Request { source, key };
+    let key = IdempotencyKey {
+        key: (1, u64::MAX),
+        request: 2,
+    };
+    let due = |first, last, count| Cause::Due {
+        first: Wall(first),
+        last: Wall(last),
+        count,
+    };
+    let upstream = |execution| Cause::Upstream {
+        execution,
+        at: Wall(9),
+    };
+    let on_time = TickVerdict::Launch;
+    let expected = [
+        launch(
+            4,
+            request(TriggerSource::Remote, Some(key)),
+            on_time,
+            Some(instance(7)),
+        ),
+        launch(
+            5,
+            request(TriggerSource::Manual, None),
+            on_time,
+            Some(run(9)),
+        ),
+        launch(
+            2,
+            due(3, 8, 4),
+            TickVerdict::Skip(SkipReason::MaxInstances { limit: 2 }),
+            None,
+        ),
+        launch(
+            2,
+            due(9, 9, 1),
+            TickVerdict::Late { by: Millis(6) },
+            Some(run(4)),
+        ),
+        launch(2, upstream(instance(6)), on_time, Some(instance(5))),
+        launch(2, upstream(run(7)), on_time, Some(instance(5))),
+        launch(
+            2,
+            Cause::Backfill {
+                backfill: BackfillId(3),
+                nominal: Wall(4),
+            },
+            on_time,
+            Some(instance(8)),
+        ),
+    ];
+    assert_eq!(launched.collect::<Vec<_>>(), expected);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, Revision, TaskNo};
-use baton_model::library::{Definition, TaskName};
+use baton_model::library::{Cause, Definition, Execution, TaskName};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -166,17 +166,16 @@ fn a_store_of_schema_version_1_takes_a_library_and_is_not_read_as_version_1_agai
         owner: "o".to_owned(),
         name: "a".to_owned(),
     };
-    let tick = Fact::TickRecorded {
-        task: TaskNo(1),
+    let tick = Fact::Launched {
+        entry: TaskNo(1),
         revision: Revision(1),
-        first: Wall(5),
-        last: Wall(9),
-        count: 3,
+        cause: Cause::Due {
+            first: Wall(5),
+            last: Wall(9),
+            count: 3,
+        },
         verdict: TickVerdict::Skip(SkipReason::Missed),
-        instance: None,
-        run: None,
-        after: None,
-        after_run: None,
+        execution: None,
     };
     let defined = Fact::TaskDefined {
         task: TaskNo(1),
@@ -357,7 +356,7 @@ fn a_store_of_schema_version_2_can_still_be_read_and_led() {
     };
     let ticks = store.ticks(&query).expect("readable").items;
     let launched = ticks.iter().filter_map(|entry| match entry.fact {
-        Fact::TickRecorded { instance, .. } => instance,
+        Fact::Launched { execution, .. } => execution.and_then(Execution::instance),
         _ => None,
     });
     assert_eq!(launched.count(), 9, "one of ten was triggered");

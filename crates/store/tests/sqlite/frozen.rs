@@ -11,7 +11,7 @@ use baton_model::backfill::{BackfillHalt, BackfillState};
 use baton_model::conditions::{Dependency, DependencyRule, Upstream};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, Epoch, InstanceId, RunId, StoreId, TokenId};
-use baton_model::library::{Created, TaskName};
+use baton_model::library::{Cause, Created, Execution, TaskName, TriggerSource};
 use baton_model::principal::Principal;
 use baton_model::state::UniversalState as S;
 use baton_model::time::Wall;
@@ -138,10 +138,9 @@ fn the_launches_in_the_history_of_schema_version_2_are_known() {
     };
     let ticks = store.ticks(&query).expect("readable").items;
     let launched = |fact: &Fact| match fact {
-        Fact::TickRecorded {
-            first,
-            instance: Some(_),
-            after: None,
+        Fact::Launched {
+            cause: Cause::Due { first, .. },
+            execution: Some(_),
             ..
         } => Some(*first),
         _ => None,
@@ -402,4 +401,64 @@ fn a_migrated_history_of_schema_version_13_can_be_removed_to_the_last_byte() {
     }
     let left = store.facts(&FactQuery::default()).expect("readable").items;
     assert_eq!(left, []);
+}
+
+#[test]
+fn schema_version_13_keeps_every_launch() {
+    let (_dir, path) = place();
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/schema-v13.db");
+    fs::copy(frozen, &path).expect("the fixture is there");
+    let store = open(&path);
+    let mut launches: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+    for entry in facts_of_version_13(&store) {
+        let Fact::Launched {
+            cause,
+            execution,
+            revision,
+            ..
+        } = entry.fact
+        else {
+            continue;
+        };
+        let kind = |execution: Execution| match execution {
+            Execution::Instance(_) => "instance",
+            Execution::Run(_) => "run",
+        };
+        let cause = match cause {
+            Cause::Due { .. } => "due",
+            Cause::Upstream { execution, .. } => match execution {
+                Execution::Instance(_) => "after an instance",
+                Execution::Run(_) => "after a run",
+            },
+            Cause::Request { key: Some(_), .. } => "keyed",
+            Cause::Request { source, .. } if source == TriggerSource::Remote => "remote",
+            Cause::Request { .. } => "by hand",
+            Cause::Backfill { .. } => "backfill",
+        };
+        let launched = execution.map_or("nothing", kind);
+        assert!((1..=2).contains(&revision.0), "{revision}");
+        *launches.entry((cause, launched)).or_default() += 1;
+    }
+    let expected = [
+        (("after a run", "instance"), 6),
+        (("after an instance", "instance"), 7),
+        (("backfill", "instance"), 6),
+        (("backfill", "run"), 5),
+        (("by hand", "instance"), 2),
+        (("by hand", "run"), 1),
+        (("due", "instance"), 4),
+        (("due", "nothing"), 15),
+        (("due", "run"), 4),
+        (("keyed", "instance"), 1),
+        (("remote", "instance"), 1),
+    ];
+    assert_eq!(launches, BTreeMap::from(expected));
+    let timeline = store.timeline(InstanceId(18), None, 2).expect("readable");
+    let texts = timeline.items.iter();
+    let texts = texts.map(|it| it.fact.sentence(it.requested_by.as_deref()));
+    let expected = [
+        "accepted, submitted by ann (not authenticated)",
+        "triggered by hand",
+    ];
+    assert_eq!(texts.collect::<Vec<_>>(), expected);
 }

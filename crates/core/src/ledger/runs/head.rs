@@ -121,7 +121,7 @@ impl RunHead {
                 Ok(())
             }
             // Recorded with the run; it changes nothing.
-            Fact::RunTriggered { .. } => Ok(()),
+            Fact::Launched { .. } => Ok(()),
             _ => Err(self.wrong("cannot take that fact in its state")),
         }
     }

@@ -1,7 +1,9 @@
 //! Facts about the library, and those that do not fit.
 
 use baton_model::ids::Revision;
-use baton_model::library::{Created, Definition, IdempotencyKey, TaskName, TriggerSource};
+use baton_model::library::{
+    Cause, Created, Definition, Execution, IdempotencyKey, TaskName, TriggerSource,
+};
 use baton_model::limits::IDEMPOTENCY_KEYS_MAX;
 use baton_model::schedule;
 use baton_model::spec::Origin;
@@ -41,17 +43,16 @@ fn removed(task: u64) -> Fact {
 }
 
 fn ticked(task: u64, first: u64, last: u64) -> Fact {
-    Fact::TickRecorded {
-        task: TaskNo(task),
+    Fact::Launched {
+        entry: TaskNo(task),
         revision: Revision(1),
-        first: Wall(first),
-        last: Wall(last),
-        count: 1,
+        cause: Cause::Due {
+            first: Wall(first),
+            last: Wall(last),
+            count: 1,
+        },
         verdict: schedule::TickVerdict::Launch,
-        instance: None,
-        run: None,
-        after: None,
-        after_run: None,
+        execution: None,
     }
 }
 
@@ -88,8 +89,11 @@ fn a_second_record_for_a_due_time_is_refused() {
 fn a_record_of_the_end_of_another_instance_accounts_for_no_time() {
     let mut ledger = of(&[defined(1, "a", 1, 100)]);
     let mut follows = ticked(1, 500, 500);
-    if let Fact::TickRecorded { after, .. } = &mut follows {
-        *after = Some(I1);
+    if let Fact::Launched { cause, .. } = &mut follows {
+        *cause = Cause::Upstream {
+            execution: Execution::Instance(I1),
+            at: Wall(500),
+        };
     }
     assert!(ledger.apply(&follows).is_ok() && ledger.apply(&follows).is_ok());
     assert_eq!(accounted(&ledger), Some(Wall(100)));
@@ -144,11 +148,15 @@ fn only_so_many_keys_are_remembered_and_the_oldest_go() {
     };
     let count = IDEMPOTENCY_KEYS_MAX as u64 + 2;
     for number in 0..count {
-        let fact = Fact::InstanceTriggered {
-            instance: InstanceId(number),
-            task: K1,
-            source: TriggerSource::Manual,
-            key: Some(key(number)),
+        let fact = Fact::Launched {
+            entry: K1,
+            revision: Revision(1),
+            cause: Cause::Request {
+                source: TriggerSource::Manual,
+                key: Some(key(number)),
+            },
+            verdict: schedule::TickVerdict::Launch,
+            execution: Some(Execution::Instance(InstanceId(number))),
         };
         ledger.apply(&fact).expect("fits");
     }

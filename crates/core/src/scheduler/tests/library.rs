@@ -1,7 +1,7 @@
 //! The library of a leader: due times, launch limits and commands. Helpers of its tests are here.
 
 use baton_model::ids::{Epoch, Revision};
-use baton_model::library::{Definition, Pause, Schedule, TaskName, Trigger};
+use baton_model::library::{Cause, Definition, Execution, Pause, Schedule, TaskName, Trigger};
 use baton_model::schedule::{CatchUp, Dst, SkipReason, TickVerdict};
 
 use super::*;
@@ -87,22 +87,27 @@ struct Tick {
 
 fn ticks(facts: &[Fact]) -> Vec<Tick> {
     let tick = |fact: &Fact| match fact {
-        Fact::TickRecorded {
-            task,
-            first,
-            last,
-            count,
+        Fact::Launched {
+            entry,
+            cause,
             verdict,
-            instance,
+            execution,
             ..
-        } => Some(Tick {
-            task: task.0,
-            first: first.0,
-            last: last.0,
-            count: *count,
-            verdict: *verdict,
-            instance: instance.map(|id| id.0),
-        }),
+        } => {
+            let (first, last, count) = match cause {
+                Cause::Due { first, last, count } => (first.0, last.0, *count),
+                Cause::Upstream { at, .. } => (at.0, at.0, 1),
+                Cause::Request { .. } | Cause::Backfill { .. } => return None,
+            };
+            Some(Tick {
+                task: entry.0,
+                first,
+                last,
+                count,
+                verdict: *verdict,
+                instance: execution.and_then(Execution::instance).map(|id| id.0),
+            })
+        }
         _ => None,
     };
     facts.iter().filter_map(tick).collect()

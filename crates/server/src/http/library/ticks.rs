@@ -7,8 +7,8 @@ use axum::http::Uri;
 use axum::response::Response;
 use baton_model::api::{Links, List, Tick};
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
-use baton_model::library::{Execution, TaskName};
+use baton_model::ids::{Revision, TaskNo};
+use baton_model::library::{Cause, Execution, TaskName};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_store::view::{RecordedFact, Seq, TickQuery};
 
@@ -105,30 +105,40 @@ async fn page(app: &App, task: Option<TaskNo>, path: &str, uri: &Uri) -> Answer<
 }
 
 fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
-    if let Fact::BackfillLaunched { .. } = entry.fact {
-        return backfilled(entry, name);
-    }
-    let Fact::TickRecorded {
+    let Fact::Launched {
         revision,
-        first,
-        last,
-        count,
+        cause,
         verdict,
-        instance,
-        run,
-        after,
-        after_run,
+        execution,
         ..
     } = &entry.fact
     else {
         return None;
     };
-    let links = links(name, *instance, *run);
+    let (first, last, count) = match cause {
+        Cause::Due { first, last, count } => (*first, *last, *count),
+        Cause::Upstream { at, .. } => (*at, *at, 1),
+        Cause::Backfill { nominal, .. } => (*nominal, *nominal, 1),
+        Cause::Request { .. } => return None,
+    };
+    let (after, backfill) = match cause {
+        Cause::Upstream { execution, .. } => (Some(execution), None),
+        Cause::Backfill { backfill, .. } => (None, Some(*backfill)),
+        _ => (None, None),
+    };
     let (late, reason) = match verdict {
         TickVerdict::Launch => (None, None),
         TickVerdict::Late { by } => (Some(views::seconds(*by)), None),
         TickVerdict::Skip(reason) => (None, Some(*reason)),
     };
+    let verdict = match backfill {
+        Some(_) => "backfilled",
+        None => verdict.word(),
+    };
+    let mut links = links(name, *execution);
+    if let Some(backfill) = backfill {
+        links.insert("backfill".to_owned(), backfills::path(backfill));
+    }
     Some(Tick {
         seq: entry.seq.0,
         owner: name.owner.clone(),
@@ -136,64 +146,32 @@ fn tick(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
         revision: revision.0,
         nominal_at: first.0,
         last_at: last.0,
-        count: *count,
+        count,
         recorded_at: entry.at.0,
-        verdict: verdict.word().to_owned(),
+        verdict: verdict.to_owned(),
         late_seconds: late,
         reason: reason.map(|reason| word(reason).to_owned()),
         text: entry.fact.sentence(None),
-        instance: instance.map(|it| it.to_string()),
-        run: run.map(|it| it.to_string()),
-        after: Execution::either(*after, *after_run).map(|it| it.to_string()),
-        backfill: None,
+        instance: execution
+            .and_then(Execution::instance)
+            .map(|it| it.to_string()),
+        run: execution.and_then(Execution::run).map(|it| it.to_string()),
+        after: after.map(ToString::to_string),
+        backfill: backfill.map(|it| it.to_string()),
         links,
     })
 }
 
-/// A due time that a backfill has launched.
-fn backfilled(entry: &RecordedFact, name: &TaskName) -> Option<Tick> {
-    let Fact::BackfillLaunched {
-        backfill,
-        revision,
-        nominal,
-        instance,
-        run,
-        ..
-    } = &entry.fact
-    else {
-        return None;
-    };
-    let mut links = links(name, *instance, *run);
-    links.insert("backfill".to_owned(), backfills::path(*backfill));
-    Some(Tick {
-        seq: entry.seq.0,
-        owner: name.owner.clone(),
-        name: name.name.clone(),
-        revision: revision.0,
-        nominal_at: nominal.0,
-        last_at: nominal.0,
-        count: 1,
-        recorded_at: entry.at.0,
-        verdict: "backfilled".to_owned(),
-        late_seconds: None,
-        reason: None,
-        text: entry.fact.sentence(None),
-        instance: instance.map(|it| it.to_string()),
-        run: run.map(|it| it.to_string()),
-        after: None,
-        backfill: Some(backfill.to_string()),
-        links,
-    })
-}
-
-fn links(name: &TaskName, instance: Option<InstanceId>, run: Option<RunId>) -> Links {
+fn links(name: &TaskName, execution: Option<Execution>) -> Links {
     let mut links = views::links([("task", path(name))]);
-    if let Some(instance) = instance {
-        let path = views::path(instance, instance);
-        links.insert("instance".to_owned(), path);
-    }
-    if let Some(run) = run {
-        links.insert("run".to_owned(), runs::path(run));
+    match execution {
+        Some(Execution::Instance(instance)) => {
+            links.insert("instance".to_owned(), views::path(instance, instance));
+        }
+        Some(Execution::Run(run)) => {
+            links.insert("run".to_owned(), runs::path(run));
+        }
+        None => {}
     }
     links
 }

@@ -30,12 +30,18 @@ fn with_followers(followers: &[(&str, Definition)]) -> (Leader, Remote) {
 /// Recorded launches and skips: the task, the instance that it followed, and the verdict.
 fn followed(facts: &[Fact]) -> Vec<(u64, Option<u64>, TickVerdict)> {
     let one = |fact: &Fact| match fact {
-        Fact::TickRecorded {
-            task,
+        Fact::Launched {
+            entry,
             verdict,
-            after,
+            cause,
             ..
-        } => Some((task.0, after.map(|id| id.0), *verdict)),
+        } => {
+            let after = match cause {
+                Cause::Upstream { execution, .. } => execution.instance(),
+                _ => None,
+            };
+            Some((entry.0, after.map(|id| id.0), *verdict))
+        }
         _ => None,
     };
     facts.iter().filter_map(one).collect()

@@ -14,12 +14,11 @@ const B1: BackfillId = BackfillId(1);
 /// Launched due times, by schedule or backfill.
 fn launched(facts: &[Fact]) -> Vec<u64> {
     let one = |fact: &Fact| match fact {
-        Fact::TickRecorded {
-            first,
+        Fact::Launched {
+            cause: Cause::Due { first: at, .. } | Cause::Backfill { nominal: at, .. },
             verdict: TickVerdict::Launch | TickVerdict::Late { .. },
             ..
-        } => Some(first.0),
-        Fact::BackfillLaunched { nominal, .. } => Some(nominal.0),
+        } => Some(at.0),
         _ => None,
     };
     facts.iter().filter_map(one).collect()
@@ -136,11 +135,13 @@ fn a_launch_and_the_progress_of_its_backfill_are_one_fact_in_the_step_of_its_run
     });
     let [
         Fact::BackfillRegistered { .. },
-        Fact::BackfillLaunched {
-            backfill: B1,
-            nominal,
-            run: Some(run),
-            instance: None,
+        Fact::Launched {
+            cause:
+                Cause::Backfill {
+                    backfill: B1,
+                    nominal,
+                },
+            execution: Some(Execution::Run(run)),
             ..
         },
         Fact::RunRegistered {

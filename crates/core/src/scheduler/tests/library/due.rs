@@ -17,17 +17,17 @@ fn a_due_time_becomes_a_record_and_an_instance_in_one_step() {
     assert_eq!(leader.at(NOON - 1), []);
     let facts = leader.at(NOON + 300);
     let [
-        Fact::TickRecorded {
-            task: TaskNo(1),
+        Fact::Launched {
+            entry: TaskNo(1),
             revision: Revision(1),
-            first: Wall(NOON),
-            last: Wall(NOON),
-            count: 1,
+            cause:
+                Cause::Due {
+                    first: Wall(NOON),
+                    last: Wall(NOON),
+                    count: 1,
+                },
             verdict: TickVerdict::Launch,
-            instance: Some(InstanceId(1)),
-            run: None,
-            after: None,
-            after_run: None,
+            execution: Some(Execution::Instance(InstanceId(1))),
         },
         Fact::InstancesSubmitted {
             first: InstanceId(1),

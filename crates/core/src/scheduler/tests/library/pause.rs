@@ -66,7 +66,7 @@ fn a_client_that_pauses_has_not_asked_for_due_launches() {
     let requests = step.requests();
     let requests: Vec<_> = requests.map(|(fact, by)| (fact.kind(), by)).collect();
     let expected = [
-        (FactKind::TickRecorded, None),
+        (FactKind::Launched, None),
         (FactKind::InstancesSubmitted, None),
         (FactKind::TaskPaused, Some(&ann)),
     ];

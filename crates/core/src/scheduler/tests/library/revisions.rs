@@ -38,7 +38,7 @@ fn a_new_revision_with_the_same_schedule_goes_on() {
         };
         assert_eq!((tick.first, tick.verdict), (NOON, TickVerdict::Launch));
         let of = |it: &Fact| match it {
-            Fact::TickRecorded { revision, .. } => Some(*revision),
+            Fact::Launched { revision, .. } => Some(*revision),
             _ => None,
         };
         assert_eq!(facts.iter().find_map(of), Some(Revision(2)));

@@ -1,6 +1,6 @@
 //! Triggering tasks by hand and over HTTP.
 
-use baton_model::library::{Created, Execution, IdempotencyKey, Rate, TriggerSource};
+use baton_model::library::{Created, IdempotencyKey, Rate, TriggerSource};
 
 use super::*;
 use crate::ledger::Payload;
@@ -69,11 +69,16 @@ fn a_trigger_launches_an_instance_of_the_revision_and_records_its_source() {
     let facts = leader.facts_of(|leader| assert_eq!(leader.trigger(by_hand("a")), new(1)));
     let [
         Fact::InstancesSubmitted { spec, .. },
-        Fact::InstanceTriggered {
-            instance: InstanceId(1),
-            task: TaskNo(1),
-            source: TriggerSource::Manual,
-            key: None,
+        Fact::Launched {
+            entry: TaskNo(1),
+            revision: Revision(1),
+            cause:
+                Cause::Request {
+                    source: TriggerSource::Manual,
+                    key: None,
+                },
+            verdict: TickVerdict::Launch,
+            execution: Some(Execution::Instance(InstanceId(1))),
         },
     ] = &*facts
     else {

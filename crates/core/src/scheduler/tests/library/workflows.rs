@@ -1,7 +1,7 @@
 //! Workflows of the library: the same triggers and limits as tasks, with runs for instances.
 
 use baton_model::ids::RunId;
-use baton_model::library::{Created, EntryKind, Execution, RunOrigin, TriggerSource};
+use baton_model::library::{Created, EntryKind, RunOrigin, TriggerSource};
 use baton_model::outcome::Outcome;
 use baton_model::spec::{Due, Work};
 use baton_model::workflow::{HaltCause, HaltMode, Plan, PlanTask, Upstream};
@@ -78,16 +78,16 @@ pub(super) fn state(leader: &Leader, run: u64) -> Option<UniversalState> {
 /// The runs and instances that records say were launched, with what they came after.
 pub(super) fn launched(facts: &[Fact]) -> Vec<(Option<Execution>, Option<Execution>)> {
     let one = |fact: &Fact| match fact {
-        Fact::TickRecorded {
-            instance,
-            run,
-            after,
-            after_run,
+        Fact::Launched {
+            cause: Cause::Due { .. },
+            execution,
             ..
-        } => Some((
-            Execution::either(*instance, *run),
-            Execution::either(*after, *after_run),
-        )),
+        } => Some((*execution, None)),
+        Fact::Launched {
+            cause: Cause::Upstream { execution: of, .. },
+            execution,
+            ..
+        } => Some((*execution, Some(*of))),
         _ => None,
     };
     facts.iter().filter_map(one).collect()
@@ -103,13 +103,13 @@ fn a_due_time_becomes_a_record_a_run_and_its_first_instance_in_one_step() {
     let noon = NEW_YEAR + 12 * HOUR;
     let facts = leader.at(noon + 300);
     let [
-        Fact::TickRecorded {
-            task: TaskNo(1),
-            first,
-            count: 1,
+        Fact::Launched {
+            entry: TaskNo(1),
+            cause: Cause::Due {
+                first, count: 1, ..
+            },
             verdict: TickVerdict::Launch,
-            instance: None,
-            run: Some(R1),
+            execution: Some(Execution::Run(R1)),
             ..
         },
         Fact::RunRegistered {
@@ -230,11 +230,14 @@ fn a_trigger_launches_a_run_once_for_each_key() {
     let triggered = |fact: &&Fact| {
         matches!(
             fact,
-            Fact::RunTriggered {
-                run: R1,
-                task: TaskNo(1),
-                source: TriggerSource::Manual,
-                key: Some(_)
+            Fact::Launched {
+                entry: TaskNo(1),
+                cause: Cause::Request {
+                    source: TriggerSource::Manual,
+                    key: Some(_),
+                },
+                execution: Some(Execution::Run(R1)),
+                ..
             }
         )
     };
