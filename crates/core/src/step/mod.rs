@@ -119,7 +119,6 @@ impl<F, E> Step<F, E> {
     }
 
     /// The same facts, all of which a client has asked for, if it is known.
-    #[must_use]
     pub fn requested_by(mut self, by: Option<Arc<Principal>>) -> Self {
         let all = 0..self.facts.len();
         let by = by.filter(|_| !all.is_empty());

@@ -188,7 +188,6 @@ pub(crate) fn a_view_can_be_filtered_by_tag(open: Open<'_>) {
             tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
             ..InstanceSpec::default()
         }),
-        submitted_by: None,
     };
     leader.commit(
         &*store,

@@ -131,7 +131,7 @@ pub(crate) fn the_submitter_of_a_run_stays_with_it(open: Open<'_>) {
         };
         leader.by = submitted_by;
         leader.commit(&*store, vec![registered]);
-        // A later change of the row keeps it, whoever asks for that.
+        // A later change of the row keeps it, also if another client asks for that.
         let defined = Fact::RunDefined {
             run: RunId(run),
             at: Wall(6),

@@ -431,7 +431,10 @@ fn schema_version_13_keeps_every_launch() {
                 Execution::Run(_) => "after a run",
             },
             Cause::Request { key: Some(_), .. } => "keyed",
-            Cause::Request { source, .. } if source == TriggerSource::Remote => "remote",
+            Cause::Request {
+                source: TriggerSource::Remote,
+                ..
+            } => "remote",
             Cause::Request { .. } => "by hand",
             Cause::Backfill { .. } => "backfill",
         };
