@@ -246,7 +246,7 @@ mod tests {
         let packages = [package("baton-cli", &["xtask"]), package("xtask", &[])];
         let findings = upward_arrows(&packages);
         assert_eq!(findings.len(), 1);
-        assert!(findings[0].starts_with("baton-cli (L4) depends on xtask;"));
+        assert!(findings[0].starts_with("baton-cli (L5) depends on xtask;"));
     }
 
     #[test]

@@ -89,14 +89,14 @@ fn a_priority_that_cannot_be_set_is_named() {
         return;
     }
     let scenario =
-        Scenario::new("{ task: first, processes: [ { name: p, nice: -5, run: 'true' } ] }")
+        Scenario::new("{ task: first, processes: [ { name: p, nice: -20, run: 'true' } ] }")
             .through("exec setpriv --reuid nobody --regid nogroup --clear-groups \"$@\"");
     std::fs::create_dir(scenario.root.path()).expect("our own");
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(scenario.root.path(), open).expect("our own");
     assert_eq!(scenario.run().code, 1);
     let printed = scenario.output("p", 0, "stderr");
-    let text = "cannot set the priority to -5: permission denied";
+    let text = "cannot set the priority to -20: permission denied";
     assert!(printed.contains(text), "{printed}");
 }
 
