@@ -85,7 +85,7 @@ pub struct Launch {
     /// Stored with the run and returned with it; opaque to the coordinator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tag: String,
-    /// The capacity that it occupies while it runs, for each resource of [`Request::Capacity`]. An
+    /// The capacity that it occupies while it runs, for each resource of [`Request::Capacity`](super::Request::Capacity). An
     /// empty claim never waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claim: Vec<u64>,
