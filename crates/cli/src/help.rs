@@ -139,6 +139,11 @@ const UNCONNECTED: &[&str] = &[
     "check",
 ];
 
+/// True for a command that connects to a scheduler by the options of a connection.
+pub(crate) fn is_connected(command: &str) -> bool {
+    !UNCONNECTED.contains(&command)
+}
+
 /// Arranges the whole command line.
 pub(crate) fn arrange(mut cli: Command) -> Command {
     let globals: Vec<Arg> = cli

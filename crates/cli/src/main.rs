@@ -151,7 +151,7 @@ fn main() -> ExitCode {
         Command::Token(command) => token::run(&command, url, credentials),
         Command::Store(command) => store::run(&command),
         Command::Local(command) => local::run(&command),
-        Command::Config(command) => config::run(&command, &Cli::command()),
+        Command::Config(command) => config::run(&command, cli.profile, &Cli::command()),
         Command::Context(command) => config::context::run(&command, &Cli::command()),
         Command::Check(command) => check::run(&command),
         Command::Schedule(command) => schedule::run(&command),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use baton_files::nearest;
+use baton_fs::regular;
 use clap::{Arg, Command};
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
@@ -64,15 +66,17 @@ pub(crate) fn read(path: &Path, cli: &Command) -> Result<Option<ConfigFile>, Vec
             message,
         }]
     };
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Ok(about) if about.len() > BYTES_MAX => {
-            return Err(problem(format!("it has more than {BYTES_MAX} bytes")));
-        }
-        Ok(_) | Err(_) => {}
+    let unreadable = |error| problem(format!("it cannot be read: {error}"));
+    let file = match regular::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(unreadable)?,
+    };
+    let mut text = String::new();
+    let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);
+    read.map_err(unreadable)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(problem(format!("it has more than {BYTES_MAX} bytes")));
     }
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| problem(format!("it cannot be read: {error}")))?;
     parse(path, &text, cli).map(Some)
 }
 

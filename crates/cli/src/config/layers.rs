@@ -126,7 +126,7 @@ impl Config {
         if !problems.is_empty() {
             return Err(problems);
         }
-        config.profile = selected(profile, places, variables);
+        config.profile = selected(profile, places, variables)?;
         config.check_profile()?;
         for section in Section::ALL {
             config.check_relations(section, cli)?;
@@ -293,17 +293,26 @@ fn selected(
     option: Option<String>,
     places: &Places,
     variables: Variables<'_>,
-) -> Option<(String, String)> {
+) -> Result<Option<(String, String)>, Vec<Problem>> {
     if let Some(name) = option {
-        return Some((name, "--profile".to_owned()));
+        return Ok(Some((name, "--profile".to_owned())));
     }
     if let Some(name) = variables(PROFILE_VARIABLE).filter(|name| !name.is_empty()) {
-        return Some((name, format!("${PROFILE_VARIABLE}")));
+        return Ok(Some((name, format!("${PROFILE_VARIABLE}"))));
     }
-    let file = places.context.as_deref()?;
-    let name = std::fs::read_to_string(file).ok()?;
-    let name = name.trim();
-    (!name.is_empty()).then(|| (name.to_owned(), file.display().to_string()))
+    let Some(file) = places.context.as_deref() else {
+        return Ok(None);
+    };
+    match std::fs::read_to_string(file) {
+        Ok(name) if name.trim().is_empty() => Ok(None),
+        Ok(name) => Ok(Some((name.trim().to_owned(), file.display().to_string()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(vec![Problem {
+            path: file.to_owned(),
+            line: None,
+            message: format!("it cannot be read: {error}"),
+        }]),
+    }
 }
 
 /// The words with which a command line sets an option.

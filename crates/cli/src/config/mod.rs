@@ -68,7 +68,8 @@ enum Action {
 #[command(after_help = "\
 Examples:
   baton config show
-  baton config show worker --set")]
+  baton config show worker --set
+  baton config show client --profile lab")]
 struct Show {
     /// Only this table: scheduler, worker or client
     #[arg(value_name = "TABLE", value_parser = section)]
@@ -138,8 +139,8 @@ pub(crate) fn configured(cli: Command, args: &[OsString]) -> Result<Configured, 
     let Ok(matches) = scan.try_get_matches_from(args) else {
         return Ok(plain(cli));
     };
-    let command = matches.subcommand_name();
-    let Some(command) = command.filter(|name| !matches!(*name, "config" | "context")) else {
+    let reads = |name: &&str| matches!(*name, "scheduler" | "up") || help::is_connected(name);
+    let Some(command) = matches.subcommand_name().filter(reads) else {
         return Ok(plain(cli));
     };
     let profile = matches.get_one::<String>("profile").cloned();
@@ -205,17 +206,22 @@ fn holds_password(command: &ArgMatches, id: &str) -> bool {
     })
 }
 
-pub(crate) fn run(command: &ConfigCommand, cli: &Command) -> CommandResult {
+/// Runs one of the commands; `profile` is that of the command line.
+pub(crate) fn run(
+    command: &ConfigCommand,
+    profile: Option<String>,
+    cli: &Command,
+) -> CommandResult {
     match &command.command {
-        Action::Show(command) => show(command, cli),
+        Action::Show(command) => show(command, profile, cli),
         Action::Check(command) => check(command, cli),
         Action::Init(command) => init(command, cli),
     }
 }
 
-fn show(command: &Show, cli: &Command) -> CommandResult {
+fn show(command: &Show, profile: Option<String>, cli: &Command) -> CommandResult {
     let places = Places::of(&variable);
-    let config = Config::read(&places, None, &variable, cli).map_err(failure)?;
+    let config = Config::read(&places, profile, &variable, cli).map_err(failure)?;
     let mut out = Output::new();
     let mut table = Table::headed(&["KEY", "VALUE", "ORIGIN"]);
     let mut values = serde_json::Map::new();

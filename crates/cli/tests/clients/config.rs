@@ -81,7 +81,9 @@ fn a_wrong_file_stops_commands_that_read_it() {
         let hint = "baton.toml:2: unknown key `slot` in [worker]; did you mean `slots`?";
         assert!(ended.err.contains(hint), "{args:?} {}", ended.err);
     }
-    run(dir.path(), &["version"]).code.expect("it ends");
+    for args in [&["version"][..], &["config", "init", "-"]] {
+        run(dir.path(), args).good();
+    }
 }
 
 #[test]
@@ -116,6 +118,8 @@ fn a_new_file_is_written_once_and_a_profile_is_selected() {
     let url = &shown["values"]["client"]["url"]["value"];
     assert_eq!(*url, "http://127.0.0.1:9", "{shown}");
     home(&["context", "clear"]).good();
+    let shown = home(&["config", "show", "client", "--profile", "lab", "--json"]).json();
+    assert_eq!(shown["profile"], "lab", "{shown}");
     let listed = home(&["context", "ls", "--json"]).json();
     assert!(listed["selected"].is_null(), "{listed}");
 }
