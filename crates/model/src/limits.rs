@@ -55,8 +55,8 @@ pub const NOTIFIES_REMEMBERED_MAX: usize = 16;
 /// rules for a taken seat, or killed by its own deadline.
 pub const CONDEMNED_MAX: usize = 10_000;
 
-/// Lease times for which a condemned worker that is silent and holds nothing is still listed: a
-/// quarter of an hour by default, so that operators see which one was lost.
+/// Lease times for which a condemned worker that is silent and holds nothing is still listed: 50 minutes
+/// by default, so that operators see which one was lost.
 pub const GONE_WORKER_LEASES: u64 = 10;
 
 /// How many departures are remembered at most, so that a storm of dying workers
