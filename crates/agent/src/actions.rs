@@ -5,7 +5,6 @@ use baton_core::supervision::io::{Action, Event};
 use baton_model::ids::RequestId;
 use baton_model::message::ProcessQuery;
 use baton_model::task::RunKey;
-use baton_model::time::Millis;
 use baton_runner::launch_error::LaunchError;
 use baton_runner::sys::clock;
 use baton_runner::wire::Request;
@@ -28,48 +27,39 @@ impl Agent {
     }
 
     fn apply(&mut self, action: Action) {
-        let request = match action {
-            Action::Send(message) => return self.scheduler.push(message),
+        match action {
+            Action::Send(message) => self.scheduler.push(message),
             Action::ReadLogs(request, query) => {
                 let answer = logs::read(self.dir.path(), &query);
-                return self.handle(Event::LogsRead(request, answer));
+                self.handle(Event::LogsRead(request, answer));
             }
-            Action::ReadProcesses(request, query) => return self.read_processes(request, query),
-            Action::Launch(run) => return self.launch(run),
-            Action::Check(run) => Request::Launch {
+            Action::ReadProcesses(request, query) => self.read_processes(request, query),
+            Action::Launch(run) => self.launch(run),
+            Action::Check(run) => self.coordinator.push(Request::Launch {
                 run,
                 launch: Box::new(self.launcher.check()),
-            },
-            Action::Adopt(run) => return self.adopt(run),
-            Action::Withdraw(run) => Request::Withdraw { run },
-            Action::Stop { run, grace, cause } => {
-                if let Some(attempt) = self.supervisor.attempts().get(run) {
+            }),
+            Action::Adopt(run) => self.adopt(run),
+            Action::GiveUp => self.give_up(),
+            Action::EndLife => self.life_ended = true,
+            order => self.order(&order),
+        }
+    }
+
+    /// Passes an order on to the coordinator.
+    fn order(&mut self, order: &Action) {
+        match order {
+            Action::Stop { run, cause, .. } => {
+                if let Some(attempt) = self.supervisor.attempts().get(*run) {
                     tracing::info!("killing {}: {}", attempt.assignment.lease, cause.word());
                 }
-                let signal = if grace == Millis(0) {
-                    libc::SIGKILL
-                } else {
-                    libc::SIGTERM
-                };
-                Request::Stop {
-                    run,
-                    signal,
-                    grace,
-                    cause,
-                }
             }
-            Action::KillRun(run) => Request::KillRun { run },
-            Action::KillStrays => Request::KillStrays,
-            Action::KillEverything { id, grace } => Request::KillEverything { id, grace },
-            Action::Forget(run) => Request::Forget { run },
-            Action::Guard(order) => self.extend_guard(order),
-            Action::GiveUp => return self.give_up(),
-            Action::EndLife => {
-                self.life_ended = true;
-                return;
-            }
-        };
-        self.coordinator.push(request);
+            Action::Guard(order) => self.extend_guard(*order),
+            _ => {}
+        }
+        if let Some(request) = order.request() {
+            self.coordinator.push(request);
+        }
     }
 
     fn read_processes(&mut self, request: RequestId, query: ProcessQuery) {
@@ -113,15 +103,8 @@ impl Agent {
         let Some(attempt) = self.supervisor.attempts().get(run) else {
             return;
         };
-        if let Some((at, identity)) = attempt.started {
-            let now = clock::now().mono;
-            let attempt = Box::new(self.launcher.adoption(attempt, at.mono, now));
-            self.coordinator.push(Request::Adopt {
-                run,
-                at,
-                identity,
-                attempt: Some(attempt),
-            });
+        if let Some(request) = self.launcher.adoption(attempt, clock::now().mono) {
+            self.coordinator.push(request);
         }
     }
 
@@ -138,7 +121,7 @@ impl Agent {
         }
     }
 
-    fn extend_guard(&mut self, order: GuardOrder) -> Request {
+    fn extend_guard(&mut self, order: GuardOrder) {
         if order.epoch > self.dir.worker_state.epoch {
             let worker_state = WorkerState {
                 epoch: order.epoch,
@@ -149,6 +132,5 @@ impl Agent {
             }
         }
         self.coordinator.set_guard(Some(order.into()));
-        Request::Guard(order.into())
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use baton_core::supervision::io::{Ending, Sighting};
 use baton_model::ids::BootId;
-use baton_model::outcome::{AttemptStats, Outcome, Report};
+use baton_model::outcome::Outcome;
 use baton_model::task::{Identity, Moment, RunKey};
 use baton_model::time::{Millis, Mono};
 use baton_runner::coordinator::{CoordinatorSpec, Discovery, Link, StartPermit};
@@ -296,24 +296,7 @@ impl Coordinator {
             Remains::Ended(ExitStatus::Unexecuted(signal)) => return Sighting::Unexecuted(signal),
             Remains::Ended(status) => Outcome::from(status),
         };
-        let now = clock::now();
-        let stats = AttemptStats {
-            started: at.wall,
-            ended: now.wall,
-            elapsed: now.mono.since(at.mono),
-            cpu: Millis(0),
-            memory_peak: 0,
-        };
-        Sighting::Ended(Ending {
-            at: now.mono,
-            report: Report {
-                outcome,
-                stats: Some(stats),
-                outputs: None,
-                stderr_tail: None,
-            },
-            has_bad_outputs: false,
-        })
+        Sighting::Ended(Ending::found(outcome, at, clock::now()))
     }
 }
 

@@ -12,14 +12,7 @@ use crate::takeover::sight;
 impl Agent {
     pub(crate) fn handle_reply(&mut self, reply: Reply) {
         let event = match reply {
-            Reply::Accepted { run } => Event::Accepted(run),
-            Reply::Started { run, at, identity } => {
-                if std::mem::replace(&mut self.is_faulty, false) {
-                    tracing::info!("this host can launch processes again");
-                }
-                Event::Started { run, at, identity }
-            }
-            Reply::HostFault { run, reason } => self.host_fault(run, &reason),
+            Reply::HostFault { run, reason } => Some(self.host_fault(run, &reason)),
             Reply::Ended(end) => {
                 let attempt = self.supervisor.attempts().get(end.run);
                 let assignment = attempt.map(|attempt| &attempt.assignment);
@@ -35,32 +28,39 @@ impl Agent {
                         );
                     }
                 }
-                Event::Ended(end.run, self.launcher.ending(&end, assignment))
+                let ending = self.launcher.ending(&end, assignment);
+                Some(Event::Ended(end.run, ending))
             }
-            Reply::Unknown { run } => match self.unknown(run) {
-                Some(event) => event,
-                None => return,
-            },
-            Reply::Refused { run } => {
-                // A task whose runner may not start again has ended.
-                if let Some(attempt) = self.supervisor.attempts().get(run)
-                    && run.run > RunNo(0)
-                {
+            Reply::Unknown { run } => self.unknown(run),
+            plain => {
+                self.note_reply(&plain);
+                Event::of_reply(&plain)
+            }
+        };
+        if let Some(event) = event {
+            self.handle(event);
+        }
+    }
+
+    /// Follows up on a reply outside of the supervisor.
+    fn note_reply(&mut self, reply: &Reply) {
+        match reply {
+            Reply::Started { .. } => {
+                if std::mem::replace(&mut self.is_faulty, false) {
+                    tracing::info!("this host can launch processes again");
+                }
+            }
+            // A task whose runner may not start again has ended.
+            Reply::Refused { run } if run.run > RunNo(0) => {
+                if let Some(attempt) = self.supervisor.attempts().get(*run) {
                     self.end_filer.add(attempt.assignment.lease);
                 }
-                Event::Refused(run)
             }
-            Reply::EverythingKilled { id, left } => {
-                if left > 0 {
-                    tracing::error!("{left} processes cannot be killed; retrying");
-                }
-                Event::EverythingKilled { id, left }
+            Reply::EverythingKilled { left, .. } if *left > 0 => {
+                tracing::error!("{left} processes cannot be killed; retrying");
             }
-            Reply::StraysKilled { left } => Event::StraysKilled { left },
-            // A greeting only comes first, and nothing is probed.
-            Reply::Hello { .. } | Reply::Probed { .. } => return,
-        };
-        self.handle(event);
+            _ => {}
+        }
     }
 
     /// This host could not launch an attempt, or a health check.

@@ -9,17 +9,15 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use baton_core::supervision::RUNNER_RESTARTS_MAX;
 use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
-use baton_model::outcome::{AttemptStats, Report};
 use baton_model::paths;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::{Millis, Mono};
 use baton_runner::launch_error::LaunchError;
 use baton_runner::sys::users::{self, User};
-use baton_runner::wire::{self, AttemptPaths, Credentials, Launch, Limit, RunEnd, Sink};
+use baton_runner::wire::{AttemptPaths, Credentials, Launch, Limit, Request, RunEnd, Sink};
 use baton_tls::Trust;
 
 use crate::Config;
@@ -171,20 +169,12 @@ impl Launcher {
             stderr: Sink::File,
             stdout_path,
             stderr_path,
-            tag,
-            claim: self.claim(assignment),
-            timeout: assignment.time_left(now),
-            timeout_grace: assignment.timeout_grace(now, now),
             paths: Some(AttemptPaths {
                 stdout: format!("{dir}.out"),
                 stderr: format!("{dir}.err"),
                 dir,
             }),
-            memory_max: assignment.memory_max,
-            term: assignment.term(),
-            resumes: resumes(attempt),
-            is_runner: assignment.is_task(),
-            ..Launch::default()
+            ..attempt.launch(tag, self.claim(assignment), now)
         })
     }
 
@@ -208,25 +198,13 @@ impl Launcher {
         Ok(())
     }
 
-    /// What a coordinator needs to know of an attempt that another one has started.
-    pub(crate) fn adoption(
-        &mut self,
-        attempt: &Attempt,
-        started: Mono,
-        now: Mono,
-    ) -> wire::Attempt {
+    /// The request to watch an attempt that another coordinator has started.
+    pub(crate) fn adoption(&mut self, attempt: &Attempt, now: Mono) -> Option<Request> {
         let assignment = &attempt.assignment;
-        wire::Attempt {
-            // A spec that was encoded once can be encoded again; without a tag the handover file
-            // still identifies the attempt.
-            tag: self.tags.write(assignment).unwrap_or_default(),
-            claim: self.claim(assignment),
-            timeout: assignment.time_left(started),
-            timeout_grace: assignment.timeout_grace(started, now),
-            term: assignment.term(),
-            resumes: resumes(attempt),
-            is_runner: assignment.is_task(),
-        }
+        // A spec that was encoded once can be encoded again; without a tag the handover file
+        // still identifies the attempt.
+        let tag = self.tags.write(assignment).unwrap_or_default();
+        attempt.adoption(tag, self.claim(assignment), now)
     }
 
     /// The attempt that a run was stored with.
@@ -250,23 +228,7 @@ impl Launcher {
 
     /// The end of a run as the coordinator reports it, with the outputs of its attempt.
     pub(crate) fn ending(&self, end: &RunEnd, assignment: Option<&Assignment>) -> Ending {
-        let stats = end.started.map(|started| AttemptStats {
-            started: started.wall,
-            ended: end.at.wall,
-            elapsed: end.at.mono.since(started.mono),
-            cpu: end.usage.map_or(Millis(0), |usage| usage.cpu),
-            memory_peak: end.usage.map_or(0, |usage| usage.memory_peak),
-        });
-        let ending = Ending {
-            at: end.at.mono,
-            report: Report {
-                outcome: end.outcome,
-                stats,
-                outputs: None,
-                stderr_tail: None,
-            },
-            has_bad_outputs: false,
-        };
+        let ending = Ending::recorded(end);
         match assignment {
             Some(assignment) => self.with_texts(assignment, ending),
             None => ending,
@@ -443,11 +405,6 @@ impl Launcher {
 
 fn unencodable(error: &serde_json::Error) -> LaunchError {
     LaunchError::Work(format!("its spec cannot be encoded: {error}"))
-}
-
-/// True if another runner goes on with the task when this one has died.
-fn resumes(attempt: &Attempt) -> bool {
-    attempt.assignment.is_task() && attempt.run.run.0 < RUNNER_RESTARTS_MAX
 }
 
 impl Launcher {

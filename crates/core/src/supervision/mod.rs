@@ -24,6 +24,7 @@
 //! | file | concern |
 //! |---|---|
 //! | [`io`] | what goes in and comes out |
+//! | `calls` | actions as requests to the coordinator, and its replies as events |
 //! | [`attempts`] | the attempts, and their runs at the coordinator |
 //! | `runs` | what the coordinator and the host report |
 //! | `orders` | what the protocol wants done |
@@ -41,6 +42,7 @@
 
 pub mod attempts;
 pub mod backoff;
+mod calls;
 pub mod io;
 mod kill;
 mod orders;
