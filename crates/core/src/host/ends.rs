@@ -81,7 +81,9 @@ impl Host {
                 assert_eq!(of, pid, "another child was reaped than that of {run}");
                 self.take_back(turn, run);
             }
-            Some(Awaited::Spawn(run)) => panic!("a launch of {run} was answered by a reaped child"),
+            Some(Awaited::Spawn(run, _)) => {
+                panic!("a launch of {run} was answered by a reaped child")
+            }
             None => panic!("pid {pid} was reaped, and that was not asked for"),
         }
     }
@@ -305,18 +307,24 @@ impl Host {
         self.idle_since = turn.now();
     }
 
-    /// Records of attempts that have processes left while their exit status is known.
-    pub(super) fn lingering_exits(
-        &self,
-        at: Moment,
-    ) -> impl Iterator<Item = CoordinatorRecord> + '_ {
-        self.table.lingering.iter().filter_map(move |key| {
-            let run = self.table.runs.get(key).filter(|run| run.is_live())?;
-            let Root::Gone(status) = run.root else {
+    /// Records of attempts whose exit status is known, and which are not over.
+    pub(super) fn known_exits(&self, at: Moment) -> impl Iterator<Item = CoordinatorRecord> + '_ {
+        let awaited = match &self.awaited {
+            Some(Awaited::Exit(key, _, status)) => Some((*key, *status)),
+            Some(Awaited::Spawn(..) | Awaited::Retraction(..)) | None => None,
+        };
+        let lingering = self.table.lingering.iter().filter_map(|key| {
+            let root = self.table.runs.get(key)?.root;
+            let Root::Gone(status) = root else {
                 return None;
             };
+            Some((*key, status))
+        });
+        let exits = lingering.chain(self.gone.iter().copied()).chain(awaited);
+        exits.filter_map(move |(key, status)| {
+            let run = self.table.runs.get(&key).filter(|run| run.is_live())?;
             Some(CoordinatorRecord::Exited(RunEnd {
-                run: *key,
+                run: key,
                 at,
                 outcome: run.outcome(status),
                 started: run.started.map(|(at, _)| at),

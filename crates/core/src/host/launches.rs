@@ -116,7 +116,7 @@ impl Host {
         if !is_attempt && key.run > RunNo(0) {
             self.kill_predecessors(turn, key);
         }
-        self.awaited = Some(Awaited::Spawn(key));
+        self.awaited = Some(Awaited::Spawn(key, launch.tag.clone()));
         turn.spawn(key, launch);
     }
 
@@ -130,7 +130,11 @@ impl Host {
         result: Result<Identity, StartFault>,
     ) {
         let awaited = self.awaited.take();
-        assert_eq!(awaited, Some(Awaited::Spawn(key)), "{key} was launched");
+        let is_awaited = matches!(&awaited, Some(Awaited::Spawn(run, _)) if *run == key);
+        assert!(
+            is_awaited,
+            "{key} was launched while {awaited:?} is awaited"
+        );
         for pid in rotators {
             self.table.children.insert(pid, Role::Rotator);
         }

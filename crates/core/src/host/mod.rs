@@ -116,9 +116,10 @@ pub struct Host {
 }
 
 /// The effect whose answer is the next input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Awaited {
-    Spawn(RunKey),
+    /// The process of a run with this tag.
+    Spawn(RunKey, String),
     /// The first process of an attempt has ended with this status.
     Exit(RunKey, u32, ExitStatus),
     /// The process of a run was killed before its program began.

@@ -110,13 +110,8 @@ impl Queue {
 
     /// For the greeting, and for a compacted log.
     pub(super) fn known(&self) -> impl Iterator<Item = KnownRun> + '_ {
-        self.waiting.values().map(|(run, launch)| KnownRun {
-            run: *run,
-            started: None,
-            ended: None,
-            waiting: true,
-            tag: launch.tag.clone(),
-        })
+        let waiting = self.waiting.values();
+        waiting.map(|(run, launch)| KnownRun::waiting(*run, launch.tag.clone()))
     }
 }
 

@@ -3,7 +3,7 @@
 use baton_model::coordinator::{CoordinatorRecord, Guard, KnownRun, Reply, VERSION};
 use baton_model::task::Moment;
 
-use super::{Host, Turn};
+use super::{Awaited, Host, Turn};
 
 impl Host {
     /// Greets a runner. The one before is considered dead: its requests are done by now, or waited
@@ -22,19 +22,31 @@ impl Host {
         });
     }
 
-    /// The runs that are known or wait.
+    /// The runs that are known or wait. One that is just being launched is among them, and one
+    /// whose start was just taken back is not.
     pub fn known(&self) -> impl Iterator<Item = KnownRun> + '_ {
-        self.table.known().chain(self.queue.known())
+        let (launching, taken_back) = match &self.awaited {
+            Some(Awaited::Spawn(run, tag)) => (Some(KnownRun::waiting(*run, tag.clone())), None),
+            Some(Awaited::Retraction(run, _)) => (None, Some(*run)),
+            Some(Awaited::Exit(..)) | None => (None, None),
+        };
+        let started = self.table.known();
+        started
+            .filter(move |known| Some(known.run) != taken_back)
+            .chain(self.queue.known())
+            .chain(launching)
     }
 
-    /// The full state, as records that follow the first one of a log.
+    /// The full state, as records that follow the first one of a log. It is complete at any time,
+    /// also while an effect waits to be answered: the log may be rewritten with the records that the
+    /// effect has waited for.
     pub fn summary(&self, at: Moment) -> impl Iterator<Item = CoordinatorRecord> + '_ {
         let guard = self.guard.order().map(Guard::from);
         let guard = guard.map(CoordinatorRecord::Guard);
         guard
             .into_iter()
             .chain(self.known().flat_map(known_records))
-            .chain(self.lingering_exits(at))
+            .chain(self.known_exits(at))
     }
 }
 

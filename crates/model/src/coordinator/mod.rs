@@ -182,6 +182,20 @@ pub struct KnownRun {
     pub tag: String,
 }
 
+impl KnownRun {
+    /// A run that was accepted and is not started yet.
+    #[must_use]
+    pub const fn waiting(run: RunKey, tag: String) -> Self {
+        Self {
+            run,
+            started: None,
+            ended: None,
+            waiting: true,
+            tag,
+        }
+    }
+}
+
 /// A reply of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -2,10 +2,12 @@
 
 mod rig;
 
-use baton_model::coordinator::{Attempt, CoordinatorRecord, Launch, Reply, Request};
+use baton_model::coordinator::{
+    Attempt, CoordinatorRecord, Evidence, KnownRun, Launch, Reply, Request,
+};
 use baton_model::outcome::{ExitStatus, KillCause, Outcome};
 use baton_model::task::Moment;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 
 use super::io::{Input, StartFault, Urgency};
 use super::kernel::{SIGKILL, SIGTERM};
@@ -72,6 +74,61 @@ fn no_reply_leaves_before_its_record() {
     rig.commit();
     assert!(matches!(rig.log.last(), Some(CoordinatorRecord::Ended(_))));
     assert_eq!(ends(&rig.replies), [(1, Outcome::Exited(0))]);
+}
+
+/// The log as it is rewritten now.
+fn evidence(rig: &Rig) -> Evidence {
+    let at = Moment {
+        mono: rig.kernel.now,
+        wall: Wall(0),
+    };
+    rig.host.summary(at).collect()
+}
+
+#[test]
+fn a_log_that_is_rewritten_during_a_launch_keeps_its_tag() {
+    let mut rig = Rig::new(false, FAR);
+    let launch = Launch {
+        tag: "lease".to_owned(),
+        ..Launch::default()
+    };
+    let (key, launch) = (run(1, 0), Box::new(launch));
+    let _ = rig.decide(Input::Request(Request::Launch { run: key, launch }));
+    assert_eq!(
+        evidence(&rig).runs,
+        [KnownRun::waiting(key, "lease".to_owned())]
+    );
+    rig.commit();
+    let runs = evidence(&rig).runs;
+    assert!(runs.len() == 1 && runs[0].tag == "lease" && runs[0].started.is_some());
+}
+
+#[test]
+fn a_log_that_is_rewritten_before_a_child_is_reaped_keeps_its_status() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    rig.exit(pid, 7);
+    let status = ExitStatus::Code(7);
+    let _ = rig.decide(Input::Exited { pid, status });
+    let outcome = |rig: &Rig| evidence(rig).runs[0].ended.as_ref().map(|it| it.outcome);
+    assert_eq!(outcome(&rig), Some(Outcome::Exited(7)), "a zombie");
+    rig.commit();
+    assert_eq!(outcome(&rig), Some(Outcome::Exited(7)), "reaped");
+    rig.input(Input::ExitsTaken);
+    assert_eq!(outcome(&rig), Some(Outcome::Exited(7)), "over");
+}
+
+#[test]
+fn a_log_that_is_rewritten_before_a_start_is_taken_back_omits_it() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    let pid = rig.pid_of(run(1, 0));
+    let status = ExitStatus::Unexecuted(SIGKILL);
+    let process = rig.kernel.processes.get_mut(&pid).expect("it is there");
+    process.zombie = Some(status);
+    let _ = rig.decide(Input::Exited { pid, status });
+    assert_eq!(evidence(&rig).runs, []);
 }
 
 #[test]
