@@ -191,6 +191,20 @@ bugs! {
         "a worker on which unrelated work fails gets work as any other";
     SuspicionKept, "suspicion-kept",
         "a worker that has passed its trials stays suspicious";
+    EffectBeforeRecord, "effect-before-record",
+        "a coordinator replies and launches before its records are in the log";
+    LaunchedAgain, "launched-again",
+        "an agent that takes a coordinator over launches again what runs";
+    ClaimKept, "claim-kept",
+        "a coordinator keeps the room of an attempt that has ended";
+    OrphanMisattributed, "orphan-misattributed",
+        "a coordinator takes the leftovers of one attempt for those of another";
+    GraceSkipped, "grace-skipped",
+        "a coordinator kills what it has just asked to stop";
+    ReusedPidSignalled, "reused-pid-signalled",
+        "a coordinator signals the group of a process that is gone, whatever has its number now";
+    SummaryIncomplete, "summary-incomplete",
+        "a log that is rewritten during a launch or an exit loses it";
 }
 
 /// The set of bugs that are switched on.

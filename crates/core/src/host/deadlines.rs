@@ -100,7 +100,7 @@ impl Host {
             match run.root {
                 Root::Child => turn.kernel.signal_group(pid, signal),
                 Root::Held | Root::Ending(_) => turn.kernel.signal_held(key, signal),
-                Root::Gone(_) => {}
+                Root::Gone(_) | Root::Lost => {}
             }
         }
     }

@@ -12,6 +12,7 @@ use baton_model::time::{Millis, Mono};
 use super::kernel::{HeldExit, SIGKILL};
 use super::runs::{Role, Root, Timer};
 use super::{Awaited, Host, Turn};
+use crate::bugs::Bug;
 
 /// Polling interval for what sends no notification.
 pub(super) const POLL_EVERY: Millis = Millis(20);
@@ -210,7 +211,7 @@ impl Host {
                 }
             }
             Root::Ending(_) => self.poll_held(turn, key),
-            Root::Child | Root::Held => {}
+            Root::Child | Root::Held | Root::Lost => {}
         }
     }
 
@@ -223,7 +224,7 @@ impl Host {
         let until = match run.root {
             Root::Held => now + EXIT_NOTICE_MAX,
             Root::Ending(until) => until,
-            Root::Child | Root::Gone(_) => return,
+            Root::Child | Root::Gone(_) | Root::Lost => return,
         };
         run.root = Root::Ending(until);
         match turn.kernel.held_exit(key) {
@@ -232,13 +233,28 @@ impl Host {
                 self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
             }
             HeldExit::Pending | HeldExit::Unknowable => {
-                self.kill_members(turn, key);
+                // The next runner of a task goes on with what this one leaves, if it was killed; that
+                // is for the agent to find out.
+                if !self.table.runs.get(&key).is_some_and(|run| run.resumes) {
+                    self.kill_members(turn, key);
+                }
                 turn.kernel.release(key);
-                self.release(key);
-                self.unwatch_absent(key.process);
+                self.lose(key);
                 turn.reply(Reply::Unknown { run: key });
             }
         }
+    }
+
+    /// Ends a run whose status cannot be known. That of an attempt stays on record: the next agent
+    /// must learn that it has run.
+    fn lose(&mut self, key: RunKey) {
+        if self.settings.guarded {
+            let claim = self.table.lose(key);
+            self.queue.release(&claim);
+        } else {
+            self.release(key);
+        }
+        self.unwatch_absent(key.process);
     }
 
     /// Ends an adopted run like that of a child: its group is killed unless it has grace left, and
@@ -296,7 +312,10 @@ impl Host {
     pub(super) fn finish(&mut self, turn: &mut Turn<'_>, ended: RunEnd) {
         let claim = self.table.end(ended.clone());
         let run = self.table.runs.get(&ended.run);
-        self.queue.release(&claim);
+        let is_kept = !ended.outcome.is_success();
+        if !(is_kept && self.settings.bugs.has(Bug::ClaimKept)) {
+            self.queue.release(&claim);
+        }
         // What a runner leaves behind is watched until the next one is over.
         let is_resumable = matches!(ended.outcome, Outcome::Signaled(_));
         if !(is_resumable && run.is_some_and(|run| run.resumes)) {
@@ -309,7 +328,7 @@ impl Host {
 
     /// Records of attempts whose exit status is known, and which are not over.
     pub(super) fn known_exits(&self, at: Moment) -> impl Iterator<Item = CoordinatorRecord> + '_ {
-        let awaited = match &self.awaited {
+        let awaited = match self.in_flight() {
             Some(Awaited::Exit(key, _, status)) => Some((*key, *status)),
             Some(Awaited::Spawn(..) | Awaited::Retraction(..)) | None => None,
         };

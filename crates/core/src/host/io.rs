@@ -75,7 +75,7 @@ pub enum Input {
 }
 
 /// An effect of the host. It leaves when the records before it are in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Start a process, and answer with [`Input::Spawned`] before any other input.
     Spawn { run: RunKey, launch: Box<Launch> },

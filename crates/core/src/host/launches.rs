@@ -5,8 +5,10 @@ use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::{Identity, Moment, ProcessNo, RunKey, RunNo};
 
 use super::io::StartFault;
+use super::kernel::SIGKILL;
 use super::runs::{ProcessRun, Role, Root};
 use super::{Awaited, Host, Turn};
+use crate::bugs::Bug;
 
 impl Host {
     /// Starts a run, or repeats the replies for one that is known.
@@ -17,9 +19,9 @@ impl Host {
                 at,
                 identity,
             });
-            let replies = started
-                .into_iter()
-                .chain(run.ended.clone().map(Reply::Ended));
+            let lost = run.is_lost().then_some(Reply::Unknown { run: key });
+            let ended = run.ended.clone().map(Reply::Ended);
+            let replies = started.into_iter().chain(ended).chain(lost);
             return replies.for_each(|reply| turn.reply(reply));
         }
         if self.queue.contains(key) {
@@ -257,6 +259,11 @@ impl Host {
     pub(super) fn forget(&mut self, turn: &mut Turn<'_>, run: RunKey) {
         let over = self.table.runs.get(&run).is_some_and(|run| !run.is_live());
         if over {
+            if self.settings.bugs.has(Bug::ReusedPidSignalled)
+                && let Some(pid) = self.table.runs.get(&run).and_then(ProcessRun::pid)
+            {
+                turn.kernel.signal_group(pid, SIGKILL);
+            }
             self.release(run);
             turn.record(CoordinatorRecord::Forgotten { run });
             self.unwatch_absent(run.process);

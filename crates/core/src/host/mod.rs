@@ -72,6 +72,8 @@ use baton_model::outcome::ExitStatus;
 use baton_model::task::{ProcessNo, RunKey};
 use baton_model::time::{Millis, Mono};
 
+#[cfg(feature = "seeded-bugs")]
+use crate::bugs::{Bug, Bugs};
 use crate::protocol::worker::guard::DeadMan;
 use crate::protocol::worker::io::GuardOrder;
 
@@ -132,6 +134,8 @@ struct Turn<'a> {
     step: &'a mut HostStep,
     urgency: Urgency,
     pace: ReplyPace,
+    #[cfg(feature = "seeded-bugs")]
+    bugs: Bugs,
 }
 
 impl Turn<'_> {
@@ -145,17 +149,25 @@ impl Turn<'_> {
 
     fn reply(&mut self, reply: Reply) {
         self.pace.note(&reply);
-        self.step.emit(Effect::Reply(reply));
+        self.emit(Effect::Reply(reply));
     }
 
     fn spawn(&mut self, run: RunKey, launch: Box<Launch>) {
         self.urgency = Urgency::Now;
-        self.step.emit(Effect::Spawn { run, launch });
+        self.emit(Effect::Spawn { run, launch });
     }
 
     fn reap(&mut self, pid: u32) {
         self.urgency = Urgency::Now;
-        self.step.emit(Effect::Reap { pid });
+        self.emit(Effect::Reap { pid });
+    }
+
+    fn emit(&mut self, effect: Effect) {
+        #[cfg(feature = "seeded-bugs")]
+        if self.bugs.has(Bug::EffectBeforeRecord) {
+            return self.step.leak(effect);
+        }
+        self.step.emit(effect);
     }
 }
 
@@ -195,6 +207,8 @@ impl Host {
             step,
             urgency: Urgency::WithReplies,
             pace: ReplyPace::default(),
+            #[cfg(feature = "seeded-bugs")]
+            bugs: self.settings.bugs,
         };
         let is_answer = matches!(input, Input::Spawned { .. } | Input::Reaped { .. });
         assert_eq!(

@@ -4,6 +4,7 @@ use baton_model::coordinator::{CoordinatorRecord, Guard, KnownRun, Reply, VERSIO
 use baton_model::task::Moment;
 
 use super::{Awaited, Host, Turn};
+use crate::bugs::Bug;
 
 impl Host {
     /// Greets a runner. The one before is considered dead: its requests are done by now, or waited
@@ -20,12 +21,15 @@ impl Host {
             runs: self.known().collect(),
             guard: self.guard.order().map(Guard::from),
         });
+        for run in self.table.lost() {
+            turn.reply(Reply::Unknown { run });
+        }
     }
 
     /// The runs that are known or wait. One that is just being launched is among them, and one
     /// whose start was just taken back is not.
     pub fn known(&self) -> impl Iterator<Item = KnownRun> + '_ {
-        let (launching, taken_back) = match &self.awaited {
+        let (launching, taken_back) = match self.in_flight() {
             Some(Awaited::Spawn(run, tag)) => (Some(KnownRun::waiting(*run, tag.clone())), None),
             Some(Awaited::Retraction(run, _)) => (None, Some(*run)),
             Some(Awaited::Exit(..)) | None => (None, None),
@@ -35,6 +39,12 @@ impl Host {
             .filter(move |known| Some(known.run) != taken_back)
             .chain(self.queue.known())
             .chain(launching)
+    }
+
+    /// The effect that is not answered yet.
+    pub(super) fn in_flight(&self) -> Option<&Awaited> {
+        let forgotten = self.settings.bugs.has(Bug::SummaryIncomplete);
+        self.awaited.as_ref().filter(|_| !forgotten)
     }
 
     /// The full state, as records that follow the first one of a log. It is complete at any time,

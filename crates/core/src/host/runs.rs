@@ -21,6 +21,9 @@ pub(super) enum Root {
     Ending(Mono),
     /// It was reaped, with this status; other processes of the run may linger.
     Gone(ExitStatus),
+    /// It has ended, and its status cannot be known here. The run stays on record until the agent
+    /// has taken its end over.
+    Lost,
 }
 
 /// One run of a process.
@@ -101,12 +104,17 @@ impl ProcessRun {
     }
 
     pub(super) const fn is_root_gone(&self) -> bool {
-        matches!(self.root, Root::Gone(_))
+        matches!(self.root, Root::Gone(_) | Root::Lost)
     }
 
     /// True while it is not over.
     pub(super) const fn is_live(&self) -> bool {
-        self.ended.is_none()
+        self.ended.is_none() && !self.is_lost()
+    }
+
+    /// True if it is over, and nothing here tells how it has ended.
+    pub(super) const fn is_lost(&self) -> bool {
+        matches!(self.root, Root::Lost)
     }
 
     /// The outcome of a run whose first process ended with this status: an exit code counts as it
@@ -200,6 +208,25 @@ impl RunTable {
         let (timeout, kill_at) = (run.timeout, run.kill_at);
         self.retire(key, timeout, kill_at);
         claim
+    }
+
+    /// Ends a run whose status cannot be known, cancels its timers, and returns the claim to release.
+    #[must_use = "a claim that is not released is occupied for ever"]
+    pub(super) fn lose(&mut self, key: RunKey) -> Vec<u64> {
+        let Some(run) = self.runs.get_mut(&key).filter(|run| run.is_live()) else {
+            return Vec::new();
+        };
+        run.root = Root::Lost;
+        let claim = std::mem::take(&mut run.claim);
+        let (timeout, kill_at) = (run.timeout, run.kill_at);
+        self.retire(key, timeout, kill_at);
+        claim
+    }
+
+    /// The runs whose status cannot be known.
+    pub(super) fn lost(&self) -> impl Iterator<Item = RunKey> + '_ {
+        let lost = self.runs.iter().filter(|(_, run)| run.is_lost());
+        lost.map(|(key, _)| *key)
     }
 
     /// Removes a run, and returns the claim to release.

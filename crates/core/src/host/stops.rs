@@ -9,6 +9,7 @@ use super::kernel::{SIGKILL, SIGTERM};
 use super::runs::{Probe, ProcessRun, Role, Root, Timer};
 use super::sweeps::kill_marked;
 use super::{Host, Turn};
+use crate::bugs::Bug;
 
 impl Host {
     /// Asks a run to stop.
@@ -29,9 +30,14 @@ impl Host {
         if let Some(ended) = run.ended.clone() {
             return turn.reply(Reply::Ended(ended));
         }
+        if run.is_lost() {
+            return turn.reply(Reply::Unknown { run: key });
+        }
         // Repeated after a recovery of the runner: the signal was sent already, and many programs
         // treat a second one as a demand to exit at once.
         let first = run.kill_at.is_none();
+        let is_skipped = self.settings.bugs.has(Bug::GraceSkipped);
+        let kill_at = if is_skipped { turn.now() } else { kill_at };
         let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
         run.kill_at = Some(kill_at);
         let cause = *run.stop_cause.get_or_insert(cause);
@@ -75,6 +81,7 @@ impl Host {
                 self.kill_members(turn, key);
                 self.end_run(turn, key, status);
             }
+            Root::Lost => {}
         }
     }
 

@@ -55,7 +55,7 @@ impl Host {
                 .kernel
                 .signal_group(run.pid().unwrap_or_default(), signal),
             Root::Held | Root::Ending(_) => turn.kernel.signal_held(key, signal),
-            Root::Gone(_) => {}
+            Root::Gone(_) | Root::Lost => {}
         }
     }
 

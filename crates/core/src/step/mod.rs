@@ -43,7 +43,7 @@ use baton_model::principal::Principal;
 pub struct CommitSeq(u64);
 
 /// The decision of a state machine about one input: facts and effects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a step that is dropped is a decision that never happened"]
 pub struct Step<F, E> {
     facts: Vec<F>,

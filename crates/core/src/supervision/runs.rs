@@ -136,15 +136,30 @@ impl Supervisor {
         sighting: Sighting,
         out: &mut Vec<Action>,
     ) {
-        let Some(attempt) = self.attempts.get(run).filter(|it| !it.is_over()) else {
-            return;
+        let Some(attempt) = self.attempts.get(run) else {
+            // The attempt is no longer known.
+            return out.push(Action::Forget(run));
         };
+        if attempt.is_over() {
+            return;
+        }
         match self.unwatched(attempt, sighting) {
             Some(report) if self.restarts_runner(attempt, report.outcome) => {
                 self.restart_runner(now, run, report, out);
             }
+            // Its coordinator has left alone what a runner that has exited may have left behind.
+            Some(report) if attempt.assignment.is_task() => {
+                if self.dying.is_some() {
+                    return self.end_when_killed(run, report);
+                }
+                self.attempts.set_phase(run, Phase::Concluded(report));
+                out.push(Action::KillStrays);
+            }
             Some(report) => self.end(run, report),
-            None => self.withdraw(run),
+            None => {
+                self.withdraw(run);
+                out.push(Action::Forget(run));
+            }
         }
     }
 

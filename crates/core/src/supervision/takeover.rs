@@ -365,7 +365,11 @@ impl Supervisor {
         match sight(attempt) {
             Sighting::Present => {
                 attempt.phase = Phase::Running;
-                out.push(Action::Adopt(attempt.run));
+                out.push(if self.bugs.has(Bug::LaunchedAgain) {
+                    Action::Launch(attempt.run)
+                } else {
+                    Action::Adopt(attempt.run)
+                });
             }
             sighting => match self.unwatched(attempt, sighting) {
                 Some(report) => attempt.phase = Phase::Ended(report),

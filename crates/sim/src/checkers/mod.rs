@@ -23,6 +23,9 @@
 //! | `epoch-repeated` | no two terms have the same epoch, whatever the store has lost |
 //! | `id-reused` | no instance gets the id of another one that the store has lost, while a worker may hold that |
 //! | `submitted-twice` | with a store, a submission that is sent again with its key creates nothing again |
+//! | `killed-unasked` | no process gets a signal that nobody asked for |
+//! | `grace-skipped` | no process that is to stop is killed before its grace is over |
+//! | `launched-twice` | no run of an attempt is launched again |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
 //! | `started-early` | an instance that starts after others is leased only when they have ended as they must |
@@ -40,6 +43,7 @@
 mod bounds;
 mod conditions;
 mod history;
+mod kills;
 pub mod runs;
 mod suspicion;
 mod truth;
@@ -54,12 +58,14 @@ use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
 use baton_model::spec::Exclusive;
+use baton_model::time::Mono;
 
 use crate::time::{SECOND, Time};
 
 use bounds::Bounds;
 pub use conditions::ConditionChecks;
 use history::History;
+pub use kills::KillChecks;
 pub use runs::{ResumeRequest, Row, RunChecks, RunRecord};
 pub use suspicion::SuspicionChecks;
 pub use truth::{Execution, Truth};
@@ -91,6 +97,8 @@ pub struct Checkers {
     pub conditions: ConditionChecks,
     /// The checkers of suspicious workers.
     pub suspicion: SuspicionChecks,
+    /// The checkers of signals.
+    pub signals: KillChecks,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
     /// Attempts that their host could not start.
@@ -144,10 +152,20 @@ impl Checkers {
                 self.violate("overlap", what);
             }
         }
+        if self.truth.live(lease).is_some() {
+            self.violate("launched-twice", format!("{lease} started while it runs"));
+        }
         self.truth.start(lease, execution);
         let checked = self.bounds.started(instance, &self.truth);
         self.require(checked);
         let checked = self.runs.started(instance, &self.truth);
+        self.require(checked);
+    }
+
+    /// Checks a signal of a coordinator to a process of an attempt that it watches, at this time of
+    /// its host's clock.
+    pub fn signalled(&mut self, lease: LeaseId, signal: i32, now: Mono) {
+        let checked = self.signals.signalled(lease, signal, now);
         self.require(checked);
     }
 
@@ -284,7 +302,8 @@ impl Checkers {
             LOST => self.truth.live(lease).is_none(),
             _ => false,
         };
-        if truth != Some(outcome) && !unseen {
+        let agrees = truth.is_some_and(|truth| self.signals.agree(lease, truth, outcome));
+        if !agrees && !unseen {
             let truth = truth.map_or("still running or never started".to_owned(), |it| {
                 it.to_string()
             });

@@ -405,7 +405,7 @@ impl World {
         hosts.all(|index| {
             let host = &self.hosts[*index];
             let gone = host.destroyed || self.links.is_severed(*index);
-            (gone || !may_hold) && host.children.is_empty()
+            (gone || !may_hold) && host.workload.leases().is_empty()
         })
     }
 

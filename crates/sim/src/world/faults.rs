@@ -199,8 +199,10 @@ impl World {
     fn crash_reaper(&mut self, host: usize) {
         if self.fault_rng.chance(500) {
             let span = self.draw_span();
-            self.hosts[host].agent = None;
-            self.coordinator_crash(host);
+            self.agent_dies(host);
+            if self.hosts[host].coordinator.is_some() {
+                self.coordinator_gone(host);
+            }
             self.reaper_crash(host);
             return self.agent_crash(host, span);
         }

@@ -5,11 +5,13 @@
 //! | `network` | links that lose, duplicate, delay and partition |
 //! | `store` | the shared store: an epoch row, a ledger, commits that tear |
 //! | `copies` | a store that goes back in time |
-//! | `dead_man` | the dead-man timer of coordinators |
 //! | `failover` | a shared store that loses replies, and fails over to a standby |
 //! | `schedulers` | scheduler processes: election, leader, outbox |
-//! | `hosts` | machines: boots, agents, their restarts and incarnations |
-//! | `coordinators` | coordinators and the processes they started |
+//! | `hosts` | machines: boots, disks, clones and deaths |
+//! | `agents` | agents: their events, and what they do about decisions |
+//! | `takeovers` | incarnations: agents that start, resume, take coordinators over, and end |
+//! | `coordinators` | coordinators: when they take turns, stop and die |
+//! | `work` | the processes of attempts: how long they run, and how they react to signals |
 //! | `client` | clients that submit and cancel, and the operator |
 //! | `arrays` | clients that submit arrays with limits, and changes of a named limit |
 //! | `dependents` | arrays that start after others, retries of elements, and several ends in one message |
@@ -22,11 +24,11 @@
 //! All decisions are made by the real core; this module only simulates its environment. One
 //! queue orders all events by time and then by insertion, so a seed always gives the same run.
 
+mod agents;
 mod arrays;
 mod client;
 mod coordinators;
 mod copies;
-mod dead_man;
 mod dependents;
 mod failover;
 mod faults;
@@ -37,14 +39,18 @@ mod recovery;
 mod schedulers;
 mod store;
 mod suspend;
+mod takeovers;
+mod work;
 mod workflows;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use baton_core::bugs::Bugs;
+use baton_core::host::kernel::SIGTERM;
 use baton_core::scheduler::{Config, RunCommand, StoreMode};
-use baton_model::ids::{LeaseId, Lineage, RequestId};
+use baton_core::supervision::attempts::Assignment;
+use baton_model::ids::{Lineage, RequestId};
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
 
 use crate::checkers::Checkers;
@@ -117,26 +123,32 @@ enum Event {
     AgentWake(usize),
     AgentStart(usize),
     AgentResume(usize),
-    GuardWake(usize),
+    /// An agent reads what its coordinator has sent.
+    AgentReads(usize),
+    CoordinatorWake(usize),
     CoordinatorResume(usize),
     ReaperWake(usize),
-    StraysDead(usize),
     StatusesLeave {
         host: usize,
         scheduler: usize,
     },
-    ChildEnds {
+    /// The program of the process with this start time ends.
+    ProcessEnds {
         host: usize,
-        lease: LeaseId,
+        ticks: u64,
     },
-    ChildTerminated {
+    /// A process ends of SIGTERM.
+    ProcessTerminated {
         host: usize,
-        lease: LeaseId,
+        ticks: u64,
     },
-    GraceEnds(usize),
+    RunnerKills {
+        host: usize,
+        ticks: u64,
+    },
     RunnerDies {
         host: usize,
-        lease: LeaseId,
+        ticks: u64,
     },
     ChecksHeal(usize),
     LaunchesHeal(usize),
@@ -211,12 +223,15 @@ pub struct World {
     sick_rng: Rng,
     bad_rng: Rng,
     failover_rng: Rng,
+    host_rng: Rng,
     /// Whether several schedulers may use the store, on a server of its own.
     is_shared: bool,
     links: Links,
     store: Store,
     schedulers: Vec<SchedulerProcess>,
     hosts: Vec<Host>,
+    /// The attempts that launches were stored with: a tag is a number of them.
+    tags: Vec<Assignment>,
     /// The machines that have, or had, each state directory.
     by_lineage: BTreeMap<Lineage, Vec<usize>>,
     client: Client,
@@ -264,11 +279,13 @@ impl World {
             sick_rng: Rng::new(seed ^ (1 << 60)),
             bad_rng: Rng::new(seed ^ (1 << 59)),
             failover_rng,
+            host_rng: Rng::new(seed ^ (1 << 58)),
             is_shared,
             links: Links::default(),
             store: Store::default(),
             schedulers: Vec::new(),
             hosts: Vec::new(),
+            tags: Vec::new(),
             by_lineage: BTreeMap::new(),
             client: Client::new(&mix, &mut rng),
             // A separate stream: workflows do not change other draws of a seed.
@@ -428,15 +445,15 @@ impl World {
             Event::AgentWake(host) => self.agent_wake(host),
             Event::AgentStart(host) => self.agent_start(host),
             Event::AgentResume(host) => self.agent_resume(host),
-            Event::GuardWake(host) => self.guard_wake(host),
+            Event::AgentReads(host) => self.agent_reads(host),
+            Event::CoordinatorWake(host) => self.coordinator_wake(host),
             Event::CoordinatorResume(host) => self.coordinator_resume(host),
             Event::ReaperWake(host) => self.reaper_wake(host),
-            Event::StraysDead(host) => self.strays_dead(host),
             Event::StatusesLeave { host, scheduler } => self.statuses_leave(host, scheduler),
-            Event::ChildEnds { host, lease } => self.child_ends(host, lease),
-            Event::ChildTerminated { host, lease } => self.child_killed(host, lease),
-            Event::GraceEnds(host) => self.kill_overdue(host),
-            Event::RunnerDies { host, lease } => self.runner_dies(host, lease),
+            Event::ProcessEnds { host, ticks } => self.process_ends(host, ticks),
+            Event::ProcessTerminated { host, ticks } => self.process_killed(host, ticks, SIGTERM),
+            Event::RunnerKills { host, ticks } => self.runner_kills(host, ticks),
+            Event::RunnerDies { host, ticks } => self.runner_dies(host, ticks),
             Event::ChecksHeal(host) => self.hosts[host].checks_fail = false,
             Event::LaunchesHeal(host) => self.hosts[host].launches_fail = false,
             Event::WorkHeals(host) => self.hosts[host].work_fails = false,

@@ -5,14 +5,16 @@
 //! so. An agent starts it and, when it dies, another; without any of the three the children run
 //! unguarded until the service manager restarts the agent.
 
+use std::collections::BTreeMap;
+
 use baton_core::bugs::Bug;
+use baton_core::host::kernel::SIGKILL;
 use baton_core::protocol::worker::guard::Backstop;
 use baton_core::protocol::worker::io::GuardOrder;
-use baton_model::ids::LeaseId;
-use baton_model::outcome::{KillCause, Outcome};
-use baton_model::task::RunKey;
+use baton_model::outcome::{ExitStatus, KillCause};
 
 use super::{Event, World};
+use crate::machine::processes::Parent;
 use crate::time::{SECOND, Time};
 
 /// A live reaper.
@@ -20,15 +22,31 @@ use crate::time::{SECOND, Time};
 pub(super) struct Reaper {
     backstop: Backstop,
     wake: Option<Time>,
-    /// Ends of children that had no coordinator.
-    exits: Vec<(RunKey, Outcome)>,
+    /// Exit statuses of its children that no agent has taken, by pid and start time.
+    exits: BTreeMap<(u32, u64), ExitStatus>,
+}
+
+impl Reaper {
+    /// Keeps the exit status of a child.
+    pub(super) fn keep(&mut self, pid: u32, ticks: u64, status: ExitStatus) {
+        self.exits.insert((pid, ticks), status);
+    }
+
+    /// The exit statuses that no agent has taken.
+    pub(super) fn take_exits(&mut self) -> BTreeMap<(u32, u64), ExitStatus> {
+        std::mem::take(&mut self.exits)
+    }
 }
 
 impl World {
-    /// The agent starts a reaper, if there is none, and tells it the order in force.
-    pub(super) fn reaper_start(&mut self, index: usize, order: Option<GuardOrder>) {
-        self.hosts[index].reaper.get_or_insert_default();
-        self.reaper_guard(index, order);
+    /// The agent starts a reaper, if there is none. One that is found keeps its order.
+    pub(super) fn reaper_start(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        if host.reaper.is_none() {
+            host.reaper = Some(Reaper::default());
+            let order = host.agent.as_ref().and_then(|agent| agent.guard);
+            self.reaper_guard(index, order);
+        }
     }
 
     pub(super) fn reaper_guard(&mut self, index: usize, order: Option<GuardOrder>) {
@@ -37,19 +55,6 @@ impl World {
             reaper.backstop.set(order);
         }
         self.rearm_reaper(index);
-    }
-
-    /// Keeps the end of a child without a coordinator.
-    pub(super) fn reaper_keep(&mut self, index: usize, ended: &[(RunKey, Outcome)]) {
-        if let Some(reaper) = &mut self.hosts[index].reaper {
-            reaper.exits.extend_from_slice(ended);
-        }
-    }
-
-    /// The ends that the agent has not been told.
-    pub(super) fn reaper_exits(&mut self, index: usize) -> Vec<(RunKey, Outcome)> {
-        let reaper = self.hosts[index].reaper.as_mut();
-        reaper.map_or_else(Vec::new, |reaper| std::mem::take(&mut reaper.exits))
     }
 
     pub(super) fn reaper_wake(&mut self, index: usize) {
@@ -67,21 +72,25 @@ impl World {
         let reaper = host.reaper.as_mut();
         if let Some(reaper) = reaper.filter(|reaper| reaper.backstop.is_due(now)) {
             let backstop = reaper.backstop;
-            let mut past: Vec<LeaseId> = Vec::new();
-            let mut ahead = Vec::new();
-            for (lease, child) in &mut host.children {
-                if backstop.is_past(now, child.term) {
-                    child.killed_by.get_or_insert(KillCause::LeaseLapsed);
-                    past.push(*lease);
-                } else {
-                    ahead.push(child.term);
-                }
-            }
+            // It knows its worker's processes by their mark.
+            let processes = host.processes.living().filter(|(_, it)| it.mark.is_some());
+            let (past, ahead): (Vec<_>, Vec<_>) =
+                processes.partition(|(_, it)| backstop.is_past(now, it.term));
+            let past: Vec<(u32, u64)> = past
+                .into_iter()
+                .map(|(pid, it)| (pid, it.start_ticks))
+                .collect();
+            let ahead: Vec<_> = ahead.into_iter().map(|(_, it)| it.term).collect();
             reaper.backstop.looked(now, 0, ahead);
             self.note(&index, || format!("h{index} reaper kills {}", past.len()));
-            for lease in past {
-                self.child_killed(index, lease);
+            for (pid, ticks) in past {
+                let host = &mut self.hosts[index];
+                if let Some(lease) = host.workload.lease_of(ticks) {
+                    self.checkers.signals.kill(lease, KillCause::LeaseLapsed);
+                }
+                host.processes.end(pid, ExitStatus::Signal(SIGKILL));
             }
+            self.processes_changed(index);
         }
         self.rearm_reaper(index);
     }
@@ -108,10 +117,13 @@ impl World {
             return;
         }
         self.note(&index, || format!("h{index} reaper is killed"));
+        let host = &mut self.hosts[index];
+        let heir = host.heir();
+        host.processes.reparent(Parent::Reaper, heir);
+        self.reap_children(index);
         let host = &self.hosts[index];
         if host.agent_is_awake() {
-            let order = host.guard_on_disk;
-            return self.reaper_start(index, order);
+            return self.reaper_start(index);
         }
         match &host.coordinator {
             // No process watches the time.

@@ -40,16 +40,17 @@ impl World {
     /// and everything else happens right after the resume.
     pub(super) fn deferral(&self, event: &Event) -> Option<Time> {
         let (host, is_process) = match event {
-            Event::ChildEnds { host, .. } | Event::ChildTerminated { host, .. } => (*host, true),
+            Event::ProcessEnds { host, .. }
+            | Event::ProcessTerminated { host, .. }
+            | Event::RunnerKills { host, .. } => (*host, true),
             Event::ToHost { host, .. }
             | Event::AgentWake(host)
             | Event::AgentStart(host)
             | Event::AgentResume(host)
-            | Event::GuardWake(host)
+            | Event::AgentReads(host)
+            | Event::CoordinatorWake(host)
             | Event::ReaperWake(host)
             | Event::CoordinatorResume(host)
-            | Event::StraysDead(host)
-            | Event::GraceEnds(host)
             | Event::RunnerDies { host, .. }
             | Event::CrashAgain { host, .. } => (*host, false),
             _ => return None,
@@ -77,8 +78,7 @@ impl World {
         if agent_first {
             self.agent_event(index, AgentEvent::Tick);
         }
-        self.guard_poll(index);
-        self.rearm_guard(index);
+        self.coordinator_turn(index);
         self.reaper_poll(index);
         if !agent_first {
             self.agent_event(index, AgentEvent::Tick);

@@ -132,6 +132,34 @@ fn a_log_that_is_rewritten_before_a_start_is_taken_back_omits_it() {
 }
 
 #[test]
+fn an_attempt_whose_status_cannot_be_known_is_on_record_until_it_is_forgotten() {
+    let mut rig = Rig::new(true, FAR);
+    let (key, identity) = (run(1, 0), rig.start_process(Some(run(1, 0)), None));
+    rig.request(Request::Adopt {
+        run: key,
+        at: Moment {
+            mono: rig.kernel.now,
+            wall: Wall(0),
+        },
+        identity,
+        attempt: Some(Box::default()),
+    });
+    rig.kernel.has_no_statuses = true;
+    rig.exit(identity.pid, 0);
+    rig.turn(10);
+    let unknown = Reply::Unknown { run: key };
+    assert_eq!(rig.take_replies(), [unknown.clone()]);
+    rig.input(Input::Connected);
+    let replies = rig.take_replies();
+    let known = matches!(&replies[0], Reply::Hello { runs, .. } if runs.len() == 1);
+    assert!(known && replies[1..] == [unknown], "{replies:?}");
+    rig.request(Request::Forget { run: key });
+    assert_eq!(rig.host.known_runs(), 0);
+    let forgotten = CoordinatorRecord::Forgotten { run: key };
+    assert_eq!(rig.log.last(), Some(&forgotten));
+}
+
+#[test]
 fn a_run_is_launched_once() {
     let mut rig = Rig::new(false, FAR);
     rig.launch(run(1, 0), &[]);
