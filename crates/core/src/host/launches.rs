@@ -27,10 +27,13 @@ impl Host {
         if self.queue.contains(key) {
             return turn.reply(Reply::Accepted { run: key });
         }
-        if !self.admits(turn, launch.term) {
-            return turn.reply(Reply::Refused { run: key });
+        // A health check is no attempt: it belongs to no lease, and has a short timeout of its own.
+        if !launch.is_check {
+            if !self.admits(turn, launch.term) {
+                return turn.reply(Reply::Refused { run: key });
+            }
+            self.watch(key, launch.term);
         }
-        self.watch(key, launch.term);
         // A later run finds the processes of its task running: they use their claim already.
         let is_first = key.run == RunNo(0);
         let must_wait = is_first && self.queue.must_wait(&launch.claim);

@@ -160,6 +160,23 @@ fn an_attempt_whose_status_cannot_be_known_is_on_record_until_it_is_forgotten() 
 }
 
 #[test]
+fn a_health_check_needs_no_lease() {
+    let mut rig = Rig::new(false, 100);
+    rig.turn(200);
+    rig.launch(run(1, 0), &[]);
+    assert_eq!(rig.take_replies(), [Reply::Refused { run: run(1, 0) }]);
+    let launch = Launch {
+        is_check: true,
+        ..Launch::default()
+    };
+    let (key, launch) = (run(2, 0), Box::new(launch));
+    rig.request(Request::Launch { run: key, launch });
+    assert!(rig.take_replies().iter().all(is_started));
+    rig.turn(300);
+    assert_eq!(rig.kernel.signals, [], "the dead-man timer leaves it alone");
+}
+
+#[test]
 fn a_run_is_launched_once() {
     let mut rig = Rig::new(false, FAR);
     rig.launch(run(1, 0), &[]);
