@@ -36,7 +36,7 @@ use baton_model::ids::{
     Lineage, RequestId, WorkerName,
 };
 use baton_model::message::{LogQuery, LogStart, LogStream, ProcessQuery, WorkerAddress};
-use baton_model::outcome::{KillMode, Outcome};
+use baton_model::outcome::{ExitStatus, KillMode};
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
@@ -443,20 +443,20 @@ fn attempt(world: &mut World, verb: &str, words: &[&str]) -> Done {
     let Some(party) = world.workers.get_mut(name) else {
         return Ok(());
     };
-    let inputs = if verb == "launch" {
-        vec![party.launch_queued(&mut world.out)?]
+    let events = if verb == "launch" {
+        party.launch_queued(&mut world.out)?
     } else {
         let (instance, how) = first(rest)?;
         let lease = party.running(instance)?;
-        let outcome = match how {
-            ["exit", code] => Outcome::Exited(signed(code)?),
-            ["signal", signal] => Outcome::Signaled(signed(signal)?),
+        let status = match how {
+            ["exit", code] => ExitStatus::Code(signed(code)?),
+            ["signal", signal] => ExitStatus::Signal(signed(signal)?),
             _ => return Err("exit N or signal N?\n".to_owned()),
         };
-        party.ended(lease, outcome, &mut world.out)
+        party.end(lease, status, &mut world.out)
     };
-    for input in inputs {
-        world.feed_worker(name, input)?;
+    for event in events {
+        world.feed_worker(name, event)?;
     }
     Ok(())
 }

@@ -1,49 +1,36 @@
 //! A worker on its host: the agent, which may be killed and restarted, and the coordinator,
-//! which has the records, the processes and the dead-man timer and survives the agent.
+//! which has the records, the processes and the dead-man timer and survives the agent. Supervisor
+//! and host are the real ones, on the machine of the simulator.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use baton_core::bugs::Bugs;
-use baton_core::protocol::worker::Worker;
-use baton_core::protocol::worker::guard::{DeadMan, GuardAction};
-use baton_core::protocol::worker::io::{Effect, Input, Record};
+use baton_core::host::kernel::SIGTERM;
+use baton_core::supervision::attempts::Assignment;
+use baton_core::supervision::io::{Action, Ending, Event, Sighting};
+use baton_core::supervision::takeover::{Inventory, ReportedRun};
+use baton_core::supervision::{Identity, Supervisor};
+use baton_model::coordinator::{AttemptPaths, KnownRun, Launch, Reply, Request};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, LeaseId};
 use baton_model::message::{
-    AttemptProcesses, Launch, LogAnswer, LogChunk, LogQuery, LogStart, ProcessAnswer, ProcessQuery,
+    AttemptProcesses, LogAnswer, LogChunk, LogQuery, LogStart, ProcessAnswer, ProcessQuery,
     ProcessStatus, ToScheduler,
 };
-use baton_model::outcome::{KillCause, Outcome, Report};
-use baton_model::spec::InstanceSpec;
+use baton_model::outcome::ExitStatus;
 use baton_model::state::{AttemptState, ProcessState};
-use baton_model::time::Mono;
-use baton_model::timeouts::LeaseTerm;
+use baton_model::task::RunKey;
+use baton_model::time::{Mono, Now, Wall};
+use baton_sim::machine::coordinator::{Coordinator, Machine, Turned};
+use baton_sim::machine::disk::Disk;
+use baton_sim::machine::processes::{ProcessEvent, Processes};
 
 use super::render::seconds;
 use super::transcript::Transcript;
 
-/// The coordinator's record of one attempt.
-#[derive(Debug)]
-struct AttemptRecord {
-    spec: Arc<InstanceSpec>,
-    ended: Option<Outcome>,
-    /// The time of the SIGKILL after an ignored SIGTERM.
-    kill_at: Option<(Mono, KillCause)>,
-}
-
-/// The parent of the processes.
-#[derive(Debug, Default)]
-struct Coordinator {
-    records: BTreeMap<LeaseId, AttemptRecord>,
-    guard: DeadMan<LeaseId>,
-    /// Everything was ordered to die.
-    is_doomed: bool,
-    /// Launches that wait for the script, if the coordinator is slow.
-    queue: VecDeque<(LeaseId, Arc<InstanceSpec>)>,
-    /// Attempts with a log.
-    logs: BTreeSet<LeaseId>,
-}
+/// Limit of turns per event, which only an endless loop exceeds.
+const TURNS_MAX: usize = 100;
 
 /// Deviations of a worker from an ordinary one.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,13 +53,39 @@ pub(crate) struct Party {
     pub(crate) quirks: Quirks,
     pub(crate) clock: Mono,
     slots: u32,
-    agent: Option<Worker>,
+    agent: Option<Supervisor>,
     coordinator: Coordinator,
+    /// It had nothing to do any more, and has exited.
+    has_exited: bool,
+    processes: Processes,
+    disk: Disk,
+    /// The attempts of processes, by their start time.
+    leases: BTreeMap<u64, LeaseId>,
+    /// The attempts that launches were stored with: a tag is a number of them.
+    tags: Vec<Assignment>,
+    /// Launches that wait for the script, if the coordinator is slow.
+    queue: VecDeque<Request>,
+    /// Attempts with a log.
+    logs: BTreeSet<LeaseId>,
+    /// Attempts that were sent SIGTERM.
+    terminated: BTreeSet<LeaseId>,
+    /// Attempts whose end is in the transcript.
+    ended: BTreeSet<LeaseId>,
     sent: BTreeMap<String, u64>,
 }
 
 impl Party {
     pub(crate) fn new(name: &str, me: Holder, slots: u32, quirks: Quirks, clock: Mono) -> Self {
+        let (mut processes, mut disk) = (Processes::default(), Disk::default());
+        let machine = &mut Machine {
+            now: at(clock),
+            boot: me.boot,
+            processes: &mut processes,
+            disk: &mut disk,
+            launches_fail: false,
+            tells_statuses: true,
+        };
+        let coordinator = Coordinator::start(machine, false, Bugs::NONE);
         let mut party = Self {
             name: name.to_owned(),
             me,
@@ -80,68 +93,143 @@ impl Party {
             clock,
             slots,
             agent: None,
-            coordinator: Coordinator::default(),
+            coordinator,
+            has_exited: false,
+            processes,
+            disk,
+            leases: BTreeMap::new(),
+            tags: Vec::new(),
+            queue: VecDeque::new(),
+            logs: BTreeSet::new(),
+            terminated: BTreeSet::new(),
+            ended: BTreeSet::new(),
             sent: BTreeMap::new(),
         };
-        party.begin();
+        party.begin(Inventory::default());
         party
     }
 
-    /// Starts the agent with the records of the coordinator.
-    fn begin(&mut self) {
-        let records = self.coordinator.records.iter();
-        let records = records.map(|(lease, record)| Record {
-            lease: *lease,
-            spec: record.spec.clone(),
-            ended: record.ended.map(Report::from),
-        });
-        let (me, slots) = (self.me.clone(), self.slots);
-        let agent = Worker::begin(
-            me,
-            slots,
-            Arc::default(),
-            Bugs::NONE,
-            records.collect(),
-            self.clock,
-        );
-        self.agent = Some(agent);
+    fn identity(&self) -> Identity {
+        Identity {
+            me: self.me.clone(),
+            executor: None,
+            slots: self.slots,
+            offer: Arc::default(),
+            bugs: Bugs::NONE,
+        }
+    }
+
+    /// Begins an incarnation with the ends of the one before.
+    fn begin(&mut self, before: Inventory) {
+        self.connect();
+        let ended = before.into_ended();
+        self.agent = Some(Supervisor::begin(&self.identity(), ended, self.clock));
         self.sent.clear();
     }
 
-    /// Restores the highest obeyed epoch, as the coordinator does.
+    /// Connects to the coordinator, and returns the runs that it reports.
+    fn connect(&mut self) -> Vec<KnownRun> {
+        let turned = self.with_machine(|coordinator, machine| coordinator.connect(machine));
+        match turned.replies.into_iter().next() {
+            Some(Reply::Hello { runs, .. }) => runs,
+            other => panic!("{} was greeted with {other:?}", self.name),
+        }
+    }
+
+    fn with_machine<T>(&mut self, act: impl FnOnce(&mut Coordinator, &mut Machine<'_>) -> T) -> T {
+        let machine = &mut Machine {
+            now: at(self.clock),
+            boot: self.me.boot,
+            processes: &mut self.processes,
+            disk: &mut self.disk,
+            launches_fail: self.quirks.sick,
+            tells_statuses: true,
+        };
+        act(&mut self.coordinator, machine)
+    }
+
+    /// Restores the highest obeyed epoch, as the agent does.
     pub(crate) fn remember_epoch(&mut self, epoch: Epoch) {
         if let Some(agent) = &mut self.agent {
-            agent.obeyed(epoch);
+            agent.worker_mut().obeyed(epoch);
         }
     }
 
     /// Kills the agent alone; the coordinator and the processes stay.
     pub(crate) fn stop(&mut self) {
         self.agent = None;
+        self.with_machine(|coordinator, machine| coordinator.disconnect(machine));
     }
 
     /// Restarts the agent in the same incarnation, with the coordinator's last order.
     pub(crate) fn start(&mut self) {
-        self.begin();
-        if let (Some(agent), Some(order)) = (&mut self.agent, self.coordinator.guard.order()) {
-            agent.resume(order);
+        let (runs, owned) = self.find();
+        let inventory = Inventory::new(Vec::new(), self.reported(runs), None);
+        let identity = self.identity();
+        let sight = |_: &_| Sighting::Unknown;
+        let (mut agent, actions) =
+            Supervisor::resume(&identity, inventory, &owned, None, sight, self.clock);
+        if let Some(order) = self.coordinator.host().guard_order() {
+            agent.worker_mut().resume(order);
         }
+        self.agent = Some(agent);
+        self.sent.clear();
+        for action in actions {
+            if let Some(request) = action.request() {
+                self.coordinator.send(request);
+            }
+        }
+    }
+
+    /// The runs that are known, and those of them that the coordinator reports itself.
+    fn find(&mut self) -> (Vec<KnownRun>, BTreeSet<RunKey>) {
+        if !self.has_exited {
+            let runs = self.connect();
+            let owned = runs.iter().map(|known| known.run).collect();
+            return (runs, owned);
+        }
+        let evidence = self.disk.evidence(self.me.boot, &self.processes, |_| None);
+        self.start_coordinator();
+        self.connect();
+        (evidence.unwrap_or_default().runs, BTreeSet::new())
+    }
+
+    fn start_coordinator(&mut self) {
+        self.coordinator =
+            self.with_machine(|_, machine| Coordinator::start(machine, true, Bugs::NONE));
+        self.has_exited = false;
+    }
+
+    fn reported(&self, runs: Vec<KnownRun>) -> Vec<ReportedRun> {
+        let runs = runs.into_iter().map(|known| ReportedRun {
+            run: known.run,
+            assignment: self.assignment(&known.tag),
+            started: known.started,
+            waiting: known.waiting,
+            ended: known.ended.as_ref().map(Ending::recorded),
+        });
+        runs.collect()
+    }
+
+    fn assignment(&self, tag: &str) -> Option<Assignment> {
+        let number: usize = tag.parse().ok()?;
+        self.tags.get(number).cloned()
     }
 
     /// Begins the next incarnation. Running attempts are killed first; unacknowledged ends are
     /// carried over.
     pub(crate) fn next_life(&mut self) {
-        let epoch = self.coordinator.guard.order().map(|order| order.epoch);
-        self.coordinator
-            .records
-            .retain(|_, record| record.ended.is_some());
-        self.coordinator.guard = DeadMan::default();
-        self.coordinator.is_doomed = false;
-        self.coordinator.queue.clear();
+        let order = self.coordinator.host().guard_order();
+        let runs: Vec<KnownRun> = self.coordinator.host().known().collect();
+        let inventory = Inventory::new(Vec::new(), self.reported(runs), None);
+        self.processes.clear();
+        self.leases.clear();
+        self.queue.clear();
+        self.start_coordinator();
         self.me.incarnation.number = self.me.incarnation.number.next();
-        self.begin();
-        if let Some(epoch) = epoch {
-            self.remember_epoch(epoch);
+        self.begin(inventory);
+        if let Some(order) = order {
+            self.remember_epoch(order.epoch);
         }
     }
 
@@ -156,12 +244,21 @@ impl Party {
         self.agent.is_some()
     }
 
-    pub(crate) fn next_due(&self) -> Option<Mono> {
-        let agent = self.agent.as_ref().and_then(Worker::next_due);
-        let guard = self.coordinator.guard.next_due();
-        let records = self.coordinator.records.values();
-        let kill = records.filter_map(|record| record.kill_at.map(|(at, _)| at));
-        [agent, guard].into_iter().flatten().chain(kill).min()
+    pub(crate) fn next_due(&mut self) -> Option<Mono> {
+        let agent = self.agent.as_ref().and_then(Supervisor::next_due);
+        let coordinator = if self.has_exited {
+            None
+        } else {
+            self.with_machine(Coordinator::next_due)
+        };
+        [agent, coordinator].into_iter().flatten().min()
+    }
+
+    /// The attempts that the coordinator has on record, each with its outcome, if it is over.
+    fn records(&self) -> BTreeMap<LeaseId, KnownRun> {
+        let known = self.coordinator.host().known();
+        let known = known.filter_map(|it| Some((self.assignment(&it.tag)?.lease, it)));
+        known.collect()
     }
 
     /// Returns the lease of an instance that runs here.
@@ -169,7 +266,8 @@ impl Party {
     /// # Errors
     /// If it does not run here.
     pub(crate) fn running(&self, instance: &str) -> Result<LeaseId, String> {
-        let mut running = self.coordinator.records.iter().filter(|(lease, record)| {
+        let records = self.records();
+        let mut running = records.iter().filter(|(lease, record)| {
             record.ended.is_none() && lease.attempt.instance.to_string() == instance
         });
         let found = running.next().map(|(lease, _)| *lease);
@@ -178,15 +276,17 @@ impl Party {
 
     /// Writes one line for `show`.
     pub(crate) fn describe(&self, out: &mut Transcript) {
-        let state = self.agent.as_ref().map_or("down", |it| it.state().word());
-        let records = self.coordinator.records.iter();
+        let agent = self.agent.as_ref();
+        let state = agent.map_or("down", |it| it.worker().state().word());
+        let records = self.records();
         let held: Vec<String> = records
-            .map(|(lease, record)| match record.ended {
-                Some(outcome) => format!("{lease} ({outcome})"),
+            .iter()
+            .map(|(lease, record)| match &record.ended {
+                Some(end) => format!("{lease} ({})", end.outcome),
                 None => format!("{lease} runs"),
             })
             .collect();
-        let guard = self.coordinator.guard.order().map_or_else(
+        let guard = self.coordinator.host().guard_order().map_or_else(
             || "none".to_owned(),
             |order| seconds(order.deadline.since(Mono(0))),
         );
@@ -200,101 +300,204 @@ impl Party {
 
     /// Handles the coordinator's timers, then ticks the agent. Returns its messages.
     pub(crate) fn tick(&mut self, out: &mut Transcript) -> Vec<ToScheduler> {
-        let mut inputs = VecDeque::new();
-        while let Some(action) = self.coordinator.guard.poll(self.clock) {
-            match action {
-                GuardAction::Terminate(leases) => {
-                    for lease in leases {
-                        out.line(&format!("{}: the dead-man timer ends {lease}", self.name));
-                        let ended = self.terminate(lease, None, KillCause::LeaseLapsed, out);
-                        inputs.extend(ended);
-                    }
-                }
-                GuardAction::Kill(leases) => {
-                    for lease in leases {
-                        let lapsed = Outcome::Killed(KillCause::LeaseLapsed);
-                        inputs.extend(self.ended(lease, lapsed, out));
-                    }
-                }
-            }
-        }
-        inputs.extend(self.kill_due(out));
-        inputs.push_back(Input::Tick);
-        self.feed_all(inputs, out)
+        let mut events = self.take_turns(out);
+        events.push_back(Event::Tick);
+        self.feed_all(events, out)
     }
 
-    /// Feeds one input to the agent and executes its effects.
-    pub(crate) fn feed(&mut self, input: Input, out: &mut Transcript) -> Vec<ToScheduler> {
-        self.feed_all(VecDeque::from([input]), out)
+    /// Feeds one event to the agent and executes its actions.
+    pub(crate) fn feed(&mut self, event: Event, out: &mut Transcript) -> Vec<ToScheduler> {
+        self.feed_all(VecDeque::from([event]), out)
     }
 
-    fn feed_all(&mut self, mut inputs: VecDeque<Input>, out: &mut Transcript) -> Vec<ToScheduler> {
+    fn feed_all(&mut self, mut events: VecDeque<Event>, out: &mut Transcript) -> Vec<ToScheduler> {
         let mut sent = Vec::new();
-        while let Some(input) = inputs.pop_front() {
+        while let Some(event) = events.pop_front() {
             let Some(agent) = &mut self.agent else {
                 return sent;
             };
-            let before = agent.state();
-            let effects = agent.handle(self.clock, input);
-            let after = agent.state();
+            let before = agent.worker().state();
+            let actions = agent.handle(self.clock, event);
+            let after = agent.worker().state();
             if before != after {
                 out.line(&format!("{}: {before} -> {after}", self.name));
             }
             self.report_counts(out);
-            for effect in effects {
-                inputs.extend(self.carry_out(effect, &mut sent, out));
+            for action in actions {
+                events.extend(self.carry_out(action, &mut sent, out));
             }
+            events.extend(self.take_turns(out));
         }
         sent
     }
 
     fn carry_out(
         &mut self,
-        effect: Effect,
+        action: Action,
         sent: &mut Vec<ToScheduler>,
         out: &mut Transcript,
-    ) -> Vec<Input> {
-        match effect {
-            Effect::Send(message) => sent.push(self.in_own_version(message)),
-            Effect::Launch(Launch { lease, spec, .. }) if self.quirks.slow => {
-                self.coordinator.queue.push_back((lease, spec));
+    ) -> Option<Event> {
+        let request = match action {
+            Action::Send(message) => {
+                sent.push(self.in_own_version(message));
+                None
             }
-            Effect::Launch(Launch { lease, spec, .. }) => {
-                return vec![self.launch(lease, spec, out)];
+            Action::Launch(run) => {
+                let launch = self.launch(run);
+                if self.quirks.slow {
+                    self.queue.extend(launch);
+                    return None;
+                }
+                launch
             }
-            Effect::Kill(lease, grace) => {
-                let at = self.clock + grace;
-                return self.terminate(lease, Some(at), KillCause::Requested, out);
+            Action::Check(run) => {
+                let launch = Box::new(Launch {
+                    is_check: true,
+                    ..Launch::default()
+                });
+                Some(Request::Launch { run, launch })
             }
-            Effect::KillAll(cause, grace) => {
-                self.coordinator.is_doomed = true;
-                return self.terminate_all(self.clock + grace, cause, out);
+            Action::ReadLogs(request, query) => {
+                return Some(Event::LogsRead(request, self.read_log(&query)));
             }
-            Effect::Guard(order) => self.coordinator.guard.extend(order),
-            Effect::Forget(lease) => {
-                self.coordinator.records.remove(&lease);
-            }
-            Effect::RunCheck(check) => {
-                let result = if self.quirks.sick {
-                    Err("no space left".into())
-                } else {
-                    Ok(())
-                };
-                return vec![Input::CheckDone(check, result)];
-            }
-            Effect::ReadLogs(request, query) => {
-                return vec![Input::LogsRead(request, self.read_log(&query))];
-            }
-            Effect::ReadProcesses(request, query) => {
+            Action::ReadProcesses(request, query) => {
                 let answer = self.read_processes(&query);
-                return vec![Input::ProcessesRead(request, answer)];
+                return Some(Event::ProcessesRead(request, answer));
             }
-            Effect::EndLife => {
+            Action::EndLife => {
                 out.line(&format!("{}: {} is over", self.name, self.me.incarnation));
                 self.agent = None;
+                None
+            }
+            Action::Adopt(run) => panic!("{} adopts {run}", self.name),
+            order => order.request(),
+        };
+        if let Some(request) = request {
+            self.coordinator.send(request);
+        }
+        None
+    }
+
+    fn launch(&mut self, run: RunKey) -> Option<Request> {
+        let attempt = self.agent.as_ref()?.attempts().get(run)?;
+        let tag = self.tags.len().to_string();
+        let launch = Launch {
+            paths: Some(AttemptPaths {
+                dir: tag.clone(),
+                stdout: String::new(),
+                stderr: String::new(),
+            }),
+            ..attempt.launch(tag, Vec::new(), self.clock)
+        };
+        self.tags.push(attempt.assignment.clone());
+        Some(Request::Launch {
+            run,
+            launch: Box::new(launch),
+        })
+    }
+
+    /// Lets the coordinator take turns until nothing more happens, and returns what it reports.
+    fn take_turns(&mut self, out: &mut Transcript) -> VecDeque<Event> {
+        let mut events = VecDeque::new();
+        for _ in 0..TURNS_MAX {
+            let Turned {
+                replies, is_gone, ..
+            } = self.with_machine(|coordinator, machine| coordinator.turn(machine));
+            self.has_exited |= is_gone;
+            self.report_ends(out);
+            let changes = self.processes.take_events();
+            if replies.is_empty() && changes.is_empty() {
+                return events;
+            }
+            for change in changes {
+                self.process_changed(change, out);
+            }
+            for reply in replies {
+                events.extend(self.replied(&reply, out));
             }
         }
-        Vec::new()
+        panic!("the coordinator of {} does not settle", self.name);
+    }
+
+    fn process_changed(&mut self, change: ProcessEvent, out: &mut Transcript) {
+        match change {
+            ProcessEvent::Launched {
+                launch,
+                start_ticks,
+                ..
+            } => {
+                let Some(assignment) = self.assignment(&launch.tag) else {
+                    return self.end_process(start_ticks, 0);
+                };
+                let lease = assignment.lease;
+                self.leases.insert(start_ticks, lease);
+                self.logs.insert(lease);
+                out.line(&format!("{}: launches {lease}", self.name));
+            }
+            ProcessEvent::Signalled {
+                start_ticks,
+                signal: SIGTERM,
+            } => self.terminated(start_ticks, out),
+            ProcessEvent::Signalled { .. }
+            | ProcessEvent::Ended { .. }
+            | ProcessEvent::LaunchFailed { .. } => {}
+        }
+    }
+
+    fn end_process(&mut self, start_ticks: u64, code: i32) {
+        if let Some(pid) = self.processes.pid_of(start_ticks) {
+            self.processes.end(pid, ExitStatus::Code(code));
+        }
+    }
+
+    fn report_ends(&mut self, out: &mut Transcript) {
+        for (lease, record) in self.records() {
+            if let Some(end) = record.ended
+                && self.ended.insert(lease)
+            {
+                out.line(&format!("{}: {lease} ended ({})", self.name, end.outcome));
+            }
+        }
+    }
+
+    /// SIGTERM, which ends an attempt at once unless it is stubborn.
+    fn terminated(&mut self, start_ticks: u64, out: &mut Transcript) {
+        let lease = self.leases.get(&start_ticks).copied();
+        let Some(lease) = lease.filter(|lease| self.terminated.insert(*lease)) else {
+            return;
+        };
+        let order = self.coordinator.host().guard_order();
+        let pid = self.processes.pid_of(start_ticks);
+        let process = pid.and_then(|pid| self.processes.get(pid));
+        let deadline = process.and_then(|it| order?.deadline_of(it.term));
+        if deadline.is_some_and(|at| at <= self.clock) {
+            out.line(&format!("{}: the dead-man timer ends {lease}", self.name));
+        }
+        if !self.quirks.stubborn {
+            if let Some(pid) = pid {
+                self.processes.end(pid, ExitStatus::Signal(SIGTERM));
+            }
+        } else {
+            out.line(&format!("{}: {lease} ignores SIGTERM", self.name));
+        }
+    }
+
+    fn replied(&self, reply: &Reply, out: &mut Transcript) -> Option<Event> {
+        match reply {
+            Reply::Ended(end) => Some(Event::Ended(end.run, Ending::recorded(end))),
+            Reply::Refused { run } => {
+                let attempts = self.agent.as_ref().map(Supervisor::attempts);
+                let attempt = attempts.and_then(|attempts| attempts.get(*run));
+                if let Some(lease) = attempt.map(|it| it.assignment.lease) {
+                    out.line(&format!("{}: will not launch {lease}", self.name));
+                }
+                Some(Event::Refused(*run))
+            }
+            Reply::HostFault { run, reason } => {
+                Some(Event::HostFault(*run, reason.as_str().into()))
+            }
+            other => Event::of_reply(other),
+        }
     }
 
     fn in_own_version(&self, mut message: ToScheduler) -> ToScheduler {
@@ -310,108 +513,33 @@ impl Party {
     ///
     /// # Errors
     /// If no launch is queued.
-    pub(crate) fn launch_queued(&mut self, out: &mut Transcript) -> Result<Input, String> {
-        let queued = self.coordinator.queue.pop_front();
-        let (lease, spec) = queued.ok_or_else(|| format!("{} launches nothing\n", self.name))?;
-        Ok(self.launch(lease, spec, out))
+    pub(crate) fn launch_queued(&mut self, out: &mut Transcript) -> Result<Vec<Event>, String> {
+        let queued = self.queue.pop_front();
+        let request = queued.ok_or_else(|| format!("{} launches nothing\n", self.name))?;
+        self.coordinator.send(request);
+        Ok(self.take_turns(out).into())
     }
 
-    fn launch(&mut self, lease: LeaseId, spec: Arc<InstanceSpec>, out: &mut Transcript) -> Input {
-        let term = LeaseTerm::of(&spec);
-        if self.coordinator.is_doomed || !self.coordinator.guard.admits(self.clock, term) {
-            out.line(&format!("{}: will not launch {lease}", self.name));
-            return Input::LaunchRefused(lease);
-        }
-        out.line(&format!("{}: launches {lease}", self.name));
-        let record = AttemptRecord {
-            spec,
-            ended: None,
-            kill_at: None,
-        };
-        self.coordinator.records.insert(lease, record);
-        self.coordinator.guard.watch(lease, term);
-        self.coordinator.logs.insert(lease);
-        Input::Launched(lease)
-    }
-
-    fn terminate_all(
-        &mut self,
-        kill_at: Mono,
-        cause: KillCause,
-        out: &mut Transcript,
-    ) -> Vec<Input> {
-        let running = self.coordinator.records.iter();
-        let running: Vec<LeaseId> = running
-            .filter(|(_, record)| record.ended.is_none())
-            .map(|(lease, _)| *lease)
-            .collect();
-        let mut inputs = Vec::new();
-        for lease in running {
-            inputs.extend(self.terminate(lease, Some(kill_at), cause, out));
-        }
-        inputs
-    }
-
-    /// SIGTERM, which ends an attempt at once unless it is stubborn. The dead-man timer itself
-    /// knows when to kill.
-    fn terminate(
+    /// Ends the process of an attempt, and returns what its coordinator reports.
+    pub(crate) fn end(
         &mut self,
         lease: LeaseId,
-        kill_at: Option<Mono>,
-        cause: KillCause,
+        status: ExitStatus,
         out: &mut Transcript,
-    ) -> Vec<Input> {
-        if !self.quirks.stubborn {
-            return self.ended(lease, Outcome::Killed(cause), out);
+    ) -> Vec<Event> {
+        let mut leases = self.leases.iter();
+        let ticks = leases
+            .find(|(_, it)| **it == lease)
+            .map(|(ticks, _)| *ticks);
+        if let Some(pid) = ticks.and_then(|ticks| self.processes.pid_of(ticks)) {
+            self.processes.end(pid, status);
         }
-        if let Some(record) = self.coordinator.records.get_mut(&lease)
-            && record.ended.is_none()
-            && record.kill_at.is_none()
-        {
-            record.kill_at = kill_at.map(|at| (at, cause));
-            out.line(&format!("{}: {lease} ignores SIGTERM", self.name));
-        }
-        Vec::new()
-    }
-
-    /// SIGKILL for attempts whose grace period is over.
-    fn kill_due(&mut self, out: &mut Transcript) -> Vec<Input> {
-        let now = self.clock;
-        let records = self.coordinator.records.iter();
-        let due: Vec<(LeaseId, KillCause)> = records
-            .filter_map(|(lease, record)| record.kill_at.map(|(at, cause)| (*lease, at, cause)))
-            .filter(|(_, at, _)| *at <= now)
-            .map(|(lease, _, cause)| (lease, cause))
-            .collect();
-        let mut inputs = Vec::new();
-        for (lease, cause) in due {
-            inputs.extend(self.ended(lease, Outcome::Killed(cause), out));
-        }
-        inputs
-    }
-
-    /// Records an end, and returns the inputs for the agent.
-    pub(crate) fn ended(
-        &mut self,
-        lease: LeaseId,
-        outcome: Outcome,
-        out: &mut Transcript,
-    ) -> Vec<Input> {
-        let Some(record) = self.coordinator.records.get_mut(&lease) else {
-            return Vec::new();
-        };
-        if record.ended.is_some() {
-            return Vec::new();
-        }
-        record.ended = Some(outcome);
-        record.kill_at = None;
-        self.coordinator.guard.unwatch(lease);
-        out.line(&format!("{}: {lease} ended ({outcome})", self.name));
-        vec![Input::Ended(lease, outcome.into())]
+        self.take_turns(out).into()
     }
 
     fn read_processes(&self, query: &ProcessQuery) -> ProcessAnswer {
-        let Some(record) = self.coordinator.records.get(&query.lease) else {
+        let records = self.records();
+        let Some(record) = records.get(&query.lease) else {
             return ProcessAnswer::NotFound;
         };
         let (state, process) = match record.ended {
@@ -438,7 +566,7 @@ impl Party {
     }
 
     fn read_log(&self, query: &LogQuery) -> LogAnswer {
-        if !self.coordinator.logs.contains(&query.lease) {
+        if !self.logs.contains(&query.lease) {
             return LogAnswer::NotFound;
         }
         let text = format!("output of {}\n", query.lease).into_bytes();
@@ -458,11 +586,18 @@ impl Party {
 
     fn report_counts(&mut self, out: &mut Transcript) {
         let Some(agent) = &self.agent else { return };
-        for (name, count) in agent.counts().iter() {
+        for (name, count) in agent.worker().counts().iter() {
             if self.sent.get(&name) != Some(&count) {
                 out.line(&format!("{}: noticed {name}", self.name));
             }
             self.sent.insert(name, count);
         }
+    }
+}
+
+fn at(clock: Mono) -> Now {
+    Now {
+        mono: clock,
+        wall: Wall(0),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use baton_core::protocol::worker::io::Input as WorkerInput;
 use baton_core::scheduler::{Effect, Input};
+use baton_core::supervision::io::Event;
 use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::{Millis, Mono};
 
@@ -103,12 +103,12 @@ impl World {
         }
     }
 
-    /// Feeds an input to a worker's agent, and the short wait that it may need afterwards: no two
+    /// Feeds an event to a worker's agent, and the short wait that it may need afterwards: no two
     /// heartbeats leave at the same instant.
-    pub(crate) fn feed_worker(&mut self, name: &str, input: WorkerInput) -> Result<(), String> {
+    pub(crate) fn feed_worker(&mut self, name: &str, event: Event) -> Result<(), String> {
         self.worker(name)?;
         if let Some(party) = self.workers.get_mut(name) {
-            let sent = party.feed(input, &mut self.out);
+            let sent = party.feed(event, &mut self.out);
             self.send_all(name, sent);
         }
         self.moment(name);
@@ -185,7 +185,7 @@ impl World {
                     return Ok(());
                 }
                 // A resumed worker checks its clock before it reads messages.
-                self.feed_worker(&to, WorkerInput::Message(message))
+                self.feed_worker(&to, Event::Message(message))
             }
             Body::ToScheduler(_) => {
                 self.report_undeliverable(&to);
@@ -266,11 +266,11 @@ impl World {
     }
 
     /// The time until the next deadline of a party.
-    fn due_in(&self, name: &str) -> Option<Millis> {
+    fn due_in(&mut self, name: &str) -> Option<Millis> {
         if let Some(leader) = self.leaders.get(name) {
             return Some(leader.core.next_due()?.since(leader.clock));
         }
-        let party = self.workers.get(name)?;
+        let party = self.workers.get_mut(name)?;
         Some(party.next_due()?.since(party.clock))
     }
 
