@@ -30,7 +30,7 @@ const RUNNER_SLACK: Millis = Millis::from_secs(10);
 pub const LOST: Outcome = Outcome::Killed(KillCause::Suicide);
 
 /// An attempt as the scheduler assigned it to this worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assignment {
     pub lease: LeaseId,
     pub spec: Arc<InstanceSpec>,

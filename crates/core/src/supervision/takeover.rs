@@ -60,7 +60,7 @@ impl Remnant {
 }
 
 /// What is known of an attempt apart from what its coordinator will report.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KnownAttempt {
     pub run: RunKey,
     pub assignment: Assignment,

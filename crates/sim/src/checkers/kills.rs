@@ -1,4 +1,4 @@
-//! Checkers of signals: a process gets none that nobody asked for, and SIGKILL only after its grace.
+//! Checkers of signals: a process gets none without a reason, and SIGKILL only after its grace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,7 @@ impl KillChecks {
         let Some(ask) = self.asks.get(&lease) else {
             return Err(Violation {
                 checker: "killed-unasked",
-                what: format!("{lease} got signal {signal}, and nobody had asked for it"),
+                what: format!("{lease} got signal {signal} without a reason"),
             });
         };
         let early = ask.kill_at.filter(|at| now < *at && !ask.is_hard);
@@ -66,7 +66,7 @@ impl KillChecks {
 
     /// True if an attempt that has ended so may be recorded with this outcome.
     pub(super) fn agree(&self, lease: LeaseId, truth: Outcome, recorded: Outcome) -> bool {
-        // A task that has been stopped, nobody knows why, counts as killed on request.
+        // A task that has been stopped, and not known why, counts as killed on request.
         let asked = |cause| {
             let ask = self.asks.get(&lease);
             ask.is_some_and(|ask| cause == KillCause::Requested || ask.causes.contains(&cause))

@@ -23,7 +23,7 @@
 //! | `epoch-repeated` | no two terms have the same epoch, whatever the store has lost |
 //! | `id-reused` | no instance gets the id of another one that the store has lost, while a worker may hold that |
 //! | `submitted-twice` | with a store, a submission that is sent again with its key creates nothing again |
-//! | `killed-unasked` | no process gets a signal that nobody asked for |
+//! | `killed-unasked` | no process gets a signal without a reason |
 //! | `grace-skipped` | no process that is to stop is killed before its grace is over |
 //! | `launched-twice` | no run of an attempt is launched again |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |

@@ -6,12 +6,13 @@ use baton_model::task::{Identity, Moment, RunKey};
 
 use super::processes::Processes;
 
-/// A log is rewritten when it has this many records more than runs.
-const COMPACT_MIN: usize = 24;
+/// A log is rewritten when it has this many records more than three for each run.
+const SPARE_RECORDS: usize = 24;
 
 /// The disk of a machine, as far as its coordinator is concerned.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Disk {
+    spare_records: usize,
     /// `None` if there never was a coordinator.
     log: Option<Vec<CoordinatorRecord>>,
     /// So many records survive the death of the machine; those after them may be lost.
@@ -29,7 +30,25 @@ pub(super) struct PidNote {
     pub(super) start_ticks: u64,
 }
 
+impl Default for Disk {
+    fn default() -> Self {
+        Self::new(SPARE_RECORDS)
+    }
+}
+
 impl Disk {
+    /// An empty disk, on which a log is rewritten when it has this many records more than three for
+    /// each run.
+    #[must_use]
+    pub const fn new(spare_records: usize) -> Self {
+        Self {
+            spare_records,
+            log: None,
+            synced: 0,
+            pid_note: None,
+        }
+    }
+
     /// Begins the log of a new coordinator; that of the one before is lost.
     pub(super) fn begin(&mut self, begun: CoordinatorRecord) {
         self.log = Some(vec![begun]);
@@ -43,7 +62,7 @@ impl Disk {
     /// True if the log is to be rewritten, while so many runs are known.
     pub(super) fn must_compact(&self, known: usize) -> bool {
         let records = self.log.as_ref().map_or(0, Vec::len);
-        records > COMPACT_MIN + 3 * known
+        records > self.spare_records + 3 * known
     }
 
     /// Replaces all records but the first.

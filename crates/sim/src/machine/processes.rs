@@ -18,7 +18,7 @@ pub enum Parent {
     Coordinator,
     Reaper,
     Agent,
-    /// Outside of Baton: it reaps at once, and tells nobody.
+    /// Outside of Baton: it reaps at once, and the status is lost.
     Init,
     /// Another process, which reaps at once.
     Process(u32),
@@ -127,7 +127,7 @@ impl Processes {
         identity.boot == boot && process.is_some_and(|it| it.start_ticks == identity.start_ticks)
     }
 
-    /// The exit status of a process that was reaped, by whomever.
+    /// The exit status of a process that was reaped by any parent.
     #[must_use]
     pub fn reaped_status(&self, identity: &Identity) -> Option<ExitStatus> {
         let key = (identity.pid, identity.start_ticks);
@@ -217,7 +217,7 @@ impl Processes {
         std::mem::take(&mut self.events)
     }
 
-    /// Ends everything at once; nobody learns how.
+    /// Ends everything at once; no parent learns how.
     pub fn clear(&mut self) {
         self.table.clear();
         self.events.clear();

@@ -28,7 +28,7 @@ use crate::time::SECOND;
 const KILL_TURNS: usize = 8;
 
 /// What an agent finds of its coordinator.
-struct Found {
+struct Remains {
     runs: Vec<KnownRun>,
     guard: Option<GuardOrder>,
     state: CoordinatorState,
@@ -213,7 +213,7 @@ impl World {
     }
 
     /// Finds the coordinator, alive or dead.
-    fn find_coordinator(&mut self, index: usize) -> Found {
+    fn find_coordinator(&mut self, index: usize) -> Remains {
         if let Some(greeting) = self.connect(index) {
             return greeting;
         }
@@ -224,12 +224,12 @@ impl World {
             of.next_back().map(|((_, ticks), _)| *ticks)
         };
         match host.disk.evidence(host.boot, &host.processes, reaped) {
-            Some(evidence) => Found {
+            Some(evidence) => Remains {
                 runs: evidence.runs,
                 guard: evidence.guard.map(Into::into),
                 state: CoordinatorState::Dead { has_order: false },
             },
-            None => Found {
+            None => Remains {
                 runs: Vec::new(),
                 guard: None,
                 state: CoordinatorState::Unknown,
@@ -238,7 +238,7 @@ impl World {
     }
 
     /// Connects to a coordinator that runs. It may die over it.
-    fn connect(&mut self, index: usize) -> Option<Found> {
+    fn connect(&mut self, index: usize) -> Option<Remains> {
         self.note_overdue(index);
         let (coordinator, mut machine) = self.hosts[index].machine(self.now);
         let mut turned = coordinator?.process.connect(&mut machine);
@@ -246,7 +246,7 @@ impl World {
             (!turned.is_gone && !turned.replies.is_empty()).then(|| turned.replies.remove(0));
         self.coordinator_turned(index, turned);
         match greeting {
-            Some(Reply::Hello { runs, guard, .. }) => Some(Found {
+            Some(Reply::Hello { runs, guard, .. }) => Some(Remains {
                 runs,
                 guard: guard.map(Into::into),
                 state: CoordinatorState::Running,
@@ -361,7 +361,7 @@ impl World {
 }
 
 /// The runs that a coordinator reports itself.
-fn owned(found: &Found) -> BTreeSet<RunKey> {
+fn owned(found: &Remains) -> BTreeSet<RunKey> {
     match found.state {
         CoordinatorState::Running => found.runs.iter().map(|known| known.run).collect(),
         CoordinatorState::Dead { .. } | CoordinatorState::Unknown => BTreeSet::new(),

@@ -23,6 +23,7 @@
 //! | [`world`], [`memo`] | the constants of one exploration; memoized answers |
 //! | [`cluster`] | one state, and how messages and time reach its parts |
 //! | [`leader`], [`store`], [`host`], [`network`] | the parts of a state |
+//! | [`machine`] | one machine in detail: the real host, killed at every record |
 //! | [`action`] | the actions of a state, and the states they lead to |
 //! | [`properties`] | safety properties, and witnesses that must be reached |
 //! | [`explore`] | runs the checker and verifies that it was exhaustive |
@@ -37,6 +38,7 @@ mod explore;
 mod hashed;
 mod host;
 mod leader;
+mod machine;
 mod memo;
 mod network;
 mod properties;
@@ -232,6 +234,42 @@ fn strict_a_host_is_frozen_and_its_agent_is_killed() {
     ];
     let witnesses = if soak_breaks() > 0 { all } else { witnesses };
     exhaust("strict, frozen, agent killed", bound, witnesses);
+}
+
+/// The host, killed at every record and every effect, with two agents.
+#[test]
+fn a_coordinator_is_killed_at_every_record() {
+    for room in [1, 2] {
+        let explored = machine::explore(machine::Bound {
+            room,
+            deaths: 2,
+            agents: 1,
+            bugs: Bugs::NONE,
+        });
+        assert_eq!(explored.violation, None, "with room for {room}");
+        assert!(explored.survived && explored.reaped, "{explored:?}");
+        eprintln!(
+            "killed at every record, room for {room}: {} states",
+            explored.states
+        );
+    }
+}
+
+#[test]
+fn seeded_bugs_of_the_host_are_found() {
+    for bug in [
+        Bug::EffectBeforeRecord,
+        Bug::GraceSkipped,
+        Bug::SummaryIncomplete,
+    ] {
+        let explored = machine::explore(machine::Bound {
+            room: 1,
+            deaths: 1,
+            agents: 1,
+            bugs: Bugs::only(bug),
+        });
+        assert!(explored.violation.is_some(), "{bug:?}: {explored:?}");
+    }
 }
 
 /// Proves that the checker can find violations.
