@@ -12,6 +12,7 @@
 //! | [`ledger`] | the state that follows from the facts |
 //! | [`triage`] | retry, failure or success after the end of an attempt |
 //! | [`plan`] | when each process of a task runs, and how the task ends |
+//! | [`limits`] | how much of a counted resource may be in use at once |
 //! | [`placement`] | which waiting instance runs on which worker |
 //! | [`clock`] | due times of schedules, and the verdict on each |
 //! | [`workflow`] | which items of a run may start, and when the run ends |
@@ -37,6 +38,7 @@ pub mod host;
 pub mod leader;
 pub mod lease_keeper;
 pub mod ledger;
+pub mod limits;
 pub mod placement;
 pub mod plan;
 pub mod protocol;

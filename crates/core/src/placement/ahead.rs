@@ -95,7 +95,7 @@ impl Placement {
             placed.ahead = false;
             self.fleet.remove_ahead(at, instance);
             self.fleet.charge(at, instance, placed.class, &class.need);
-            self.pools.charge(&class.need.named);
+            self.limits.charge(&class.limited);
         }
     }
 }

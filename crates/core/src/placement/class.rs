@@ -15,7 +15,7 @@ use slab::Slab;
 use super::fleet::{Fleet, Worker};
 use super::limits::CLASSES_MAX;
 use super::need::{Need, Room, holds};
-use super::pools::Pools;
+use crate::limits::{LimitKey, Limits};
 
 /// Names a class, for as long as something of it waits or runs. Afterwards the
 /// number may come to mean another class.
@@ -49,8 +49,8 @@ pub(super) struct Class {
     pub(super) room: Room,
     /// The part of the named resources that workers have.
     pub(super) local: Vec<(String, u64)>,
-    /// The part that is limited across the cluster.
-    pub(super) limited: Vec<(String, u64)>,
+    /// What it takes of limits across the cluster.
+    pub(super) limited: Vec<(LimitKey, u64)>,
     /// Which workers meet the constraints, one bit each; none means all of them.
     allowed: Option<Vec<u64>>,
     pub(super) spot: Spot,
@@ -128,9 +128,19 @@ impl Class {
         }
     }
 
-    fn split(&mut self, pools: &Pools) {
-        let named = self.need.named.iter().cloned();
-        (self.limited, self.local) = named.partition(|(name, _)| pools.contains(name));
+    fn split(&mut self, limits: &Limits<LimitKey>) {
+        (self.limited, self.local) = (Vec::new(), Vec::new());
+        for (name, amount) in &self.need.named {
+            let key = LimitKey::from(name.as_str());
+            if limits.contains(&key) {
+                self.limited.push((key, *amount));
+            } else {
+                self.local.push((name.clone(), *amount));
+            }
+        }
+        let implied = self.need.limits.iter();
+        let implied = implied.filter(|key| limits.contains(key));
+        self.limited.extend(implied.map(|key| (key.clone(), 1)));
         self.spot = Spot::Unknown;
     }
 
@@ -191,7 +201,7 @@ impl Classes {
         &mut self,
         need: Need,
         fleet: &Fleet,
-        pools: &Pools,
+        limits: &Limits<LimitKey>,
         runs: bool,
     ) -> Option<usize> {
         if let Some(at) = self.find(&need) {
@@ -212,7 +222,7 @@ impl Classes {
             idle_since: self.ticks,
             ..Class::default()
         };
-        class.split(pools);
+        class.split(limits);
         if class.allowed.is_some() {
             for (at, worker) in fleet.workers.iter() {
                 class.set_allowed(at, worker);
@@ -298,9 +308,9 @@ impl Classes {
     }
 
     /// Takes in that a name has become a limit, or is one no longer. O(classes).
-    pub(super) fn split(&mut self, pools: &Pools) {
+    pub(super) fn split(&mut self, limits: &Limits<LimitKey>) {
         for (_, class) in self.all.iter_mut() {
-            class.split(pools);
+            class.split(limits);
         }
     }
 

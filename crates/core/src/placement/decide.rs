@@ -82,7 +82,7 @@ impl Placement {
     /// Where the next of `class` goes, if anywhere.
     pub(super) fn spot(&mut self, class: usize, priority: i32) -> Option<usize> {
         let kind = &mut self.classes.all[class];
-        if self.pools.short_of(&kind.limited).is_some() {
+        if self.limits.short_of(&kind.limited).is_some() {
             return None;
         }
         let spot = kind.settle(&self.fleet);
@@ -160,11 +160,11 @@ impl Placement {
     fn assert_within(&self, class: usize, worker: usize) {
         let class = &self.classes.all[class];
         self.fleet.assert_within(worker, class);
-        for (name, _) in &class.limited {
-            let pool = self.pools.0.get(name);
+        for (key, _) in &class.limited {
+            let limit = self.limits.get(key);
             assert!(
-                pool.is_some_and(|pool| pool.has(0)),
-                "the limit {name} is overdrawn: {pool:?}"
+                limit.is_some_and(|limit| limit.has(0)),
+                "the limit {key} is overdrawn: {limit:?}"
             );
         }
     }

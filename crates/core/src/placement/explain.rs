@@ -13,6 +13,7 @@ use super::need::{KIND_NAMES, KINDS, holds};
 use super::queue::{ClassQueue, Entry};
 use super::reserve::binds;
 use super::{PlacedInstance, Placement};
+use crate::limits::{Limit, LimitKey};
 
 /// The explanation of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +48,10 @@ pub enum WaitReason {
     },
     /// A worker would have room, and has no free place at this moment.
     Busy { worker: WorkerName },
-    /// A cluster-wide limit is used up.
+    /// A limit is used up.
     Limit {
-        name: String,
-        /// How much of it is in use.
-        used: u128,
-        total: u64,
+        key: LimitKey,
+        limit: Limit,
         /// How much is asked for.
         asked: u64,
     },
@@ -177,19 +176,16 @@ impl Placement {
 
     /// What the first of a class waits for, which could be placed.
     fn head(&self, id: usize, class: &Class, priority: i32) -> WaitReason {
-        if let Some(name) = self.pools.short_of(&class.limited) {
-            let pool = self.pools.0.get(name).copied().unwrap_or_default();
-            let asked = class.limited.iter().find(|(limit, _)| limit == name);
+        if let Some(key) = self.limits.short_of(&class.limited) {
             return WaitReason::Limit {
-                name: name.to_owned(),
-                used: pool.used,
-                total: pool.total,
-                asked: asked.map_or(0, |(_, amount)| *amount),
+                key: key.clone(),
+                limit: self.limits.get(key).unwrap_or_default(),
+                asked: class.need.amount(key),
             };
         }
         if let Some((at, limit)) = self.limit_reserved(id, priority) {
             return WaitReason::Reserved {
-                what: limit.to_owned(),
+                what: limit.to_string(),
                 class: ClassId(self.reservations[at].class),
             };
         }

@@ -14,8 +14,8 @@ use super::class::Class;
 use super::exclusion::Exclusion;
 use super::limits::WORKERS_MAX;
 use super::need::{KINDS, Need, Room, Units};
-use super::pools::Pools;
 use super::shelf::{Key, Shelf};
+use crate::limits::{LimitKey, Limits};
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -248,13 +248,15 @@ impl Fleet {
 
     /// Makes the units anew after workers or limits have changed; true if they
     /// have changed, and with them the whole order. O(workers).
-    pub(super) fn reweigh(&mut self, pools: &Pools) -> bool {
+    pub(super) fn reweigh(&mut self, limits: &Limits<LimitKey>) -> bool {
         let mut units = Units::default();
         for (_, worker) in self.workers.iter().filter(|(_, worker)| worker.present) {
             units.raise(&worker.capacity, &worker.named);
         }
-        for name in pools.names() {
-            units.ignore(name);
+        for (key, _) in limits.iter() {
+            if let LimitKey::Named(name) = key {
+                units.ignore(name);
+            }
         }
         if units == self.units {
             return false;

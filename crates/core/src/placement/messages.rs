@@ -30,20 +30,15 @@ impl fmt::Display for WaitReason {
             Self::Busy { worker } => {
                 write!(f, "worker {worker} has no free place at this moment")
             }
-            Self::Limit {
-                name, total, asked, ..
-            } if asked > total => write!(
+            Self::Limit { key, limit, asked } if *asked > limit.total => write!(
                 f,
-                "it requests {asked} of the limit {name}, whose total is {total}"
+                "it requests {asked} of the limit {key}, whose total is {}",
+                limit.total
             ),
-            Self::Limit {
-                name,
-                used,
-                total,
-                asked,
-            } => write!(
+            Self::Limit { key, limit, asked } => write!(
                 f,
-                "it requests {asked} of the limit {name}; {used} of {total} are in use"
+                "it requests {asked} of the limit {key}; {} of {} are in use",
+                limit.used, limit.total
             ),
             Self::Reserved { what, class } => write!(
                 f,

@@ -64,7 +64,6 @@
 //! | `class` | classes, and the best worker for each |
 //! | `queue`, `owners` | waiting entries, and the order of service |
 //! | `fleet`, `shelf` | workers, and the order of best fit |
-//! | `pools` | cluster-wide limits |
 //! | `decide`, `error` | one decision; errors |
 //! | `ahead` | short instances that queue on a worker |
 //! | `reserve` | reservations |
@@ -86,7 +85,6 @@ pub mod limits;
 mod messages;
 mod need;
 mod owners;
-mod pools;
 mod queue;
 mod reserve;
 mod shelf;
@@ -99,11 +97,11 @@ use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::{Capacity, Offer, ResourceRequest};
 use baton_model::time::Millis;
 
+use crate::limits::{Limit, LimitKey, Limits};
 use class::Classes;
 use fleet::Fleet;
 use limits::{ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX};
 use need::Need;
-use pools::{Pool, Pools};
 use queue::{Entry, Queue};
 use reserve::Reservation;
 
@@ -111,6 +109,7 @@ pub use class::ClassId;
 pub use error::PlacementError;
 pub use exclusion::{Exclusion, WorkerGroup};
 pub use explain::{Wait, WaitReason};
+pub use need::Demand;
 pub use reserve::ReservationView;
 
 /// The weight of the latest run time in an estimate: one part in this many.
@@ -122,11 +121,11 @@ const IDLE_LIMITS_MIN: usize = 1_000;
 /// Instances that may start as soon as there is room.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The first of a range of ids with the same request.
+    /// The first of a range of ids with the same demand.
     pub first: InstanceId,
     /// Equal to `first` for a single instance.
     pub last: InstanceId,
-    pub request: &'a ResourceRequest,
+    pub demand: Demand<'a>,
     pub owner: &'a str,
     /// Higher goes first.
     pub priority: i32,
@@ -145,13 +144,11 @@ pub struct Decision {
     pub class: ClassId,
 }
 
-/// A cluster-wide limit and its use.
+/// A limit on what is placed, and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitUse<'a> {
-    pub name: &'a str,
-    pub total: u64,
-    /// May exceed the total, after that was lowered or by adoption.
-    pub used: u128,
+    pub key: &'a LimitKey,
+    pub limit: Limit,
     /// Instances that wait and request it.
     pub waiting: u64,
 }
@@ -178,7 +175,7 @@ pub struct Placement {
     fleet: Fleet,
     classes: Classes,
     queue: Queue,
-    pools: Pools,
+    limits: Limits<LimitKey>,
     reservations: Vec<Reservation>,
     placed: BTreeMap<InstanceId, PlacedInstance>,
     /// The worker that each of these was given back by or has failed on, until it is placed.
@@ -211,10 +208,10 @@ impl Placement {
         if self.queue.len() >= ENTRIES_MAX {
             return Err(PlacementError::TooManyWaiting);
         }
-        let need = Need::of(arrival.request);
+        let need = Need::of(&arrival.demand);
         let class = self
             .classes
-            .find_or_add(need, &self.fleet, &self.pools, false)
+            .find_or_add(need, &self.fleet, &self.limits, false)
             .ok_or(PlacementError::TooManyClasses)?;
         let (class_queue, key) = self
             .queue
@@ -307,10 +304,10 @@ impl Placement {
         if placed.ahead {
             self.fleet.remove_ahead(placed.worker, instance);
         } else {
-            let need = &self.classes.all[placed.class].need;
+            let class = &self.classes.all[placed.class];
             self.fleet
-                .discharge(placed.worker, instance, placed.class, need);
-            self.pools.discharge(&need.named);
+                .discharge(placed.worker, instance, placed.class, &class.need);
+            self.limits.discharge(&class.limited);
         }
         self.fleet.workers[placed.worker].stalled = placed.ahead;
         self.classes.remove_placed(placed.class);
@@ -327,11 +324,11 @@ impl Placement {
     /// # Errors
     /// [`PlacementError::Placed`] if it is known to be somewhere else, or
     /// [`PlacementError::TooManyWorkers`].
-    pub fn adopt(
+    pub fn adopt<'a>(
         &mut self,
         worker: &WorkerName,
         instance: InstanceId,
-        request: &ResourceRequest,
+        demand: impl Into<Demand<'a>>,
     ) -> Result<(), PlacementError> {
         if let Some(placed) = self.placed.get(&instance) {
             if self.fleet.workers[placed.worker].name == *worker {
@@ -344,50 +341,51 @@ impl Placement {
             .find_or_add(worker)
             .ok_or(PlacementError::TooManyWorkers)?;
         self.withdraw(instance, instance);
-        let need = Need::of(request);
+        let need = Need::of(&demand.into());
         let class = self
             .classes
-            .find_or_add(need, &self.fleet, &self.pools, true)
+            .find_or_add(need, &self.fleet, &self.limits, true)
             .ok_or(PlacementError::TooManyClasses)?;
         self.charge(instance, class, at);
         self.refresh(at);
         Ok(())
     }
 
-    /// Sets or removes a cluster-wide limit. It may be below the current use:
-    /// then no further instance that requests it starts.
+    /// Sets or removes a limit. It may be below the current use:
+    /// then no further instance that needs it starts.
     ///
     /// # Errors
     /// [`PlacementError::TooManyLimits`].
-    pub fn set_limit(&mut self, name: &str, total: Option<u64>) -> Result<(), PlacementError> {
+    pub fn set_limit(
+        &mut self,
+        key: impl Into<LimitKey>,
+        total: Option<u64>,
+    ) -> Result<(), PlacementError> {
+        let key = key.into();
         self.settled = false;
-        match (self.pools.0.get_mut(name), total) {
-            (Some(pool), Some(total)) => pool.total = total,
-            (Some(_), None) => {
-                self.pools.0.remove(name);
-                self.limits_changed();
-            }
-            (None, None) => {}
-            (None, Some(total)) => {
-                if self.pools.0.len() >= LIMITS_MAX {
+        match total {
+            Some(total) if self.limits.set_total(&key, total) => {}
+            Some(total) => {
+                if self.limits.len() >= LIMITS_MAX {
                     return Err(PlacementError::TooManyLimits);
                 }
-                let used = self.in_use(name);
-                self.pools.0.insert(name.to_owned(), Pool { total, used });
+                let used = self.in_use(&key);
+                self.limits.insert(key, Limit { total, used });
                 self.limits_changed();
             }
+            None if self.limits.remove(&key) => self.limits_changed(),
+            None => {}
         }
         self.end_vain_reservations();
         Ok(())
     }
 
-    /// All limits, by name.
+    /// All limits, by key.
     pub fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
-        self.pools.0.iter().map(|(name, pool)| LimitUse {
-            name,
-            total: pool.total,
-            used: pool.used,
-            waiting: self.waiting_for(name),
+        self.limits.iter().map(|(key, limit)| LimitUse {
+            key,
+            limit: *limit,
+            waiting: self.waiting_for(key),
         })
     }
 
@@ -398,31 +396,29 @@ impl Placement {
         Some(self.fleet.workers[at].used())
     }
 
-    /// Instances that wait and request a limit.
-    fn waiting_for(&self, name: &str) -> u64 {
+    /// Instances that wait and need a limit.
+    fn waiting_for(&self, key: &LimitKey) -> u64 {
         let classes = self.classes.active.iter().map(|at| &self.classes.all[*at]);
-        let limited = classes.filter(|class| class.limited.iter().any(|(limit, _)| limit == name));
+        let limited = classes.filter(|class| class.limited.iter().any(|(limit, _)| limit == key));
         limited.map(|class| class.waiting).sum()
     }
 
-    /// True if one more limit can be set. Limits whose name begins like this are removed first, if
-    /// nothing uses or waits for them and there are many.
-    pub fn has_room_for_limit(&mut self, prefix: &str) -> bool {
-        if self.pools.0.len() >= IDLE_LIMITS_MIN {
+    /// True if one more limit can be set. Limits that belong to work are removed first, if nothing
+    /// uses or waits for them and there are many.
+    pub fn has_room_for_limit(&mut self) -> bool {
+        if self.limits.len() >= IDLE_LIMITS_MIN {
             let active = self.classes.active.iter();
             let limited = active.flat_map(|class| &self.classes.all[*class].limited);
-            let waited: BTreeSet<&String> = limited.map(|(name, _)| name).collect();
-            let is_idle = |name: &String, pool: &Pool| {
-                name.starts_with(prefix) && pool.used == 0 && !waited.contains(name)
+            let waited: BTreeSet<&LimitKey> = limited.map(|(key, _)| key).collect();
+            let is_idle = |key: &LimitKey, limit: &Limit| {
+                key.belongs_to_work() && limit.used == 0 && !waited.contains(key)
             };
-            let before = self.pools.0.len();
-            self.pools.0.retain(|name, pool| !is_idle(name, pool));
-            if self.pools.0.len() < before {
+            if self.limits.remove_if(is_idle) {
                 self.limits_changed();
                 self.settled = false;
             }
         }
-        self.pools.0.len() < LIMITS_MAX
+        self.limits.len() < LIMITS_MAX
     }
 
     /// Updates the estimated run time of a class.
@@ -439,7 +435,7 @@ impl Placement {
     /// The class of a request, if an instance of it waits or runs, or did recently.
     #[must_use]
     pub fn class(&self, request: &ResourceRequest) -> Option<ClassId> {
-        self.classes.find(&Need::of(request)).map(ClassId)
+        self.classes.find(&Need::of(&request.into())).map(ClassId)
     }
 
     /// The number of waiting instances of a class.
@@ -463,9 +459,9 @@ impl Placement {
     }
 
     fn charge(&mut self, instance: InstanceId, class: usize, worker: usize) {
-        let need = &self.classes.all[class].need;
-        self.fleet.charge(worker, instance, class, need);
-        self.pools.charge(&need.named);
+        let needed = &self.classes.all[class];
+        self.fleet.charge(worker, instance, class, &needed.need);
+        self.limits.charge(&needed.limited);
         self.placed.insert(
             instance,
             PlacedInstance {
@@ -499,7 +495,7 @@ impl Placement {
     /// Updates derived state after a change of a worker.
     fn worker_changed(&mut self, at: usize) {
         // The units first: what follows measures the worker by them.
-        if self.fleet.reweigh(&self.pools) {
+        if self.fleet.reweigh(&self.limits) {
             self.classes.unsettle();
         }
         self.end_vain_reservations();
@@ -507,18 +503,17 @@ impl Placement {
     }
 
     fn limits_changed(&mut self) {
-        self.classes.split(&self.pools);
+        self.classes.split(&self.limits);
         // Whether the units changed does not matter: `split` has unsettled all.
-        self.fleet.reweigh(&self.pools);
+        self.fleet.reweigh(&self.limits);
     }
 
-    fn in_use(&self, name: &str) -> u128 {
+    fn in_use(&self, key: &LimitKey) -> u128 {
         let needs = self
             .placed
             .values()
             .filter(|placed| !placed.ahead)
             .map(|placed| &self.classes.all[placed.class].need);
-        let amounts = needs.flat_map(|need| need.named.iter().filter(|(named, _)| named == name));
-        amounts.map(|(_, amount)| u128::from(*amount)).sum()
+        needs.map(|need| u128::from(need.amount(key))).sum()
     }
 }

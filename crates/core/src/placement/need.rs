@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 use baton_model::placement::{Capacity, Constraint, ResourceRequest, Rule};
 
+use crate::limits::LimitKey;
+
 /// How many plain kinds there are, with gpu.
 pub(super) const KINDS: usize = 4;
 
@@ -55,18 +57,38 @@ impl Room {
     }
 }
 
-/// The key of a class: two requests are of the same class if these are equal.
+/// What an instance needs in order to be placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand<'a> {
+    pub request: &'a ResourceRequest,
+    /// Limits that bind it whatever it requests; it takes one of each.
+    pub limits: &'a [LimitKey],
+}
+
+impl<'a> From<&'a ResourceRequest> for Demand<'a> {
+    fn from(request: &'a ResourceRequest) -> Self {
+        Self {
+            request,
+            limits: &[],
+        }
+    }
+}
+
+/// The key of a class: two demands are of the same class if these are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Need {
     pub(super) room: Room,
     /// By name, none of them 0.
     pub(super) named: Vec<(String, u64)>,
+    /// Limits that bind it whatever it requests.
+    pub(super) limits: Vec<LimitKey>,
     /// Sorted, each once.
     pub(super) constraints: Vec<Constraint>,
 }
 
 impl Need {
-    pub(super) fn of(request: &ResourceRequest) -> Self {
+    pub(super) fn of(demand: &Demand<'_>) -> Self {
+        let request = demand.request;
         let resources = &request.resources;
         let named = resources.named.iter().filter(|(_, amount)| **amount > 0);
         let mut constraints = request.constraints.clone();
@@ -82,7 +104,19 @@ impl Need {
             named: named
                 .map(|(name, amount)| (name.clone(), *amount))
                 .collect(),
+            limits: demand.limits.to_vec(),
             constraints,
+        }
+    }
+
+    /// How much of a limit it takes.
+    pub(super) fn amount(&self, key: &LimitKey) -> u64 {
+        match key {
+            LimitKey::Named(name) => {
+                let named = self.named.iter().find(|(named, _)| named == name);
+                named.map_or(0, |(_, amount)| *amount)
+            }
+            key => u64::from(self.limits.contains(key)),
         }
     }
 }

@@ -24,13 +24,14 @@ use super::class::{Class, ClassId};
 use super::fleet::Worker;
 use super::limits::{PASSED_OVER_MAX, RESERVATIONS_MAX};
 use super::need::{KINDS, Need, Room};
+use crate::limits::LimitKey;
 
 /// One reservation. They are kept in their order of age.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reservation {
     pub(super) class: usize,
     pub(super) worker: Option<usize>,
-    pub(super) limit: Option<String>,
+    pub(super) limit: Option<LimitKey>,
 }
 
 /// True if reservation `at` keeps `class` at `priority` from what it covers.
@@ -42,12 +43,12 @@ pub(super) fn binds(this: &Placement, at: usize, class: usize, priority: i32) ->
 
 impl Placement {
     /// The first limit of `class` that another class has reserved.
-    pub(super) fn limit_reserved(&self, class: usize, priority: i32) -> Option<(usize, &str)> {
+    pub(super) fn limit_reserved(&self, class: usize, priority: i32) -> Option<(usize, &LimitKey)> {
         let limited = &self.classes.all[class].limited;
         let mut held = self.reservations.iter().enumerate();
         held.find_map(|(at, reservation)| {
-            let limit = reservation.limit.as_deref()?;
-            let asked = limited.iter().any(|(name, _)| name == limit);
+            let limit = reservation.limit.as_ref()?;
+            let asked = limited.iter().any(|(key, _)| key == limit);
             (asked && binds(self, at, class, priority)).then_some((at, limit))
         })
     }
@@ -88,15 +89,15 @@ impl Placement {
     /// waits for.
     fn competes(&self, class: usize, winner: usize, at: usize) -> bool {
         let class = &self.classes.all[class];
-        let took = &self.classes.all[winner].need;
-        if !self.pools.could_hold(&class.limited) {
+        let winner = &self.classes.all[winner];
+        if !self.limits.could_hold(&class.limited) {
             return false;
         }
-        if let Some(limit) = self.pools.short_of(&class.limited) {
-            return took.named.iter().any(|(name, _)| name == limit);
+        if let Some(limit) = self.limits.short_of(&class.limited) {
+            return winner.limited.iter().any(|(key, _)| key == limit);
         }
         let worker = &self.fleet.workers[at];
-        class.could_fit(worker, at) && took_what_is_short(class, took, worker)
+        class.could_fit(worker, at) && took_what_is_short(class, &winner.need, worker)
     }
 
     fn reserve(&mut self, class: usize) {
@@ -108,8 +109,8 @@ impl Placement {
         let mut reservation = held.unwrap_or_default();
         reservation.class = class;
         let kind = &self.classes.all[class];
-        if let Some(limit) = self.pools.short_of(&kind.limited) {
-            reservation.limit = Some(limit.to_owned());
+        if let Some(limit) = self.limits.short_of(&kind.limited) {
+            reservation.limit = Some(limit.clone());
         } else if reservation.worker.is_none() {
             reservation.worker = self.soonest(kind);
         }
@@ -187,7 +188,7 @@ impl Placement {
         let vain = |reservation: &&Reservation| {
             let class = &self.classes.all[reservation.class];
             let lost = |at| !class.could_fit(&self.fleet.workers[at], at);
-            reservation.worker.is_some_and(lost) || !self.pools.could_hold(&class.limited)
+            reservation.worker.is_some_and(lost) || !self.limits.could_hold(&class.limited)
         };
         let ended: Vec<usize> = self
             .reservations
@@ -267,5 +268,5 @@ impl Missing {
 pub struct ReservationView {
     pub class: ClassId,
     pub worker: Option<baton_model::ids::WorkerName>,
-    pub limit: Option<String>,
+    pub limit: Option<LimitKey>,
 }

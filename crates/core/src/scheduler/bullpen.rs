@@ -15,8 +15,9 @@ use super::dependencies::Dependencies;
 use super::gate;
 use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Instance, Lease, Ledger, Range};
+use crate::limits::{self, LimitKey};
 use crate::placement::{
-    Arrival, Availability, Decision, LimitUse, Placement, PlacementError, Wait,
+    Arrival, Availability, Decision, Demand, LimitUse, Placement, PlacementError, Wait,
 };
 use crate::timers::Timers;
 
@@ -27,9 +28,6 @@ const SUBMISSION_TICK: Millis = Millis(1_000);
 /// Ticks that are remembered. Instances that are older and still wait go strictly in the order of
 /// their ids.
 const SUBMISSION_TICKS_MAX: usize = 4_096;
-
-/// Begins the names of limits that belong to an array.
-pub const ARRAY_LIMIT: &str = "array ";
 
 /// All instances that wait for a worker.
 #[derive(Clone, Debug, Default)]
@@ -150,10 +148,9 @@ impl Bullpen {
         self.default_limits.get(name).copied()
     }
 
-    /// All limits and their use, without those of arrays.
+    /// All limits on leased work, and their use.
     pub(crate) fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
-        let limits = self.placement.limits();
-        limits.filter(|limit| !limit.name.starts_with(ARRAY_LIMIT))
+        self.placement.limits()
     }
 
     /// What is placed on a worker, in sum.
@@ -206,24 +203,23 @@ impl Bullpen {
     /// Adds instances that were accepted.
     pub(crate) fn fresh(&mut self, range: &Range) {
         let (first, last, spec) = (range.first, range.last, &range.spec);
-        if spec.conditions.concurrent_max.is_some() {
-            let request = resource_request(spec, &spec.allowance());
-            return self.offer_range(first, last, spec, &request);
-        }
         self.offer_range(first, last, spec, &spec.request);
     }
 
-    /// True if there may be one more array with a limit of its own.
+    /// True if there may be one more limit that belongs to work.
     pub(crate) fn has_room_for_limit(&mut self) -> bool {
-        self.placement.has_room_for_limit(ARRAY_LIMIT)
+        self.placement.has_room_for_limit()
     }
 
-    /// Sets the limit of an array, as long as something of it waits or runs.
-    fn set_array_limit(&mut self, spec: &InstanceSpec) {
-        if let Some((name, total)) = array_limit(spec) {
+    /// Sets the limits that bind an instance whatever it requests.
+    fn set_implied_limits(&mut self, spec: &InstanceSpec) -> Vec<LimitKey> {
+        let implied = limits::implied(spec).into_iter();
+        let set = implied.map(|(key, total)| {
             // A submission beyond the maximum was refused.
-            let _ = self.placement.set_limit(&name, Some(total));
-        }
+            let _ = self.placement.set_limit(key.clone(), Some(total));
+            key
+        });
+        set.collect()
     }
 
     /// The next attempt of an instance prefers another worker. A new leader does not know: it
@@ -295,12 +291,15 @@ impl Bullpen {
 
     /// Charges a lease that was granted before.
     pub(crate) fn adopt(&mut self, lease: &Lease, instance: &Instance) {
-        self.set_array_limit(&instance.spec);
-        let request = resource_request(&instance.spec, &instance.allowance());
+        let limits = self.set_implied_limits(&instance.spec);
+        let demand = Demand {
+            request: &resource_request(&instance.spec, &instance.allowance()),
+            limits: &limits,
+        };
         let id = lease.id.attempt.instance;
         // Refused only if it is placed already, or beyond the maximum number of workers; the
         // lease is valid either way.
-        let _ = self.placement.adopt(&lease.holder.worker, id, &request);
+        let _ = self.placement.adopt(&lease.holder.worker, id, demand);
     }
 
     /// Releases the charge of a closed lease.
@@ -348,11 +347,14 @@ impl Bullpen {
         spec: &InstanceSpec,
         ask: &ResourceRequest,
     ) {
-        self.set_array_limit(spec);
+        let limits = self.set_implied_limits(spec);
         let arrival = Arrival {
             first,
             last,
-            request: ask,
+            demand: Demand {
+                request: ask,
+                limits: &limits,
+            },
             owner: &spec.owner,
             priority: spec.priority,
             // One for a whole array, so that a retried element does not go behind all others.
@@ -417,16 +419,5 @@ fn resource_request(spec: &InstanceSpec, allowance: &Allowance) -> ResourceReque
     };
     request.resources.memory_min = allowance.memory_min;
     request.resources.memory_max = allowance.memory_max;
-    if let Some((name, _)) = array_limit(spec) {
-        request.resources.named.insert(name, 1);
-    }
     request
-}
-
-/// The limit of an array on its own elements: its name, which no task can have, and its total.
-fn array_limit(spec: &InstanceSpec) -> Option<(String, u64)> {
-    let total = spec.conditions.concurrent_max?;
-    let (first, _) = spec.conditions.instances?;
-    let name = format!("{ARRAY_LIMIT}{first}");
-    Some((name, u64::from(total)))
 }

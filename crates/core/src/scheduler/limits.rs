@@ -8,6 +8,8 @@ use baton_model::fact::Fact;
 use super::bullpen::Bullpen;
 use super::context::Cx;
 use crate::ledger::Ledger;
+use crate::limits::LimitKey;
+use crate::placement::LimitUse;
 
 /// Why a limit cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -54,17 +56,23 @@ pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(),
     Ok(())
 }
 
-/// All limits, by name.
+/// All named limits, by name.
 pub(super) fn list<'a>(
     bullpen: &'a Bullpen,
     ledger: &'a Ledger,
 ) -> impl Iterator<Item = LimitView> + 'a {
-    bullpen.limits().map(|limit| LimitView {
-        total: limit.total,
-        used: limit.used,
-        waiting: limit.waiting,
-        default: bullpen.default_limit(limit.name),
-        is_set: ledger.limits().contains_key(limit.name),
-        name: limit.name.to_owned(),
+    bullpen.limits().filter_map(|found| {
+        let LimitUse { key, limit, .. } = found;
+        let LimitKey::Named(name) = key else {
+            return None;
+        };
+        Some(LimitView {
+            name: name.clone(),
+            total: limit.total,
+            used: limit.used,
+            waiting: found.waiting,
+            default: bullpen.default_limit(name),
+            is_set: ledger.limits().contains_key(name),
+        })
     })
 }

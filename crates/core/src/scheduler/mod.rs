@@ -56,7 +56,6 @@ use timetable::Timetable;
 
 pub use crate::config::{Config, StoreMode};
 pub use backfill::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches};
-pub use bullpen::ARRAY_LIMIT;
 pub use command::{Command, Reply};
 pub use context::Effect;
 pub use dependencies::EndMark;

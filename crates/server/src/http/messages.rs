@@ -1,7 +1,8 @@
 //! Wait reasons as text.
 
+use baton_core::limits::{Limit, LimitKey};
 use baton_core::placement::{self, Exclusion, Wait, WaitReason};
-use baton_core::scheduler::{ARRAY_LIMIT, Reason, Unsure};
+use baton_core::scheduler::{Reason, Unsure};
 use baton_core::triage::{self, Charge};
 use baton_model::api::{Explanation, WorkerGroup};
 use baton_model::conditions::{DependencyRule, HaltReason};
@@ -318,19 +319,11 @@ fn unplaced_first(record: &Record, waiting: &WaitReason) -> Explanation {
             worker: Some(worker.to_string()),
             ..plain("worker-busy", "it starts there in a moment")
         },
-        WaitReason::Limit {
-            name,
-            total,
-            asked,
-            used,
-        } => {
-            let free = u64::try_from(u128::from(*total).saturating_sub(*used)).unwrap_or(0);
-            Explanation {
-                resource: Some(name.clone()),
-                short: Some(asked.saturating_sub(free)),
-                ..plain("limit", &limit_hint(name, *total, *asked))
-            }
-        }
+        WaitReason::Limit { key, limit, asked } => Explanation {
+            resource: Some(key.to_string()),
+            short: Some(limit.short_of(*asked)),
+            ..plain("limit", &limit_hint(key, limit, *asked))
+        },
         WaitReason::Reserved { what, .. } => Explanation {
             resource: Some(what.clone()),
             ..plain("reserved", "it starts after that, or when a worker joins")
@@ -339,14 +332,16 @@ fn unplaced_first(record: &Record, waiting: &WaitReason) -> Explanation {
     }
 }
 
-fn limit_hint(name: &str, total: u64, asked: u64) -> String {
-    if name.starts_with(ARRAY_LIMIT) {
-        return "it starts when another element of its array has ended".to_owned();
+fn limit_hint(key: &LimitKey, limit: &Limit, asked: u64) -> String {
+    match key {
+        LimitKey::Array(_) => "it starts when another element of its array has ended".to_owned(),
+        LimitKey::Named(name) if asked > limit.total => {
+            format!("raise it with `baton limits set {name} {asked}`")
+        }
+        LimitKey::Named(name) => format!(
+            "it starts when others release it; `baton limits set {name} N` changes the total"
+        ),
     }
-    if asked > total {
-        return format!("raise it with `baton limits set {name} {asked}`");
-    }
-    format!("it starts when others release it; `baton limits set {name} N` changes the total")
 }
 
 /// A duration, rounded up to a readable unit.

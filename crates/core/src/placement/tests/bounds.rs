@@ -3,14 +3,14 @@
 use baton_model::ids::InstanceId;
 
 use super::*;
-use crate::placement::PlacementError;
 use crate::placement::limits::{CLASSES_MAX, OWNERS_MAX};
+use crate::placement::{Demand, PlacementError};
 
 fn arrive(p: &mut Placement, first: u64, last: u64) -> Result<ClassId, PlacementError> {
     p.enqueue(Arrival {
         first: InstanceId(first),
         last: InstanceId(last),
-        request: &request(1, 1),
+        demand: Demand::from(&request(1, 1)),
         owner: "me",
         priority: 0,
         sequence: 1,
@@ -94,10 +94,11 @@ fn beyond_the_most_classes_the_longest_idle_is_forgotten_or_a_new_one_refused() 
     for n in 0..CLASSES_MAX {
         wait(&mut p, n as u64, &nth(n));
     }
+    let last = nth(CLASSES_MAX);
     let arrival = Arrival {
         first: InstanceId(u64::MAX),
         last: InstanceId(u64::MAX),
-        request: &nth(CLASSES_MAX),
+        demand: Demand::from(&last),
         owner: "me",
         priority: 0,
         sequence: 0,

@@ -1,6 +1,8 @@
 //! Cluster-wide limits.
 
 use super::*;
+use crate::limits::LimitKey;
+use crate::placement::Demand;
 
 const DB: &str = "db/orders";
 
@@ -134,4 +136,32 @@ fn what_runs_on_a_worker_that_left_counts_until_it_is_released() {
     assert_eq!(placed(&mut p), [3]);
     release(&mut p, &all[0].1, all[0].0);
     assert_eq!(p.next(), None, "the limit has room, but no worker has");
+}
+
+#[test]
+fn a_limit_of_an_array_binds_its_elements_only() {
+    let mut p = limited();
+    let request = request(1, 1);
+    let array = LimitKey::Array(InstanceId(1));
+    p.set_limit(array.clone(), Some(2)).expect("few limits");
+    // A resource that is called like the array is another one, and no worker has it.
+    wait(&mut p, 30, &with_named(request.clone(), "array i1", 1));
+    let elements = Arrival {
+        first: InstanceId(1),
+        last: InstanceId(9),
+        demand: Demand {
+            request: &request,
+            limits: std::slice::from_ref(&array),
+        },
+        owner: "me",
+        priority: 0,
+        sequence: 1,
+    };
+    p.enqueue(elements).expect("new");
+    wait(&mut p, 20, &request);
+    let all = drain(&mut p);
+    let ids: Vec<u64> = all.iter().map(|(id, _)| *id).collect();
+    assert_eq!(ids, [1, 2, 20]);
+    release(&mut p, &all[0].1, 1);
+    assert_eq!(placed(&mut p), [3]);
 }

@@ -96,7 +96,7 @@ fn wait_range(
     let arrival = Arrival {
         first: InstanceId(first),
         last: InstanceId(last),
-        request,
+        demand: request.into(),
         owner,
         priority,
         sequence,

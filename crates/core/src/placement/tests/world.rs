@@ -277,7 +277,7 @@ impl World {
         let reserved: Vec<_> = self.p.reservations().collect();
         let limit_kept = |request: &ResourceRequest| {
             let mut limits = reserved.iter().filter_map(|r| r.limit.as_ref());
-            limits.any(|limit| request.resources.named.contains_key(limit))
+            limits.any(|limit| request.resources.named.contains_key(&limit.to_string()))
         };
         for item in self.naive.waiting.values() {
             let request = &self.naive.requests[item.request];

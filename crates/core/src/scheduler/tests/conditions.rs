@@ -5,6 +5,7 @@ use baton_model::outcome::{Outcome, Report};
 
 use super::placing::rig;
 use super::*;
+use crate::limits::LimitKey;
 use crate::placement::WaitReason;
 
 /// Submits an array with these conditions, whose first id is known.
@@ -177,10 +178,10 @@ fn an_array_runs_no_more_elements_at_once_than_it_allows() {
         "each array has its own limit"
     );
     let reason = leader.waits(3).reason;
-    let WaitReason::Limit { name, total, .. } = reason else {
+    let WaitReason::Limit { key, limit, .. } = reason else {
         panic!("{reason:?}");
     };
-    assert_eq!((&*name, total), ("array i1", 2));
+    assert_eq!((key, limit.total), (LimitKey::Array(InstanceId(1)), 2));
     leader.ends(&worker, &[6, 7], Outcome::Exited(0), 9);
     assert_eq!(leader.running(), [1, 2], "there are free cores");
     leader.ends(&worker, &[1], Outcome::Exited(0), 9);
