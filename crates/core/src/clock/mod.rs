@@ -53,7 +53,7 @@ pub use error::ScheduleError;
 pub use intern::Schedules;
 pub use rate::LaunchRate;
 pub use ticks::{Clock, Key};
-pub use verdict::{Policy, Room, Tick, admit};
+pub use verdict::{Policy, Tick, admit};
 pub use zone::Zone;
 
 use error::quote;

@@ -1,10 +1,9 @@
 //! Verdicts on due times: launch, late or skip.
 
-use baton_model::library::{Overlap, Trigger};
-use baton_model::limits::OVERLAP_QUEUE_MAX;
 use baton_model::time::{Millis, Mono, Wall};
 
 use super::{CatchUp, Key, LaunchRate, SkipReason, TickVerdict};
+use crate::limits::EntryLimit;
 
 /// How a schedule treats due times that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,62 +43,19 @@ pub struct Tick {
     pub verdict: TickVerdict,
 }
 
-/// The number of instances and runs that an entry may have in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
-    max_instances: Option<u32>,
-    overlap: Overlap,
-}
-
-impl Room {
-    #[must_use]
-    pub const fn of(trigger: &Trigger) -> Self {
-        Self {
-            max_instances: trigger.max_instances,
-            overlap: trigger.overlap,
-        }
-    }
-
-    /// The room of a launch that waits where there is none, whatever `overlap` says.
-    #[must_use]
-    pub const fn waiting(trigger: &Trigger) -> Self {
-        Self {
-            max_instances: trigger.max_instances,
-            overlap: Overlap::Skip,
-        }
-    }
-
-    /// Why there is no room for another one.
-    fn refusal(self, active: u64) -> Option<SkipReason> {
-        let limit = self.max_instances?;
-        match self.overlap {
-            Overlap::Skip => {
-                (active >= u64::from(limit)).then_some(SkipReason::MaxInstances { limit })
-            }
-            Overlap::Queue => {
-                let most = u64::from(limit) + u64::from(OVERLAP_QUEUE_MAX);
-                let limit = OVERLAP_QUEUE_MAX;
-                (active >= most).then_some(SkipReason::QueueFull { limit })
-            }
-            // Each launch stops as many as it adds.
-            Overlap::Replace => None,
-        }
-    }
-}
-
 /// Checks a launch against the limits of its entry. `active` is the number of instances and runs
 /// that are QUEUED or later, and not terminal. Skips stay skips and use no token.
 pub fn admit(
     verdict: TickVerdict,
     active: u64,
-    room: Room,
+    limit: EntryLimit,
     rate: Option<&mut LaunchRate>,
     now: Mono,
 ) -> TickVerdict {
     if matches!(verdict, TickVerdict::Skip(_)) {
         return verdict;
     }
-    if let Some(reason) = room.refusal(active) {
+    if let Some(reason) = limit.refusal(active) {
         return TickVerdict::Skip(reason);
     }
     // Last, so that a launch that is refused anyway costs no token.
@@ -112,25 +68,16 @@ pub fn admit(
 
 #[cfg(test)]
 mod tests {
+    use baton_model::library::{Overlap, Trigger};
+
     use super::*;
 
-    const fn room(overlap: Overlap) -> Room {
-        Room {
+    fn skipping() -> EntryLimit {
+        EntryLimit::of(&Trigger {
             max_instances: Some(2),
-            overlap,
-        }
-    }
-
-    #[test]
-    fn a_queue_has_an_end_and_a_replacement_always_has_room() {
-        let most = 2 + u64::from(OVERLAP_QUEUE_MAX);
-        let decide =
-            |overlap, active| admit(TickVerdict::Launch, active, room(overlap), None, Mono(0));
-        assert_eq!(decide(Overlap::Queue, most - 1), TickVerdict::Launch);
-        let limit = OVERLAP_QUEUE_MAX;
-        let full = TickVerdict::Skip(SkipReason::QueueFull { limit });
-        assert_eq!(decide(Overlap::Queue, most), full);
-        assert_eq!(decide(Overlap::Replace, most), TickVerdict::Launch);
+            overlap: Overlap::Skip,
+            ..Trigger::default()
+        })
     }
 
     #[test]
@@ -141,12 +88,12 @@ mod tests {
         let skip = TickVerdict::Skip(SkipReason::Missed);
         let mut decide = |verdict, active| {
             let rate = Some(&mut rate);
-            admit(verdict, active, room(Overlap::Skip), rate, Mono(0))
+            admit(verdict, active, skipping(), rate, Mono(0))
         };
         assert_eq!(decide(TickVerdict::Launch, 2), full);
         assert_eq!(decide(skip, 0), skip);
         assert_eq!(decide(late, 1), late);
         assert_eq!(decide(late, 1), TickVerdict::Skip(SkipReason::LaunchRate));
-        assert_eq!(admit(late, 1_000, Room::default(), None, Mono(0)), late);
+        assert_eq!(admit(late, 1_000, EntryLimit::default(), None, Mono(0)), late);
     }
 }

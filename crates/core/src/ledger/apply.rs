@@ -143,18 +143,18 @@ impl Ledger {
         }
     }
 
-    /// Applies one fact about a run, which may begin or end to be in flight.
+    /// Applies one fact about a run, which may begin or end to be in flight, or leave its queue.
     fn apply_run(&mut self, fact: &Fact) -> Result<(), LedgerError> {
         let Some(run) = fact.run() else {
             return Ok(());
         };
-        let before = self.runs.active_entry(run);
+        let before = self.runs.head(run).map(|head| head.state);
         self.runs.apply(fact)?;
-        let after = self.runs.active_entry(run);
-        if before != after
-            && let Some(task) = after.or(before)
+        if let Some(head) = self.runs.head(run)
+            && let Some(origin) = head.origin
+            && before != Some(head.state)
         {
-            self.library.set_active_run(task, run, after.is_some());
+            self.library.set_active_run(origin.task, run, head.state);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use baton_model::library::{Cause, Execution};
 use baton_model::time::Wall;
 
 use super::LedgerError;
+use crate::limits::Limit;
 
 /// A backfill that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,11 +42,13 @@ impl OpenBackfill {
         }
     }
 
-    /// Whether it may launch something, as far as it alone decides.
+    /// The limit on its launches in flight.
     #[must_use]
-    pub fn has_room(&self) -> bool {
-        let live = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
-        self.is_running() && live < self.head.max_concurrent
+    pub fn limit(&self) -> Limit {
+        Limit {
+            total: u64::from(self.head.max_concurrent),
+            used: self.live.len() as u128,
+        }
     }
 
     #[must_use]

@@ -11,6 +11,7 @@ use baton_model::ids::{InstanceId, Revision, RunId, TaskNo};
 use baton_model::library::{Definition, EntryKind, Execution, Pause, TaskName, Trigger};
 use baton_model::limits::TASKS_MAX;
 use baton_model::spec::InstanceSpec;
+use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 
@@ -180,6 +181,8 @@ pub fn nominal_values(
 pub struct Active {
     pub instances: BTreeSet<InstanceId>,
     pub runs: BTreeSet<RunId>,
+    /// Those of the runs that are QUEUED.
+    pub queued_runs: BTreeSet<RunId>,
 }
 
 impl Active {
@@ -280,14 +283,20 @@ impl Library {
         });
     }
 
-    /// Adds a run of an entry to those in flight, or removes it.
-    pub(super) fn set_active_run(&mut self, task: TaskNo, run: RunId, active: bool) {
-        self.backfills.set_live(Execution::Run(run), active);
+    /// Sets the state of a run of an entry; only those that are not terminal are in flight.
+    pub(super) fn set_active_run(&mut self, task: TaskNo, run: RunId, state: UniversalState) {
+        let is_active = !state.is_terminal();
+        self.backfills.set_live(Execution::Run(run), is_active);
         self.change_active(task, |set| {
-            if active {
+            if is_active {
                 set.runs.insert(run);
             } else {
                 set.runs.remove(&run);
+            }
+            if state == UniversalState::Queued {
+                set.queued_runs.insert(run);
+            } else {
+                set.queued_runs.remove(&run);
             }
         });
     }

@@ -76,7 +76,7 @@ impl Ledger {
             if let Some(origin) = run.head.origin {
                 ledger
                     .library
-                    .set_active_run(origin.task, run.head.id, true);
+                    .set_active_run(origin.task, run.head.id, run.head.state);
             }
         }
         for range in parts.waiting {

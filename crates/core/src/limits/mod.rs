@@ -9,14 +9,24 @@
 //! |---|---|---|
 //! | `Named` | `baton limits set`, `--limit` | requests of leased instances |
 //! | `Array` | `%N` of the submission | its leased elements |
+//! | `Entry` | `max_instances` with `overlap` | its executions that have started |
+//! | `Backfill` | `--max-concurrent` of the backfill | its launches in flight |
+//! | `Run` | `max_concurrent` of a workflow, a template or a task | instances of the run in flight |
+//!
+//! Placement counts what is leased, [`crate::workflow::Progress`] what a run has in flight; both
+//! count here. `scheduler::limits::find` answers for every key.
 //!
 //! Elsewhere: which worker has room (`placement`), and the claims of processes on one host (`host`).
+
+mod entry;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use baton_model::ids::InstanceId;
+use baton_model::ids::{BackfillId, InstanceId, RunId, TaskNo};
 use baton_model::spec::InstanceSpec;
+
+pub use entry::EntryLimit;
 
 /// What a limit bounds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +35,23 @@ pub enum LimitKey {
     Named(String),
     /// The elements of one array that are leased at once, by its first instance.
     Array(InstanceId),
+    /// The executions of a library entry that have started.
+    Entry(TaskNo),
+    /// The launches of a backfill in flight.
+    Backfill(BackfillId),
+    /// The instances of a run in flight.
+    Run(RunId, RunLimit),
+}
+
+/// The part of a run whose instances in flight are limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RunLimit {
+    /// All of them.
+    Run,
+    /// Those of a template, by its index in the plan's pools.
+    Template(u32),
+    /// Those of a task, by its index in the plan.
+    Task(u32),
 }
 
 impl LimitKey {
@@ -46,6 +73,11 @@ impl fmt::Display for LimitKey {
         match self {
             Self::Named(name) => f.write_str(name),
             Self::Array(first) => write!(f, "array {first}"),
+            Self::Entry(task) => write!(f, "entry {}", task.0),
+            Self::Backfill(id) => write!(f, "backfill {id}"),
+            Self::Run(run, RunLimit::Run) => write!(f, "run {run}"),
+            Self::Run(run, RunLimit::Template(at)) => write!(f, "template {at} of run {run}"),
+            Self::Run(run, RunLimit::Task(at)) => write!(f, "task {at} of run {run}"),
         }
     }
 }
@@ -75,11 +107,11 @@ impl Limit {
         self.used + u128::from(amount) <= u128::from(self.total)
     }
 
-    /// How much is missing for so much more.
+    /// How much more may be used.
     #[must_use]
-    pub fn short_of(&self, amount: u64) -> u64 {
+    pub fn free(&self) -> u64 {
         let free = u128::from(self.total).saturating_sub(self.used);
-        amount.saturating_sub(u64::try_from(free).unwrap_or(u64::MAX))
+        u64::try_from(free).unwrap_or(u64::MAX)
     }
 }
 

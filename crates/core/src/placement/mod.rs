@@ -380,6 +380,11 @@ impl Placement {
         Ok(())
     }
 
+    #[must_use]
+    pub fn limit(&self, key: &LimitKey) -> Option<Limit> {
+        self.limits.get(key)
+    }
+
     /// All limits, by key.
     pub fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
         self.limits.iter().map(|(key, limit)| LimitUse {

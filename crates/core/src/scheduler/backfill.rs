@@ -186,7 +186,7 @@ impl BackfillDriver {
             }
             return false;
         };
-        let has_room = backfill.has_room();
+        let has_room = backfill.limit().has(1);
         let entry = cx.ledger.library().task(task).cloned();
         let launch = entry.and_then(|entry| {
             let payload = entry.payload(nominal)?;

@@ -15,7 +15,7 @@ use super::dependencies::Dependencies;
 use super::gate;
 use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Instance, Lease, Ledger, Range};
-use crate::limits::{self, LimitKey};
+use crate::limits::{self, EntryLimit, Limit, LimitKey};
 use crate::placement::{
     Arrival, Availability, Decision, Demand, LimitUse, Placement, PlacementError, Wait,
 };
@@ -129,10 +129,11 @@ impl Bullpen {
         }
         let entries: Vec<TaskNo> = bullpen.held.keys().copied().collect();
         for task in entries {
-            for id in bullpen.held(task) {
-                if gate::may_start(ledger, &bullpen, task, Execution::Instance(id)) {
-                    bullpen.release_held(ledger, task, id);
+            while let Some(id) = bullpen.held(task).first().copied() {
+                if !gate::may_start(ledger, &bullpen, task, Execution::Instance(id)) {
+                    break;
                 }
+                bullpen.release_held(ledger, task, id);
             }
         }
         bullpen
@@ -146,6 +147,11 @@ impl Bullpen {
     /// The total that the configuration has for a limit.
     pub(crate) fn default_limit(&self, name: &str) -> Option<u64> {
         self.default_limits.get(name).copied()
+    }
+
+    /// A limit on leased work.
+    pub(crate) fn limit(&self, key: &LimitKey) -> Option<Limit> {
+        self.placement.limit(key)
     }
 
     /// All limits on leased work, and their use.
@@ -164,14 +170,9 @@ impl Bullpen {
     }
 
     /// Instances of an entry that wait for their turn, in order.
-    pub(crate) fn held(&self, task: TaskNo) -> Vec<InstanceId> {
-        let held = self.held.get(&task);
-        held.map_or_else(Vec::new, |held| held.iter().copied().collect())
-    }
-
-    pub(crate) fn is_held(&self, task: TaskNo, id: InstanceId) -> bool {
-        let held = self.held.get(&task);
-        held.is_some_and(|held| held.contains(&id))
+    pub(crate) fn held(&self, task: TaskNo) -> &BTreeSet<InstanceId> {
+        static NONE: BTreeSet<InstanceId> = BTreeSet::new();
+        self.held.get(&task).unwrap_or(&NONE)
     }
 
     /// Lets an instance be placed whose turn it is.
@@ -406,7 +407,8 @@ impl Bullpen {
 /// The library entry of an instance, if its launches wait for their turn.
 pub(crate) fn gated_entry(ledger: &Ledger, spec: &InstanceSpec) -> Option<TaskNo> {
     let task = spec.origin?.task;
-    gate::limit(ledger, task).map(|_| task)
+    let trigger = ledger.library().task(task)?.trigger()?;
+    EntryLimit::of(trigger).started_max().map(|_| task)
 }
 
 /// The resource request of an instance, with the memory and the fallback constraints of its

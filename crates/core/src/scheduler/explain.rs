@@ -102,7 +102,7 @@ impl Scheduler {
             return Reason::After(dependency);
         }
         let task = self.ledger.find(id).and_then(|it| it.spec.origin);
-        if task.is_some_and(|origin| self.bullpen.is_held(origin.task, id)) {
+        if task.is_some_and(|origin| self.bullpen.held(origin.task).contains(&id)) {
             return Reason::Turn;
         }
         if self.is_waiting() {

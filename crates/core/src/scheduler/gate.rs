@@ -11,7 +11,7 @@
 
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, RunId, TaskNo};
-use baton_model::library::{Execution, Overlap, Trigger};
+use baton_model::library::{Execution, Overlap};
 use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{HaltCause, HaltMode};
@@ -19,49 +19,48 @@ use baton_model::workflow::{HaltCause, HaltMode};
 use super::bullpen::Bullpen;
 use super::instances;
 use crate::ledger::{Active, Instance, Ledger, Task};
+use crate::limits::{EntryLimit, Limit};
 use crate::protocol::scheduler::Protocol;
 use crate::scheduler::context::Cx;
 
-/// The number of executions of an entry that may have started, if others wait for their turn.
-pub(crate) fn limit(ledger: &Ledger, task: TaskNo) -> Option<u64> {
-    let task = ledger.library().task(task)?;
-    task.trigger().and_then(limit_of)
+/// The limit on the executions of an entry that have started, if others wait for their turn.
+pub(crate) fn limit(ledger: &Ledger, bullpen: &Bullpen, task: TaskNo) -> Option<Limit> {
+    let library = ledger.library();
+    let total = EntryLimit::of(library.task(task)?.trigger()?).started_max()?;
+    let active = library.active(task);
+    let waiting = bullpen.held(task).len() + active.map_or(0, |it| it.queued_runs.len());
+    let count = active.map_or(0, Active::count);
+    let used = u128::from(count).saturating_sub(waiting as u128);
+    Some(Limit { total, used })
 }
 
-fn limit_of(trigger: &Trigger) -> Option<u64> {
-    match trigger.overlap {
-        Overlap::Skip => None,
-        Overlap::Queue | Overlap::Replace => trigger.max_instances.map(u64::from),
-    }
-}
-
-/// Whether an execution that has not started may start now.
+/// Whether an execution that has not started may start now: with those ahead of it, there is room.
 pub(crate) fn may_start(
     ledger: &Ledger,
     bullpen: &Bullpen,
     task: TaskNo,
     execution: Execution,
 ) -> bool {
-    let Some(limit) = limit(ledger, task) else {
+    let Some(mut limit) = limit(ledger, bullpen, task) else {
         return true;
     };
     let Some(active) = ledger.library().active(task) else {
         return true;
     };
-    let instances = active.instances.iter().filter(|id| {
-        let other = Execution::Instance(**id);
-        other != execution && (other < execution || !bullpen.is_held(task, **id))
-    });
-    let runs = active.runs.iter().filter(|id| {
-        let other = Execution::Run(**id);
-        other != execution && (other < execution || has_started(ledger, **id))
-    });
-    ((instances.count() + runs.count()) as u64) < limit
-}
-
-fn has_started(ledger: &Ledger, run: RunId) -> bool {
-    let head = ledger.runs().head(run);
-    head.is_some_and(|head| head.state != UniversalState::Queued)
+    let held = bullpen.held(task);
+    let waits = match execution {
+        Execution::Instance(id) => held.contains(&id),
+        Execution::Run(id) => active.queued_runs.contains(&id),
+    };
+    // One that has just been accepted or retried is not held yet, and counts as started itself.
+    limit.used = limit.used.saturating_sub(u128::from(!waits));
+    let free = usize::try_from(limit.free()).unwrap_or(usize::MAX);
+    // No more than fill the room are counted, however many wait.
+    let ahead = match execution {
+        Execution::Instance(id) => held.range(..id).take(free).count(),
+        Execution::Run(id) => held.len() + active.queued_runs.range(..id).take(free).count(),
+    };
+    ahead < free
 }
 
 /// Whether an instance without a lease counts as not started: it has had no attempt, or none since
@@ -72,7 +71,7 @@ pub(super) fn is_fresh(instance: &Instance) -> bool {
 
 /// Applies a new limit of an entry: what has not started waits, as far as it must.
 pub(super) fn reset(cx: &mut Cx<'_>, task: TaskNo) {
-    if limit(cx.ledger, task).is_some()
+    if limit(cx.ledger, cx.bullpen, task).is_some()
         && let Some(active) = cx.ledger.library().active(task)
     {
         let fresh = |id: &&InstanceId| {
@@ -93,13 +92,8 @@ pub(super) fn open(cx: &mut Cx<'_>, task: TaskNo) {
     let Some(active) = cx.ledger.library().active(task) else {
         return;
     };
-    let waiting: Vec<RunId> = active
-        .runs
-        .iter()
-        .filter(|run| !has_started(cx.ledger, **run))
-        .copied()
-        .collect();
-    for id in cx.bullpen.held(task) {
+    let waiting: Vec<RunId> = active.queued_runs.iter().copied().collect();
+    while let Some(id) = cx.bullpen.held(task).first().copied() {
         if !may_start(cx.ledger, cx.bullpen, task, Execution::Instance(id)) {
             return;
         }
@@ -116,13 +110,13 @@ pub(super) fn replace(cx: &mut Cx<'_>, task: &Task, new: Execution) {
     let Some(trigger) = task.trigger().filter(|it| it.overlap == Overlap::Replace) else {
         return;
     };
-    let Some(limit) = limit_of(trigger) else {
+    let Some(total) = EntryLimit::of(trigger).started_max() else {
         return;
     };
     let Some(active) = cx.ledger.library().active(task.number) else {
         return;
     };
-    let excess = active.count().saturating_sub(limit);
+    let excess = active.count().saturating_sub(total);
     let excess = usize::try_from(excess).unwrap_or(usize::MAX);
     let others = executions(active).filter(|other| *other != new);
     let stops: Vec<Execution> = others.take(excess).collect();

@@ -16,9 +16,10 @@ use baton_model::workflow::Plan;
 use super::timetable::Timetable;
 use super::{gate, instances};
 use crate::bugs::Bug;
-use crate::clock::{Room, Zone};
+use crate::clock::Zone;
 use crate::config::StoreMode;
 use crate::ledger::{Payload, Task};
+use crate::limits::EntryLimit;
 use crate::scheduler::context::Cx;
 use crate::workflow::check;
 
@@ -119,15 +120,15 @@ fn admit(
     verdict: TickVerdict,
 ) -> Result<TickVerdict, SkipReason> {
     let trigger = task.trigger().ok_or(SkipReason::Replaced)?;
-    let (is_awaited, room) = match cause {
-        Cause::Due { .. } | Cause::Upstream { .. } => (false, Room::of(trigger)),
-        Cause::Request { .. } => (true, Room::of(trigger)),
-        Cause::Backfill { .. } => (true, Room::waiting(trigger)),
+    let (is_awaited, limit) = match cause {
+        Cause::Due { .. } | Cause::Upstream { .. } => (false, EntryLimit::of(trigger)),
+        Cause::Request { .. } => (true, EntryLimit::of(trigger)),
+        Cause::Backfill { .. } => (true, EntryLimit::without_overlap(trigger)),
     };
     if !is_awaited && task.pause.is_some() {
         return Ok(TickVerdict::Skip(SkipReason::Paused));
     }
-    match table.admit(cx, task.number, room, verdict) {
+    match table.admit(cx, task.number, limit, verdict) {
         TickVerdict::Skip(reason) if is_awaited => Err(reason),
         verdict => Ok(verdict),
     }

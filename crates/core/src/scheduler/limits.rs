@@ -1,4 +1,4 @@
-//! Cluster-wide limits that are set at run time.
+//! Every limit of the leader: how much of it is in use, and how cluster-wide ones are set at run time.
 //!
 //! The configuration of a leader has limits, too: its defaults. A value that was set at run time
 //! takes their place until it is removed.
@@ -7,8 +7,9 @@ use baton_model::fact::Fact;
 
 use super::bullpen::Bullpen;
 use super::context::Cx;
-use crate::ledger::Ledger;
-use crate::limits::LimitKey;
+use super::gate;
+use crate::ledger::{Ledger, OpenBackfill};
+use crate::limits::{Limit, LimitKey};
 use crate::placement::LimitUse;
 
 /// Why a limit cannot be changed.
@@ -34,6 +35,19 @@ pub struct LimitView {
     pub default: Option<u64>,
     /// Whether the total was set at run time.
     pub is_set: bool,
+}
+
+/// The total and the use of any limit; none if what it bounds has none, or is not in flight.
+pub(super) fn find(ledger: &Ledger, bullpen: &Bullpen, key: &LimitKey) -> Option<Limit> {
+    match key {
+        LimitKey::Named(_) | LimitKey::Array(_) => bullpen.limit(key),
+        LimitKey::Entry(task) => gate::limit(ledger, bullpen, *task),
+        LimitKey::Backfill(id) => {
+            let backfill = ledger.library().backfills().get(*id);
+            backfill.map(OpenBackfill::limit)
+        }
+        LimitKey::Run(run, part) => ledger.runs().run(*run)?.progress.limit(*part),
+    }
 }
 
 /// Sets a limit, or removes the value that was set.

@@ -43,6 +43,7 @@ use baton_model::time::{Mono, Now, Wall};
 
 use crate::counts::Counts;
 use crate::ledger::Ledger;
+use crate::limits::{Limit, LimitKey};
 use crate::protocol::scheduler::Protocol;
 use crate::protocol::scheduler::seat::Seat;
 use crate::scheduler::context::Cx;
@@ -136,6 +137,12 @@ impl Scheduler {
     /// All cluster-wide limits, by name.
     pub fn limits(&self) -> impl Iterator<Item = LimitView> + '_ {
         limits::list(&self.bullpen, &self.ledger)
+    }
+
+    /// The total and the use of any limit; none if there is no such limit.
+    #[must_use]
+    pub fn limit(&self, key: &LimitKey) -> Option<Limit> {
+        limits::find(&self.ledger, &self.bullpen, key)
     }
 
     /// What the attempts of a worker claim of its resources, in sum.

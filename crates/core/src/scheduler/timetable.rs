@@ -17,8 +17,9 @@ use baton_model::time::{Millis, Mono, Now, Wall};
 use super::launch::{self, Launch};
 use crate::bugs::{Bug, Bugs};
 use crate::clock::{
-    Clock, Key, LaunchRate, Policy, Room, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
+    Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
+use crate::limits::EntryLimit;
 use crate::ledger::{Ledger, Task};
 use crate::scheduler::context::{Cx, Success};
 
@@ -222,7 +223,7 @@ impl Timetable {
         &mut self,
         cx: &Cx<'_>,
         task: TaskNo,
-        room: Room,
+        limit: EntryLimit,
         verdict: TickVerdict,
     ) -> TickVerdict {
         let active = cx.ledger.library().active(task);
@@ -234,7 +235,7 @@ impl Timetable {
             }
         });
         let rate = self.rates.get_mut(&task);
-        admit(verdict, active, room, rate, cx.now.mono)
+        admit(verdict, active, limit, rate, cx.now.mono)
     }
 }
 

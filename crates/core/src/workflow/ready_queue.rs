@@ -2,7 +2,7 @@
 //! template and of each task. The cost of an operation does not depend on the number of ready
 //! items.
 //!
-//! A limit group is either a pool (a limit that several tasks share) or a task without a pool. A
+//! A limit group is either a template (a limit that several tasks share) or a task without one. A
 //! group is open while it has a ready item and its limit is not reached.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,31 +10,59 @@ use std::collections::{BTreeMap, BTreeSet};
 use baton_model::limits::{RUN_RELEASED_MAX, TASK_RELEASED_MAX};
 use baton_model::workflow::Plan;
 
-/// Ready and in-flight items by task and by limit group.
+use crate::limits::{Limit, Limits, RunLimit};
+
+/// Ready items by task, and instances in flight by limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ReadyQueue {
     /// Ready items by task.
     ready: BTreeMap<u32, BTreeSet<u32>>,
-    /// Number of instances in flight by task.
-    in_flight: BTreeMap<u32, u32>,
-    /// Number of instances in flight by pool.
-    in_flight_by_pool: BTreeMap<u32, u32>,
-    in_flight_total: u32,
-    /// Lower limits for tasks whose instances are large.
-    caps: BTreeMap<u32, u32>,
+    /// Instances in flight.
+    limits: Limits<RunLimit>,
     /// By limit group: tasks with a ready item that have not reached their own limit.
     eligible: BTreeMap<u64, BTreeSet<u32>>,
     open_groups: BTreeSet<u64>,
 }
 
-/// The limit group of a task. Pools come first, then the tasks without one.
+/// The limit group of a task. Templates come first, then the tasks without one.
 fn limit_group(plan: &Plan, task: u32) -> u64 {
     let pools = plan.pools.len() as u64;
     let pool = plan.tasks[task as usize].pool;
     pool.map_or(pools + u64::from(task), u64::from)
 }
 
+/// The limits that an instance of a task takes one of each, the narrowest first.
+fn limits_of(plan: &Plan, task: u32) -> Vec<(RunLimit, u64)> {
+    let pool = plan.tasks[task as usize].pool;
+    let template = pool.map(RunLimit::Template);
+    let keys = [Some(RunLimit::Task(task)), template, Some(RunLimit::Run)];
+    keys.into_iter().flatten().map(|key| (key, 1)).collect()
+}
+
 impl ReadyQueue {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let mut limits = Limits::default();
+        let mut set = |key, total: u32| {
+            let total = u64::from(total);
+            limits.insert(key, Limit { total, used: 0 });
+        };
+        set(
+            RunLimit::Run,
+            plan.max_concurrent.unwrap_or(RUN_RELEASED_MAX),
+        );
+        for (pool, at) in plan.pools.iter().zip(0..) {
+            set(RunLimit::Template(at), pool.max_concurrent);
+        }
+        for (task, at) in plan.tasks.iter().zip(0..) {
+            let total = task.max_concurrent.unwrap_or(TASK_RELEASED_MAX);
+            set(RunLimit::Task(at), total);
+        }
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn insert(&mut self, plan: &Plan, task: u32, item: u32) {
         self.ready.entry(task).or_default().insert(item);
         self.refresh(plan, task);
@@ -52,36 +80,26 @@ impl ReadyQueue {
 
     /// Counts an instance of a task that is in flight now, or no longer.
     pub(super) fn count_in_flight(&mut self, plan: &Plan, task: u32, more: bool) {
-        let by = |count: u32| {
-            if more {
-                count + 1
-            } else {
-                count.saturating_sub(1)
-            }
-        };
-        let bump = |counts: &mut BTreeMap<u32, u32>, key| {
-            let count = by(counts.get(&key).copied().unwrap_or_default());
-            match count {
-                0 => counts.remove(&key),
-                count => counts.insert(key, count),
-            };
-        };
-        bump(&mut self.in_flight, task);
-        if let Some(pool) = plan.tasks[task as usize].pool {
-            bump(&mut self.in_flight_by_pool, pool);
+        let limits = limits_of(plan, task);
+        if more {
+            self.limits.charge(&limits);
+        } else {
+            self.limits.discharge(&limits);
         }
-        self.in_flight_total = by(self.in_flight_total);
         self.refresh(plan, task);
     }
 
-    /// Limits how many instances of a task may be in flight at once.
-    pub(super) fn cap(&mut self, task: u32, limit: u32) {
-        self.caps.insert(task, limit);
+    /// Lowers the limit of a task whose instances are large.
+    pub(super) fn cap(&mut self, task: u32, total: u64) {
+        let key = RunLimit::Task(task);
+        if self.limits.get(&key).is_some_and(|it| total < it.total) {
+            self.limits.set_total(&key, total);
+        }
     }
 
     /// The next item to start as (task, item), if the limits allow one.
-    pub(super) fn next(&self, plan: &Plan) -> Option<(u32, u32)> {
-        if self.in_flight_total >= plan.max_concurrent.unwrap_or(RUN_RELEASED_MAX) {
+    pub(super) fn next(&self) -> Option<(u32, u32)> {
+        if self.limits.short_of(&[(RunLimit::Run, 1)]).is_some() {
             return None;
         }
         let group = self.open_groups.first()?;
@@ -95,17 +113,25 @@ impl ReadyQueue {
     }
 
     /// Number of instances in flight.
-    pub(super) const fn in_flight(&self) -> u32 {
-        self.in_flight_total
+    pub(super) fn in_flight(&self) -> u128 {
+        self.limit(RunLimit::Run).map_or(0, |it| it.used)
+    }
+
+    pub(super) fn limit(&self, key: RunLimit) -> Option<Limit> {
+        self.limits.get(&key)
+    }
+
+    /// The narrowest limit for which no item of a task may start now.
+    pub(super) fn short_of(&self, plan: &Plan, task: u32) -> Option<RunLimit> {
+        self.limits.short_of(&limits_of(plan, task)).copied()
     }
 
     /// Updates whether a task is eligible and whether its limit group is open.
     fn refresh(&mut self, plan: &Plan, task: u32) {
-        let count_of = |counts: &BTreeMap<u32, u32>, key| counts.get(&key).copied().unwrap_or(0);
-        let own = &plan.tasks[task as usize];
-        let limit = own.max_concurrent.unwrap_or(TASK_RELEASED_MAX);
-        let limit = limit.min(self.caps.get(&task).copied().unwrap_or(u32::MAX));
-        let room = count_of(&self.in_flight, task) < limit;
+        let has_room = |key| self.limits.short_of(&[(key, 1)]).is_none();
+        let room = has_room(RunLimit::Task(task));
+        let pool = plan.tasks[task as usize].pool;
+        let group_room = pool.is_none_or(|pool| has_room(RunLimit::Template(pool)));
         let group = limit_group(plan, task);
         let tasks = self.eligible.entry(group).or_default();
         if room && self.ready.contains_key(&task) {
@@ -117,11 +143,7 @@ impl ReadyQueue {
         if !any {
             self.eligible.remove(&group);
         }
-        let room = own.pool.is_none_or(|pool| {
-            let limit = plan.pools[pool as usize].max_concurrent;
-            count_of(&self.in_flight_by_pool, pool) < limit
-        });
-        if any && room {
+        if any && group_room {
             self.open_groups.insert(group);
         } else {
             self.open_groups.remove(&group);

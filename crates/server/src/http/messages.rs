@@ -321,7 +321,7 @@ fn unplaced_first(record: &Record, waiting: &WaitReason) -> Explanation {
         },
         WaitReason::Limit { key, limit, asked } => Explanation {
             resource: Some(key.to_string()),
-            short: Some(limit.short_of(*asked)),
+            short: Some(asked.saturating_sub(limit.free())),
             ..plain("limit", &limit_hint(key, limit, *asked))
         },
         WaitReason::Reserved { what, .. } => Explanation {
@@ -335,6 +335,9 @@ fn unplaced_first(record: &Record, waiting: &WaitReason) -> Explanation {
 fn limit_hint(key: &LimitKey, limit: &Limit, asked: u64) -> String {
     match key {
         LimitKey::Array(_) => "it starts when another element of its array has ended".to_owned(),
+        LimitKey::Entry(_) | LimitKey::Backfill(_) | LimitKey::Run(..) => {
+            "it starts when its turn comes".to_owned()
+        }
         LimitKey::Named(name) if asked > limit.total => {
             format!("raise it with `baton limits set {name} {asked}`")
         }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::Fact;
-use baton_model::ids::{InstanceId, RunId, TaskNo};
+use baton_model::ids::{InstanceId, RunId};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
@@ -89,13 +89,6 @@ impl Runs {
     #[must_use]
     pub fn head(&self, id: RunId) -> Option<&RunHead> {
         self.heads.get(&id)
-    }
-
-    /// The library entry of a run that is in flight.
-    pub(super) fn active_entry(&self, id: RunId) -> Option<TaskNo> {
-        let head = self.heads.get(&id)?;
-        let origin = head.origin.filter(|_| !head.state.is_terminal());
-        origin.map(|origin| origin.task)
     }
 
     /// The highest run id ever used.

@@ -33,6 +33,7 @@ use baton_model::workflow::{ItemEnd, Items};
 
 use super::Dag;
 use super::ready_queue::ReadyQueue;
+use crate::limits::{Limit, RunLimit};
 use outputs::JoinedOutput;
 use settle::TaskProgress;
 
@@ -75,7 +76,10 @@ impl Progress {
         live: impl IntoIterator<Item = (u32, u32, InstanceId)>,
         ended: impl IntoIterator<Item = ItemResult>,
     ) -> Self {
-        let mut progress = Self::default();
+        let mut progress = Self {
+            queue: ReadyQueue::new(&dag.plan),
+            ..Self::default()
+        };
         for task in &dag.plan.tasks {
             let begun = TaskProgress::new(task);
             for state in &begun.states {
@@ -151,7 +155,20 @@ impl Progress {
     /// The next item to start as (task, item), within the concurrency limits.
     #[must_use]
     pub fn next_ready(&self, dag: &Dag) -> Option<(u32, u32)> {
-        self.queue.next(&dag.plan)
+        debug_assert_eq!(self.tasks.len(), dag.plan.tasks.len(), "another plan");
+        self.queue.next()
+    }
+
+    /// A concurrency limit of the run.
+    #[must_use]
+    pub fn limit(&self, key: RunLimit) -> Option<Limit> {
+        self.queue.limit(key)
+    }
+
+    /// The narrowest limit for which no ready item of a task may start now.
+    #[must_use]
+    pub fn short_of(&self, dag: &Dag, task: u32) -> Option<RunLimit> {
+        self.queue.short_of(&dag.plan, task)
     }
 
     #[must_use]
@@ -203,7 +220,7 @@ impl Progress {
 
     /// True if no instance is in flight.
     #[must_use]
-    pub const fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.queue.in_flight() == 0
     }
 

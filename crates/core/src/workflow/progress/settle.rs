@@ -162,7 +162,7 @@ impl Progress {
             return;
         }
         if let Some(limit) = TASK_FILLED_BYTES_MAX.checked_div(self.filled_bytes(dag, task)) {
-            let limit = u32::try_from(limit.max(IN_FLIGHT_MIN)).unwrap_or(u32::MAX);
+            let limit = limit.max(IN_FLIGHT_MIN) as u64;
             self.queue.cap(task, limit);
         }
         let own = &self.tasks[task as usize];
