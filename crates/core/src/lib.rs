@@ -14,6 +14,7 @@
 //! | [`plan`] | when each process of a task runs, and how the task ends |
 //! | [`limits`] | how much of a counted resource may be in use at once |
 //! | [`placement`] | which waiting instance runs on which worker |
+//! | [`wait`] | nothing: every reason for which work waits, with its words |
 //! | [`clock`] | due times of schedules, and the verdict on each |
 //! | [`workflow`] | which items of a run may start, and when the run ends |
 //! | [`leader`] | leader election |
@@ -47,4 +48,5 @@ pub mod step;
 pub mod supervision;
 mod timers;
 pub mod triage;
+pub mod wait;
 pub mod workflow;

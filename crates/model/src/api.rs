@@ -350,7 +350,8 @@ pub struct Explanation {
     pub id: String,
     /// Current state.
     pub state: UniversalState,
-    /// Machine-readable reason: `resting` (backoff), `after`, `initial-wait`, `store-copied`,
+    /// Machine-readable reason: `resting` (backoff), `after`, `turn` (`max_instances` is reached),
+    /// `initial-wait`, `store-copied`, `overflow` (too many wait already),
     /// `no-worker` (those that would do take no work), `no-match`,
     /// `never-fits`, `room`, `worker-busy`, `limit`, `reserved`, `behind`, `next`, `confirmation`, `unsure`,
     /// `running`, `ended`.

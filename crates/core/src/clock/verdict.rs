@@ -94,6 +94,9 @@ mod tests {
         assert_eq!(decide(skip, 0), skip);
         assert_eq!(decide(late, 1), late);
         assert_eq!(decide(late, 1), TickVerdict::Skip(SkipReason::LaunchRate));
-        assert_eq!(admit(late, 1_000, EntryLimit::default(), None, Mono(0)), late);
+        assert_eq!(
+            admit(late, 1_000, EntryLimit::default(), None, Mono(0)),
+            late
+        );
     }
 }

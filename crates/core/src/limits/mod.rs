@@ -28,7 +28,7 @@ use baton_model::spec::InstanceSpec;
 
 pub use entry::EntryLimit;
 
-/// What a limit bounds.
+/// Identifies a limit by the work that it bounds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LimitKey {
     /// A named resource across the cluster, which tasks request by this name.

@@ -17,10 +17,11 @@
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::time::Millis;
 
-use super::class::{Class, ClassId};
+use super::class::Class;
 use super::fleet::{Fleet, Worker};
 use super::limits::{AHEAD_MAX, AHEAD_SPAN};
 use super::{Decision, PlacedInstance, Placement};
+use crate::wait::ClassId;
 
 /// How many workers are looked at: the one with the fewest ahead has the most room for more,
 /// unless it runs something else.

@@ -17,17 +17,6 @@ use super::limits::CLASSES_MAX;
 use super::need::{Need, Room, holds};
 use crate::limits::{LimitKey, Limits};
 
-/// Names a class, for as long as something of it waits or runs. Afterwards the
-/// number may come to mean another class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClassId(pub usize);
-
-impl std::fmt::Display for ClassId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "k{}", self.0)
-    }
-}
-
 /// Where on the shelf the next of a class fits best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Spot {

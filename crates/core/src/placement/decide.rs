@@ -2,9 +2,9 @@
 
 use baton_model::ids::InstanceId;
 
-use super::class::ClassId;
 use super::limits::TIED_MAX;
 use super::{Decision, Placement};
+use crate::wait::ClassId;
 
 struct Choice {
     sequence: u64,

@@ -1,4 +1,4 @@
-//! The reason for which an instance waits.
+//! The reason for which an instance waits to be placed.
 
 use std::cmp::Reverse;
 
@@ -6,65 +6,13 @@ use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::Constraint;
 
-use super::class::{Class, ClassId};
-use super::exclusion::{Exclusion, WorkerGroup};
+use super::class::Class;
 use super::fleet::Worker;
-use super::need::{KIND_NAMES, KINDS, holds};
+use super::need::{KINDS, holds};
 use super::queue::{ClassQueue, Entry};
 use super::reserve::binds;
 use super::{PlacedInstance, Placement};
-use crate::limits::{Limit, LimitKey};
-
-/// The explanation of a wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// Its class, and how many of it wait; none if it has just been placed.
-    pub class: Option<(ClassId, u64)>,
-    /// How many of the same class come first; 0 if no worker takes any of it.
-    pub ahead: u64,
-    /// The reason for which the first of the class waits.
-    pub reason: WaitReason,
-    /// All workers, each in one group, those nearest to a start first.
-    pub workers: Vec<WorkerGroup>,
-}
-
-/// The reason for which the first of a class waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitReason {
-    /// There is no worker.
-    NoWorker,
-    /// No worker takes it, and the end of other work does not change that. This is the reason of
-    /// those that come nearest.
-    Excluded(Exclusion),
-    /// Too little is free.
-    Room {
-        resource: String,
-        /// The worker that comes nearest, or is reserved.
-        worker: WorkerName,
-        /// How much is missing there.
-        short: u64,
-        /// True if the class has reserved that worker.
-        reserved: bool,
-    },
-    /// A worker would have room, and has no free place at this moment.
-    Busy { worker: WorkerName },
-    /// A limit is used up.
-    Limit {
-        key: LimitKey,
-        limit: Limit,
-        /// How much is asked for.
-        asked: u64,
-    },
-    /// The only worker with room, or a limit, is reserved for a class that has
-    /// waited longer.
-    Reserved {
-        /// The worker, or the limit.
-        what: String,
-        class: ClassId,
-    },
-    /// For nothing: the next decisions will place it.
-    Nothing,
-}
+use crate::wait::{ClassId, Exclusion, KIND_NAMES, LimitReached, Wait, WaitReason, WorkerGroup};
 
 impl Placement {
     /// The reason for which `instance` waits; none if it does not wait.
@@ -95,9 +43,8 @@ impl Placement {
         };
         Some(Wait {
             class: Some((number, class.waiting)),
-            ahead: 0,
-            reason,
             workers,
+            ..Wait::from(reason)
         })
     }
 
@@ -177,11 +124,12 @@ impl Placement {
     /// What the first of a class waits for, which could be placed.
     fn head(&self, id: usize, class: &Class, priority: i32) -> WaitReason {
         if let Some(key) = self.limits.short_of(&class.limited) {
-            return WaitReason::Limit {
+            return WaitReason::Limit(LimitReached {
                 key: key.clone(),
+                name: key.to_string(),
                 limit: self.limits.get(key).unwrap_or_default(),
                 asked: class.need.amount(key),
-            };
+            });
         }
         if let Some((at, limit)) = self.limit_reserved(id, priority) {
             return WaitReason::Reserved {

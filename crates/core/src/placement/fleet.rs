@@ -11,11 +11,11 @@ use baton_model::placement::{Capacity, Offer};
 use slab::Slab;
 
 use super::class::Class;
-use super::exclusion::Exclusion;
 use super::limits::WORKERS_MAX;
 use super::need::{KINDS, Need, Room, Units};
 use super::shelf::{Key, Shelf};
 use crate::limits::{LimitKey, Limits};
+use crate::wait::Exclusion;
 
 /// One worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

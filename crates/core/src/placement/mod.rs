@@ -67,22 +67,19 @@
 //! | `decide`, `error` | one decision; errors |
 //! | `ahead` | short instances that queue on a worker |
 //! | `reserve` | reservations |
-//! | `explain`, `messages` | the reason for which an instance waits |
-//! | `exclusion` | reasons for which a worker does not take it |
+//! | `explain` | the reason for which an instance waits |
 //!
 //! Requests, constraints and offers are plain data in `baton_model::placement`.
-//! Elsewhere: health of workers (the protocol), when a retry may start (the caller),
+//! Elsewhere: the reasons and their words (`wait`), health of workers (the protocol), when a retry may start (the caller),
 //! leases and their records (the ledger).
 
 mod ahead;
 mod class;
 mod decide;
 mod error;
-mod exclusion;
 mod explain;
 mod fleet;
 pub mod limits;
-mod messages;
 mod need;
 mod owners;
 mod queue;
@@ -98,6 +95,7 @@ use baton_model::placement::{Capacity, Offer, ResourceRequest};
 use baton_model::time::Millis;
 
 use crate::limits::{Limit, LimitKey, Limits};
+use crate::wait::{ClassId, Exclusion};
 use class::Classes;
 use fleet::Fleet;
 use limits::{ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX};
@@ -105,10 +103,7 @@ use need::Need;
 use queue::{Entry, Queue};
 use reserve::Reservation;
 
-pub use class::ClassId;
 pub use error::PlacementError;
-pub use exclusion::{Exclusion, WorkerGroup};
-pub use explain::{Wait, WaitReason};
 pub use need::Demand;
 pub use reserve::ReservationView;
 
@@ -380,12 +375,19 @@ impl Placement {
         Ok(())
     }
 
+    /// The limits, by key.
     #[must_use]
-    pub fn limit(&self, key: &LimitKey) -> Option<Limit> {
-        self.limits.get(key)
+    pub const fn counted(&self) -> &Limits<LimitKey> {
+        &self.limits
     }
 
-    /// All limits, by key.
+    /// True if an instance is placed, and not ahead.
+    #[must_use]
+    pub fn is_charged(&self, instance: InstanceId) -> bool {
+        self.placed.get(&instance).is_some_and(|it| !it.ahead)
+    }
+
+    /// All limits with what waits for them, by key.
     pub fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
         self.limits.iter().map(|(key, limit)| LimitUse {
             key,

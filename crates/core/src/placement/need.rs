@@ -14,12 +14,10 @@ use std::collections::BTreeMap;
 use baton_model::placement::{Capacity, Constraint, ResourceRequest, Rule};
 
 use crate::limits::LimitKey;
+use crate::wait::KIND_NAMES;
 
 /// How many plain kinds there are, with gpu.
-pub(super) const KINDS: usize = 4;
-
-/// Their names, as people write them.
-pub(super) const KIND_NAMES: [&str; KINDS] = ["cpu", "memory", "disk", "gpu"];
+pub(super) const KINDS: usize = KIND_NAMES.len();
 
 /// The scarce one of them.
 const GPU: usize = 3;

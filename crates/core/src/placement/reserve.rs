@@ -20,11 +20,12 @@
 //! more; and when the worker or the limit can no longer hold it at all.
 
 use super::Placement;
-use super::class::{Class, ClassId};
+use super::class::Class;
 use super::fleet::Worker;
 use super::limits::{PASSED_OVER_MAX, RESERVATIONS_MAX};
 use super::need::{KINDS, Need, Room};
 use crate::limits::LimitKey;
+use crate::wait::ClassId;
 
 /// One reservation. They are kept in their order of age.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -15,11 +15,12 @@ use super::dependencies::Dependencies;
 use super::gate;
 use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Instance, Lease, Ledger, Range};
-use crate::limits::{self, EntryLimit, Limit, LimitKey};
+use crate::limits::{self, EntryLimit, LimitKey, Limits};
 use crate::placement::{
-    Arrival, Availability, Decision, Demand, LimitUse, Placement, PlacementError, Wait,
+    Arrival, Availability, Decision, Demand, LimitUse, Placement, PlacementError,
 };
 use crate::timers::Timers;
+use crate::wait::{Wait, WaitReason};
 
 /// Within this time two submissions count as equally old. Shorter than people notice, longer than a
 /// script needs to submit several tasks.
@@ -149,11 +150,6 @@ impl Bullpen {
         self.default_limits.get(name).copied()
     }
 
-    /// A limit on leased work.
-    pub(crate) fn limit(&self, key: &LimitKey) -> Option<Limit> {
-        self.placement.limit(key)
-    }
-
     /// All limits on leased work, and their use.
     pub(crate) fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
         self.placement.limits()
@@ -173,6 +169,11 @@ impl Bullpen {
     pub(crate) fn held(&self, task: TaskNo) -> &BTreeSet<InstanceId> {
         static NONE: BTreeSet<InstanceId> = BTreeSet::new();
         self.held.get(&task).unwrap_or(&NONE)
+    }
+
+    /// All instances that wait for their turn, by entry.
+    pub(crate) fn all_held(&self) -> impl Iterator<Item = (TaskNo, &BTreeSet<InstanceId>)> {
+        self.held.iter().map(|(task, held)| (*task, held))
     }
 
     /// Lets an instance be placed whose turn it is.
@@ -269,7 +270,10 @@ impl Bullpen {
         self.placement.withdraw(first, last);
         self.withdraw_overflow(first, last);
         self.held.retain(|_, held| {
-            held.retain(|id| !(first..=last).contains(id));
+            // By its range: a cancelled instance does not cost a look at all that wait.
+            while let Some(id) = held.range(first..=last).next().copied() {
+                held.remove(&id);
+            }
             !held.is_empty()
         });
         let waiting: Vec<_> = self
@@ -331,9 +335,23 @@ impl Bullpen {
         self.placement.remove_worker(worker);
     }
 
-    /// What an instance waits for.
+    /// What an instance waits for that is offered to placement.
     pub(crate) fn explain(&self, id: InstanceId) -> Option<Wait> {
-        self.placement.explain(id)
+        let overflow = || {
+            let (_, last) = self.overflow.range(..=id).next_back()?;
+            (id <= *last).then_some(Wait::from(WaitReason::Overflow))
+        };
+        self.placement.explain(id).or_else(overflow)
+    }
+
+    /// The limits on leased work.
+    pub(crate) const fn counted(&self) -> &Limits<LimitKey> {
+        self.placement.counted()
+    }
+
+    /// As [`Placement::is_charged`].
+    pub(crate) fn is_charged(&self, id: InstanceId) -> bool {
+        self.placement.is_charged(id)
     }
 
     fn ready(&mut self, instance: &Instance) {

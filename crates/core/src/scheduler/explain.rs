@@ -1,37 +1,25 @@
-//! Explaining the state of an instance: the one thing it waits for.
+//! Explaining the state of an instance or a task of a run: the one thing it waits for.
+//!
+//! The order of the questions is that of the obstacles: only what has passed one comes to the next.
 
-use baton_model::conditions::Dependency;
-use baton_model::ids::{InstanceId, LeaseId, WorkerName};
+use baton_model::ids::{InstanceId, LeaseId, TaskNo, WorkerName};
 use baton_model::placement::Suspicion;
-use baton_model::state::{UniversalState, WorkerState};
-use baton_model::time::{Millis, Now};
+use baton_model::state::UniversalState;
+use baton_model::time::Now;
 
-use super::{Scheduler, StoreMode};
-use crate::placement::{Wait, WaitReason};
+use super::{Scheduler, StoreMode, runs};
+use crate::ledger::{Instance, Run, RunHead};
+use crate::limits::{LimitKey, RunLimit};
+use crate::wait::{LimitReached, Wait, WaitReason};
+use crate::workflow::ItemState;
 
-/// What an instance waits for.
+/// Instances of a task among which one that waits is searched.
+const LOOKED_AT_MAX: usize = 64;
+
+/// The state of an instance that is in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It is in backoff after a failure.
-    Backoff {
-        /// Remaining time.
-        left: Millis,
-    },
-    /// `max_instances` of its library task is reached, and its launches wait for their turn.
-    Turn,
-    /// It starts after other work, which has not ended.
-    After(Dependency),
-    /// This scheduler has no store, and waits for the workers of the one before.
-    InitialWait,
-    /// The store is a copy, whose original may have placed it.
-    StoreCopied,
-    /// It waits for a worker.
-    Placement(Wait),
-    /// It is leased to a worker that has not started it yet.
-    Confirmation { worker: WorkerName },
-    /// It may or may not be running.
-    Unsure(Unsure),
-    /// It runs.
+pub enum Standing {
+    Waiting(Wait),
     Running {
         worker: WorkerName,
         lease: LeaseId,
@@ -40,40 +28,70 @@ pub enum Reason {
     },
 }
 
-/// A lease of which it is not known whether its attempt runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsure {
-    pub worker: WorkerName,
-    /// Health of that worker; none if it has not come back.
-    pub health: Option<WorkerState>,
-    /// Remaining time of the lease; none if only a proof can end it.
-    pub left: Option<Millis>,
+impl Standing {
+    /// What it waits for; none if it runs.
+    #[must_use]
+    pub const fn wait(&self) -> Option<&Wait> {
+        match self {
+            Self::Waiting(wait) => Some(wait),
+            Self::Running { .. } => None,
+        }
+    }
 }
 
 impl Scheduler {
-    /// What an instance waits for; none if it is over or unknown.
+    /// Whether an instance waits, and what for; none if it is over or unknown.
     #[must_use]
-    pub fn explain(&self, id: InstanceId, now: Now) -> Option<Reason> {
+    pub fn explain(&self, id: InstanceId, now: Now) -> Option<Standing> {
         let instance = self.ledger.find(id)?;
-        match instance.state {
-            UniversalState::Queued => Some(self.explain_waiting(id, now)),
+        let reason = match instance.state {
+            UniversalState::Queued => return Some(Standing::Waiting(self.queued(&instance, now))),
             UniversalState::Launched | UniversalState::Running => {
                 let lease = instance.lease.as_ref()?;
                 let worker = lease.holder.worker.clone();
                 if let Some(unsure) = self.protocol.unsure(&self.ledger, lease, now.mono) {
-                    return Some(Reason::Unsure(unsure));
+                    WaitReason::Unsure(unsure)
+                } else if lease.confirmed {
+                    return Some(Standing::Running {
+                        worker,
+                        lease: lease.id,
+                        stopping: instance.stop_requested,
+                    });
+                } else {
+                    WaitReason::Confirmation { worker }
                 }
-                if !lease.confirmed {
-                    return Some(Reason::Confirmation { worker });
-                }
-                Some(Reason::Running {
-                    worker,
-                    lease: lease.id,
-                    stopping: instance.stop_requested,
-                })
             }
-            _ => None,
+            _ => return None,
+        };
+        Some(Standing::Waiting(reason.into()))
+    }
+
+    /// What the items of a task of a run wait for, if some do: an instance without a lease, then items
+    /// without an instance.
+    pub(super) fn explain_task(&self, run: &Run, task: u32, now: Now) -> Option<Wait> {
+        let progress = &run.progress;
+        let unleased = progress.live_of(task).take(LOOKED_AT_MAX).find(|id| {
+            let instance = self.ledger.instance(*id);
+            instance.is_none_or(|instance| instance.lease.is_none())
+        });
+        if let Some(id) = unleased {
+            return self.explain(id, now)?.wait().cloned();
         }
+        let tally = progress.tally(task);
+        let (ready, waiting) = (tally.of(ItemState::Ready), tally.of(ItemState::Waiting));
+        if ready + waiting == 0 {
+            return None;
+        }
+        self.explain_run(&run.head)
+            .or_else(|| self.held_back(run, task).filter(|_| ready > 0))
+            .or_else(|| upstream(run, task).filter(|_| waiting > 0))
+            .map(Wait::from)
+    }
+
+    /// What a run waits for before anything of it starts.
+    fn explain_run(&self, head: &RunHead) -> Option<WaitReason> {
+        let origin = head.origin?;
+        runs::waits_for_turn(&self.ledger, &self.bullpen, head).then(|| self.turn(origin.task))
     }
 
     /// The workers that cannot launch anything or are suspicious, with the reason as a clause.
@@ -93,30 +111,70 @@ impl Scheduler {
         self.protocol.suspicion(worker)
     }
 
-    fn explain_waiting(&self, id: InstanceId, now: Now) -> Reason {
+    fn queued(&self, instance: &Instance, now: Now) -> Wait {
+        let id = instance.id;
         if let Some(until) = self.bullpen.backoff_until(id) {
             let left = until.since(now.mono);
-            return Reason::Backoff { left };
+            return WaitReason::Backoff { left }.into();
         }
         if let Some(dependency) = self.dependencies.unmet(&self.ledger, id) {
-            return Reason::After(dependency);
+            return WaitReason::After(dependency).into();
         }
-        let task = self.ledger.find(id).and_then(|it| it.spec.origin);
-        if task.is_some_and(|origin| self.bullpen.held(origin.task).contains(&id)) {
-            return Reason::Turn;
+        let entry = instance.spec.origin.map(|origin| origin.task);
+        if let Some(task) = entry.filter(|task| self.bullpen.held(*task).contains(&id)) {
+            return self.turn(task).into();
         }
         if self.is_waiting() {
-            return match self.config.store {
-                StoreMode::Memory => Reason::InitialWait,
-                StoreMode::Durable => Reason::StoreCopied,
+            let reason = match self.config.store {
+                StoreMode::Memory => WaitReason::InitialWait,
+                StoreMode::Durable => WaitReason::StoreCopied,
             };
+            return reason.into();
         }
-        let about_to_start = || Wait {
-            class: None,
-            ahead: 0,
-            reason: WaitReason::Nothing,
-            workers: Vec::new(),
-        };
-        Reason::Placement(self.bullpen.explain(id).unwrap_or_else(about_to_start))
+        let wait = self.bullpen.explain(id);
+        Wait {
+            directory: instance.spec.paths.cwd.clone(),
+            ..wait.unwrap_or_else(|| WaitReason::Nothing.into())
+        }
     }
+
+    /// An execution of an entry waits for its turn.
+    fn turn(&self, task: TaskNo) -> WaitReason {
+        let entry = self.ledger.library().task(task);
+        let name = entry.map(|it| it.name.to_string()).unwrap_or_default();
+        self.limit_reached(LimitKey::Entry(task), name)
+    }
+
+    /// The limit of a run for which a ready item of a task has no instance yet.
+    fn held_back(&self, run: &Run, task: u32) -> Option<WaitReason> {
+        let part = run.progress.short_of(&run.dag, task)?;
+        let plan = &run.dag.plan;
+        let name = match part {
+            RunLimit::Run => "the run".to_owned(),
+            RunLimit::Template(at) => format!("template {}", plan.pools[at as usize].name),
+            RunLimit::Task(at) => format!("task {}", plan.tasks[at as usize].name),
+        };
+        Some(self.limit_reached(LimitKey::Run(run.head.id, part), name))
+    }
+
+    fn limit_reached(&self, key: LimitKey, name: String) -> WaitReason {
+        WaitReason::Limit(LimitReached {
+            limit: self.limit(&key).unwrap_or_default(),
+            key,
+            name,
+            asked: 1,
+        })
+    }
+}
+
+/// The first upstream task of a task that is not settled.
+fn upstream(run: &Run, task: u32) -> Option<WaitReason> {
+    let tasks = &run.dag.plan.tasks;
+    let mut after = tasks.get(task as usize)?.after.iter();
+    let unsettled = after.find(|it| {
+        let tally = run.progress.tally(it.task);
+        tally.settled() < tally.all()
+    })?;
+    let task = tasks.get(unsettled.task as usize)?.name.clone();
+    Some(WaitReason::Upstream { task })
 }

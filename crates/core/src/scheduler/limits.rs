@@ -3,13 +3,15 @@
 //! The configuration of a leader has limits, too: its defaults. A value that was set at run time
 //! takes their place until it is removed.
 
+use std::collections::BTreeMap;
+
 use baton_model::fact::Fact;
 
 use super::bullpen::Bullpen;
 use super::context::Cx;
 use super::gate;
 use crate::ledger::{Ledger, OpenBackfill};
-use crate::limits::{Limit, LimitKey};
+use crate::limits::{Limit, LimitKey, RunLimit, implied};
 use crate::placement::LimitUse;
 
 /// Why a limit cannot be changed.
@@ -40,13 +42,56 @@ pub struct LimitView {
 /// The total and the use of any limit; none if what it bounds has none, or is not in flight.
 pub(super) fn find(ledger: &Ledger, bullpen: &Bullpen, key: &LimitKey) -> Option<Limit> {
     match key {
-        LimitKey::Named(_) | LimitKey::Array(_) => bullpen.limit(key),
+        LimitKey::Named(_) | LimitKey::Array(_) => bullpen.counted().get(key),
         LimitKey::Entry(task) => gate::limit(ledger, bullpen, *task),
         LimitKey::Backfill(id) => {
             let backfill = ledger.library().backfills().get(*id);
             backfill.map(OpenBackfill::limit)
         }
         LimitKey::Run(run, part) => ledger.runs().run(*run)?.progress.limit(*part),
+    }
+}
+
+/// Asserts that every count is what the facts add up to. O(what is in flight).
+///
+/// # Panics
+/// With the limit whose count differs.
+pub(super) fn assert_counts(ledger: &Ledger, bullpen: &Bullpen) {
+    if !bullpen.counted().is_empty() {
+        assert_leased(ledger, bullpen);
+    }
+    for run in ledger.runs().iter() {
+        let counted = run.progress.limit(RunLimit::Run).map_or(0, |it| it.used);
+        let live = run.progress.live().count() as u128;
+        assert_eq!(counted, live, "instances in flight of {:?}", run.head);
+    }
+    for (task, held) in bullpen.all_held() {
+        let active = ledger.library().active(task);
+        let is_known = active.is_some_and(|active| held.is_subset(&active.instances));
+        assert!(
+            is_known,
+            "{held:?} wait for the turn of {task:?}: {active:?}"
+        );
+    }
+}
+
+fn assert_leased(ledger: &Ledger, bullpen: &Bullpen) {
+    let mut used: BTreeMap<LimitKey, u128> = BTreeMap::new();
+    for lease in ledger.open_leases() {
+        let id = lease.id.attempt.instance;
+        let Some(instance) = ledger.instance(id).filter(|_| bullpen.is_charged(id)) else {
+            continue;
+        };
+        let named = instance.spec.request.resources.named.iter();
+        let named = named.map(|(name, amount)| (LimitKey::from(name.as_str()), *amount));
+        let implied = implied(&instance.spec).into_iter();
+        for (key, amount) in named.chain(implied.map(|(key, _)| (key, 1))) {
+            *used.entry(key).or_default() += u128::from(amount);
+        }
+    }
+    for (key, limit) in bullpen.counted().iter() {
+        let leased = used.get(key).copied().unwrap_or_default();
+        assert_eq!(limit.used, leased, "in use of the limit {key}: {limit:?}");
     }
 }
 

@@ -41,6 +41,7 @@ use baton_model::placement::Capacity;
 use baton_model::principal::{NameOwner, Principal};
 use baton_model::time::{Mono, Now, Wall};
 
+use crate::bugs::Bugs;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::limits::{Limit, LimitKey};
@@ -60,7 +61,7 @@ pub use backfill::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches}
 pub use command::{Command, Reply};
 pub use context::Effect;
 pub use dependencies::EndMark;
-pub use explain::{Reason, Unsure};
+pub use explain::Standing;
 pub use instances::{CancelCounts, Elements, KillError, RetryError, Submission, SubmitError};
 pub use library::{
     Change, DefineCommand, DefineReply, LibraryError, PauseCommand, Precondition, RemoveCommand,
@@ -413,6 +414,10 @@ impl Scheduler {
             "the progress of restored runs was not computed: {runs:?}"
         );
         self.protocol.assert_invariants(&self.ledger);
+        // A seeded bug must be found by a checker, not here.
+        if self.config.bugs == Bugs::NONE {
+            limits::assert_counts(&self.ledger, &self.bullpen);
+        }
     }
 }
 

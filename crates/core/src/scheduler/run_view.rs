@@ -6,13 +6,10 @@ use std::sync::Arc;
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::{Millis, Now};
 
-use super::explain::Reason;
-use super::{Scheduler, runs};
+use super::Scheduler;
 use crate::ledger::RunHead;
-use crate::workflow::{Dag, Progress, Tally};
-
-/// Instances of a task among which one that waits is searched.
-const LOOKED_AT_MAX: usize = 64;
+use crate::wait::Wait;
+use crate::workflow::{Dag, Tally};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunView {
@@ -22,8 +19,6 @@ pub struct RunView {
     pub total: Tally,
     /// Number of leased instances.
     pub leased: u32,
-    /// `max_instances` of its library workflow is reached, and its runs wait for their turn.
-    pub waits_for_turn: bool,
     /// Items that failed to start, with the reason.
     pub problems: Vec<(u32, u32, String)>,
     /// The requested page of its tasks.
@@ -40,22 +35,10 @@ pub struct TaskView {
     pub leased: u32,
     /// Whether its items are known.
     pub mapped: bool,
-    /// One of its instances without a lease, and what it waits for.
-    pub reason: Option<(InstanceId, Reason)>,
-    /// The first upstream task that is not settled.
-    pub waits_for: Option<u32>,
+    /// What its items wait for, if some do.
+    pub wait: Option<Wait>,
     /// Mean duration of its instances.
     pub mean: Option<Millis>,
-}
-
-/// The first upstream task of a task that is not settled.
-fn waits_for(dag: &Dag, progress: &Progress, task: u32) -> Option<u32> {
-    let after = &dag.plan.tasks.get(task as usize)?.after;
-    let is_unsettled = |task: &u32| {
-        let tally = progress.tally(*task);
-        tally.settled() < tally.all()
-    };
-    after.iter().map(|it| it.task).find(is_unsettled)
 }
 
 impl Scheduler {
@@ -70,15 +53,7 @@ impl Scheduler {
             tally: progress.tally(task),
             leased: run.leased(task),
             mapped: progress.is_mapped(task),
-            reason: progress
-                .live_of(task)
-                .take(LOOKED_AT_MAX)
-                .find(|id| {
-                    let instance = self.ledger.instance(*id);
-                    instance.is_none_or(|instance| instance.lease.is_none())
-                })
-                .and_then(|id| Some((id, self.explain(id, now)?))),
-            waits_for: waits_for(&run.dag, progress, task),
+            wait: self.explain_task(run, task, now),
             mean: self.ledger.runs().mean_duration(id, task),
         });
         let problems = progress.problems();
@@ -87,7 +62,6 @@ impl Scheduler {
             dag: Arc::clone(&run.dag),
             total: *progress.total(),
             leased: run.all_leased(),
-            waits_for_turn: runs::waits_for_turn(&self.ledger, &self.bullpen, &run.head),
             problems: problems
                 .map(|(task, item, why)| (task, item, why.to_owned()))
                 .collect(),

@@ -618,4 +618,5 @@ mod placing;
 mod runs;
 mod suspicion;
 mod terms;
+mod waits;
 mod workers;

@@ -19,8 +19,8 @@ use crate::bugs::{Bug, Bugs};
 use crate::clock::{
     Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
-use crate::limits::EntryLimit;
 use crate::ledger::{Ledger, Task};
+use crate::limits::EntryLimit;
 use crate::scheduler::context::{Cx, Success};
 
 /// Schedules, launch rates and `after` edges of the library.

@@ -17,7 +17,7 @@ use crate::limits::{Limit, Limits, RunLimit};
 pub(super) struct ReadyQueue {
     /// Ready items by task.
     ready: BTreeMap<u32, BTreeSet<u32>>,
-    /// Instances in flight.
+    /// Instances in flight. That of a task is here while it has some, or if it was lowered.
     limits: Limits<RunLimit>,
     /// By limit group: tasks with a ready item that have not reached their own limit.
     eligible: BTreeMap<u64, BTreeSet<u32>>,
@@ -39,6 +39,12 @@ fn limits_of(plan: &Plan, task: u32) -> Vec<(RunLimit, u64)> {
     keys.into_iter().flatten().map(|key| (key, 1)).collect()
 }
 
+/// The limit of a task, unless it is lowered.
+fn task_total(plan: &Plan, task: u32) -> u64 {
+    let own = plan.tasks[task as usize].max_concurrent;
+    u64::from(own.unwrap_or(TASK_RELEASED_MAX))
+}
+
 impl ReadyQueue {
     pub(super) fn new(plan: &Plan) -> Self {
         let mut limits = Limits::default();
@@ -52,10 +58,6 @@ impl ReadyQueue {
         );
         for (pool, at) in plan.pools.iter().zip(0..) {
             set(RunLimit::Template(at), pool.max_concurrent);
-        }
-        for (task, at) in plan.tasks.iter().zip(0..) {
-            let total = task.max_concurrent.unwrap_or(TASK_RELEASED_MAX);
-            set(RunLimit::Task(at), total);
         }
         Self {
             limits,
@@ -80,20 +82,27 @@ impl ReadyQueue {
 
     /// Counts an instance of a task that is in flight now, or no longer.
     pub(super) fn count_in_flight(&mut self, plan: &Plan, task: u32, more: bool) {
-        let limits = limits_of(plan, task);
+        let (limits, key) = (limits_of(plan, task), RunLimit::Task(task));
+        let total = task_total(plan, task);
         if more {
+            if !self.limits.contains(&key) {
+                self.limits.insert(key, Limit { total, used: 0 });
+            }
             self.limits.charge(&limits);
         } else {
             self.limits.discharge(&limits);
+            if self.limits.get(&key) == Some(Limit { total, used: 0 }) {
+                self.limits.remove(&key);
+            }
         }
         self.refresh(plan, task);
     }
 
     /// Lowers the limit of a task whose instances are large.
-    pub(super) fn cap(&mut self, task: u32, total: u64) {
+    pub(super) fn cap(&mut self, plan: &Plan, task: u32, total: u64) {
         let key = RunLimit::Task(task);
-        if self.limits.get(&key).is_some_and(|it| total < it.total) {
-            self.limits.set_total(&key, total);
+        if total < task_total(plan, task) && !self.limits.set_total(&key, total) {
+            self.limits.insert(key, Limit { total, used: 0 });
         }
     }
 

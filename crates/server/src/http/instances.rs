@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use baton_core::scheduler::{Command, KillError, Reason, Reply, RetryError, SubmitError};
+use baton_core::scheduler::{Command, KillError, Reply, RetryError, SubmitError};
+use baton_core::wait::Wait;
 use baton_files::Binding;
 use baton_model::api::{
     Explanation, Instance, KillCounts, KillReply, RangeSummary, RetryCounts, Submit,
@@ -422,20 +423,20 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
     if record.instance.state.is_terminal() {
         return Ok(respond(StatusCode::OK, &app.ended(&record).await?));
     }
-    let reason = app.query(move |leader| {
+    let standing = app.query(move |leader| {
         let troubles = leader
             .troubles()
             .map(|(name, trouble)| (name.clone(), trouble));
         let troubles = troubles.collect::<Vec<_>>();
         (leader.explain(id, clock::now()), troubles)
     });
-    let (reason, troubles) = reason.await?;
+    let (standing, troubles) = standing.await?;
     // It may have changed since it was read.
     let record = app.record(id).await?;
-    let explanation = match reason {
-        Some(reason) if !record.instance.state.is_terminal() => {
-            let explanation = messages::waiting(&record, &reason);
-            messages::with_troubles(explanation, &reason, &troubles)
+    let explanation = match standing {
+        Some(standing) if !record.instance.state.is_terminal() => {
+            let explanation = messages::in_flight(&record, &standing);
+            messages::with_troubles(explanation, &standing, &troubles)
         }
         _ => app.ended(&record).await?,
     };
@@ -502,15 +503,13 @@ impl App {
         let ids: Vec<InstanceId> = records.iter().map(|record| record.instance.id).collect();
         let reasons = self.query(move |leader| {
             let now = clock::now();
-            let reasons = ids.iter().map(|id| leader.explain(*id, now));
+            let reasons = ids.iter().map(|id| {
+                let standing = leader.explain(*id, now)?;
+                standing.wait().map(Wait::text)
+            });
             reasons.collect::<Vec<_>>()
         });
-        let reasons = reasons.await?.into_iter().zip(records);
-        let reasons = reasons.map(|(reason, record)| match reason? {
-            Reason::Running { .. } => None,
-            reason => Some(messages::waiting(record, &reason).text),
-        });
-        Ok(reasons.collect())
+        reasons.await
     }
 
     /// Waits until all have ended, at most for `wait`, and not past a shutdown.

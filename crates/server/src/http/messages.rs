@@ -1,15 +1,14 @@
-//! Wait reasons as text.
+//! Explanations of instances, as the API has them. The words for what one waits for are in
+//! `baton_core::wait`.
 
-use baton_core::limits::{Limit, LimitKey};
-use baton_core::placement::{self, Exclusion, Wait, WaitReason};
-use baton_core::scheduler::{Reason, Unsure};
+use baton_core::scheduler::Standing;
 use baton_core::triage::{self, Charge};
+use baton_core::wait::{self, Exclusion, Wait};
 use baton_model::api::{Explanation, WorkerGroup};
-use baton_model::conditions::{DependencyRule, HaltReason};
+use baton_model::conditions::HaltReason;
 use baton_model::fact::Fact;
 use baton_model::ids::WorkerName;
 use baton_model::state::UniversalState;
-use baton_model::time::Millis;
 use baton_store::view::{Record, RecordedFact};
 
 use super::views;
@@ -108,10 +107,11 @@ fn times(count: u32) -> String {
 /// Adds to the explanation of an instance that waits for a worker which ones are in trouble.
 pub(super) fn with_troubles(
     mut explanation: Explanation,
-    reason: &Reason,
+    standing: &Standing,
     troubles: &[(WorkerName, String)],
 ) -> Explanation {
-    if let (Reason::Placement(_), Some((worker, trouble))) = (reason, troubles.first()) {
+    let is_for_worker = standing.wait().is_some_and(Wait::is_for_worker);
+    if let (true, Some((worker, trouble))) = (is_for_worker, troubles.first()) {
         let others = match troubles.len() - 1 {
             0 => String::new(),
             others => format!(" (and {others} more)"),
@@ -122,58 +122,11 @@ pub(super) fn with_troubles(
     explanation
 }
 
-/// Explains what an instance waits for.
-pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
-    match reason {
-        Reason::Backoff { left } => {
-            let text = format!(
-                "backoff after a failure: it is retried automatically in {}",
-                duration(*left)
-            );
-            until(explanation(record, "resting", text), *left)
-        }
-        Reason::StoreCopied => explanation(
-            record,
-            "store-copied",
-            "the store is a copy, such as a restored backup: nothing is placed for a lease time, \
-             because attempts that it does not know may be running; no action is needed"
-                .to_owned(),
-        ),
-        Reason::InitialWait => explanation(
-            record,
-            "initial-wait",
-            "the scheduler has just started without a durable store: it waits for workers of its \
-             predecessor; no action is needed"
-                .to_owned(),
-        ),
-        Reason::After(dependency) => {
-            let upstream = dependency.upstream;
-            let end = match dependency.rule {
-                DependencyRule::Ok => "succeed",
-                DependencyRule::Fail => "fail",
-                DependencyRule::Any => "end",
-            };
-            explanation(record, "after", format!("it waits for {upstream} to {end}"))
-        }
-        Reason::Turn => {
-            let it = &record.instance.spec;
-            let text = format!(
-                "max_instances of {}/{} is reached: it starts when its turn comes",
-                it.owner, it.name
-            );
-            explanation(record, "turn", text)
-        }
-        Reason::Placement(wait) => unplaced(record, wait),
-        Reason::Confirmation { worker } => Explanation {
-            worker: Some(worker.to_string()),
-            ..explanation(
-                record,
-                "confirmation",
-                format!("it was assigned to worker {worker}, and has not started there yet"),
-            )
-        },
-        Reason::Unsure(unsure) => unsure_lease(record, unsure),
-        Reason::Running {
+/// Explains what an instance waits for, or where it runs.
+pub(super) fn in_flight(record: &Record, standing: &Standing) -> Explanation {
+    match standing {
+        Standing::Waiting(wait) => waiting(record, wait),
+        Standing::Running {
             worker, stopping, ..
         } => {
             let stopping = if *stopping {
@@ -181,177 +134,41 @@ pub(super) fn waiting(record: &Record, reason: &Reason) -> Explanation {
             } else {
                 ""
             };
+            let text = format!("it runs on worker {worker}{stopping}");
             Explanation {
                 worker: Some(worker.to_string()),
-                ..explanation(
-                    record,
-                    "running",
-                    format!("it runs on worker {worker}{stopping}"),
-                )
+                ..explanation(record, "running", text)
             }
         }
     }
 }
 
-fn until(explanation: Explanation, left: Millis) -> Explanation {
+fn waiting(record: &Record, wait: &Wait) -> Explanation {
+    let reason = &wait.reason;
+    let left = reason.left();
+    let workers = wait.workers.iter();
+    let directory = wait.directory.as_deref();
     Explanation {
-        until: Some(clock::now().wall.0.saturating_add(left.0)),
-        ..explanation
+        class: wait.class.map(|(class, _)| class.to_string()),
+        class_waiting: wait.class.map(|(_, waiting)| waiting),
+        ahead: (wait.ahead > 0).then_some(wait.ahead),
+        first_waits_for: (wait.ahead > 0).then(|| wait.first_text()),
+        workers: workers.map(|it| worker_group(it, directory)).collect(),
+        worker: wait.worker().map(ToString::to_string),
+        resource: reason.resource(),
+        short: reason.short(),
+        until: left.map(|left| clock::now().wall.0.saturating_add(left.0)),
+        ..explanation(record, wait.word(), wait.text())
     }
 }
 
-fn unsure_lease(record: &Record, unsure: &Unsure) -> Explanation {
-    let Unsure {
-        worker,
-        health,
-        left,
-    } = unsure;
-    let health = match health {
-        Some(health) => format!("is {health}"),
-        None => "has not reconnected".to_owned(),
-    };
-    let hint = match left {
-        Some(left) => format!(
-            "it may go on there; if the worker stays silent for {} more, the instance is retried elsewhere",
-            duration(*left)
-        ),
-        None => format!(
-            "it may go on there, and only proof can resolve this: bring worker {worker} back, or, if \
-             it is gone for good, run `baton forget {worker}`"
-        ),
-    };
-    let text =
-        format!("it is unknown whether it runs: worker {worker}, which holds it, {health}; {hint}");
-    let explanation = Explanation {
-        worker: Some(worker.to_string()),
-        ..explanation(record, "unsure", text)
-    };
-    match left {
-        Some(left) => until(explanation, *left),
-        None => explanation,
-    }
-}
-
-/// Explains why it is not placed, with hints, and counts every worker.
-fn unplaced(record: &Record, wait: &Wait) -> Explanation {
-    let cwd = record.instance.spec.paths.cwd.as_deref();
-    let mut it = unplaced_first(record, &wait.reason);
-    let lasting = wait.workers.iter().filter(|group| {
-        let exclusion = group.exclusion.as_ref();
-        exclusion.is_some_and(Exclusion::is_lasting)
-    });
-    for group in lasting {
-        it.text = format!("{}; {}", it.text, group.describe(cwd));
-        if let Some(remedy) = group.remedy(cwd) {
-            it.text = format!("{}: {remedy}", it.text);
-        }
-    }
-    if wait.ahead > 0 {
-        it.reason = "behind".to_owned();
-        let ahead = match wait.ahead {
-            1 => "1 instance of the same class is ahead of it".to_owned(),
-            ahead => format!("{ahead} instances of the same class are ahead of it"),
-        };
-        let text = match wait.reason {
-            WaitReason::Nothing => format!("{ahead}; it starts when its turn comes"),
-            _ => format!("{}; {ahead}", it.text),
-        };
-        it.first_waits_for = Some(std::mem::replace(&mut it.text, text));
-        it.ahead = Some(wait.ahead);
-    }
-    if let (WaitReason::Excluded(_), Some(nearest)) = (&wait.reason, wait.workers.first()) {
-        it.worker = Some(nearest.example.to_string());
-    }
-    if let Some((class, waiting)) = wait.class {
-        it.class = Some(class.to_string());
-        it.class_waiting = Some(waiting);
-    }
-    let groups = wait.workers.iter().map(|group| worker_group(group, cwd));
-    it.workers = groups.collect();
-    it
-}
-
-fn worker_group(group: &placement::WorkerGroup, cwd: Option<&str>) -> WorkerGroup {
+fn worker_group(group: &wait::WorkerGroup, directory: Option<&str>) -> WorkerGroup {
     let exclusion = group.exclusion.as_ref();
     WorkerGroup {
         reason: exclusion.map_or("none", Exclusion::word).to_owned(),
         workers: group.workers as u64,
         example: group.example.to_string(),
-        text: group.describe(cwd),
-        remedy: group.remedy(cwd),
-    }
-}
-
-/// Explains why the first of its class is not placed, with a hint.
-fn unplaced_first(record: &Record, waiting: &WaitReason) -> Explanation {
-    let plain =
-        |reason: &str, hint: &str| explanation(record, reason, format!("{waiting}; {hint}"));
-    match waiting {
-        WaitReason::NoWorker => plain("no-worker", "start one with `baton worker`"),
-        WaitReason::Excluded(Exclusion::TooSmall {
-            resource,
-            asked,
-            has,
-        }) => Explanation {
-            resource: Some(resource.clone()),
-            short: Some(asked - has),
-            ..explanation(record, "never-fits", waiting.to_string())
-        },
-        WaitReason::Excluded(Exclusion::Directory | Exclusion::Constraint(_)) => {
-            explanation(record, "no-match", waiting.to_string())
-        }
-        WaitReason::Excluded(_) => explanation(record, "no-worker", waiting.to_string()),
-        WaitReason::Room {
-            resource,
-            worker,
-            short,
-            ..
-        } => Explanation {
-            worker: Some(worker.to_string()),
-            resource: Some(resource.clone()),
-            short: Some(*short),
-            ..plain(
-                "room",
-                "it starts when work there ends, or another worker joins",
-            )
-        },
-        WaitReason::Busy { worker } => Explanation {
-            worker: Some(worker.to_string()),
-            ..plain("worker-busy", "it starts there in a moment")
-        },
-        WaitReason::Limit { key, limit, asked } => Explanation {
-            resource: Some(key.to_string()),
-            short: Some(asked.saturating_sub(limit.free())),
-            ..plain("limit", &limit_hint(key, limit, *asked))
-        },
-        WaitReason::Reserved { what, .. } => Explanation {
-            resource: Some(what.clone()),
-            ..plain("reserved", "it starts after that, or when a worker joins")
-        },
-        WaitReason::Nothing => explanation(record, "next", "it is about to be placed".to_owned()),
-    }
-}
-
-fn limit_hint(key: &LimitKey, limit: &Limit, asked: u64) -> String {
-    match key {
-        LimitKey::Array(_) => "it starts when another element of its array has ended".to_owned(),
-        LimitKey::Entry(_) | LimitKey::Backfill(_) | LimitKey::Run(..) => {
-            "it starts when its turn comes".to_owned()
-        }
-        LimitKey::Named(name) if asked > limit.total => {
-            format!("raise it with `baton limits set {name} {asked}`")
-        }
-        LimitKey::Named(name) => format!(
-            "it starts when others release it; `baton limits set {name} N` changes the total"
-        ),
-    }
-}
-
-/// A duration, rounded up to a readable unit.
-fn duration(span: Millis) -> String {
-    match span.0.div_ceil(1_000) {
-        seconds @ 0..=119 => format!("{seconds} s"),
-        seconds @ 120..=7_199 => format!("{} min", seconds.div_ceil(60)),
-        seconds => format!("{} h", seconds.div_ceil(3_600)),
+        text: group.describe(directory),
+        remedy: group.remedy(directory),
     }
 }

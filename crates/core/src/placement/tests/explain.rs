@@ -4,7 +4,7 @@ use baton_model::ids::InstanceId;
 use baton_model::paths::DIRECTORY_LABEL;
 
 use super::*;
-use crate::placement::{Exclusion, WaitReason, WorkerGroup};
+use crate::wait::{Exclusion, WaitReason, WorkerGroup};
 
 fn said(p: &Placement, id: u64) -> String {
     let waiting = p.explain(InstanceId(id)).expect("it waits");

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use baton_model::ids::InstanceId;
 
 use super::*;
+use crate::placement::ReservationView;
 use crate::placement::limits::{PASSED_OVER_MAX, RESERVATIONS_MAX};
-use crate::placement::{Exclusion, ReservationView, WaitReason};
+use crate::wait::{Exclusion, WaitReason};
 
 const BIG: u64 = 1_000_000;
 

@@ -4,8 +4,8 @@ use baton_model::ids::InstanceId;
 use baton_model::time::Millis;
 
 use super::*;
-use crate::placement::Exclusion;
 use crate::placement::PlacementError;
+use crate::wait::Exclusion;
 
 #[test]
 fn a_drained_worker_gets_nothing_and_keeps_what_runs() {

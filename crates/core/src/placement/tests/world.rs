@@ -8,7 +8,7 @@ use baton_testing::Rng;
 
 use super::naive::{Item, Naive};
 use super::*;
-use crate::placement::{Exclusion, Wait, WaitReason};
+use crate::wait::{Exclusion, Wait, WaitReason};
 
 pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
 

@@ -13,7 +13,8 @@ use super::context::Cx;
 use super::{Protocol, address};
 use crate::bugs::Bug;
 use crate::config::StoreMode;
-use crate::placement::{Availability, Exclusion};
+use crate::placement::Availability;
+use crate::wait::Exclusion;
 
 impl Protocol {
     /// Records the lease and counts the attempt as running from here on.

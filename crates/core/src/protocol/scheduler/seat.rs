@@ -14,7 +14,8 @@ use baton_model::timeouts::Timeouts;
 
 use super::context::Cx;
 use crate::fsm::{self, Transition, WorkerEvent, transition};
-use crate::placement::{Availability, Exclusion};
+use crate::placement::Availability;
+use crate::wait::Exclusion;
 
 /// The launches of one association that have no reply yet, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ use baton_model::timeouts::LeaseTerm;
 use super::context::Cx;
 use super::{Protocol, address};
 use crate::ledger::{Lease, Ledger};
-use crate::scheduler::Unsure;
+use crate::wait::Unsure;
 
 impl Protocol {
     /// The connection to a worker broke: no replies will arrive.

@@ -6,7 +6,7 @@ use baton_model::outcome::{Outcome, Report};
 use super::placing::rig;
 use super::*;
 use crate::limits::LimitKey;
-use crate::placement::WaitReason;
+use crate::wait::WaitReason;
 
 /// Submits an array with these conditions, whose first id is known.
 pub(super) fn submit(leader: &mut Leader, first: u64, count: u64, conditions: Conditions) {
@@ -79,8 +79,9 @@ impl Leader {
         halts.collect()
     }
 
-    pub(super) fn why(&self, id: u64) -> Option<Reason> {
-        self.core.explain(InstanceId(id), self.clock())
+    pub(super) fn why(&self, id: u64) -> Option<WaitReason> {
+        let standing = self.core.explain(InstanceId(id), self.clock())?;
+        Some(standing.wait()?.reason.clone())
     }
 }
 
@@ -91,7 +92,7 @@ fn an_instance_starts_when_all_that_it_comes_after_has_ended() {
     submit(&mut leader, 3, 1, after(&["i1..i2"]));
     submit(&mut leader, 4, 1, after(&["i1:any", "i3"]));
     assert_eq!(leader.running(), [1, 2]);
-    let waits = |text: &str| Some(Reason::After(text.parse().expect("a dependency")));
+    let waits = |text: &str| Some(WaitReason::After(text.parse().expect("a dependency")));
     assert_eq!(leader.why(3), waits("i1..i2"));
     leader.ends(&worker, &[1], Outcome::Exited(0), 9);
     assert_eq!(leader.running(), [2]);
@@ -135,7 +136,11 @@ fn the_next_leader_waits_for_the_same() {
     let (now, ledger) = (leader.clock(), leader.core.ledger().clone());
     let next = Scheduler::new(Config::default(), Epoch(2), ledger, now);
     let reason = next.explain(InstanceId(3), now);
-    assert!(matches!(reason, Some(Reason::After(_))), "{reason:?}");
+    let reason = reason
+        .as_ref()
+        .and_then(Standing::wait)
+        .map(|it| &it.reason);
+    assert!(matches!(reason, Some(WaitReason::After(_))), "{reason:?}");
 }
 
 #[test]
@@ -178,19 +183,22 @@ fn an_array_runs_no_more_elements_at_once_than_it_allows() {
         "each array has its own limit"
     );
     let reason = leader.waits(3).reason;
-    let WaitReason::Limit { key, limit, .. } = reason else {
+    let WaitReason::Limit(reached) = reason else {
         panic!("{reason:?}");
     };
-    assert_eq!((key, limit.total), (LimitKey::Array(InstanceId(1)), 2));
+    let array = LimitKey::Array(InstanceId(1));
+    assert_eq!((&reached.key, reached.limit.total), (&array, 2));
+    assert_eq!(leader.core.limit(&array), Some(reached.limit));
     leader.ends(&worker, &[6, 7], Outcome::Exited(0), 9);
     assert_eq!(leader.running(), [1, 2], "there are free cores");
     leader.ends(&worker, &[1], Outcome::Exited(0), 9);
     assert_eq!(leader.running(), [2, 3]);
     let (now, ledger) = (leader.clock(), leader.core.ledger().clone());
     let next = Scheduler::new(Config::default(), Epoch(2), ledger, now);
-    let Some(Reason::Placement(wait)) = next.explain(InstanceId(4), now) else {
-        panic!("it waits");
-    };
+    let counted = leader.core.limit(&array);
+    assert_eq!(next.limit(&array), counted, "a new leader counts the same");
+    let standing = next.explain(InstanceId(4), now).expect("it waits");
+    let wait = standing.wait().expect("it waits");
     assert_eq!(wait.reason, WaitReason::NoWorker);
 }
 

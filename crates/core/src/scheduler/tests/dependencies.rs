@@ -7,6 +7,7 @@ use baton_model::outcome::{Outcome, Report};
 use super::conditions::{after, submit, try_submit_since};
 use super::placing::rig;
 use super::*;
+use crate::wait::WaitReason;
 
 const OK: Outcome = Outcome::Exited(0);
 const BAD: Outcome = Outcome::Exited(1);
@@ -196,7 +197,7 @@ fn retried_work_is_waited_for_again_under_every_leader() {
             leader.take_over(&mut worker, &[]);
         }
         let why = leader.why(8);
-        assert!(matches!(why, Some(Reason::After(_))), "{why:?}");
+        assert!(matches!(why, Some(WaitReason::After(_))), "{why:?}");
         leader.end_together(&worker, &[(1, OK), (2, OK), (3, OK), (5, OK)]);
         assert!(!leader.has_begun(8) && !leader.has_begun(9));
         leader.end_together(&worker, &[(4, OK)]);

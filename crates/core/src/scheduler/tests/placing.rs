@@ -11,7 +11,7 @@ use baton_model::spec::{Array, RetryBackoff, RetryBudget, Scale};
 use baton_model::task::Resources;
 
 use super::*;
-use crate::placement::{Exclusion, Wait, WaitReason};
+use crate::wait::{Exclusion, Wait, WaitReason};
 
 /// Asks for cores and memory, and may fail twice.
 fn spec(cpu: u64, memory: u64) -> Arc<InstanceSpec> {
@@ -108,15 +108,16 @@ impl Leader {
             .collect()
     }
 
-    fn reason(&self, id: u64) -> Option<Reason> {
+    fn standing(&self, id: u64) -> Option<Standing> {
         self.core.explain(InstanceId(id), self.clock())
     }
 
     /// The wait of an instance for a worker. Its explanation counts every worker.
     pub(super) fn waits(&self, id: u64) -> Wait {
-        let Some(Reason::Placement(wait)) = self.reason(id) else {
-            panic!("{:?}", self.reason(id));
+        let Some(Standing::Waiting(wait)) = self.standing(id) else {
+            panic!("{:?}", self.standing(id));
         };
+        assert!(wait.is_for_worker(), "{wait:?}");
         let counted: usize = wait.workers.iter().map(|group| group.workers).sum();
         assert_eq!(counted, self.core.seats().len(), "{wait:?}");
         wait
@@ -215,7 +216,7 @@ fn cancelling_a_range_halts_what_waits_and_kills_what_runs() {
     assert_eq!(leader.leased(), [1, 2]);
     let told = leader.cancel_range(2, 900);
     assert_eq!((told.halted, told.stopping), (898, 1));
-    assert_eq!(leader.reason(900), None);
+    assert_eq!(leader.standing(900), None);
     leader.ends(&worker, &[2], Outcome::Killed(KillCause::Requested), 5);
     assert_eq!(leader.state(2), UniversalState::Halted);
     assert_eq!(leader.leased(), [1, 901], "the rest goes on");
@@ -252,18 +253,16 @@ fn a_failed_instance_backs_off_and_then_goes_before_later_ones() {
     leader.submit_range(2, 9, &spec(4, 0));
     leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
     assert_eq!(leader.leased(), [2], "the next one need not wait");
-    assert_eq!(
-        leader.reason(1),
-        Some(Reason::Backoff { left: Millis(100) })
-    );
+    assert_eq!(leader.why(1), Some(backoff(100)));
     leader.wait(Millis(100));
     leader.ends(&worker, &[2], Outcome::Exited(0), 60_000);
     assert_eq!(leader.leased(), [1]);
     leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
-    assert_eq!(
-        leader.reason(1),
-        Some(Reason::Backoff { left: Millis(200) })
-    );
+    assert_eq!(leader.why(1), Some(backoff(200)));
+}
+
+const fn backoff(left: u64) -> WaitReason {
+    WaitReason::Backoff { left: Millis(left) }
 }
 
 #[test]
@@ -278,16 +277,12 @@ fn a_backoff_survives_the_leader_but_not_a_clock_that_was_set_back() {
             wall: Wall(wall),
         };
         let next = Scheduler::new(Config::default(), Epoch(2), ledger.clone(), now);
-        next.explain(InstanceId(1), now)
+        let standing = next.explain(InstanceId(1), now)?;
+        Some(standing.wait()?.reason.clone())
     };
     let soon = leader.clock().wall.0 + 40;
-    assert_eq!(at(soon), Some(Reason::Backoff { left: Millis(60) }));
-    assert_eq!(
-        at(0),
-        Some(Reason::Backoff {
-            left: Millis(1_000)
-        })
-    );
+    assert_eq!(at(soon), Some(backoff(60)));
+    assert_eq!(at(0), Some(backoff(1_000)));
 }
 
 #[test]
@@ -303,7 +298,7 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
         resource, short, ..
     } = leader.waits(1).reason
     else {
-        panic!("{:?}", leader.reason(1));
+        panic!("{:?}", leader.standing(1));
     };
     assert_eq!((resource.as_str(), short), ("memory", 30));
     leader.ends(&worker, &[2], Outcome::Exited(0), 9);
@@ -346,7 +341,7 @@ fn what_fails_goes_to_the_workers_of_its_fallback_and_begins_anew_by_hand() {
     leader.ends(&small, &[1], Outcome::Exited(1), 9);
     leader.wait(Millis(100));
     let WaitReason::Excluded(Exclusion::Constraint(_)) = leader.waits(1).reason else {
-        panic!("{:?}", leader.reason(1));
+        panic!("{:?}", leader.standing(1));
     };
     leader.welcome(&mut big, &[]);
     assert_eq!(holder(&leader), "big");
@@ -475,7 +470,7 @@ fn a_worker_that_gave_work_back_gets_more_as_soon_as_a_core_is_free() {
     leader.gives_back(&worker, &ahead);
     assert_eq!(leader.leased(), [2, 3, 4, 5], "all others were given back");
     let WaitReason::Room { .. } = leader.waits(6).reason else {
-        panic!("{:?}", leader.reason(6));
+        panic!("{:?}", leader.standing(6));
     };
     leader.ends(&worker, &[3], Outcome::Exited(0), 2_000);
     assert!(leader.leased().contains(&6), "without a heartbeat");
@@ -561,16 +556,17 @@ fn a_lease_whose_worker_is_silent_is_unsure_until_it_runs_out() {
         association: worker.association(),
         verdicts: vec![(lease, LaunchVerdict::Accepted)],
     }));
-    let Some(Reason::Running { stopping, .. }) = leader.reason(1) else {
-        panic!("{:?}", leader.reason(1));
+    let Some(Standing::Running { stopping, .. }) = leader.standing(1) else {
+        panic!("{:?}", leader.standing(1));
     };
     assert!(!stopping);
     leader.wait(Millis::from_secs(40));
-    let Some(Reason::Unsure(unsure)) = leader.reason(1) else {
-        panic!("{:?}", leader.reason(1));
+    let Some(WaitReason::Unsure(unsure)) = leader.why(1) else {
+        panic!("{:?}", leader.why(1));
     };
     assert_eq!(&*unsure.worker.0, "w");
     assert!(unsure.left.is_some_and(|left| left > Millis(0)));
     leader.wait(lease_time());
-    assert!(matches!(leader.reason(1), Some(Reason::Placement(_))));
+    let unhealthy = WaitReason::Excluded(Exclusion::Unhealthy);
+    assert_eq!(leader.waits(1).reason, unhealthy);
 }

@@ -8,6 +8,8 @@ use baton_model::workflow::{Condition, Edges, HaltMode, Items, Plan, PlanTask, U
 
 use super::*;
 use crate::ledger::{LedgerParts, StoredRun};
+use crate::limits::{Limit, LimitKey, RunLimit};
+use crate::wait::{Wait, WaitReason};
 use crate::workflow::ItemResult;
 
 const R1: RunId = RunId(1);
@@ -227,6 +229,38 @@ fn all_ended(run: &crate::ledger::Run) -> Vec<ItemResult> {
         }
     }
     ended
+}
+
+#[test]
+fn a_task_names_the_limit_or_the_task_it_waits_for() {
+    let mut team = Team::new();
+    let mut plan = fork();
+    plan.tasks[1].max_concurrent = Some(2);
+    team.register(plan);
+    let waits = |team: &Team| {
+        let leader = &team.leader;
+        let view = leader.core.run_view(R1, 0, 9, leader.clock());
+        let tasks = view.expect("a live run").tasks.into_iter();
+        tasks.map(|it| it.wait).collect::<Vec<_>>()
+    };
+    let text = |wait: &Option<Wait>| wait.as_ref().map(Wait::text);
+    let texts: Vec<_> = waits(&team).iter().map(text).collect();
+    let after = |task: &str| Some(format!("waits for {task}"));
+    assert_eq!(texts, [None, after("a"), after("b")]);
+    team.done("a");
+    team.takeover();
+    let held = waits(&team);
+    let text = text(&held[1]).expect("an item of it waits");
+    assert!(text.contains("2 of 2 instances of task b"), "{text}");
+    let Some(WaitReason::Limit(reached)) = held[1].as_ref().map(|wait| &wait.reason) else {
+        panic!("{held:?}");
+    };
+    let key = LimitKey::Run(R1, RunLimit::Task(1));
+    assert_eq!(reached.key, key);
+    let counted = team.leader.core.limit(&key);
+    assert_eq!(counted, Some(Limit { total: 2, used: 2 }));
+    team.done("b[0]");
+    assert_eq!(waits(&team)[1], None, "all of its items have an instance");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use baton_model::spec::RetryBudget;
 
 use super::placing::rig;
 use super::*;
-use crate::placement::Exclusion;
+use crate::wait::Exclusion;
 
 /// Two workers, and the id of the next instance.
 struct Pair {

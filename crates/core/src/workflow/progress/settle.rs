@@ -163,7 +163,7 @@ impl Progress {
         }
         if let Some(limit) = TASK_FILLED_BYTES_MAX.checked_div(self.filled_bytes(dag, task)) {
             let limit = limit.max(IN_FLIGHT_MIN) as u64;
-            self.queue.cap(task, limit);
+            self.queue.cap(&dag.plan, task, limit);
         }
         let own = &self.tasks[task as usize];
         if own.states.is_empty() {

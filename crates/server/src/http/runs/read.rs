@@ -5,7 +5,8 @@ use std::time::Duration;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
-use baton_core::scheduler::{RunView, TaskView};
+use baton_core::scheduler::TaskView;
+use baton_core::wait::Wait;
 use baton_core::workflow::Dag;
 use baton_model::api::{ErrorGroup, List, Run, RunProblem, RunTask};
 use baton_model::ids::RunId;
@@ -24,7 +25,7 @@ use super::super::openapi::answers::{
     BadRequest, NotFound, OfRun, RunFilter, Unavailable, Unchanged,
 };
 use super::super::problem::Answer;
-use super::super::{filters, messages, views as shapes};
+use super::super::{filters, views as shapes};
 use super::{counts, path, views};
 use crate::clock;
 use crate::limits::{EVENTS_PACE, PAGE_ITEMS_DEFAULT};
@@ -255,10 +256,8 @@ impl App {
         if !record.head.state.is_terminal() {
             let view = self.query(move |leader| leader.run_view(run, from, limit, clock::now()));
             if let Some(view) = view.await? {
-                let mut tasks = Vec::with_capacity(view.tasks.len());
-                for task in &view.tasks {
-                    tasks.push(self.live_task(&view, task).await?);
-                }
+                let tasks = view.tasks.iter();
+                let tasks = tasks.map(|task| live_task(&view.dag, task)).collect();
                 return Ok(RunProgress {
                     items: counts::counts(&view.total, view.leased),
                     problems: problems(&view.dag, view.problems),
@@ -280,33 +279,6 @@ impl App {
         })
     }
 
-    async fn live_task(&self, run: &RunView, view: &TaskView) -> Answer<RunTask> {
-        let dag = &run.dag;
-        let counts = counts::counts(&view.tally, view.leased);
-        let mut task = views::task(dag, view.task, counts, view.mapped);
-        task.mean_seconds = view.mean.map(|mean| mean.0 as f64 / 1_000.0);
-        task.reason = match &view.reason {
-            Some((instance, reason)) => {
-                let id = *instance;
-                let record = self.read(move |store| store.instance(id)).await?;
-                record.map(|record| messages::waiting(&record, reason).text)
-            }
-            None if run.waits_for_turn => {
-                let (owner, name) = (&run.head.owner, &run.head.name);
-                let text = format!("max_instances of {owner}/{name} is reached");
-                Some(format!("waits for the turn of its run: {text}"))
-            }
-            None if counts.ready > 0 => {
-                Some("held back: the concurrency limits of the run are reached".to_owned())
-            }
-            None if counts.waiting > 0 => view
-                .waits_for
-                .map(|task| format!("waits for {}", dag.plan.tasks[task as usize].name)),
-            None => None,
-        };
-        Ok(task)
-    }
-
     /// Waits until a run has ended, at most for `wait`, and not past a shutdown.
     async fn until_run_ended(&self, mut record: RunRecord, wait: Duration) -> Answer<RunRecord> {
         let deadline = Instant::now() + wait;
@@ -326,6 +298,15 @@ impl App {
             }
         }
         Ok(record)
+    }
+}
+
+fn live_task(dag: &Dag, view: &TaskView) -> RunTask {
+    let counts = counts::counts(&view.tally, view.leased);
+    RunTask {
+        mean_seconds: view.mean.map(|mean| mean.0 as f64 / 1_000.0),
+        reason: view.wait.as_ref().map(Wait::text),
+        ..views::task(dag, view.task, counts, view.mapped)
     }
 }
 

@@ -7,6 +7,7 @@ use baton_model::limits::{BACKFILL_DUE_MAX, BACKFILLS_OPEN_MAX};
 
 use super::workflows::workflow;
 use super::*;
+use crate::limits::{Limit, LimitKey};
 use crate::scheduler::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches};
 
 const B1: BackfillId = BackfillId(1);
@@ -204,9 +205,12 @@ fn a_backfill_goes_backwards_and_reports_what_it_would_do() {
 fn the_next_leader_continues_and_repeats_nothing() {
     let mut leader = at_noon(scheduled("every hour"));
     leader.backfill(3, 8, 2).expect("taken");
+    let limit = |leader: &Leader| leader.core.limit(&LimitKey::Backfill(B1));
+    assert_eq!(limit(&leader), Some(Limit { total: 2, used: 2 }));
     let mut next = leader.successor();
     next.give(Input::Tick);
     assert_eq!(launched(&next.facts), hours([]), "two are in flight");
+    assert_eq!(limit(&next), limit(&leader));
     next.cancel_range(1, 1);
     let mut last = next.successor();
     last.cancel_range(2, 3);

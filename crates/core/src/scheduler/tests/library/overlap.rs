@@ -9,6 +9,8 @@ use super::super::placing::rig;
 use super::triggers::by_hand;
 use super::workflows::{launched, plan, state, workflow};
 use super::*;
+use crate::limits::{Limit, LimitKey};
+use crate::wait::Wait;
 
 const DONE: Outcome = Outcome::Exited(0);
 const KILLED: Outcome = Outcome::Killed(KillCause::Requested);
@@ -62,14 +64,24 @@ fn a_launch_waits_for_its_turn_and_starts_in_the_step_that_makes_room() {
         }
         assert_eq!(leased(&leader), [1], "{kind}");
         assert_eq!(leader.active(1), 3, "{kind}");
+        let text = "max_instances of o/e is reached (1 of 1); it starts when its turn comes";
         if kind == EntryKind::Task {
             let reason = leader.core.explain(InstanceId(2), leader.clock());
-            assert_eq!(reason, Some(Reason::Turn));
+            let reason = reason.as_ref().and_then(Standing::wait);
+            assert_eq!(reason.map(Wait::text).as_deref(), Some(text));
         } else {
             let view = leader.core.run_view(RunId(2), 0, 9, leader.clock());
-            assert!(view.is_some_and(|view| view.waits_for_turn));
+            let view = view.expect("a live run");
+            let waits = view.tasks[0]
+                .wait
+                .as_ref()
+                .map(|wait| (wait.word(), wait.text()));
+            assert_eq!(waits, Some(("turn", text.to_owned())));
             assert_eq!(state(&leader, 2), Some(UniversalState::Queued));
         }
+        let one = Some(Limit { total: 1, used: 1 });
+        let entry = LimitKey::Entry(TaskNo(1));
+        assert_eq!(leader.core.limit(&entry), one, "{kind}");
         let mut worker = worker;
         if takeover {
             leader = leader.successor();
@@ -77,6 +89,7 @@ fn a_launch_waits_for_its_turn_and_starts_in_the_step_that_makes_room() {
             let lease = leader.lease(1);
             leader.welcome(&mut worker, &[lease]);
             assert_eq!(leased(&leader), [1], "{kind}");
+            assert_eq!(leader.core.limit(&entry), one, "{kind}");
         }
         // Each end lets the next one start, in order.
         leader.ends(&worker, &[1], DONE, 1);

@@ -1,15 +1,14 @@
 //! Reasons for which a worker does not take an instance, with their words and remedies.
 //!
 //! One enumeration for all of them. A worker's own reasons come with its offer
-//! ([`Availability`](super::Availability)); those that depend on the instance are found by
-//! `explain`. A further reason is a variant here, and the line that decides it.
+//! (`placement::Availability`); those that depend on the instance are found by
+//! `placement::explain`. A further reason is a variant here, and the line that decides it.
 
 use baton_model::ids::WorkerName;
 use baton_model::placement::{Constraint, Rule};
 
-use super::class::ClassId;
-use super::messages::{Amount, Condition};
-use super::need::KIND_NAMES;
+use super::ClassId;
+use super::messages::{Amount, Condition, KIND_NAMES};
 
 /// The reason for which a worker does not take an instance. A worker with several is counted by
 /// the one that is hardest to remove, which is the later one here.
