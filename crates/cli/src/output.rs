@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use baton_fs::private::DirError;
 use baton_model::state::{AttemptState, ProcessState};
 use baton_runner::root::RootError;
+pub(crate) use baton_web::text::{clean, is_unsafe};
 use serde::Serialize;
 
 /// Failed, or nothing found.
@@ -212,25 +213,6 @@ impl Style {
     }
 }
 
-/// Escapes control characters in text from another source, so that it stays on one line.
-pub(crate) fn clean(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unsafe(c) {
-            clean.extend(c.escape_default())
-        } else {
-            clean.push(c)
-        }
-    }
-    clean
-}
-
-/// True for control characters, and for invisible characters that reorder text.
-pub(crate) fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,11 +225,5 @@ mod tests {
         assert!(matches!(full, Failure::Message(INTERNAL, _)));
         let json = serde_json::Error::io(io::Error::from(io::ErrorKind::BrokenPipe));
         assert!(matches!(Failure::from(json), Failure::Closed));
-    }
-
-    #[test]
-    fn names_cannot_drive_a_terminal() {
-        assert_eq!(clean("a\u{1b}[2J\n\u{202e}b"), "a\\u{1b}[2J\\n\\u{202e}b");
-        assert_eq!(clean("grün"), "grün");
     }
 }

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use baton_model::time::Wall;
+use baton_web::graph::shares;
 
 use crate::output::{Style, colours, note};
 use crate::text::Line;
@@ -33,7 +34,7 @@ pub(crate) fn bar<const N: usize>(
     pieces: [(u64, &str, Style); N],
     width: usize,
 ) -> Vec<(String, Style)> {
-    let cells = share(&pieces.map(|(number, ..)| number), width);
+    let cells = shares(&pieces.map(|(number, ..)| number), width);
     let cells = pieces.into_iter().zip(cells);
     let mut bar: Vec<(String, Style)> = cells
         .filter(|(_, cells)| *cells > 0)
@@ -52,33 +53,6 @@ pub(crate) fn done_bar(done: u64, all: u64) -> Vec<(String, Style)> {
         [(done, "━", Style::Good), (open, "─", Style::Faint)],
         BAR_WIDTH,
     )
-}
-
-/// Distributes `width` cells in proportion, with at least one for each non-zero number if there are
-/// enough. The sum is `width`, or 0 if all numbers are zero.
-pub(crate) fn share<const N: usize>(numbers: &[u64; N], width: usize) -> [usize; N] {
-    let total: u128 = numbers.iter().map(|number| u128::from(*number)).sum();
-    let mut cells = [0; N];
-    if total == 0 {
-        return cells;
-    }
-    for (cell, number) in cells.iter_mut().zip(numbers) {
-        let exact = u128::from(*number) * width as u128 / total;
-        *cell = usize::try_from(exact).unwrap_or(width);
-        if *number > 0 {
-            *cell = (*cell).max(1);
-        }
-    }
-    loop {
-        let sum: usize = cells.iter().sum();
-        // The largest share absorbs the rounding error, where it is least visible.
-        let largest = (0..N).max_by_key(|place| (cells[*place], N - place));
-        match (sum.cmp(&width), largest) {
-            (std::cmp::Ordering::Less, Some(place)) => cells[place] += width - sum,
-            (std::cmp::Ordering::Greater, Some(place)) => cells[place] -= 1,
-            _ => return cells,
-        }
-    }
 }
 
 /// Width and height of a terminal.
@@ -247,17 +221,5 @@ mod tests {
         assert_eq!(drawn(5, 10), format!("{}{}", &full[..36], &empty[..36]));
         assert_eq!(drawn(u64::MAX, 0), full);
         assert_eq!(drawn(0, 0), "┄".repeat(BAR_WIDTH));
-    }
-
-    #[test]
-    fn cells_are_shared_out_and_nothing_that_is_there_is_hidden() {
-        assert_eq!(share(&[999_999, 1, 0], 10), [9, 1, 0]);
-        assert_eq!(share(&[1, 1, 1], 10), [4, 3, 3]);
-        assert_eq!(share(&[0, 0, 0], 10), [0, 0, 0]);
-        assert_eq!(share(&[u64::MAX, u64::MAX, 1], 3), [1, 1, 1]);
-        for width in 0..20 {
-            let cells = share(&[5, 1, 9, 0, 70, 2], width);
-            assert_eq!(cells.iter().sum::<usize>(), width);
-        }
     }
 }

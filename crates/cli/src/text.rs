@@ -1,9 +1,8 @@
-//! Text measured in terminal columns.
-//!
-//! Widths are estimated on the wide side, character by character: a line may be shorter than its
-//! bound, never longer. All text is measured by the same rule, so columns stay aligned.
+//! Lines of styled text, measured in terminal columns. A line may be shorter than its bound, never
+//! longer.
 
-use unicode_width::UnicodeWidthChar;
+use baton_web::text::cut;
+pub(crate) use baton_web::text::{display_width, fit, grouped};
 
 use crate::output::Style;
 
@@ -113,50 +112,6 @@ fn blank(text: &str) -> bool {
     text.chars().all(|c| c == ' ')
 }
 
-/// Width of a text in terminal columns.
-pub(crate) fn display_width(text: &str) -> usize {
-    text.chars().map(char_width).sum()
-}
-
-/// Truncates a text to a width.
-pub(crate) fn fit(text: &str, width: usize) -> String {
-    cut(text, width, false)
-}
-
-/// Truncates a text to a width; if `more` text follows, also one that would fill it exactly.
-fn cut(text: &str, width: usize, more: bool) -> String {
-    let room = width.saturating_sub(usize::from(more));
-    if display_width(text) <= room {
-        return text.to_owned();
-    }
-    let mut left = width.saturating_sub(1);
-    let mut truncated = String::new();
-    for c in text.chars() {
-        let Some(rest) = left.checked_sub(char_width(c)) else {
-            break;
-        };
-        left = rest;
-        truncated.push(c);
-    }
-    if width > 0 {
-        truncated.push('…');
-    }
-    truncated
-}
-
-/// Formats a number with separators: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Formats a count: `1 task`, `1,200 tasks`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     let word = if number == 1 { one } else { many };
@@ -173,27 +128,9 @@ pub(crate) fn shell(word: &str) -> String {
     }
 }
 
-fn char_width(c: char) -> usize {
-    match c {
-        // It turns the character before it into an emoji of two columns.
-        '\u{fe0f}' => 1,
-        c => c.width().unwrap_or(1),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_is_cut_to_its_columns() {
-        assert_eq!(fit("abc", 3), "abc");
-        assert_eq!(fit("abcd", 3), "ab…");
-        assert_eq!(fit("数据清洗", 5), "数据…");
-        assert_eq!(fit("数据清洗", 4), "数…");
-        assert_eq!(fit("abcd", 1), "…");
-        assert_eq!(fit("abcd", 0), "");
-    }
 
     #[test]
     fn a_line_says_that_it_was_cut_also_between_two_pieces() {

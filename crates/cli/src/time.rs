@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use baton_core::clock::Zone;
 use baton_files::times;
 use baton_model::time::{Millis, Wall};
+pub(crate) use baton_web::text::span;
 
 /// Reads the wall clock; 0 before 1970.
 pub(crate) fn now() -> Wall {
@@ -19,20 +20,6 @@ pub(crate) fn now() -> Wall {
 /// Time between two readings of the wall clock; zero if it was set back.
 pub(crate) const fn between(from: Wall, to: Wall) -> Millis {
     Millis(to.0.saturating_sub(from.0))
-}
-
-/// Formats a duration in its two largest units: `250ms`, `1.5s`, `2m05s`, `3h00m`, `4d12h`.
-pub(crate) fn span(span: Millis) -> String {
-    let ms = span.0;
-    let seconds = ms / 1_000;
-    match seconds {
-        0 => format!("{ms}ms"),
-        1..60 if ms.is_multiple_of(1_000) => format!("{seconds}s"),
-        1..60 => format!("{seconds}.{}s", ms % 1_000 / 100),
-        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
 }
 
 /// Formats an offset in milliseconds: `+1.250s`.
@@ -142,19 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_show_two_units() {
-        for (ms, text) in [
-            (0, "0ms"),
-            (999, "999ms"),
-            (5_000, "5s"),
-            (1_550, "1.5s"),
-            (59_999, "59.9s"),
-            (125_000, "2m05s"),
-            (10_800_000, "3h00m"),
-            (388_800_000, "4d12h"),
-        ] {
-            assert_eq!(span(Millis(ms)), text);
-        }
+    fn an_offset_has_milliseconds() {
         assert_eq!(since(Millis(61_007)), "+61.007s");
     }
 

@@ -17,13 +17,21 @@ pub struct Asset {
     pub content: &'static str,
 }
 
+/// The style sheet of pages.
+pub(crate) const STYLE: &str = include_str!("../assets/app.css");
+/// The rules for pictures of a run, which also exist as documents of their own.
+pub(crate) const STYLE_OF_PICTURES: &str = include_str!("../assets/pictures.css");
+
 static ASSETS: LazyLock<[Asset; 5]> = LazyLock::new(|| {
     [
         asset(
             "app",
             "css",
             "text/css; charset=utf-8",
-            include_str!("../assets/app.css"),
+            concat!(
+                include_str!("../assets/app.css"),
+                include_str!("../assets/pictures.css")
+            ),
         ),
         asset(
             "app",

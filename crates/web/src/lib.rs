@@ -8,12 +8,14 @@
 //! |---|---|
 //! | [`frame`] | what all pages share: title, navigation, viewer, forms |
 //! | [`pages`] | one module for each page |
-//! | [`graph`] | the task graph of a run: layout, and as SVG; `baton show --graph` uses the layout |
-//! | [`attempts`], [`gantt`], [`chart`] | timelines and charts as SVG |
+//! | [`graph`] | the task graph of a run: layout, states of tasks, and as SVG |
+//! | [`gantt`] | the items of a run over time: rows and axis, and as SVG |
+//! | `document` | these two pictures as files of their own, for `baton show --svg` |
+//! | [`attempts`], [`chart`] | other timelines and charts as SVG |
 //! | [`ansi`] | output of tasks, with its colours, as HTML |
 //! | [`json`] | any representation as HTML |
 //! | `diff` | changes from one definition to the next |
-//! | [`time`], [`text`] | times, durations, sizes |
+//! | [`time`], [`text`] | times, durations, sizes; text from other sources, made harmless and cut |
 //! | [`assets`] | style sheet, scripts and icons, part of the binary |
 //! | [`headers`] | headers of pages, of assets, and of every response |
 //! | [`address`] | paths that a redirect may name |
@@ -27,6 +29,7 @@ pub mod assets;
 pub mod attempts;
 pub mod chart;
 mod diff;
+mod document;
 pub mod frame;
 pub mod gantt;
 pub mod graph;

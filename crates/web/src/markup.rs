@@ -21,8 +21,7 @@ impl Markup {
     }
 }
 
-/// Escapes a text for an element or an attribute. Control characters that no document may contain
-/// become the replacement character.
+/// Escapes a text for an element or an attribute. Characters that no document may contain become the replacement character.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     push_escaped(&mut escaped, text);
@@ -39,6 +38,7 @@ pub fn push_escaped(to: &mut String, text: &str) {
             '"' => to.push_str("&quot;"),
             '\'' => to.push_str("&#39;"),
             '\t' | '\n' => to.push(character),
+            '\u{fffe}' | '\u{ffff}' => to.push('\u{fffd}'),
             _ if character.is_control() => to.push('\u{fffd}'),
             _ => to.push(character),
         }

@@ -2,10 +2,10 @@
 
 use baton_model::api::{Run, RunEdge, RunTask};
 use baton_model::workflow::Condition;
+use baton_web::text::is_unsafe;
 
 use super::dag::Dag;
 use super::task_state::{self, TaskState};
-use crate::output::is_unsafe;
 
 /// Renders a digraph in DOT.
 pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
@@ -15,7 +15,7 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
         "digraph {title} {{\n  rankdir=LR;\n  label={title};\n  fontname=\"sans-serif\";\n"
     );
     for (place, task) in tasks.iter().enumerate() {
-        let (fill, border) = TaskState::of(run, task).colours();
+        let (fill, border) = colours(TaskState::of(run, task));
         let label = quote(&format!(
             "{}\n{}",
             task.name,
@@ -32,6 +32,20 @@ pub(crate) fn render(run: &Run, tasks: &[RunTask]) -> String {
         }
     }
     text + "}\n"
+}
+
+/// Fill and border colour of a box.
+const fn colours(state: TaskState) -> (&'static str, &'static str) {
+    match state {
+        TaskState::Failed => ("#fdecea", "#c62828"),
+        TaskState::Running => ("#e3f2fd", "#1565c0"),
+        TaskState::Ready => ("#fffde7", "#b28900"),
+        TaskState::Waiting => ("#f5f5f5", "#9e9e9e"),
+        TaskState::Halted => ("#fff3e0", "#e65100"),
+        TaskState::Blocked => ("#f3e5f5", "#7b1fa2"),
+        TaskState::Done => ("#e8f5e9", "#2e7d32"),
+        TaskState::Skipped | TaskState::Empty => ("#ffffff", "#bdbdbd"),
+    }
 }
 
 fn attributes(edge: &RunEdge) -> String {

@@ -135,7 +135,7 @@ fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
             causes.of(*index)
         };
         let mut line = Line::new();
-        line.add(state.style(), format!("  {} ", state.mark()))
+        line.add(task_state::style(state), format!("  {} ", state.mark()))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
             .add(Style::Plain, why);

@@ -63,7 +63,7 @@ fn draw(run: &Run, dag: &Dag<'_>, rows: &[Row], width: usize) -> Vec<Line> {
         let before: String = row.cells.chars().take(column * 2).collect();
         let behind: String = row.cells.chars().skip(column * 2 + 1).collect();
         line.add(Style::Faint, before)
-            .add(state.style(), state.mark())
+            .add(task_state::style(state), state.mark())
             .add(Style::Faint, behind)
             .pad(left + 2);
         texts.add(&mut line, task);
@@ -147,7 +147,7 @@ fn layers(run: &Run, dag: &Dag<'_>, width: usize) -> Vec<Line> {
         for task in layer {
             let state = TaskState::of(run, &dag.tasks[task]);
             let mut line = Line::new();
-            line.add(state.style(), format!("  {} ", state.mark()));
+            line.add(task_state::style(state), format!("  {} ", state.mark()));
             texts.add(&mut line, task);
             let mut remarks = conditions(dag, task);
             remarks.extend(after(dag, task).map(|text| (text, Style::Faint)));

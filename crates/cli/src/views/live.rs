@@ -166,7 +166,7 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
             other => other.mark(),
         };
         let mut line = Line::new();
-        line.add(state.style(), format!("  {mark} "))
+        line.add(task_state::style(state), format!("  {mark} "))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
             .extend(task_state::bar(&task.items, bar_width(width)))

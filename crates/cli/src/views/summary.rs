@@ -174,7 +174,7 @@ fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
     let row = |((task, name), fraction): ((&&RunTask, &String), &String)| {
         let state = TaskState::of(run, task);
         let mut line = Line::new();
-        line.add(state.style(), format!("  {} ", state.mark()))
+        line.add(task_state::style(state), format!("  {} ", state.mark()))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
             .add(Style::Plain, format!("{fraction:>numbers$}  "));

@@ -1,127 +1,47 @@
-//! The aggregate state of a task, and its item counts as text, marks and bars.
-//!
-//! Counts have another meaning once a run has ended: waiting items will not start by themselves. In
-//! a HALTED run, items downstream of halted ones are counted as blocked although nothing failed:
-//! they are shown as *not started*.
+//! The state of a task and its item counts, as the terminal shows them: styles, remarks and bars.
 
 use baton_model::api::{ItemCounts, Run, RunTask};
-use baton_model::state::UniversalState;
 use baton_model::workflow::HaltMode;
+use baton_web::graph::task_state as web;
+pub(crate) use baton_web::graph::task_state::{
+    TaskState, add, effective_counts, fraction, open, sentence, total, unbegun,
+};
 
 use crate::output::Style;
 use crate::painter;
-use crate::text::grouped;
 use crate::text::{self, Line};
 
-/// Aggregate state of a task, by its most important item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TaskState {
-    Failed,
-    Running,
-    Ready,
-    Waiting,
-    Halted,
-    Blocked,
-    Done,
-    Skipped,
-    /// It is known to have no items.
-    Empty,
-}
-
-impl TaskState {
-    pub(super) const ALL: [Self; 9] = [
-        Self::Failed,
-        Self::Running,
-        Self::Ready,
-        Self::Waiting,
-        Self::Halted,
-        Self::Blocked,
-        Self::Done,
-        Self::Skipped,
-        Self::Empty,
-    ];
-
-    pub(super) fn of(run: &Run, task: &RunTask) -> Self {
-        let items = &effective_counts(run, &task.items);
-        let waits = unbegun(items) > 0 || task.unmapped;
-        let over = run.state.is_terminal();
-        match () {
-            () if items.failed > 0 => Self::Failed,
-            () if items.running > 0 => Self::Running,
-            () if (items.ready > 0 || items.queued > 0) && !over => Self::Ready,
-            () if waits && !over => Self::Waiting,
-            () if items.halted > 0 => Self::Halted,
-            () if items.blocked > 0 => Self::Blocked,
-            () if waits => Self::Waiting,
-            () if items.done > 0 => Self::Done,
-            () if items.skipped > 0 => Self::Skipped,
-            () => Self::Empty,
-        }
-    }
-
-    pub(super) const fn mark(self) -> &'static str {
-        match self {
-            Self::Failed => "✗",
-            Self::Running => "●",
-            Self::Ready => "○",
-            Self::Waiting => "·",
-            Self::Halted => "■",
-            Self::Blocked => "⊘",
-            Self::Done => "✓",
-            Self::Skipped | Self::Empty => "-",
-        }
-    }
-
-    pub(super) const fn style(self) -> Style {
-        match self {
-            Self::Failed => Style::Bad,
-            Self::Running => Style::Busy,
-            Self::Ready => Style::Plain,
-            Self::Halted => Style::Odd,
-            Self::Done => Style::Good,
-            Self::Waiting | Self::Blocked | Self::Skipped | Self::Empty => Style::Faint,
-        }
-    }
-
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Running => "running",
-            Self::Ready => "ready",
-            Self::Waiting => "waiting",
-            Self::Halted => "halted",
-            Self::Blocked => "blocked",
-            Self::Done => "done",
-            Self::Skipped => "skipped",
-            Self::Empty => "empty",
-        }
-    }
-
-    /// Fill and border colour of a box in SVG and DOT.
-    pub(super) const fn colours(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Failed => ("#fdecea", "#c62828"),
-            Self::Running => ("#e3f2fd", "#1565c0"),
-            Self::Ready => ("#fffde7", "#b28900"),
-            Self::Waiting => ("#f5f5f5", "#9e9e9e"),
-            Self::Halted => ("#fff3e0", "#e65100"),
-            Self::Blocked => ("#f3e5f5", "#7b1fa2"),
-            Self::Done => ("#e8f5e9", "#2e7d32"),
-            Self::Skipped | Self::Empty => ("#ffffff", "#bdbdbd"),
+/// The style of a task's mark.
+pub(super) const fn style(state: TaskState) -> Style {
+    match state {
+        TaskState::Failed => Style::Bad,
+        TaskState::Running => Style::Busy,
+        TaskState::Ready => Style::Plain,
+        TaskState::Halted => Style::Odd,
+        TaskState::Done => Style::Good,
+        TaskState::Waiting | TaskState::Blocked | TaskState::Skipped | TaskState::Empty => {
+            Style::Faint
         }
     }
 }
 
-/// The counts as shown for this run: in a HALTED run, blocked items count as waiting.
-pub(super) fn effective_counts(run: &Run, items: &ItemCounts) -> ItemCounts {
-    if run.state != UniversalState::Halted {
-        return *items;
-    }
-    ItemCounts {
-        waiting: items.waiting.saturating_add(items.blocked),
-        blocked: 0,
-        ..*items
-    }
+/// Counts of items that are neither done nor merely waiting: `2 failed · 3 running`.
+pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
+    styled(web::remarks(run, items))
+}
+
+/// The same for a task, whose items may be unknown yet.
+pub(super) fn task_remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
+    styled(web::task_remarks(run, task))
+}
+
+fn styled(remarks: Vec<(String, TaskState)>) -> Vec<(String, Style)> {
+    let remarks = remarks.into_iter().map(|(text, kind)| match kind {
+        // Beside the mark of another state it must be noticed.
+        TaskState::Blocked => (text, Style::Odd),
+        kind => (text, style(kind)),
+    });
+    remarks.collect()
 }
 
 /// Describes that a run is being halted, and what happens to its running items.
@@ -150,77 +70,6 @@ pub(super) fn halting_word(run: &Run) -> Option<&'static str> {
     }
 }
 
-/// Number of items.
-pub(crate) fn total(items: &ItemCounts) -> u64 {
-    let ended = [
-        items.done,
-        items.failed,
-        items.halted,
-        items.skipped,
-        items.blocked,
-    ];
-    add(ended).saturating_add(open(items))
-}
-
-/// Number of items that have not ended.
-pub(super) fn open(items: &ItemCounts) -> u64 {
-    unbegun(items).saturating_add(items.running)
-}
-
-/// Number of items that have not started.
-pub(super) fn unbegun(items: &ItemCounts) -> u64 {
-    add([items.waiting, items.ready, items.queued])
-}
-
-/// Saturating sum: the numbers come from the API.
-pub(super) fn add(numbers: impl IntoIterator<Item = u64>) -> u64 {
-    numbers.into_iter().fold(0, u64::saturating_add)
-}
-
-/// Formats done/total: `3/10`; `?` for unknown items, `0` for none.
-pub(super) fn fraction(task: &RunTask) -> String {
-    match (total(&task.items), task.unmapped) {
-        (0, true) => "?".to_owned(),
-        (0, false) => "0".to_owned(),
-        (total, _) => format!("{}/{}", grouped(task.items.done), grouped(total)),
-    }
-}
-
-/// Counts of items that are neither done nor merely waiting: `2 failed · 3 running`.
-pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
-    let mut items = effective_counts(run, items);
-    let mut left = 0;
-    if run.state.is_terminal() {
-        left = unbegun(&items);
-        (items.queued, items.ready) = (0, 0);
-    }
-    let kinds = [
-        (items.failed, "failed", Style::Bad),
-        (items.running, "running", Style::Busy),
-        (items.queued, "queued", Style::Faint),
-        (items.ready, "held back", Style::Faint),
-        (items.halted, "halted", Style::Odd),
-        (items.blocked, "blocked", Style::Odd),
-        (left, "not started", Style::Faint),
-        (items.skipped, "skipped", Style::Faint),
-    ];
-    let some = kinds.into_iter().filter(|(number, ..)| *number > 0);
-    some.map(|(number, word, style)| (format!("{} {word}", grouped(number)), style))
-        .collect()
-}
-
-/// The same for a task, whose items may be unknown yet.
-pub(super) fn task_remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
-    match (total(&task.items), task.unmapped) {
-        (0, true) if run.state.is_terminal() => {
-            vec![("items not known".to_owned(), Style::Faint)]
-        }
-        (0, true) => vec![("items not known yet".to_owned(), Style::Faint)],
-        (0, false) => vec![("no items".to_owned(), Style::Faint)],
-        _ => remarks(run, &task.items),
-    }
-}
-
 /// Appends remarks, separated by dots.
 pub(super) fn add_remarks(line: &mut Line, remarks: Vec<(String, Style)>) {
     for (place, (text, style)) in remarks.into_iter().enumerate() {
@@ -229,15 +78,6 @@ pub(super) fn add_remarks(line: &mut Line, remarks: Vec<(String, Style)>) {
         }
         line.add(style, text);
     }
-}
-
-/// Formats the counts as a sentence: `3/10 done, 1 failed`.
-pub(super) fn sentence(run: &Run, task: &RunTask) -> String {
-    let counted = total(&task.items) > 0;
-    let first = counted.then(|| format!("{} done", fraction(task)));
-    let rest = task_remarks(run, task).into_iter().map(|(text, _)| text);
-    let all: Vec<String> = first.into_iter().chain(rest).collect();
-    all.join(", ")
 }
 
 /// Renders a bar: done, failed, ended otherwise, running, not started. The pieces also differ in

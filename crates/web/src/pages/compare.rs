@@ -7,7 +7,7 @@ use baton_model::api::{List, Run, RunItem, RunTask};
 use baton_model::state::UniversalState;
 
 use super::next;
-use crate::graph;
+use crate::graph::TaskState;
 use crate::text::duration;
 
 /// Rows of a comparison: of a run with more tasks, those that differ.
@@ -63,7 +63,11 @@ impl Comparison {
         let (took, took_before) = (seconds(after.run), seconds(before.run));
         // Of lists with more pages it is not known what is new or gone.
         let is_whole = next(&after.tasks.links).is_none() && next(&before.tasks.links).is_none();
-        let mut rows = rows(&after.timed(), &before.timed(), is_whole);
+        let mut rows = rows(
+            (after.run, &after.timed()),
+            (before.run, &before.timed()),
+            is_whole,
+        );
         let count = rows.len();
         if count > ROWS_MAX {
             rows.retain(|row| row.differs);
@@ -103,33 +107,40 @@ impl<V> Side<'_, V> {
 }
 
 /// The tasks of this run in their order, then those that only the previous one has.
-fn rows(tasks: &[RunTask], before: &[RunTask], is_whole: bool) -> Vec<CompareRow> {
+fn rows(
+    (run, tasks): (&Run, &[RunTask]),
+    (run_before, before): (&Run, &[RunTask]),
+    is_whole: bool,
+) -> Vec<CompareRow> {
     let mut known: BTreeMap<&str, &RunTask> = before
         .iter()
         .map(|task| (task.name.as_str(), task))
         .collect();
+    let here = |task| (run, task);
+    let then = |task| (run_before, task);
     let mut rows = Vec::new();
     for task in tasks {
         match known.remove(task.name.as_str()) {
             None if !is_whole => {}
-            then => rows.push(CompareRow::new(Some(task), then)),
+            old => rows.push(CompareRow::new(Some(here(task)), old.map(then))),
         }
     }
     if is_whole {
         let gone = before.iter().filter(|task| known.contains_key(&*task.name));
-        rows.extend(gone.map(|task| CompareRow::new(None, Some(task))));
+        rows.extend(gone.map(|task| CompareRow::new(None, Some(then(task)))));
     }
     rows
 }
 
 impl CompareRow {
-    fn new(task: Option<&RunTask>, before: Option<&RunTask>) -> Self {
-        let state = |task: &RunTask| graph::state(&task.items, task.unmapped);
+    fn new(task: Option<(&Run, &RunTask)>, before: Option<(&Run, &RunTask)>) -> Self {
+        let state = |(run, task): (&Run, &RunTask)| TaskState::of(run, task).badge();
+        let (state, state_before) = (task.map(state), before.map(state));
+        let (task, before) = (task.map(|it| it.1), before.map(|it| it.1));
         let mean = |task: Option<&RunTask>| task.and_then(|task| task.mean_seconds);
         let text = |seconds: Option<f64>| seconds.map(duration).unwrap_or_default();
         let (now, then) = (mean(task), mean(before));
         let (difference, is_notable) = difference(now, then);
-        let (state, state_before) = (task.map(state), before.map(state));
         let name = task.or(before).map(|task| task.name.clone());
         Self {
             name: name.unwrap_or_default(),
@@ -216,7 +227,10 @@ mod tests {
             task("old", done(), Some(3.0)),
             task("check", done(), Some(2.0)),
         ];
-        let rows = rows(&now, &before, true);
+        let run = serde_json::json!({"id": "r1", "name": "w", "owner": "o", "state": "FAILED",
+            "generation": 1, "submittedAt": 0, "begunAt": 0, "links": {}});
+        let run: Run = baton_model::json::from_value(&run).expect("a run");
+        let rows = rows((&run, &now), (&run, &before), true);
         let seen: Vec<_> = rows
             .iter()
             .map(|row| {
@@ -239,7 +253,7 @@ mod tests {
             ]
         );
         assert!(rows.iter().all(|row| row.differs), "{rows:?}");
-        assert_eq!(super::rows(&now, &before, false).len(), 2);
+        assert_eq!(super::rows((&run, &now), (&run, &before), false).len(), 2);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! test compares its colours with the tokens of the style sheet.
 
 use askama::Template;
-use baton_model::api::{Event, ItemCounts, RunEdge, RunItem, RunTask};
+use baton_model::api::{Event, ItemCounts, Run, RunEdge, RunItem, RunTask};
 use baton_model::state::{AttemptState, ProcessState, UniversalState, WorkerState};
+use baton_model::time::Wall;
 use baton_model::workflow::Condition;
 use serde_json::json;
 
@@ -14,7 +15,7 @@ use crate::attempts::Attempts;
 use crate::chart::{self, Bar};
 use crate::diff;
 use crate::frame::{Action, Frame};
-use crate::gantt;
+use crate::gantt::{self, Timeline};
 use crate::graph;
 use crate::json;
 use crate::markup::Markup;
@@ -92,8 +93,13 @@ impl ComponentsPage {
             bars: chart::bars("Instances that ended, by hour", &bars),
             curve: chart::curve("CPU", &points, "16.00 cores"),
             large_curve: chart::large_curve("Waiting instances", &points, "16"),
-            graph: graph::render("r1", &tasks()),
-            gantt: gantt::render(&items(), AT),
+            graph: graph::render(&run(), &tasks()),
+            gantt: gantt::render(&Timeline {
+                run: &run(),
+                items: &items(),
+                more: 0,
+                now: Wall(AT),
+            }),
             attempts: Attempts::new(&timeline(), UniversalState::Running, 2, AT),
             outcomes: ["launched", "late", "skipped", "backfilled"],
         }
@@ -112,6 +118,32 @@ fn states() -> Vec<&'static str> {
         }
     }
     states
+}
+
+fn run() -> Run {
+    Run {
+        id: "r1".to_owned(),
+        name: "example".to_owned(),
+        owner: "ann".to_owned(),
+        state: UniversalState::Running,
+        generation: 1,
+        halting: None,
+        timed_out: false,
+        replaced: false,
+        revision: None,
+        nominal_at: None,
+        backfill: None,
+        after: None,
+        submitted_at: AT - 60_000,
+        submitted_by: None,
+        begun_at: AT - 60_000,
+        ended_at: None,
+        params: std::collections::BTreeMap::new(),
+        tasks: None,
+        items: None,
+        problems: Vec::new(),
+        links: std::collections::BTreeMap::new(),
+    }
 }
 
 fn tasks() -> Vec<RunTask> {

@@ -12,7 +12,7 @@ use super::runs::RunRow;
 use super::{Offer, actions};
 use crate::diff;
 use crate::frame::{Action, Frame};
-use crate::graph;
+use crate::graph::TaskState;
 use crate::json;
 use crate::markup::Markup;
 use crate::time::Stamp;
@@ -80,9 +80,9 @@ impl Grid {
         names.truncate(GRID_TASKS_MAX);
         let columns = || latest.iter().rev();
         let rows = names.into_iter().map(|name| {
-            let states = columns().map(|(_, tasks)| {
+            let states = columns().map(|(run, tasks)| {
                 let task = tasks.iter().find(|task| task.name == name)?;
-                Some(graph::state(&task.items, task.unmapped))
+                Some(TaskState::of(run, task).badge())
             });
             (name.to_owned(), states.collect())
         });

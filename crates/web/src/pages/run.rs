@@ -2,13 +2,14 @@
 
 use askama::Template;
 use baton_model::api::{ErrorGroup, ItemCounts, List, ResumePreview, Run, RunItem, RunTask};
+use baton_model::time::Wall;
 use serde_json::Value;
 
 use super::compare::{Comparison, Side};
 use super::{Offer, actions, next};
 use crate::frame::{Action, Frame, Refresh};
-use crate::gantt;
-use crate::graph;
+use crate::gantt::{self, Timeline};
+use crate::graph::{self, TaskState};
 use crate::markup::Markup;
 use crate::text::{duration, encoded};
 use crate::time::Stamp;
@@ -124,10 +125,21 @@ impl RunPage {
                 .map(|it| (format!("{}[{}]", it.task, it.item), it.text.clone()))
                 .collect(),
             errors: errors.items,
-            graph: graph::render(&run.id, &tasks.items),
-            tasks: side.timed().iter().map(TaskRow::new).collect(),
+            graph: graph::render(&run, &tasks.items),
+            tasks: side
+                .timed()
+                .iter()
+                .map(|task| TaskRow::new(&run, task))
+                .collect(),
             more_tasks: next(&tasks.links).is_some(),
-            gantt: gantt::render(&items.items, now),
+            gantt: gantt::render(&Timeline {
+                run: &run,
+                items: &items.items,
+                more: next(&items.links).map_or(0, |_| {
+                    gantt::begun(&run).saturating_sub(items.items.len() as u64)
+                }),
+                now: Wall(now),
+            }),
             items: items.items.iter().map(ItemRow::new).collect(),
             more_items: next(&items.links),
             actions: actions(&run.links, OFFERED),
@@ -199,12 +211,12 @@ fn by_status(items: &ItemCounts) -> Vec<(&'static str, u64)> {
 }
 
 impl TaskRow {
-    fn new(task: &RunTask) -> Self {
+    fn new(run: &Run, task: &RunTask) -> Self {
         let after: Vec<&str> = task.after.iter().map(|edge| edge.task.as_str()).collect();
         Self {
             name: task.name.clone(),
             query: encoded(&task.name),
-            state: graph::state(&task.items, task.unmapped),
+            state: TaskState::of(run, task).badge(),
             done: task.items.done,
             total: graph::total(&task.items),
             failed: task.items.failed,

@@ -7,6 +7,7 @@ use baton_model::api::{ErrorGroup, ItemFilter, Run, RunTask};
 use baton_model::ids::RunId;
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::state::UniversalState;
+use baton_web::gantt;
 use clap::Args;
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use crate::connection::refused;
 use crate::output::{CommandResult, Output};
 use crate::painter::size;
 use crate::time::now;
-use crate::views::{dot, explain, graph, summary, svg, timeline, timeline_svg};
+use crate::views::{dot, explain, graph, summary, timeline};
 
 /// Items of a timeline: more than a reader can distinguish.
 const ITEMS_MAX: usize = 20_000;
@@ -80,7 +81,7 @@ pub(in super::super) async fn run(
     if view.dot {
         out.write_all(dot::render(&run_info, &tasks).as_bytes())?;
     } else if view.svg {
-        out.write_all(svg::render(&run_info, &tasks).as_bytes())?;
+        out.write_all(baton_web::graph::document(&run_info, &tasks).as_bytes())?;
     } else if view.graph {
         lines(&mut out, graph::render(&run_info, &tasks, width, colours))?;
     } else {
@@ -127,9 +128,9 @@ async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) 
     let more = if items.len() < ITEMS_MAX {
         0
     } else {
-        begun(run).saturating_sub(items.len() as u64)
+        gantt::begun(run).saturating_sub(items.len() as u64)
     };
-    let timeline = timeline::Timeline {
+    let timeline = gantt::Timeline {
         run,
         items: &items,
         more,
@@ -137,26 +138,13 @@ async fn timeline(run: &Run, id: RunId, svg: bool, json: bool, client: &Client) 
     };
     let (width, height) = room(&out);
     if svg {
-        out.write_all(timeline_svg::render(&timeline).as_bytes())?;
+        out.write_all(gantt::document(&timeline).as_bytes())?;
     } else {
         let colours = out.colours;
         let drawn = timeline::render(&timeline, width, height, colours);
         lines(&mut out, drawn)?;
     }
     out.done()
-}
-
-/// Number of items of a run that have an instance.
-fn begun(run: &Run) -> u64 {
-    let Some(items) = &run.items else { return 0 };
-    let begun = [
-        items.queued,
-        items.running,
-        items.done,
-        items.failed,
-        items.halted,
-    ];
-    begun.into_iter().fold(0, u64::saturating_add)
 }
 
 fn lines(out: &mut Output, lines: Vec<String>) -> CommandResult {

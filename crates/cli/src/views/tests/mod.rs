@@ -13,13 +13,15 @@ use baton_client::RunItem;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::HaltMode;
+use baton_web::gantt::{self, Timeline};
+use baton_web::graph::document as picture;
 
 use self::build::{BEGUN, Case, counts, task};
 use super::explain::{self, Explanation};
 use super::live::{self, Frame, Plain};
 use super::summary::{self, Summary};
-use super::timeline::{self, Timeline};
-use super::{dot, graph, svg, timeline_svg};
+use super::timeline;
+use super::{dot, graph};
 use crate::text::display_width;
 
 const WIDTHS: [usize; 3] = [40, 80, 200];
@@ -122,10 +124,10 @@ fn every_case_has_its_pictures() {
     check(cases::all().into_iter().flat_map(|(name, case)| {
         [
             (format!("{name}.dot"), dot::render(&case.run, &case.tasks)),
-            (format!("{name}.svg"), svg::render(&case.run, &case.tasks)),
+            (format!("{name}.svg"), picture(&case.run, &case.tasks)),
             (
                 format!("{name}.timeline.svg"),
-                timeline_svg::render(&case.timeline()),
+                gantt::document(&case.timeline()),
             ),
         ]
     }));
@@ -198,9 +200,9 @@ fn no_wider(seed: u64, width: usize, lines: impl IntoIterator<Item = String>) {
 fn pictures_are_well_formed_whatever_the_names() {
     let cases = cases::all().into_iter().map(|(_, case)| case);
     for case in cases.chain((0..60).map(random::case)) {
-        let svg = svg::render(&case.run, &case.tasks);
+        let svg = picture(&case.run, &case.tasks);
         wellformed::check(&svg).expect("the graph is well-formed");
-        let svg = timeline_svg::render(&case.timeline());
+        let svg = gantt::document(&case.timeline());
         wellformed::check(&svg).expect("the timeline is well-formed");
     }
 }
@@ -217,7 +219,7 @@ fn a_task_of_thousands_is_drawn_in_a_few_bars() {
             ..one.clone()
         })
         .collect();
-    let svg = timeline_svg::render(&case.timeline());
+    let svg = gantt::document(&case.timeline());
     assert!(svg.contains("transform ×5,000"), "{svg}");
     assert!(svg.matches("<rect").count() <= 5, "{svg}");
 }
@@ -229,7 +231,7 @@ fn items_that_were_not_asked_for_are_counted() {
     let notice = "12,345 more items are not shown";
     let lines = timeline::render(&case.timeline(), 80, 16, false);
     assert_eq!(lines.last().map(|line| line.trim()), Some(notice));
-    assert!(timeline_svg::render(&case.timeline()).contains(notice));
+    assert!(gantt::document(&case.timeline()).contains(notice));
 }
 
 #[test]
@@ -392,5 +394,5 @@ fn tasks_that_wait_in_a_circle_are_drawn_all_the_same() {
         ],
     );
     assert_eq!(graph::render(&case.run, &case.tasks, 80, false).len(), 2);
-    assert!(svg::render(&case.run, &case.tasks).contains(">b after a<"));
+    assert!(picture(&case.run, &case.tasks).contains(">b after a<"));
 }
