@@ -30,7 +30,11 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-sim", 3),
     ("baton-client", 3),
     ("baton-fetch", 4),
-    ("baton-cli", 5),
+    ("baton-observer", 4),
+    ("baton-terminal", 4),
+    ("baton-bench", 5),
+    ("baton-embedded", 5),
+    ("baton-cli", 6),
 ];
 
 /// Outside the layers: it may depend on every crate, and none may depend on it.
@@ -246,7 +250,7 @@ mod tests {
         let packages = [package("baton-cli", &["xtask"]), package("xtask", &[])];
         let findings = upward_arrows(&packages);
         assert_eq!(findings.len(), 1);
-        assert!(findings[0].starts_with("baton-cli (L5) depends on xtask;"));
+        assert!(findings[0].starts_with("baton-cli (L6) depends on xtask;"));
     }
 
     #[test]

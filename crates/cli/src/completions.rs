@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
     use crate::Cli;
-    use crate::run::TETHER;
+    use baton_embedded::TETHER;
 
     fn text(shell: Shell) -> String {
         String::from_utf8(script(shell, &mut Cli::command())).expect("UTF-8")

@@ -1,15 +1,12 @@
-//! Connections of client commands to a scheduler, and what their errors exit with.
+//! Connections of client commands to a scheduler.
 
-use std::future::Future;
-
-use baton_client::{Client, ClientError, DEFAULT_URL};
+use baton_client::{Client, DEFAULT_URL};
+pub(crate) use baton_terminal::connection::{
+    REFUSED, accepted_instance, accepted_run, block_on, refused,
+};
 
 use crate::credentials::CredentialArgs;
-use crate::output::{FAILED, Failure, USAGE};
-use crate::runtime;
-
-/// The scheduler cannot be reached, or refuses.
-pub(crate) const REFUSED: u8 = 3;
+use crate::output::Failure;
 
 /// Environment variable with the scheduler's URL.
 const URL_VARIABLE: &str = "BATON_URL";
@@ -34,60 +31,4 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
         client = client.with_user(&user);
     }
     Ok(client)
-}
-
-/// Runs an asynchronous command on the current thread.
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    runtime::on_this_thread(command)
-        .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?
-}
-
-/// Converts an error of the client into a failure with its exit code.
-pub(crate) fn refused(error: ClientError) -> Failure {
-    let code = match &error {
-        ClientError::BadUrl { .. } | ClientError::Tls(_) => USAGE,
-        ClientError::Problem(problem) => match problem.status {
-            400 | 413 | 422 => USAGE,
-            404 => FAILED,
-            _ => REFUSED,
-        },
-        ClientError::Unreachable { .. } | ClientError::InvalidResponse { .. } => REFUSED,
-    };
-    // Line ends of the message are kept; other control characters are escaped.
-    let text = error.to_string();
-    let lines: Vec<String> = text.lines().map(crate::output::clean).collect();
-    Failure::Message(code, lines.join("\n"))
-}
-
-#[cfg(test)]
-mod tests {
-    use baton_model::api::Problem;
-
-    use super::*;
-
-    #[test]
-    fn exit_codes_distinguish_bad_input_not_found_and_unreachable() {
-        let code = |error| match refused(error) {
-            Failure::Message(code, _) => code,
-            other => panic!("{other:?}"),
-        };
-        let problem = |status| {
-            ClientError::Problem(Box::new(Problem {
-                status,
-                ..Problem::default()
-            }))
-        };
-        assert_eq!(code(problem(422)), USAGE);
-        assert_eq!(code(problem(404)), FAILED);
-        assert_eq!(code(problem(409)), REFUSED);
-        assert_eq!(code(problem(503)), REFUSED);
-        let unreachable = ClientError::Unreachable {
-            url: "u".to_owned(),
-            why: "w\u{1b}[2J".to_owned(),
-        };
-        assert!(matches!(
-                        refused(unreachable),
-            Failure::Message(REFUSED, text) if !text.contains('\u{1b}')
-        ));
-    }
 }

@@ -8,14 +8,12 @@
 use std::path::{Path, PathBuf};
 
 use baton_model::token::Secret;
+pub(crate) use baton_terminal::variables::TOKEN as TOKEN_VARIABLE;
 use baton_tls::{ClientFiles, Trust};
 use clap::Args;
 
 use crate::help::{CONNECTION, LAST};
 use crate::output::Failure;
-
-/// Environment variable that holds a token.
-pub(crate) const TOKEN_VARIABLE: &str = "BATON_TOKEN";
 
 /// Environment variable that names a file with a token.
 const TOKEN_FILE_VARIABLE: &str = "BATON_TOKEN_FILE";

@@ -14,19 +14,16 @@
 //! | [`token`] | creating, listing and revoking tokens |
 //! | [`config`] | the configuration file, and what it makes of a command line |
 //! | [`connection`], [`credentials`] | the client of a command; token and TLS files of clients and workers |
-//! | [`ids`] | parsing and formatting of ids |
 //! | [`completions`] | shell completions |
 //! | [`version`] | versions of the binary and of its time zone data |
 //! | [`tzdata`] | loading of time zone data |
-//! | [`mod@bench`] | benchmarks on this machine |
 //! | [`attempt`] | hidden command that a worker starts for an attempt |
 //! | [`help`] | commands in groups, aliases, suggestions |
 //! | [`logging`] | the log of server processes |
-//! | [`output`] | standard output, exit codes, styles |
-//! | [`painter`] | progress drawn in place: frames, bars, spinner |
-//! | [`table`] | text tables |
-//! | [`text`] | text in terminal columns: styled lines, truncation |
 //! | [`time`] | the wall clock, and formatting of times and sizes |
+//!
+//! What commands share that are no commands, such as output, tables and ids, is in
+//! [`baton_terminal`].
 //!
 //! A command parses its arguments, calls a crate, and prints the result. It holds no logic of its
 //! own.
@@ -36,7 +33,6 @@
 //! work exits with the status of the work.
 
 mod attempt;
-mod bench;
 mod check;
 mod completions;
 mod config;
@@ -44,21 +40,15 @@ mod connection;
 mod credentials;
 mod help;
 mod host_key;
-mod ids;
 mod import;
 mod local;
 mod logging;
-mod output;
-mod painter;
 mod remote;
 mod run;
-mod runtime;
 mod schedule;
 mod scheduler;
 mod schema;
 mod store;
-mod table;
-mod text;
 mod time;
 mod token;
 mod tzdata;
@@ -72,6 +62,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use baton_runner::{coordinator, helpers, reaper};
+use baton_terminal::{ids, output, painter, runtime, table, text};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -119,7 +110,7 @@ enum Command {
     Schedule(schedule::Schedule),
     Schema(schema::Schema),
     Import(import::Import),
-    Bench(bench::Bench),
+    Bench(baton_bench::Bench),
     Completions(completions::Completions),
     Version(version::Version),
 }
@@ -157,7 +148,7 @@ fn main() -> ExitCode {
         Command::Schedule(command) => schedule::run(&command),
         Command::Schema(command) => schema::run(&command),
         Command::Import(command) => import::run(&command),
-        Command::Bench(command) => bench::run(&command),
+        Command::Bench(command) => baton_bench::run(&command),
         Command::Completions(command) => completions::run(&command, help::arrange(Cli::command())),
         Command::Version(command) => version::run(&command),
     };
@@ -181,7 +172,7 @@ fn hidden_command(args: &[OsString]) -> Option<i32> {
         reaper::COMMAND => Some(reaper::main(&rest)),
         baton_agent::ATTEMPT_COMMAND => Some(attempt::main(&rest)),
         baton_agent::FETCH_COMMAND => Some(baton_fetch::main(&rest)),
-        run::TETHER => Some(run::tether(&rest)),
+        baton_embedded::TETHER => Some(baton_embedded::tether(&rest)),
         name => helpers::main(name, &rest),
     }
 }

@@ -13,20 +13,16 @@ use baton_model::timeouts::{LOST_AFTER_DEFAULT, Timeouts};
 use baton_runner::sys::{memory, users};
 use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
 use baton_server::{Backend, Config, LogBucket, LogReader, Ready, ServeError, serve};
-use baton_store::postgres::StoreUrl;
+use baton_terminal::interrupts::Interrupts;
 use baton_tls::{ClientFiles, ServerFiles, Trust};
 use clap::Args;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::credentials::CredentialArgs;
 use crate::logging;
-use crate::output::{CommandResult, Failure};
+use crate::output::{CommandResult, Failure, STORE_IN_USE};
 use crate::runtime;
 use crate::tzdata::TzdataArgs;
-
-/// Exit code if another scheduler uses the data directory: EX_TEMPFAIL of sysexits.h.
-pub(crate) const STORE_IN_USE: u8 = 75;
 
 /// Run the scheduler: accept submissions, store them, and place them on workers
 #[derive(Debug, Args)]
@@ -89,7 +85,7 @@ pub(crate) struct ServerArgs {
     /// Store: sqlite (a file in the data directory), memory (lost when the process exits), or the URL
     /// of a PostgreSQL database, which several schedulers may share: postgres://USER@HOST/DATABASE.
     /// BATON_STORE is an alternative that hides a password from other users [default: sqlite]
-    #[arg(long, value_name = "STORE", value_parser = backend)]
+    #[arg(long, value_name = "STORE")]
     store: Option<Backend>,
     /// Directory of task files that define the library; reloaded when a file changes
     #[arg(long, value_name = "DIR")]
@@ -132,16 +128,6 @@ pub(crate) struct ServerArgs {
     /// Print the ready line as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Reads the value of `--store`.
-pub(crate) fn backend(text: &str) -> Result<Backend, String> {
-    match text {
-        "sqlite" => Ok(Backend::Sqlite),
-        "memory" => Ok(Backend::Memory),
-        url if StoreUrl::is_one(url) => Ok(Backend::Postgres(StoreUrl::from(url))),
-        _ => Err("write sqlite, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned()),
-    }
 }
 
 impl ServerArgs {
@@ -195,7 +181,8 @@ impl ServerArgs {
         match (&self.store, env::var("BATON_STORE")) {
             (Some(store), _) => Ok(store.clone()),
             (None, Ok(store)) if !store.is_empty() => {
-                backend(&store).map_err(|error| Failure::usage(format!("BATON_STORE: {error}")))
+                let store = store.parse();
+                store.map_err(|error| Failure::usage(format!("BATON_STORE: {error}")))
             }
             (None, _) => Ok(Backend::Sqlite),
         }
@@ -274,42 +261,6 @@ pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandR
 pub(crate) fn on_threads(serving: impl Future<Output = CommandResult>) -> CommandResult {
     runtime::on_threads(serving)
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?
-}
-
-/// A signal that ends a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interrupt {
-    /// ^C on a terminal.
-    Interrupted,
-    /// Of a service manager, for example.
-    Terminated,
-}
-
-/// SIGINT and SIGTERM.
-pub(crate) struct Interrupts {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Interrupts {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            let failed = |error| Failure::failed(format!("cannot handle signals: {error}"));
-            signal(kind).map_err(failed)
-        };
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for the next signal.
-    pub(crate) async fn next(&mut self) -> Interrupt {
-        tokio::select! {
-            _ = self.interrupt.recv() => Interrupt::Interrupted,
-            _ = self.terminate.recv() => Interrupt::Terminated,
-        }
-    }
 }
 
 pub(crate) fn failure(error: &ServeError) -> Failure {

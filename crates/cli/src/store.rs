@@ -16,7 +16,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::output::{CommandResult, FAILED, Failure, Output, note};
-use crate::scheduler::backend;
 
 /// Check, back up, restore and copy the store of a scheduler
 #[derive(Debug, Args)]
@@ -147,7 +146,10 @@ impl Place {
         if !StoreUrl::is_one(text) {
             return Ok(Self::Directory(PathBuf::from(text)));
         }
-        match backend(text).map_err(Failure::usage)? {
+        match text
+            .parse()
+            .map_err(|error: String| Failure::usage(error))?
+        {
             Backend::Postgres(url) => Ok(Self::Database(url)),
             _ => Ok(Self::Directory(PathBuf::from(text))),
         }

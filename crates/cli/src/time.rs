@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use baton_core::clock::Zone;
 use baton_files::times;
 use baton_model::time::{Millis, Wall};
-pub(crate) use baton_web::text::span;
+pub(crate) use baton_web::text::{size, span};
 
 /// Reads the wall clock; 0 before 1970.
 pub(crate) fn now() -> Wall {
@@ -107,23 +107,6 @@ fn host_zone() -> Option<String> {
     }
 }
 
-/// Formats a size in binary units: `12B`, `1.5MiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1_024 {
-        return format!("{bytes}B");
-    }
-    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1_024, 0);
-    while tenths >= 10_240 && unit + 1 < units.len() {
-        tenths /= 1_024;
-        unit += 1;
-    }
-    match tenths % 10 {
-        0 => format!("{}{}", tenths / 10, units[unit]),
-        tenth => format!("{}.{tenth}{}", tenths / 10, units[unit]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,19 +144,6 @@ mod tests {
             ("nonsense", "2025-11-15 12:33:20Z"),
         ] {
             assert_eq!(stamp_in(&zone_of(name), at), text, "{name}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_binary() {
-        for (bytes, text) in [
-            (0, "0B"),
-            (1_023, "1023B"),
-            (1_536, "1.5KiB"),
-            (256 << 20, "256MiB"),
-            (u64::MAX, "15.9EiB"),
-        ] {
-            assert_eq!(size(bytes), text);
         }
     }
 }

@@ -22,7 +22,6 @@ use clap::{Args, Subcommand};
 use crate::connection::{block_on, client, refused};
 use crate::credentials::CredentialArgs;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
-use crate::scheduler::backend;
 use crate::table::{Cell, Table};
 use crate::time;
 
@@ -160,7 +159,8 @@ impl TokenBackend {
 
     /// Opens the store of servers that share a database.
     fn connect(url: &str) -> Result<Self, Failure> {
-        let Backend::Postgres(url) = backend(url).map_err(Failure::usage)? else {
+        let Backend::Postgres(url) = url.parse().map_err(|error: String| Failure::usage(error))?
+        else {
             let hint = "--store takes the URL of a PostgreSQL database; for a file use --data";
             return Err(Failure::usage(hint));
         };

@@ -24,6 +24,7 @@ use baton_model::api::LocalWorker;
 use baton_model::token::Secret;
 use baton_server::{serve, service};
 use baton_store::data_dir;
+use baton_terminal::interrupts::{Interrupt, Interrupts};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -32,7 +33,7 @@ use crate::credentials::{CredentialArgs, TOKEN_VARIABLE};
 use crate::host_key::host_key;
 use crate::logging;
 use crate::output::{CommandResult, Failure};
-use crate::scheduler::{Interrupt, Interrupts, ServerArgs, failure, on_threads};
+use crate::scheduler::{ServerArgs, failure, on_threads};
 use crate::worker::absolute;
 
 /// Interval between two checks of the worker, and before a restart.

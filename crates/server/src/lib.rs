@@ -60,6 +60,7 @@ mod write_timeout;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use baton_core::leader::ElectionTimeouts;
@@ -123,6 +124,21 @@ pub enum Backend {
     Memory,
     /// A PostgreSQL database, which other schedulers may share.
     Postgres(StoreUrl),
+}
+
+impl FromStr for Backend {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "sqlite" => Ok(Self::Sqlite),
+            "memory" => Ok(Self::Memory),
+            url if StoreUrl::is_one(url) => Ok(Self::Postgres(StoreUrl::from(url))),
+            _ => Err(
+                "write sqlite, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned(),
+            ),
+        }
+    }
 }
 
 /// Configuration of a server.

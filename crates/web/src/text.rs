@@ -60,6 +60,24 @@ pub fn bytes(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// A size in binary units, without a space: `12B`, `1.5MiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1_024 {
+        return format!("{bytes}B");
+    }
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1_024, 0);
+    while tenths >= 10_240 && unit + 1 < units.len() {
+        tenths /= 1_024;
+        unit += 1;
+    }
+    match tenths % 10 {
+        0 => format!("{}{}", tenths / 10, units[unit]),
+        tenth => format!("{}.{tenth}{}", tenths / 10, units[unit]),
+    }
+}
+
 /// A number with its noun: `1 run`, `2 runs`.
 #[must_use]
 pub fn count(number: u64, noun: &str) -> String {
@@ -100,6 +118,17 @@ pub fn clean(text: &str) -> String {
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Quotes a word for a shell if necessary.
+#[must_use]
+pub fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// Width of a text in terminal columns.
@@ -230,5 +259,26 @@ mod tests {
     fn names_cannot_drive_a_terminal() {
         assert_eq!(clean("a\u{1b}[2J\n\u{202e}b"), "a\\u{1b}[2J\\n\\u{202e}b");
         assert_eq!(clean("grün"), "grün");
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1_023, "1023B"),
+            (1_536, "1.5KiB"),
+            (256 << 20, "256MiB"),
+            (u64::MAX, "15.9EiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell_where_they_need_to_be() {
+        assert_eq!(shell("fit-model.v2"), "fit-model.v2");
+        assert_eq!(shell("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(shell("-f"), "'-f'");
+        assert_eq!(shell(""), "''");
     }
 }

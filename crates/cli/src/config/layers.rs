@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
 
+pub(crate) use baton_terminal::variables::CONFIG as FILE_VARIABLE;
+
 use super::file::{self, ConfigFile, Problem, Setting, Table};
 use super::keys::{Section, is_flag, is_list, key};
 
 /// The file of all users of this host.
 const SYSTEM_FILE: &str = "/etc/baton/baton.toml";
-/// Names another file instead of the system's and the user's; empty for none.
-pub(crate) const FILE_VARIABLE: &str = "BATON_CONFIG";
 /// Names the profile of clients.
 pub(crate) const PROFILE_VARIABLE: &str = "BATON_PROFILE";
 

@@ -11,14 +11,13 @@
 //! | `gc` | remove finished tasks |
 //! | `observe` | web pages of the tasks |
 //!
-//! Shared by them: `binding`, options that bind a task file; `messages`, descriptions of a task's
-//! events; `resume`, how a task goes on.
+//! Shared by them: `binding`, options that bind a task file; `resume`, options of a runner. States and
+//! events in words are those of [`baton_observer`].
 
 mod binding;
 mod gc;
 mod inspect;
 mod kill;
-mod messages;
 mod observe;
 mod read;
 mod resume;

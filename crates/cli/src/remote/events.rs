@@ -7,6 +7,7 @@ use baton_client::{Client, ClientError, EventMessage, EventQuery, EventStream};
 use baton_model::api::{Event, EventGap};
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::time::Wall;
+use baton_terminal::interrupts::Interrupts;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -16,7 +17,6 @@ use super::waiting::retry_while_unreachable;
 use crate::connection::refused;
 use crate::ids;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
-use crate::scheduler::Interrupts;
 use crate::time::{past, stamp};
 
 /// The scheduler sends a keep-alive every 15 seconds; a connection silent for this long is dead.

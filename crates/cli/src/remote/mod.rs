@@ -105,7 +105,7 @@ pub(crate) fn run(
     credentials: &CredentialArgs,
 ) -> CommandResult {
     if let Some(data) = command.data() {
-        return crate::run::inspect(data, async |client| execute(command, client).await);
+        return baton_embedded::inspect(data, async |client| execute(command, client).await);
     }
     let client = client(url, credentials)?;
     block_on(execute(command, &client))

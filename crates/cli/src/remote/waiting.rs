@@ -15,13 +15,10 @@ use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
 use super::readiness::ReadinessReport;
-use crate::output::{FAILED, Failure, Style, clean, note};
+use crate::output::{CANCELLED, FAILED, Failure, Style, clean, note};
 use crate::painter::{Progress, done_bar};
 use crate::text::{Line, grouped};
 use crate::time::span;
-
-/// Exit code for cancelled work, as shells use it for ^C.
-pub(crate) const CANCELLED: u8 = 130;
 
 /// Timeout of one long-poll request; short enough to refresh the progress line.
 const LONG_POLL: Duration = Duration::from_secs(1);

@@ -2,32 +2,24 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `children` | the scheduler and the worker, as child processes |
-//! | `record` | the id of the instance or run, durable across crashes |
 //! | `live` | the output of the task |
 //! | `program` | a command in the place of a file, which is refused |
 //! | `workflow` | the same for a workflow: a run instead of an instance |
-//! | `inspect` | a look into the data directory, by `baton show`, `explain` and `logs` |
 //!
-//! The scheduler and the worker are those of a cluster, with private ports and a private data
-//! directory. The instance is stored by the scheduler: running the same file again resumes it. So
-//! this process keeps no other durable state than its id: see `record`.
+//! [`baton_embedded`] holds the scheduler, the worker and the data directory.
 
-mod children;
-mod inspect;
 mod live;
 mod program;
-mod record;
 mod workflow;
 
 use std::cell::Cell;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use baton_client::Client;
+use baton_embedded::{RunDirectory, io_failure, supervise, worker_state};
 use baton_files::{AnyFile, Binding, TaskFile};
 use baton_model::api::{Instance, Submit};
 use baton_model::hex::hex;
@@ -39,27 +31,18 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_store::data_dir;
 use clap::Args;
-use rustix::process::Signal;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-pub(crate) use children::{TETHER, tether};
-pub(crate) use inspect::inspect;
-
-use crate::connection::{REFUSED, block_on, refused};
+use crate::connection::{accepted_instance, block_on, refused};
 use crate::ids;
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 use crate::painter::Progress;
-use crate::remote::waiting::{self, CANCELLED, describe_state};
-use crate::scheduler::Interrupts;
+use crate::remote::waiting::{self, describe_state};
 use crate::time::{now, span, stamp};
-use children::Children;
 use live::Live;
-use record::RunDirectory;
 
-/// An internal error of Baton.
-const INTERNAL: u8 = 5;
 /// Timeout of one long-poll request; short enough to refresh the progress line.
 const LONG_POLL: Duration = Duration::from_secs(1);
 /// Interval at which new output is printed.
@@ -152,8 +135,11 @@ pub(crate) fn run(command: &Run) -> CommandResult {
     // The children get an absolute path.
     let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
     let directory = RunDirectory::open(&data)?;
-    // The parent-death signal is bound to the thread that spawns the children: the only one here.
-    block_on(supervise(command, &submission, &directory, &data, &shown))
+    // On this thread, the only one: see `supervise`.
+    block_on(supervise(&data, async |client| {
+        let worker = worker_state(&data);
+        watch(command, &submission, &directory, client, (&worker, &shown)).await
+    }))
 }
 
 fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Failure> {
@@ -189,51 +175,6 @@ fn default_data(file: &Path) -> Result<PathBuf, Failure> {
     let file = fs::canonicalize(file).map_err(|error| io_failure(file, &error))?;
     let hash = hash(file.as_os_str().as_bytes());
     Ok(Path::new(".baton/run").join(hash))
-}
-
-fn io_failure(path: &Path, error: &io::Error) -> Failure {
-    Failure::Message(
-        INTERNAL,
-        format!("{}: {error}", clean(&path.display().to_string())),
-    )
-}
-
-/// Starts the children, follows the work, and always ends the children.
-async fn supervise(
-    command: &Run,
-    submission: &Submission,
-    directory: &RunDirectory,
-    data: &Path,
-    shown: &str,
-) -> CommandResult {
-    let mut interrupts = Interrupts::new()?;
-    let mut children = tokio::select! {
-        children = Children::start(data) => children?,
-        _ = interrupts.next() => return Err(Failure::Silent(CANCELLED)),
-    };
-    let client = children.client.clone();
-    let worker = children::worker_state(data);
-    let result = tokio::select! {
-        result = watch(command, submission, directory, &client, (&worker, shown)) => result,
-        failure = children.supervise() => Err(failure),
-        _ = interrupts.next() => {
-                        note("stopping; repeat the command to resume. Press ^C again to exit at once");
-            Err(Failure::Silent(CANCELLED))
-        }
-    };
-    // If the scheduler is unreachable because it has exited, that is the error to report.
-    let result = match result {
-        Err(Failure::Message(REFUSED, message)) => Err(tokio::select! {
-            failure = children.supervise() => failure,
-            () = tokio::time::sleep(LONG_POLL) => Failure::Message(REFUSED, message),
-        }),
-        result => result,
-    };
-    tokio::select! {
-        () = children.end() => {}
-        _ = interrupts.next() => children.signal(Signal::KILL),
-    }
-    result
 }
 
 async fn watch(
@@ -362,14 +303,7 @@ async fn submit(
 async fn send(client: &Client, body: serde_json::Value, key: &str) -> Result<u64, Failure> {
     let submit: Submit<serde_json::Value> = json::from_value(&body)?;
     let submitted = client.submit_once(&submit, key).await.map_err(refused)?;
-    let id = ids::instance(&submitted.first).map_err(|_| {
-        let first = clean(&submitted.first);
-        Failure::Message(
-            INTERNAL,
-            format!("the scheduler returned an invalid id, `{first}`"),
-        )
-    })?;
-    Ok(id.0)
+    Ok(accepted_instance(&submitted.first)?.0)
 }
 
 /// Shows progress and output until the instance has ended. If it is queued for long, the reason is

@@ -13,13 +13,13 @@ use baton_model::workflow::HaltMode;
 use serde_json::Value;
 
 use super::hash;
-use super::record::RunDirectory;
-use crate::connection::refused;
+use crate::connection::{accepted_run, refused};
 use crate::output::{CommandResult, Failure, clean, note};
 use crate::remote::runs::follow::{ProgressMode, ended, follow_to_end, print_summary};
-use crate::remote::runs::{accepted, submit};
+use crate::remote::runs::submit;
 use crate::text::shell;
 use crate::views::summary::LocalCommands;
+use baton_embedded::RunDirectory;
 
 /// The submission of a workflow.
 pub(super) struct WorkflowSubmission {
@@ -187,5 +187,5 @@ async fn begin(
 async fn send(client: &Client, body: Value, key: &str) -> Result<u64, Failure> {
     let submit: SubmitRun<Value> = json::from_value(&body)?;
     let answer = client.submit_run_once(&submit, key).await;
-    Ok(accepted(&answer.map_err(refused)?)?.0)
+    Ok(accepted_run(&answer.map_err(refused)?)?.0)
 }

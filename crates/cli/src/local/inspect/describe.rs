@@ -10,12 +10,12 @@ use baton_model::task::{
     Backoff, Check, CommandLine, Probe, ProcessName, ProcessSpec, Resources, TaskSpec,
 };
 
-use super::super::messages::arrow;
 use super::Missing;
 use super::trigger::trigger;
 use crate::output::{Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{size, span};
+use baton_observer::messages::arrow;
 
 /// Maximum length of a command, which is shown on one line.
 const COMMAND_CHARS_MAX: usize = 72;

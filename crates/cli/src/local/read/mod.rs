@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use baton_model::state::AttemptState;
 use baton_model::task::{Moment, PlanEvent, ProcessProgress};
+use baton_observer::messages;
 use baton_runner::log::{self, Damage, Kind, LogError};
 use baton_runner::record::{Header, RunnerRecord, RunnerStart};
 use baton_runner::root::{History, ReplayError, Root, RootError, Step};
@@ -14,7 +15,6 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::messages;
 use crate::output::{CommandResult, Failure, Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::text::count;

@@ -10,11 +10,11 @@ use baton_core::plan::{Plan, ProcessView, Wait};
 use baton_model::state::{AttemptState, ProcessState};
 use baton_model::task::{Disposition, PlanChange, PlanEvent};
 use baton_model::time::{Millis, Now};
+use baton_observer::messages;
 use baton_runner::record::Header;
 use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
-use super::super::messages;
 use super::console::{self, ConsoleOutput};
 use super::nonblocking::{self, NonblockingOutput};
 use super::plain::ends;

@@ -29,15 +29,13 @@ use baton_runner::task::{NewTask, Options, Task, TaskError, Watcher};
 use clap::Args;
 
 use super::binding::BindingArgs;
-use crate::output::{CommandResult, FAILED, Failure, Output, USAGE, note};
+use crate::output::{CommandResult, FAILED, Failure, INTERNAL, Output, USAGE, note};
 use crate::time;
 
 /// Exit status: the task was killed by request.
 const KILLED: u8 = 3;
 /// Exit status: the outcome of the task is unknown.
 const LOST: u8 = 4;
-/// An error of Baton itself.
-const INTERNAL: u8 = 5;
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -194,7 +192,7 @@ fn drive(task: Result<Task, TaskError>, args: &RunArgs, root: &Root) -> CommandR
                 format!(
                     "{error}\nbaton: nothing is lost, and running processes continue; fix the \
                      cause, then resume with `{}`",
-                    super::resume::resume_command_of(root, id)
+                    baton_observer::resume::resume_command_of(root, id)
                 ),
             ))
         }

@@ -3,11 +3,11 @@
 use baton_core::plan::Plan;
 use baton_model::task::{PlanChange, PlanEvent};
 use baton_model::time::{Millis, Now};
+use baton_observer::messages;
 use baton_runner::record::Header;
 use baton_runner::root::Root;
 use baton_runner::task::Watcher;
 
-use super::super::messages;
 use super::console::{ConsoleOutput, Line};
 use super::nonblocking::{self, NonblockingOutput};
 use super::summary;

@@ -5,10 +5,10 @@ use baton_model::message::LogStream;
 use baton_model::state::AttemptState;
 use baton_model::task::{Disposition, ProcessName};
 use baton_model::time::Millis;
+use baton_observer::messages;
 use baton_runner::logs::{Follower, LogSource, ProcessLogs};
 use baton_runner::record::Header;
 
-use super::super::messages;
 use crate::output::{Output, Style, clean};
 use crate::text::count;
 use crate::time::span;

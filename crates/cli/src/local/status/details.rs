@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use baton_core::plan::ProcessView;
 use baton_model::task::{Moment, PlanChange, ProcessNo, ProcessProgress, RunNo};
-use baton_model::time::{Now, Wall};
+use baton_model::time::Wall;
+use baton_observer::messages;
+use baton_observer::status::{current_activity, usage};
 use baton_runner::root::{History, TaskView};
 
-use super::super::messages;
-use super::usage;
 use crate::output::{Output, Style, clean};
 use crate::table::{Cell, Table};
 use crate::time::{between, span, stamp};
@@ -53,38 +52,6 @@ fn runs_of(progress: &ProcessProgress) -> String {
         1 => "1 run".to_owned(),
         many => format!("{many} runs"),
     }
-}
-
-/// What a process does, or waits for.
-pub(in super::super) fn current_activity(
-    history: &History,
-    process: &ProcessView<'_>,
-    now: Now,
-) -> String {
-    if let Some(wait) = &process.wait {
-        return messages::wait(&history.plan, wait, now);
-    }
-    let Some(live) = &process.progress.live else {
-        return String::new();
-    };
-    let mut text = match live.started {
-        Some(started) => format!("for {}", span(between(started.wall, now.wall))),
-        None => "is being launched".to_owned(),
-    };
-    if let Some(identity) = live.identity {
-        text += &format!(", pid {}", identity.pid);
-    }
-    if process.spec.ready.is_some() {
-        text += if live.ready {
-            ", ready"
-        } else {
-            ", not yet ready"
-        };
-    }
-    if let Some(cause) = live.stopping {
-        text += &format!(", stopping: {}", messages::stop(cause));
-    }
-    text
 }
 
 fn facts(view: &TaskView) -> Table {

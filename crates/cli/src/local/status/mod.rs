@@ -1,23 +1,16 @@
 //! `baton local status`: the tasks of a root with their state.
 
 mod details;
-pub(super) mod json;
-mod usage;
-
-pub(super) use details::current_activity;
 
 use std::io::Write;
 
 use baton_agent::command_attempts;
-use baton_core::plan::Plan;
-use baton_model::state::AttemptState;
-use baton_model::task::Disposition;
 use baton_model::time::Wall;
-use baton_runner::root::{Entry, Phase, Root, TaskView, ViewError, find_roots, find_workers};
+use baton_observer::status::{TaskStatus, counts, json, note_for};
+use baton_runner::root::{Entry, Phase, Root, TaskView, find_roots, find_workers};
 use baton_runner::sys::users;
 use clap::{Args, ValueEnum};
 
-use super::resume::resume_command;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::{between, now, span};
@@ -65,13 +58,6 @@ pub(super) struct Status {
 enum Only {
     Active,
     Finished,
-}
-
-/// A task, or the error of reading it.
-pub(super) struct TaskStatus {
-    pub(super) root: Root,
-    pub(super) entry: Entry,
-    pub(super) view: Result<TaskView, ViewError>,
 }
 
 pub(super) fn run(status: &Status, root: impl FnOnce() -> Result<Root, Failure>) -> CommandResult {
@@ -232,49 +218,4 @@ fn line(task: &TaskStatus, now: Wall) -> Vec<Cell> {
         span(between(began, ended)).into(),
         Cell::new(note_for(&task.root, view), Style::Odd),
     ]
-}
-
-/// The NOTE column: a required action, or the outcome being approached.
-pub(super) fn note_for(root: &Root, view: &TaskView) -> String {
-    if view.is_orphaned() && root.attempt().is_some() {
-        "no runner: its worker starts it again, or ends it".to_owned()
-    } else if view.is_orphaned() {
-        let resume = resume_command(root, &view.entry.id);
-        format!("orphaned: resume with {resume}")
-    } else if let Some(ending) = view.history.plan.ending()
-        && !view.is_over()
-    {
-        format!("ends as {}", ending.verdict)
-    } else {
-        String::new()
-    }
-}
-
-/// `3/5 done, 1 running, 1 failed`.
-pub(super) fn counts(plan: &Plan) -> String {
-    let progress = plan.snapshot().processes;
-    let over = plan.outcome().is_some();
-    let (mut done, mut running, mut failed, mut never, mut waiting) = (0, 0, 0, 0, 0);
-    for process in &progress {
-        match process.disposition {
-            Disposition::Finished => done += 1,
-            Disposition::Failed => failed += 1,
-            Disposition::Blocked => never += 1,
-            Disposition::Open if process.live.is_some() => running += 1,
-            Disposition::Open if !over && plan.state() == AttemptState::Active => waiting += 1,
-            Disposition::Open | Disposition::Dropped => {}
-        }
-    }
-    let mut text = format!("{done}/{} done", progress.len());
-    for (count, word) in [
-        (running, "running"),
-        (waiting, "waiting"),
-        (failed, "failed"),
-        (never, "blocked"),
-    ] {
-        if count > 0 {
-            text += &format!(", {count} {word}");
-        }
-    }
-    text
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use baton_model::message::LogStream;
 use baton_model::task::{ProcessName, RunNo};
+use baton_observer::resume::resume_command;
 use baton_runner::logs::{Follower, LogSource, ProcessLogs};
 use baton_runner::root::{Phase, Root, TaskId};
 use clap::Args;
 
-use super::resume::resume_command;
 use crate::output::{CommandResult, Failure, Output, clean, note};
 pub(crate) use screen::StreamPrinter;
 

@@ -9,10 +9,9 @@ use baton_model::ids::RunId;
 use baton_model::workflow::HaltMode;
 use clap::Args;
 
-use super::accepted;
 use super::follow::{ProgressMode, follow};
 use super::submit::{WaitArgs, print_accepted};
-use crate::connection::refused;
+use crate::connection::{accepted_run, refused};
 use crate::ids;
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
@@ -197,7 +196,7 @@ async fn continue_run(
         return out.done();
     }
     let answer = client.resume_run(run, request).await.map_err(refused)?;
-    let run = accepted(&answer)?;
+    let run = accepted_run(&answer)?;
     let text = format!("{run}: resumed, generation {}", answer.generation);
     let args = WaitArgs {
         wait: args.wait,

@@ -13,10 +13,10 @@ use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::super::readiness::ReadinessReport;
-use super::super::waiting::{CANCELLED, interruptible, retry_while_unreachable};
+use super::super::waiting::{interruptible, retry_while_unreachable};
 use crate::connection::refused;
 use crate::ids;
-use crate::output::{CommandResult, FAILED, Failure, Output, colours, note};
+use crate::output::{CANCELLED, CommandResult, FAILED, Failure, Output, colours, note};
 use crate::painter::{Progress, size};
 use crate::time::now;
 use crate::views::{live, summary};

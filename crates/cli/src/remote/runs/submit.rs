@@ -9,9 +9,8 @@ use baton_model::ids::RunId;
 use serde_json::Value;
 
 use super::super::waiting::interruptible;
-use super::accepted;
 use super::follow::{ProgressMode, ended, follow};
-use crate::connection::refused;
+use crate::connection::{accepted_run, refused};
 use crate::local::params as parse_params;
 use crate::output::{CommandResult, Failure, Output};
 use crate::time::now;
@@ -47,7 +46,7 @@ pub(in super::super) async fn run(
 ) -> CommandResult {
     let submit = request(file, params)?;
     let answer = client.submit_run(&submit).await.map_err(refused)?;
-    let run = accepted(&answer)?;
+    let run = accepted_run(&answer)?;
     print_accepted(client, run, &answer, &run.to_string(), args).await
 }
 

@@ -1,0 +1,88 @@
+//! Errors of the client as failures of commands, and ids of its responses.
+
+use std::future::Future;
+
+use baton_client::ClientError;
+use baton_model::api::RunReply;
+use baton_model::ids::{InstanceId, RunId};
+
+use crate::ids;
+use crate::output::{FAILED, Failure, INTERNAL, USAGE, clean};
+use crate::runtime;
+
+/// The scheduler cannot be reached, or refuses.
+pub const REFUSED: u8 = 3;
+
+/// Runs an asynchronous command on the current thread.
+pub fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    runtime::on_this_thread(command)
+        .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?
+}
+
+/// Converts an error of the client into a failure with its exit code.
+pub fn refused(error: ClientError) -> Failure {
+    let code = match &error {
+        ClientError::BadUrl { .. } | ClientError::Tls(_) => USAGE,
+        ClientError::Problem(problem) => match problem.status {
+            400 | 413 | 422 => USAGE,
+            404 => FAILED,
+            _ => REFUSED,
+        },
+        ClientError::Unreachable { .. } | ClientError::InvalidResponse { .. } => REFUSED,
+    };
+    // Line ends of the message are kept; other control characters are escaped.
+    let text = error.to_string();
+    let lines: Vec<String> = text.lines().map(clean).collect();
+    Failure::Message(code, lines.join("\n"))
+}
+
+/// Parses the run id of a response.
+pub fn accepted_run(accepted: &RunReply) -> Result<RunId, Failure> {
+    ids::run(&accepted.id).map_err(|_| invalid_id(&accepted.id))
+}
+
+/// Parses the instance id of a response.
+pub fn accepted_instance(id: &str) -> Result<InstanceId, Failure> {
+    ids::instance(id).map_err(|_| invalid_id(id))
+}
+
+fn invalid_id(id: &str) -> Failure {
+    let id = clean(id);
+    Failure::Message(
+        INTERNAL,
+        format!("the scheduler returned an invalid id, `{id}`"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::api::Problem;
+
+    use super::*;
+
+    #[test]
+    fn exit_codes_distinguish_bad_input_not_found_and_unreachable() {
+        let code = |error| match refused(error) {
+            Failure::Message(code, _) => code,
+            other => panic!("{other:?}"),
+        };
+        let problem = |status| {
+            ClientError::Problem(Box::new(Problem {
+                status,
+                ..Problem::default()
+            }))
+        };
+        assert_eq!(code(problem(422)), USAGE);
+        assert_eq!(code(problem(404)), FAILED);
+        assert_eq!(code(problem(409)), REFUSED);
+        assert_eq!(code(problem(503)), REFUSED);
+        let unreachable = ClientError::Unreachable {
+            url: "u".to_owned(),
+            why: "w\u{1b}[2J".to_owned(),
+        };
+        assert!(matches!(
+            refused(unreachable),
+            Failure::Message(REFUSED, text) if !text.contains('\u{1b}')
+        ));
+    }
+}
