@@ -22,9 +22,7 @@ use super::conditional::tagged;
 use super::extract::{self, Parameters};
 use super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{
-    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable, Unchanged,
-};
+use super::openapi::answers::Unchanged;
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{library, runs, views};
@@ -46,19 +44,13 @@ const READS_MAX: u32 = 10;
     operation_id = "backfill",
     request_body = BackfillRequest,
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("dryRun" = Option<bool>, Query, description = "Only report the due times, change nothing."),
     ),
     responses(
         (status = 201, description = "Accepted and durable.", body = BackfillReply, headers(("location" = String, description = "The URL of the backfill."))),
         (status = 200, description = "A dry run; or every due time has a launch already.", body = BackfillReply),
-        (status = 409, description = "A backfill of the entry is running, or too many are open.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The interval or the entry cannot be backfilled; `errors` says why.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 409, description = "A backfill of the entry is running, or too many are open."),
+        (status = 422, description = "The interval or the entry cannot be backfilled; `errors` says why.")
     )
 ))]
 pub(super) async fn register(
@@ -125,9 +117,7 @@ pub(super) async fn register(
     ),
     responses(
         (status = 200, description = "A page.", body = List<Backfill>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -154,13 +144,9 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     path = "/backfills/{backfill}",
     tag = "backfills",
     operation_id = "show-backfill",
-    params(("backfill" = String, Path, description = "The id of the backfill, such as b3.")),
     responses(
         (status = 200, description = "How far it has come.", body = Backfill),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {
@@ -175,16 +161,12 @@ pub(super) async fn show(State(app): State<App>, Path(id): Path<String>) -> Answ
     tag = "backfills",
     operation_id = "backfill-launches",
     params(
-        ("backfill" = String, Path, description = "The id of the backfill, such as b3."),
         ("cursor" = Option<u64>, Query, description = "Only due times after this one; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<BackfillLaunch>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn launches(
@@ -215,13 +197,9 @@ pub(super) async fn launches(
     path = "/backfills/{backfill}/halt",
     tag = "backfills",
     operation_id = "halt-backfill",
-    params(("backfill" = String, Path, description = "The id of the backfill, such as b3.")),
     responses(
         (status = 200, description = "Halted and durable.", body = Backfill),
-        (status = 409, description = "It is not running.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "It is not running.")
     )
 ))]
 pub(super) async fn halt(
@@ -240,13 +218,9 @@ pub(super) async fn halt(
     path = "/backfills/{backfill}/cancel",
     tag = "backfills",
     operation_id = "cancel-backfill",
-    params(("backfill" = String, Path, description = "The id of the backfill, such as b3.")),
     responses(
         (status = 200, description = "Cancelled and durable.", body = Backfill),
-        (status = 409, description = "It has ended.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "It has ended.")
     )
 ))]
 pub(super) async fn cancel(
@@ -265,14 +239,10 @@ pub(super) async fn cancel(
     path = "/backfills/{backfill}/resume",
     tag = "backfills",
     operation_id = "resume-backfill",
-    params(("backfill" = String, Path, description = "The id of the backfill, such as b3.")),
     responses(
         (status = 200, description = "Resumed and durable.", body = Backfill),
-        (status = 409, description = "It is not halted, or another backfill of the entry is running.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The entry cannot be backfilled any more; `errors` says why.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "It is not halted, or another backfill of the entry is running."),
+        (status = 422, description = "The entry cannot be backfilled any more; `errors` says why.")
     )
 ))]
 pub(super) async fn resume(

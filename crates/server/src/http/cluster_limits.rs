@@ -11,9 +11,7 @@ use baton_model::limits::LIMIT_CAPACITY_MAX;
 use super::app::App;
 use super::conditional::tagged;
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{
-    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable, Unchanged,
-};
+use super::openapi::answers::Unchanged;
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{extract, views};
@@ -27,7 +25,7 @@ use crate::access::Caller;
     operation_id = "limits",
     responses(
         (status = 200, description = "All on one page, by name.", body = List<Limit>),
-        Unchanged, Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
@@ -45,11 +43,9 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     path = "/limits/{name}",
     tag = "limits",
     operation_id = "limit",
-    params(("name" = String, Path, description = "The name of the resource; a slash is written as `%2F`.")),
     responses(
         (status = 200, description = "The limit and its use.", body = Limit),
-        NotFound,
-        Unchanged, Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
@@ -65,14 +61,10 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     path = "/limits/{name}",
     tag = "limits",
     operation_id = "set-limit",
-    params(("name" = String, Path, description = "The name of the resource; a slash is written as `%2F`.")),
     request_body = SetLimit,
     responses(
         (status = 200, description = "Set and durable.", body = Limit),
-        (status = 422, description = "The name or the capacity is invalid.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        Unavailable
+        (status = 422, description = "The name or the capacity is invalid.")
     )
 ))]
 pub(super) async fn set(
@@ -105,12 +97,9 @@ pub(super) async fn set(
     path = "/limits/{name}",
     tag = "limits",
     operation_id = "remove-limit",
-    params(("name" = String, Path, description = "The name of the resource; a slash is written as `%2F`.")),
     responses(
         (status = 200, description = "Removed and durable.", body = LimitRemoval),
-        (status = 409, description = "It was not set at run time: only `--limit` of the scheduler has it.", body = Problem, content_type = PROBLEM),
-        NotFound,
-        Unavailable
+        (status = 409, description = "It was not set at run time: only `--limit` of the scheduler has it.")
     )
 ))]
 pub(super) async fn remove(

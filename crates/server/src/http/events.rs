@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::app::App;
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem};
+use super::openapi::answers::NotFound;
 use super::problem::{Answer, Fault};
 use super::redaction::visible;
 use super::streams::{Pipe, StreamRequest};
@@ -59,10 +59,8 @@ const LAST_EVENT_ID: &str = "last-event-id";
     ),
     responses(
         (status = 200, description = "Events, until the client disconnects.", content_type = "text/event-stream", body = String),
-        BadRequest,
         NotFound,
-        (status = 500, description = "Internal error: a bug in the server.", body = Problem, content_type = PROBLEM),
-        (status = 503, description = "The store cannot be read, or too many streams are open.", body = Problem, content_type = PROBLEM,
+        (status = 503, description = "The store cannot be read, or too many streams are open.",
             headers(("retry-after" = u64, description = "Seconds to wait before a retry.")))
     )
 ))]

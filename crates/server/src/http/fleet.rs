@@ -12,7 +12,7 @@ use baton_model::state::WorkerState;
 use super::app::App;
 use super::conditional::tagged_by;
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{BadBody, BadRequest, NotFound, Unavailable, Unchanged};
+use super::openapi::answers::Unchanged;
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{extract, views};
@@ -27,7 +27,7 @@ use crate::clock;
     operation_id = "workers",
     responses(
         (status = 200, description = "All on one page.", body = List<Worker>),
-        Unchanged, Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
@@ -47,13 +47,9 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
     path = "/workers/{name}",
     tag = "workers",
     operation_id = "worker",
-    params(
-        ("name" = String, Path, description = "The name of the worker (its seat)."),
-    ),
     responses(
         (status = 200, description = "The worker, as the scheduler knows it.", body = Worker),
-        NotFound,
-        Unchanged, Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Response> {
@@ -68,15 +64,8 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     tag = "workers",
     operation_id = "drain",
     request_body = DrainRequest,
-    params(
-        ("name" = String, Path, description = "The name of the worker (its seat)."),
-    ),
     responses(
-        (status = 200, description = "Changed and durable.", body = Worker),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 200, description = "Changed and durable.", body = Worker)
     )
 ))]
 pub(super) async fn drain(
@@ -100,13 +89,8 @@ pub(super) async fn drain(
     path = "/workers/{name}/forget",
     tag = "workers",
     operation_id = "forget",
-    params(
-        ("name" = String, Path, description = "The name of the worker (its seat)."),
-    ),
     responses(
-        (status = 202, description = "What it held is retried on other workers.", body = AcceptReply),
-        NotFound,
-        Unavailable
+        (status = 202, description = "What it held is retried on other workers.", body = AcceptReply)
     )
 ))]
 pub(super) async fn forget(

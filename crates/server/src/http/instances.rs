@@ -27,10 +27,7 @@ use super::conditional::{tagged, tagged_by};
 use super::details::{self, InstanceWithOutputs};
 use super::extract::{self, Ids, Parameters, Target};
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{
-    BadBody, BadRequest, CancelReply, NotFound, PROBLEM, Problem, SubmitReply, Unavailable,
-    Unchanged,
-};
+use super::openapi::answers::{CancelReply, OfInstances, SubmitReply, Unchanged};
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{arrays, bulk, conditions, idempotency, messages, owners, views};
@@ -87,10 +84,7 @@ enum KillOrCounts {
     request_body = Submit<Value>,
     responses(
         (status = 201, description = "Accepted and durable.", body = SubmitReply, headers(("location" = String, description = "The control URL."))),
-        (status = 422, description = "The task is invalid; `errors` lists every problem. Or the Idempotency-Key was used for another request.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        Unavailable
+        (status = 422, description = "The task is invalid; `errors` lists every problem. Or the Idempotency-Key was used for another request.")
     )
 ))]
 pub(super) async fn submit(
@@ -145,15 +139,12 @@ pub(super) async fn submit(
     tag = "instances",
     operation_id = "show",
     params(
-        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
+        OfInstances,
         ("wait" = Option<u64>, Query, description = "Long poll: answer when it has ended, or after this many seconds, at most 60."),
     ),
     responses(
         (status = 200, description = "The stored state.", body = InstanceOrRange),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn show(
@@ -198,14 +189,11 @@ pub(super) async fn show(
     tag = "instances",
     operation_id = "cancel",
     params(
-        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
+        OfInstances,
         ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
     ),
     responses(
-        (status = 202, description = "The request to stop is durable.", body = CancelReply),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 202, description = "The request to stop is durable.", body = CancelReply)
     )
 ))]
 pub(super) async fn cancel(
@@ -236,16 +224,13 @@ pub(super) async fn cancel(
     tag = "instances",
     operation_id = "kill-attempt",
     params(
-        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
+        OfInstances,
         ("attempt" = Option<u32>, Query, description = "Only if this attempt runs; by default whichever runs."),
         ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
     ),
     responses(
         (status = 202, description = "The request to kill is durable.", body = KillOrCounts),
-        (status = 409, description = "No attempt runs, the attempt is over, or the instance is being cancelled.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "No attempt runs, the attempt is over, or the instance is being cancelled.")
     )
 ))]
 pub(super) async fn kill(
@@ -344,15 +329,12 @@ fn cannot_kill(
     tag = "instances",
     operation_id = "retry",
     params(
-        ("id" = String, Path, description = "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of them, `i12..i20,i31`.", pattern = "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$", example = "i12"),
+        OfInstances,
         ("state" = Option<String>, Query, description = "Of ranges, retry those in this state: `FAILED`, which is the default, or `HALTED`. A single instance in another state is refused."),
     ),
     responses(
         (status = 202, description = "Queued again.", body = InstanceOrCounts),
-        (status = 409, description = "The instance has not ended, or its end state cannot be retried.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "The instance has not ended, or its end state cannot be retried.")
     )
 ))]
 pub(super) async fn retry(
@@ -407,14 +389,8 @@ pub(super) async fn retry(
     path = "/instances/{id}/explain",
     tag = "instances",
     operation_id = "explain",
-    params(
-        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
-    ),
     responses(
-        (status = 200, description = "What the instance waits for, or how it ended.", body = Explanation),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 200, description = "What the instance waits for, or how it ended.", body = Explanation)
     )
 ))]
 pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> Answer<Response> {

@@ -10,7 +10,7 @@ use super::app::App;
 use super::conditional::{tagged, tagged_by};
 use super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{BadRequest, NotFound, Page, Unavailable, Unchanged};
+use super::openapi::answers::{Page, Unchanged};
 use super::problem::Answer;
 use super::redaction::visible;
 use super::{filters, views};
@@ -35,9 +35,7 @@ const REASONS_MAX: usize = 100;
     ),
     responses(
         (status = 200, description = "A page.", body = List<Instance>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -57,9 +55,7 @@ pub(super) async fn bullpen(State(app): State<App>, uri: Uri) -> Answer<Response
     ),
     responses(
         (status = 200, description = "A page.", body = List<Instance>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -79,9 +75,7 @@ pub(super) async fn arena(State(app): State<App>, uri: Uri) -> Answer<Response> 
     ),
     responses(
         (status = 200, description = "A page.", body = List<Instance>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn history(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -143,16 +137,12 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     tag = "instances",
     operation_id = "timeline",
     params(
-        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
         ("cursor" = Option<u64>, Query, description = "Start after the event of this number; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "Events.", body = List<Event>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn timeline(

@@ -23,7 +23,9 @@ use crate::metrics::{Text, table};
     path = "/metrics",
     tag = "server",
     operation_id = "metrics",
-    responses((status = 200, description = "The text format, version 0.0.4.", body = String))
+    responses(
+        (status = 200, description = "The text format, version 0.0.4.", body = String)
+    )
 ))]
 pub(super) async fn show(State(app): State<App>) -> Response {
     let mut text = Text::default();

@@ -10,8 +10,6 @@ use baton_model::message::{ProcessAnswer, ProcessQuery};
 
 use super::app::App;
 use super::extract::{self, Parameters};
-#[cfg(feature = "openapi")]
-use super::openapi::answers::{BadRequest, NotFound, Unavailable};
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::views;
@@ -26,15 +24,11 @@ use super::views;
     tag = "instances",
     operation_id = "processes",
     params(
-        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
         ("attempt" = Option<u32>, Query, description = "Attempt number; default: the last one."),
         ("samples" = Option<u32>, Query, description = "Maximum number of samples of each process; default and maximum: 120."),
     ),
     responses(
-        (status = 200, description = "The processes at this moment.", body = AttemptProcesses),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 200, description = "The processes at this moment.", body = AttemptProcesses)
     )
 ))]
 pub(super) async fn read(

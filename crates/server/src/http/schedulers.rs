@@ -11,7 +11,7 @@ use baton_store::sharing::Announced;
 use super::app::App;
 use super::conditional::tagged_by;
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{Unavailable, Unchanged};
+use super::openapi::answers::Unchanged;
 use super::problem::Answer;
 use super::views;
 use crate::driver::Status;
@@ -25,7 +25,7 @@ use crate::limits::SILENT_AFTER;
     operation_id = "schedulers",
     responses(
         (status = 200, description = "All on one page, by name.", body = List<Scheduler>),
-        Unchanged, Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn list(State(app): State<App>) -> Answer<Response> {

@@ -21,7 +21,10 @@ static WORKFLOW: LazyLock<String> =
     path = "/schemas/task.json",
     tag = "server",
     operation_id = "task_schema",
-    responses((status = 200, description = "JSON Schema, draft 2020-12.", content_type = "application/schema+json", body = Object), Unchanged)
+    responses(
+        (status = 200, description = "JSON Schema, draft 2020-12.", content_type = "application/schema+json", body = Object),
+        Unchanged
+    )
 ))]
 pub(super) async fn task() -> Response {
     respond(&TASK)
@@ -33,7 +36,10 @@ pub(super) async fn task() -> Response {
     path = "/schemas/workflow.json",
     tag = "server",
     operation_id = "workflow_schema",
-    responses((status = 200, description = "JSON Schema, draft 2020-12.", content_type = "application/schema+json", body = Object), Unchanged)
+    responses(
+        (status = 200, description = "JSON Schema, draft 2020-12.", content_type = "application/schema+json", body = Object),
+        Unchanged
+    )
 ))]
 pub(super) async fn workflow() -> Response {
     respond(&WORKFLOW)

@@ -18,7 +18,10 @@ use crate::driver::Status;
     path = "/",
     tag = "server",
     operation_id = "root",
-    responses((status = 200, description = "Links to all resources.", body = Root), Unchanged)
+    responses(
+        (status = 200, description = "Links to all resources.", body = Root),
+        Unchanged
+    )
 ))]
 pub(super) async fn root(State(app): State<App>) -> Response {
     let links = [
@@ -69,7 +72,9 @@ pub(super) async fn root(State(app): State<App>) -> Response {
     path = "/healthz",
     tag = "server",
     operation_id = "health",
-    responses((status = 200, description = "The process is alive.", body = String))
+    responses(
+        (status = 200, description = "The process is alive.", body = String)
+    )
 ))]
 pub(super) async fn health() -> &'static str {
     "ok"

@@ -12,7 +12,7 @@ use super::conditional::tagged;
 use super::extract::Parameters;
 use super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::openapi::answers::{BadRequest, Unavailable, Unchanged};
+use super::openapi::answers::Unchanged;
 use super::problem::{Answer, Fault};
 use super::views;
 use crate::clock;
@@ -38,9 +38,7 @@ const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
     ),
     responses(
         (status = 200, description = "A page. Hours in which an owner used nothing are omitted.", body = List<Usage>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {

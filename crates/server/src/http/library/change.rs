@@ -15,9 +15,7 @@ use serde_json::Value;
 use super::super::app::App;
 use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{
-    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
-};
+use super::super::openapi::answers::BadRequest;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::super::views;
@@ -32,17 +30,13 @@ use crate::access::Caller;
     operation_id = "create-task",
     request_body(content = Object, description = "The task or workflow, in the schema of its file."),
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
     ),
     responses(
         (status = 201, description = "Created and durable.", body = DefineReply, headers(("location" = String, description = "The URL of the entry."), ("etag" = String, description = "The revision."))),
         (status = 200, description = "Dry run: the outcome that the request would have.", body = DefineReply),
-        (status = 409, description = "An entry of this name exists, or the library is full.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The file is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        Unavailable
+        (status = 409, description = "An entry of this name exists, or the library is full."),
+        (status = 422, description = "The file is invalid; `errors` lists every problem.")
     )
 ))]
 pub(in super::super) async fn create(
@@ -79,8 +73,6 @@ pub(in super::super) async fn create(
     operation_id = "replace-task",
     request_body(content = Object, description = "The task or workflow, in the schema of its file."),
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
         ("if-match" = Option<String>, Header, description = "The ETag of the revision to replace, such as \"r3\", several of them, or `*` for any."),
         ("if-none-match" = Option<String>, Header, description = "`*`: only if the entry does not exist."),
@@ -88,14 +80,10 @@ pub(in super::super) async fn create(
     responses(
         (status = 200, description = "Replaced and durable, unchanged, or a dry run.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
         (status = 201, description = "Created and durable.", body = DefineReply, headers(("etag" = String, description = "The revision."))),
-        (status = 409, description = "A file defines the entry, or the library is full.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "The entry has another revision, does not exist, or already exists.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The file is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
-        (status = 428, description = "Neither If-Match nor If-None-Match is set.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 409, description = "A file defines the entry, or the library is full."),
+        (status = 412, description = "The entry has another revision, does not exist, or already exists."),
+        (status = 422, description = "The file is invalid; `errors` lists every problem."),
+        (status = 428, description = "Neither If-Match nor If-None-Match is set.")
     )
 ))]
 pub(in super::super) async fn replace(
@@ -121,17 +109,13 @@ pub(in super::super) async fn replace(
     tag = "library",
     operation_id = "remove-task",
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("if-match" = Option<String>, Header, description = "Only if the current revision is this one, such as \"r3\", one of several, or any, as `*`."),
     ),
     responses(
         (status = 204, description = "Removed and durable."),
-        (status = 409, description = "A file defines the entry.", body = Problem, content_type = PROBLEM),
-        (status = 412, description = "With If-Match: the entry has another revision, or does not exist.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "A file defines the entry."),
+        (status = 412, description = "With If-Match: the entry has another revision, or does not exist."),
+        BadRequest
     )
 ))]
 pub(in super::super) async fn remove(

@@ -12,10 +12,6 @@ use serde_json::Value;
 
 use super::super::app::App;
 use super::super::extract;
-#[cfg(feature = "openapi")]
-use super::super::openapi::answers::{
-    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
-};
 use super::super::problem::{Answer, Fault};
 use super::{change, entry, name};
 use crate::access::Caller;
@@ -31,17 +27,9 @@ use crate::access::Caller;
     tag = "library",
     operation_id = "pause-task",
     request_body = PauseRequest,
-    params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
-    ),
     responses(
         (status = 200, description = "Changed and durable, or unchanged.", body = Task<Value>),
-        (status = 422, description = "The reason is too long, or there is no pause to give it for.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 422, description = "The reason is too long, or there is no pause to give it for.")
     )
 ))]
 pub(in super::super) async fn set(

@@ -15,7 +15,7 @@ use super::super::conditional::tagged;
 use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{BadRequest, NotFound, Task, Unavailable, Unchanged};
+use super::super::openapi::answers::{Task, Unchanged};
 use super::super::problem::{Answer, Fault};
 use super::super::redaction::visible;
 use super::super::views;
@@ -37,9 +37,7 @@ use crate::limits::{DUE_TIMES_DEFAULT, DUE_TIMES_MAX, PAGE_ITEMS_DEFAULT};
     ),
     responses(
         (status = 200, description = "A page.", body = LibraryPage<Value>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -61,9 +59,7 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
     ),
     responses(
         (status = 200, description = "A page.", body = LibraryPage<Value>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn of_owner(
@@ -109,16 +105,11 @@ async fn page(
     tag = "library",
     operation_id = "task",
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("revision" = Option<u32>, Query, description = "Revision number, also of a removed entry; default: the current one."),
     ),
     responses(
         (status = 200, description = "The entry; its ETag is the revision.", body = Task<Value>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn show(
@@ -140,17 +131,12 @@ pub(in super::super) async fn show(
     tag = "library",
     operation_id = "revisions",
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("cursor" = Option<u32>, Query, description = "Only revisions before this one; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<Task<Value>>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn revisions(
@@ -200,17 +186,12 @@ pub(in super::super) async fn revisions(
     tag = "library",
     operation_id = "due",
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("limit" = Option<u64>, Query, description = "Maximum number of times, at most 1000."),
         ("after" = Option<u64>, Query, description = "Only times after this one, in milliseconds since 1970; default: now."),
     ),
     responses(
         (status = 200, description = "Due times; empty if it has no schedule, or none is left.", body = DueTimes),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn due(

@@ -17,7 +17,7 @@ use super::super::conditional::tagged;
 use super::super::extract::Parameters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{BadRequest, NotFound, Unavailable, Unchanged};
+use super::super::openapi::answers::Unchanged;
 use super::super::problem::Answer;
 use super::super::{backfills, runs, views};
 use super::{name, path};
@@ -35,9 +35,7 @@ use crate::limits::PAGE_ITEMS_DEFAULT;
     ),
     responses(
         (status = 200, description = "A page.", body = List<Tick>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn all(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -58,10 +56,7 @@ pub(in super::super) async fn all(State(app): State<App>, uri: Uri) -> Answer<Re
     ),
     responses(
         (status = 200, description = "A page.", body = List<Tick>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn of_task(

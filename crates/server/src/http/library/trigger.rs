@@ -20,10 +20,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::app::App;
 use super::super::extract;
-#[cfg(feature = "openapi")]
-use super::super::openapi::answers::{
-    BadBody, BadRequest, NotFound, PROBLEM, Problem, Unavailable,
-};
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
@@ -50,20 +46,14 @@ const BINDINGS_MAX: usize = 3;
     operation_id = "trigger",
     request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
         ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the entry."),
     ),
     responses(
         (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance or run."))),
-        (status = 409, description = "`max_instances` is reached, or the definition changed concurrently.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "A parameter is invalid or missing, or another request has used the key.", body = Problem, content_type = PROBLEM),
-        (status = 429, description = "The launch rate of the entry is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 409, description = "`max_instances` is reached, or the definition changed concurrently."),
+        (status = 422, description = "A parameter is invalid or missing, or another request has used the key."),
+        (status = 429, description = "The launch rate of the entry is exhausted.", headers(("retry-after" = u64, description = "Seconds to wait.")))
     )
 ))]
 pub(in super::super) async fn remote(
@@ -113,19 +103,13 @@ fn by_secret() -> (Trust, Option<Arc<Principal>>) {
     operation_id = "run-task",
     request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
-        ("owner" = String, Path, description = "The owner of the entry."),
-        ("name" = String, Path, description = "The name of the entry."),
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
     ),
     responses(
         (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance or run."))),
-        (status = 409, description = "`max_instances` is reached, or the definition changed concurrently.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "A parameter is invalid or missing, or another request has used the key.", body = Problem, content_type = PROBLEM),
-        (status = 429, description = "The launch rate of the entry is exhausted.", body = Problem, content_type = PROBLEM, headers(("retry-after" = u64, description = "Seconds to wait."))),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 409, description = "`max_instances` is reached, or the definition changed concurrently."),
+        (status = 422, description = "A parameter is invalid or missing, or another request has used the key."),
+        (status = 429, description = "The launch rate of the entry is exhausted.", headers(("retry-after" = u64, description = "Seconds to wait.")))
     )
 ))]
 pub(in super::super) async fn by_hand(

@@ -22,8 +22,6 @@ use baton_model::message::{LogAnswer, LogChunk, LogCursor, LogQuery, LogStart, L
 use super::app::App;
 use super::attempt::AttemptSource;
 use super::extract::{self, Parameters};
-#[cfg(feature = "openapi")]
-use super::openapi::answers::{BadRequest, NotFound, PROBLEM, Problem, Unavailable};
 use super::problem::{Answer, Fault};
 use super::streams::StreamRequest;
 use follow::LogTail;
@@ -65,8 +63,6 @@ impl LogSelector {
     tag = "instances",
     operation_id = "logs",
     params(
-        ("id" = String, Path, description = "Instance id: `i12` or `12`.", pattern = "^i?[0-9]{1,18}$", example = "i12"),
-        ("stream" = String, Path, description = "`stdout` or `stderr`.", pattern = "^std(out|err)$"),
         ("attempt" = Option<u32>, Query, description = "Attempt number; default: the last one."),
         ("offset" = Option<u64>, Query, description = "The first byte, counted from the oldest that is retained; default: 0."),
         ("cursor" = Option<String>, Query, description = "Continue where an earlier piece has ended: its `baton-cursor`. Unlike an offset it stays valid when the log is rotated. Not with `offset`.", pattern = "^[0-9a-f]{1,16}(-[0-9a-f]{1,16}){2}$"),
@@ -91,11 +87,8 @@ impl LogSelector {
             )),
         (status = 206, description = "The range.", content_type = "application/octet-stream", body = Vec<u8>,
             headers(("content-range" = String, description = "The byte range and the total size; `*` while the log may grow."))),
-        (status = 416, description = "The range is outside the log.", body = Problem, content_type = PROBLEM,
-            headers(("content-range" = String, description = "The size of the log."))),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 416, description = "The range is outside the log.",
+            headers(("content-range" = String, description = "The size of the log.")))
     )
 ))]
 pub(super) async fn read(

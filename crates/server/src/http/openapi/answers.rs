@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
+use utoipa::openapi::{Content, ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 use utoipa::{IntoParams, IntoResponses};
 
 // Types that annotations name and handlers do not.
-pub(in crate::http) use baton_model::api::{
-    CancelReply, Problem, RunFilter, RunReply, SubmitReply, Task,
-};
+pub(in crate::http) use baton_model::api::{CancelReply, RunFilter, RunReply, SubmitReply, Task};
 pub(in crate::http) use serde_json::Value;
 
 pub(in crate::http) use super::super::problem::PROBLEM;
@@ -102,12 +100,16 @@ pub(super) fn if_none_match() -> Parameter {
         .build()
 }
 
-fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
+/// The content of a problem.
+pub(super) fn problem_content() -> Content {
     let schema = Ref::from_schema_name("Problem");
-    let content = ContentBuilder::new().schema(Some(schema)).build();
+    ContentBuilder::new().schema(Some(schema)).build()
+}
+
+fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
     let mut response = ResponseBuilder::new()
         .description(text)
-        .content(PROBLEM, content);
+        .content(PROBLEM, problem_content());
     if status == 503 {
         let seconds = ObjectBuilder::new().schema_type(Type::Integer);
         let header = HeaderBuilder::new()
@@ -119,23 +121,136 @@ fn problem(status: u16, text: &str) -> (String, RefOr<Response>) {
     (status.to_string(), response.build().into())
 }
 
-/// The run id in a path.
-pub(in crate::http) struct OfRun;
+/// A parameter in a path.
+pub(super) struct PathParameter {
+    /// The beginning of the paths that have it, up to its braces.
+    before: &'static str,
+    name: &'static str,
+    text: &'static str,
+    pattern: Option<&'static str>,
+    example: Option<&'static str>,
+    /// Whether a value that cannot be parsed is answered with 400, and not with 404.
+    pub(super) is_parsed: bool,
+}
 
-impl IntoParams for OfRun {
-    fn into_params(_in: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let id = ObjectBuilder::new()
+/// All of them, in the order in which a path has them. An annotation may have another text.
+const PATH_PARAMETERS: &[PathParameter] = &[
+    PathParameter {
+        before: "/instances/",
+        name: "id",
+        text: "Instance id: `i12` or `12`.",
+        pattern: Some("^i?[0-9]{1,18}$"),
+        example: Some("i12"),
+        is_parsed: true,
+    },
+    PathParameter {
+        before: "/instances/{id}/logs/",
+        name: "stream",
+        text: "`stdout` or `stderr`.",
+        pattern: Some("^std(out|err)$"),
+        example: None,
+        is_parsed: true,
+    },
+    PathParameter {
+        before: "/runs/",
+        name: "run",
+        text: "Run id: `r12` or `12`.",
+        pattern: Some("^r?[0-9]{1,18}$"),
+        example: Some("r12"),
+        is_parsed: true,
+    },
+    PathParameter {
+        before: "/backfills/",
+        name: "backfill",
+        text: "The id of the backfill, such as b3.",
+        pattern: None,
+        example: None,
+        is_parsed: true,
+    },
+    PathParameter {
+        before: "/tokens/",
+        name: "id",
+        text: "Token id, such as `t7`.",
+        pattern: Some("^t[0-9]{1,18}$"),
+        example: Some("t7"),
+        is_parsed: true,
+    },
+    PathParameter {
+        before: "/limits/",
+        name: "name",
+        text: "The name of the resource; a slash is written as `%2F`.",
+        pattern: None,
+        example: None,
+        is_parsed: false,
+    },
+    PathParameter {
+        before: "/workers/",
+        name: "name",
+        text: "The name of the worker (its seat).",
+        pattern: None,
+        example: None,
+        is_parsed: false,
+    },
+    PathParameter {
+        before: "/",
+        name: "owner",
+        text: "The owner of the entry.",
+        pattern: None,
+        example: None,
+        is_parsed: false,
+    },
+    PathParameter {
+        before: "/{owner}/tasks/",
+        name: "name",
+        text: "The name of the entry.",
+        pattern: None,
+        example: None,
+        is_parsed: false,
+    },
+];
+
+/// The parameters of a path, in order.
+pub(super) fn path_parameters(path: &str) -> impl Iterator<Item = &'static PathParameter> {
+    PATH_PARAMETERS.iter().filter(move |parameter| {
+        let rest = path.strip_prefix(parameter.before);
+        let rest = rest.and_then(|rest| rest.strip_prefix('{')?.strip_prefix(parameter.name));
+        rest.is_some_and(|rest| rest.starts_with('}'))
+    })
+}
+
+impl PathParameter {
+    pub(super) fn described(&self) -> Parameter {
+        let value = ObjectBuilder::new()
             .schema_type(Type::String)
-            .pattern(Some("^r?[0-9]{1,18}$"));
-        let run = ParameterBuilder::new()
-            .name("run")
+            .pattern(self.pattern);
+        ParameterBuilder::new()
+            .name(self.name)
             .parameter_in(ParameterIn::Path)
             .required(Required::True)
-            .description(Some("Run id: `r12` or `12`."))
-            .schema(Some(id))
-            .example(Some("r12".into()))
-            .build();
-        vec![run]
+            .description(Some(self.text))
+            .schema(Some(value))
+            .example(self.example.map(Into::into))
+            .build()
+    }
+}
+
+/// The ids in the path of commands that take several instances.
+pub(in crate::http) struct OfInstances;
+
+impl IntoParams for OfInstances {
+    fn into_params(_in: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let several = PathParameter {
+            before: "/instances/",
+            name: "id",
+            text: "Instance id, `i12` or `12`, an inclusive range, `i12..i20`, or several of \
+                   them, `i12..i20,i31`.",
+            pattern: Some(
+                "^i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?(,i?[0-9]{1,18}(\\.\\.i?[0-9]{1,18})?)*$",
+            ),
+            example: Some("i12"),
+            is_parsed: true,
+        };
+        vec![several.described()]
     }
 }
 

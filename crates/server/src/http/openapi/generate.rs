@@ -1,19 +1,45 @@
 //! The generator of `docs/openapi.json`, from the annotations of the handlers.
 //!
-//! Each handler documents its parameters and responses; the schemas are those of
-//! `baton_model::api`. What all of them share is added here: the media types, and the rejections
-//! before the handlers. Only tests call it: the server serves the committed file.
+//! Each handler documents its queries and its own responses; the schemas are those of
+//! `baton_model::api`. What follows from the route and from the kind of the request is added here:
+//! the parameters of its path, the problems that all requests of a kind share, the media types, and
+//! the rejections before the handlers. Only tests call it: the server serves the committed file.
+
+use std::collections::BTreeMap;
 
 use baton_model::api::{Event, EventGap, MEDIA_TYPE, Problem};
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn, PathItem};
 use utoipa::openapi::{OpenApi, RefOr, Response};
 use utoipa::{IntoResponses, OpenApi as _};
 
-use super::super::routes;
-use super::answers::{self, Guarded, NotAcceptable};
+use super::super::problem::PROBLEM;
+use super::super::routes::{self, ROUTES, Route};
+use super::answers::{
+    self, BadBody, BadRequest, Guarded, NotAcceptable, NotFound, Unavailable, path_parameters,
+};
 
 /// The media type that utoipa assigns to everything but plain text.
 const JSON: &str = "application/json";
+
+/// Paths that are answered without the store and the leader, or whose annotation says what happens
+/// without them.
+const WITHOUT_STORE: &[&str] = &[
+    "/",
+    "/docs",
+    "/healthz",
+    "/metrics",
+    "/openapi.json",
+    "/readyz",
+    "/schemas/task.json",
+    "/schemas/workflow.json",
+];
+
+/// Requests that name no object, or create the one that they name.
+const WITHOUT_NOT_FOUND: &[(&str, &str)] = &[
+    ("GET", "/{owner}/tasks/"),
+    ("POST", "/{owner}/tasks/"),
+    ("PUT", "/limits/{name}"),
+];
 
 /// The document without its routes.
 #[derive(utoipa::OpenApi)]
@@ -55,13 +81,13 @@ pub(crate) fn text() -> String {
 /// The annotations of the handlers of all routes, completed.
 fn described() -> OpenApi {
     let mut api = Frame::openapi();
-    for annotation in routes::annotations() {
-        api.merge(annotation);
-    }
-    for item in api.paths.paths.values_mut() {
-        for operation in operations(item) {
-            complete(operation);
+    for (route, mut annotation) in ROUTES.iter().zip(routes::annotations()) {
+        for item in annotation.paths.paths.values_mut() {
+            for operation in operations(item) {
+                complete(route, operation);
+            }
         }
+        api.merge(annotation);
     }
     api
 }
@@ -77,8 +103,54 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, put, post, delete].into_iter().flatten()
 }
 
-fn complete(operation: &mut Operation) {
+/// Adds the parameters of the path that the annotation has not, before those that it has, and the
+/// problems that follow from the route and from the kind of the request.
+fn complete_request(route: &Route, operation: &mut Operation) {
+    let annotated = operation.parameters.take().unwrap_or_default();
+    let has = |is_it: &dyn Fn(&Parameter) -> bool| {
+        let mut all = annotated.iter();
+        all.any(|parameter| matches!(parameter, RefOr::T(parameter) if is_it(parameter)))
+    };
+    let derived = path_parameters(route.path).map(answers::PathParameter::described);
+    let mut parameters: Vec<RefOr<Parameter>> = derived
+        .filter(|it| !has(&|other| other.name == it.name))
+        .map(RefOr::T)
+        .collect();
+    let has_body = operation.request_body.is_some();
+    let is_parsed = path_parameters(route.path).any(|it| it.is_parsed);
+    let is_parsed = is_parsed || has_body || has(&|it| it.parameter_in == ParameterIn::Query);
+    parameters.extend(annotated);
+    operation.parameters = Some(parameters).filter(|all| !all.is_empty());
     let responses = &mut operation.responses.responses;
+    let mut add = |is_possible: bool, problems: BTreeMap<String, RefOr<Response>>| {
+        for (status, problem) in problems.into_iter().filter(|_| is_possible) {
+            responses.entry(status).or_insert(problem);
+        }
+    };
+    let names_object =
+        route.path.contains('{') && !WITHOUT_NOT_FOUND.contains(&(route.method, route.path));
+    add(is_parsed, BadRequest::responses());
+    add(has_body, BadBody::responses());
+    add(names_object, NotFound::responses());
+    add(
+        !WITHOUT_STORE.contains(&route.path),
+        Unavailable::responses(),
+    );
+}
+
+fn complete(route: &Route, operation: &mut Operation) {
+    complete_request(route, operation);
+    let responses = &mut operation.responses.responses;
+    for (status, response) in responses.iter_mut() {
+        let is_problem = status.starts_with(['4', '5']);
+        if let RefOr::T(response) = response
+            && is_problem
+            && response.content.is_empty()
+        {
+            let content = answers::problem_content();
+            response.content.insert(PROBLEM.to_owned(), content.into());
+        }
+    }
     responses.extend(Guarded::responses());
     let is_json = |response: &RefOr<Response>| match response {
         RefOr::T(response) => response.content.contains_key(JSON),

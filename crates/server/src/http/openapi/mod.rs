@@ -35,7 +35,10 @@ static PAGE: LazyLock<String> = LazyLock::new(|| page::render(&TEXT));
     path = "/openapi.json",
     tag = "server",
     operation_id = "openapi",
-    responses((status = 200, description = "OpenAPI 3.1.", content_type = "application/openapi+json", body = Object), answers::Unchanged)
+    responses(
+        (status = 200, description = "OpenAPI 3.1.", content_type = "application/openapi+json", body = Object),
+        answers::Unchanged
+    )
 ))]
 pub(super) async fn document() -> Response {
     let media = HeaderValue::from_static("application/openapi+json");
@@ -50,7 +53,9 @@ pub(super) async fn document() -> Response {
     path = "/docs",
     tag = "server",
     operation_id = "docs",
-    responses((status = 200, description = "HTML.", content_type = "text/html", body = String))
+    responses(
+        (status = 200, description = "HTML.", content_type = "text/html", body = String)
+    )
 ))]
 pub(super) async fn docs() -> Response {
     // The page loads nothing and runs no scripts.

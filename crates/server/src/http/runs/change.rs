@@ -19,9 +19,7 @@ use super::super::app::App;
 use super::super::extract::{self, Parameters};
 use super::super::idempotency;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{
-    BadBody, BadRequest, NotFound, OfRun, PROBLEM, Problem, RunReply, Unavailable, Value,
-};
+use super::super::openapi::answers::{RunReply, Value};
 use super::super::owners;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
@@ -44,10 +42,7 @@ use crate::clock;
     request_body = SubmitRun<Value>,
     responses(
         (status = 201, description = "Accepted and durable.", body = RunReply, headers(("location" = String, description = "The URL of the run."))),
-        (status = 422, description = "The workflow is invalid; `errors` lists every problem. Or the Idempotency-Key was used for another request.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        Unavailable
+        (status = 422, description = "The workflow is invalid; `errors` lists every problem. Or the Idempotency-Key was used for another request.")
     )
 ))]
 pub(in super::super) async fn submit(
@@ -88,16 +83,11 @@ pub(in super::super) async fn submit(
     path = "/runs/{run}/tasks/",
     tag = "runs",
     operation_id = "extend-run",
-    params(OfRun),
     request_body(content = Object, description = "`{\"tasks\": {…}}`, as in a workflow file."),
     responses(
         (status = 200, description = "Added and durable.", body = RunReply),
-        (status = 409, description = "The run is fully defined, or has ended.", body = Problem, content_type = PROBLEM),
-        (status = 422, description = "The tasks are invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 409, description = "The run is fully defined, or has ended."),
+        (status = 422, description = "The tasks are invalid; `errors` lists every problem.")
     )
 ))]
 pub(in super::super) async fn extend(
@@ -130,13 +120,9 @@ pub(in super::super) async fn extend(
     path = "/runs/{run}/start",
     tag = "runs",
     operation_id = "start-run",
-    params(OfRun),
     responses(
         (status = 200, description = "Started and durable.", body = RunReply),
-        (status = 409, description = "The run has already started, or has ended.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "The run has already started, or has ended.")
     )
 ))]
 pub(in super::super) async fn start(
@@ -156,15 +142,10 @@ pub(in super::super) async fn start(
     path = "/runs/{run}/halt",
     tag = "runs",
     operation_id = "halt-run",
-    params(OfRun),
     request_body = HaltRun,
     responses(
         (status = 202, description = "The request to stop is durable.", body = RunReply),
-        (status = 409, description = "The run has ended, or another generation is live.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        Unavailable
+        (status = 409, description = "The run has ended, or another generation is live.")
     )
 ))]
 pub(in super::super) async fn halt(
@@ -188,15 +169,11 @@ pub(in super::super) async fn halt(
     tag = "runs",
     operation_id = "kill-run",
     params(
-        OfRun,
         ("now" = Option<bool>, Query, description = "Kill all processes at once, without final processes."),
     ),
     responses(
         (status = 202, description = "The request to stop is durable.", body = RunReply),
-        (status = 409, description = "The run has ended.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        NotFound,
-        Unavailable
+        (status = 409, description = "The run has ended.")
     )
 ))]
 pub(in super::super) async fn kill(

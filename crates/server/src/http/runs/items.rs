@@ -26,7 +26,7 @@ use super::super::extract;
 use super::super::filters;
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{BadRequest, NotFound, OfRun, Unavailable, Unchanged};
+use super::super::openapi::answers::Unchanged;
 use super::super::problem::{Answer, Fault};
 use super::read::PAGE_MAX;
 use super::{path, views};
@@ -47,17 +47,13 @@ type Position = (u32, u32);
     tag = "runs",
     operation_id = "run-items",
     params(
-        OfRun,
         ItemFilter,
         ("cursor" = Option<String>, Query, description = "Start after this item; from the link `next`.", pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$"),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<RunItem<Value>>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn list(

@@ -21,9 +21,7 @@ use super::super::conditional::tagged;
 use super::super::extract::{self, Parameters};
 use super::super::lists::page_links;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{
-    BadRequest, NotFound, OfRun, RunFilter, Unavailable, Unchanged,
-};
+use super::super::openapi::answers::{RunFilter, Unchanged};
 use super::super::problem::Answer;
 use super::super::{filters, views as shapes};
 use super::{counts, path, views};
@@ -48,9 +46,7 @@ pub(super) const PAGE_MAX: usize = 1_000;
     ),
     responses(
         (status = 200, description = "A page.", body = List<Run>),
-        BadRequest,
-        Unchanged,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
@@ -81,15 +77,11 @@ pub(in super::super) async fn list(State(app): State<App>, uri: Uri) -> Answer<R
     tag = "runs",
     operation_id = "show-run",
     params(
-        OfRun,
         ("wait" = Option<u64>, Query, description = "Long poll: answer when it has ended, or after this many seconds, at most 60."),
     ),
     responses(
         (status = 200, description = "The current state of the run.", body = Run),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn show(
@@ -128,16 +120,12 @@ pub(in super::super) async fn show(
     tag = "runs",
     operation_id = "run-tasks",
     params(
-        OfRun,
         ("cursor" = Option<u32>, Query, description = "Index of the first task; from the link `next`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
     ),
     responses(
         (status = 200, description = "A page.", body = List<RunTask>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn tasks(
@@ -174,13 +162,9 @@ pub(in super::super) async fn tasks(
     path = "/runs/{run}/errors",
     tag = "runs",
     operation_id = "run-errors",
-    params(OfRun),
     responses(
         (status = 200, description = "Each kind of failure with one example.", body = List<ErrorGroup>),
-        BadRequest,
-        Unchanged,
-        NotFound,
-        Unavailable
+        Unchanged
     )
 ))]
 pub(in super::super) async fn errors(

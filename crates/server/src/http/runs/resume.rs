@@ -20,9 +20,7 @@ use serde_json::value::RawValue;
 use super::super::app::App;
 use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{
-    BadBody, BadRequest, NotFound, NotResumable, OfRun, PROBLEM, Problem, Unavailable, Value,
-};
+use super::super::openapi::answers::{NotResumable, Value};
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::change::{compiled, fault, no_task, run_command, workflow, wrong};
@@ -39,19 +37,12 @@ use crate::access::Caller;
     path = "/runs/{run}/resume",
     tag = "runs",
     operation_id = "resume-run",
-    params(
-        OfRun,
-        ("dryRun" = Option<bool>, Query, description = "Return a preview and change nothing."),
-    ),
+    params(("dryRun" = Option<bool>, Query, description = "Return a preview and change nothing.")),
     request_body(content = ResumeRun<Value>, description = "Optional."),
     responses(
         (status = 200, description = "Resumed and durable; with `dryRun`, the preview.", body = ResumedOrPreview),
-        (status = 422, description = "The workflow is invalid; `errors` lists every problem.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        NotResumable,
-        Unavailable
+        (status = 422, description = "The workflow is invalid; `errors` lists every problem."),
+        NotResumable
     )
 ))]
 pub(in super::super) async fn resume(
@@ -94,19 +85,12 @@ pub(in super::super) async fn resume(
     path = "/runs/{run}/retry",
     tag = "runs",
     operation_id = "retry-run",
-    params(
-        OfRun,
-        ("dryRun" = Option<bool>, Query, description = "Return a preview and change nothing."),
-    ),
+    params(("dryRun" = Option<bool>, Query, description = "Return a preview and change nothing.")),
     request_body(content = Option<RetryRun>, description = "Optional: without it, the items that are not DONE run."),
     responses(
         (status = 200, description = "Resumed and durable; with `dryRun`, the preview.", body = ResumedOrPreview),
-        (status = 422, description = "The run has no such task.", body = Problem, content_type = PROBLEM),
-        BadRequest,
-        BadBody,
-        NotFound,
-        NotResumable,
-        Unavailable
+        (status = 422, description = "The run has no such task."),
+        NotResumable
     )
 ))]
 pub(in super::super) async fn retry(
