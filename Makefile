@@ -104,6 +104,7 @@ doc: tools ## the API docs, warnings denied
 xtask-checks: tools ## generated pages, layers, tidiness, the protocol page
 	@echo "== repository checks"
 	@cargo xtask states --check
+	@cargo xtask api --check
 	@cargo xtask arrows
 	@cargo xtask circles
 	@cargo xtask licences
@@ -152,7 +153,9 @@ states: tools ## write docs/states from the tables
 golden: tools ## rewrite the golden files; read the diff before committing it
 	@BATON_REWRITE=1 cargo test --quiet --profile sim --package baton-sim --features seeded-bugs --test sim golden
 	@BATON_REWRITE=1 cargo test --quiet --package baton-files
+	@BATON_REWRITE=1 cargo test --quiet --package baton-cli --bins --test clients -- every_help every_key
 	@BATON_REWRITE=1 cargo test --quiet --package baton-server --features openapi --lib --test server -- committed pages
+	@cargo xtask api
 
 clean: ## remove what was built
 	@cargo clean --quiet

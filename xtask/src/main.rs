@@ -4,6 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`states`] | `states [--check]`: the pages of the state machines |
+//! | [`api`] | `api [--check]`: the page of the HTTP API |
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
 //! | [`circles`] | `circles`: no circle of files across module folders |
 //! | [`licences`] | `licences`: every dependency has a permissive licence |
@@ -16,6 +17,7 @@
 //!
 //! Exit status: 0 nothing found, 1 findings or a failure, 2 wrong usage.
 
+mod api;
 mod arrows;
 mod circles;
 mod language;
@@ -38,6 +40,8 @@ usage: cargo xtask COMMAND
 commands:
   states           write docs/states/ from the tables of the state machines
   states --check   fail if docs/states/ differs from the tables
+  api              write docs/api.md from the description of the HTTP API
+  api --check      fail if docs/api.md differs from it
   arrows           fail if a crate depends on one that is not in a lower layer
   circles          fail if files of several module folders depend on each other
   licences         fail if a dependency has no permissive licence
@@ -50,6 +54,8 @@ commands:
 enum Command {
     WriteStates,
     CheckStates,
+    WriteApi,
+    CheckApi,
     Arrows,
     Circles,
     Licences,
@@ -92,6 +98,8 @@ fn parse(words: &[&str]) -> Option<Command> {
     match words {
         ["states"] => Some(Command::WriteStates),
         ["states", "--check"] => Some(Command::CheckStates),
+        ["api"] => Some(Command::WriteApi),
+        ["api", "--check"] => Some(Command::CheckApi),
         ["arrows"] => Some(Command::Arrows),
         ["circles"] => Some(Command::Circles),
         ["licences"] => Some(Command::Licences),
@@ -106,6 +114,8 @@ fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
     match command {
         Command::WriteStates => states::write(repo).map(|()| Findings::new()),
         Command::CheckStates => states::check(repo),
+        Command::WriteApi => api::write(repo).map(|()| Findings::new()),
+        Command::CheckApi => api::check(repo),
         Command::Arrows => arrows::run(repo),
         Command::Circles => circles::run(repo),
         Command::Licences => licences::run(repo),
@@ -131,7 +141,7 @@ mod tests {
             assert!(parse(&words).is_some(), "{command}");
             understood += 1;
         }
-        assert_eq!(understood, 8);
+        assert_eq!(understood, 10);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod lists;
 mod measurements;
 mod overview;
 mod readme;
+mod reference;
 mod remote;
 mod run;
 mod schedule;
