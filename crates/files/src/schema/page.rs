@@ -53,7 +53,7 @@ task: resize
 run: [convert, "{{ item.file }}", -resize, "{{ item.width }}", "small-{{ item.file }}"]
 ```
 
-```sh
+```sh,no-run
 echo '[{"file": "a.png", "width": 200}, {"file": "b.png", "width": 300}]' | baton submit resize.yaml --from-json -
 ```
 
