@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
-        xtask-checks api python wheel pages screenshots sim-smoke soak bench fmt states golden clean
+        xtask-checks api python wheel book pages screenshots sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -125,6 +125,9 @@ pages: shipped ## the pages in a browser
 
 wheel: ## the wheels for pip, with the release binary; each way to install them
 	@scripts/wheel.sh
+
+book: ## the book of docs/ in target/book, by mdBook, with its links checked
+	@scripts/book.sh
 
 screenshots: shipped ## a picture of every page, in target/screenshots
 	@scripts/pages.sh --screenshots $(TARGET)/screenshots -k 'accessible or telephone'

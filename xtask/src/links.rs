@@ -83,7 +83,7 @@ pub(crate) fn dead_anchors(
 }
 
 /// The targets of `[text](target)`, `![alt](target)` and `[name]: target`.
-fn targets(line: &str) -> Vec<&str> {
+pub(crate) fn targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     let mut rest = line;
     while let Some(at) = rest.find("](") {
@@ -113,7 +113,7 @@ fn has_scheme(target: &str) -> bool {
 
 /// The path that a link on `page` means, from the root; `None` if it leads out of
 /// the repository. A leading `/` means the root, as the code hosts show it.
-fn resolve(page: &str, target: &str) -> Option<String> {
+pub(crate) fn resolve(page: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     if !target.starts_with('/') {
         parts.extend(page.split('/'));

@@ -8,7 +8,7 @@
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
 //! | [`circles`] | `circles`: no circle of files across module folders |
 //! | [`licences`] | `licences`: every dependency has a permissive licence |
-//! | [`tidy`], [`links`], [`language`], [`names`] | `tidy`: rules for every text file, dead links, the terms of the field, names in the design chapters |
+//! | [`tidy`], [`links`], [`summary`], [`commands`], [`language`], [`names`] | `tidy`: rules for every text file, dead links, the contents of the book, commands that do not exist, the terms of the field, names in the design chapters |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
 //! | [`repo`], [`markdown`] | shared by the commands |
 //!
@@ -20,6 +20,7 @@
 mod api;
 mod arrows;
 mod circles;
+mod commands;
 mod language;
 mod licences;
 mod links;
@@ -28,6 +29,7 @@ mod names;
 mod protocol_doc;
 mod repo;
 mod states;
+mod summary;
 mod tidy;
 
 use std::process::ExitCode;

@@ -6,10 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Findings;
+use crate::commands::{self, Commands};
 use crate::language;
 use crate::links;
 use crate::names::Names;
 use crate::repo::Repo;
+use crate::summary;
 
 /// The maximum length of a Rust file; the aim is 600. Split a longer one into a folder.
 const RUST_LINES_MAX: usize = 800;
@@ -48,6 +50,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
             names.read_page(path, &text, &known);
         }
     }
+    let commands = Commands::read(&repo.text(commands::PAGE)?.unwrap_or_default());
     let mut findings = Findings::new();
     for path in &files {
         let Some(text) = repo.text(path)? else {
@@ -61,9 +64,15 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
         if links::is_checked(path) {
             findings.extend(links::dead_links(path, &text, &known));
             findings.extend(links::dead_anchors(path, &text, &anchors));
+            // The changelog names options of earlier versions, too.
+            if path != "CHANGELOG.md" {
+                findings.extend(commands.check(path, &text));
+            }
         }
     }
     findings.extend(names.missing(&known));
+    let contents = repo.text(summary::PAGE)?.unwrap_or_default();
+    findings.extend(summary::check(&contents, &known));
     Ok(findings)
 }
 
