@@ -19,7 +19,11 @@ use crate::Findings;
 use crate::markdown::spans;
 
 /// The pages that are checked: these, and the chapters in [`CHAPTERS`].
-const PAGES: &[&str] = &["docs/ARCHITECTURE.md", "docs/PROTOCOL.md"];
+const PAGES: &[&str] = &[
+    "docs/ARCHITECTURE.md",
+    "docs/PROTOCOL.md",
+    "docs/promises.md",
+];
 
 /// The directory of the design chapters.
 const CHAPTERS: &str = "docs/design/";
