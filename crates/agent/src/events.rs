@@ -45,10 +45,8 @@ impl Agent {
     /// Follows up on a reply outside of the supervisor.
     fn note_reply(&mut self, reply: &Reply) {
         match reply {
-            Reply::Started { .. } => {
-                if std::mem::replace(&mut self.is_faulty, false) {
-                    tracing::info!("this host can launch processes again");
-                }
+            Reply::Started { .. } if std::mem::replace(&mut self.is_faulty, false) => {
+                tracing::info!("this host can launch processes again");
             }
             // A task whose runner may not start again has ended.
             Reply::Refused { run } if run.run > RunNo(0) => {

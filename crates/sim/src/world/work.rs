@@ -165,7 +165,7 @@ impl World {
         let main = self.program_begins(index, lease, run, role, ticks);
         if is_task && main.is_some() {
             let term = launch.term;
-            self.child_begins(index, ticks, lease, run, Role::Task, Some(run), term);
+            self.child_begins(index, ticks, lease, run, Role::Task, term);
         } else if main.is_some() && self.host_rng.chance(LEAVING) {
             let unmarked = self.host_rng.chance(UNMARKED);
             let role = if unmarked {
@@ -173,8 +173,7 @@ impl World {
             } else {
                 Role::Leftover
             };
-            let mark = (!unmarked).then_some(run);
-            self.child_begins(index, ticks, lease, run, role, mark, launch.term);
+            self.child_begins(index, ticks, lease, run, role, launch.term);
         }
     }
 
@@ -239,9 +238,9 @@ impl World {
         lease: LeaseId,
         run: RunKey,
         role: Role,
-        mark: Option<RunKey>,
         term: LeaseTerm,
     ) {
+        let mark = (role != Role::Stranger).then_some(run);
         let is_daemon = role != Role::Task && self.host_rng.chance(500);
         let processes = &mut self.hosts[index].processes;
         if let Some(parent) = processes.pid_of(parent) {

@@ -147,12 +147,12 @@ fn an_attempt_whose_status_cannot_be_known_is_on_record_until_it_is_forgotten() 
     rig.kernel.has_no_statuses = true;
     rig.exit(identity.pid, 0);
     rig.turn(10);
-    let unknown = Reply::Unknown { run: key };
-    assert_eq!(rig.take_replies(), [unknown.clone()]);
+    let unknown = [Reply::Unknown { run: key }];
+    assert_eq!(rig.take_replies(), unknown);
     rig.input(Input::Connected);
     let replies = rig.take_replies();
     let known = matches!(&replies[0], Reply::Hello { runs, .. } if runs.len() == 1);
-    assert!(known && replies[1..] == [unknown], "{replies:?}");
+    assert!(known && replies[1..] == unknown, "{replies:?}");
     rig.request(Request::Forget { run: key });
     assert_eq!(rig.host.known_runs(), 0);
     let forgotten = CoordinatorRecord::Forgotten { run: key };
