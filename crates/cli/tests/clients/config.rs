@@ -123,3 +123,18 @@ fn a_new_file_is_written_once_and_a_profile_is_selected() {
     let listed = home(&["context", "ls", "--json"]).json();
     assert!(listed["selected"].is_null(), "{listed}");
 }
+
+#[test]
+fn a_version_tells_what_it_speaks_and_stores() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let version = run(dir.path(), &["version", "--json"]).json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    for number in ["schema", "protocol"] {
+        assert!(version[number].as_u64() > Some(0), "{version}");
+    }
+    let target = version["target"].as_str().unwrap_or_default();
+    assert!(target.starts_with(std::env::consts::ARCH), "{version}");
+    assert!(version.get("commit").is_some(), "{version}");
+    let words = run(dir.path(), &["version"]).good();
+    assert!(words.contains(&version["schema"].to_string()), "{words}");
+}
