@@ -136,11 +136,10 @@ impl Loopback {
             },
             ..Offer::default()
         };
-        let bugs = baton_core::bugs::Bugs::NONE;
         let mut loopback = Self {
             leader: Scheduler::new(Config::default(), epoch, Ledger::default(), now),
             outbox: Outbox::new(epoch),
-            worker: Worker::begin(holder, 4_096, Arc::new(offer), bugs, Vec::new(), now.mono),
+            worker: Worker::begin(holder, 4_096, Arc::new(offer), Vec::new(), now.mono),
             now,
             placed: 0,
         };

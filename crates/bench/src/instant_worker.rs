@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use baton_core::bugs::Bugs;
 use baton_core::protocol::frame::{PREAMBLE, decode_to_worker, encode_to_scheduler};
 use baton_core::protocol::worker::Worker as WorkerMachine;
 use baton_core::protocol::worker::io::{Effect, Input};
@@ -86,7 +85,7 @@ fn state_machine(slots: u32) -> WorkerMachine {
         },
         ..Offer::default()
     };
-    WorkerMachine::begin(me, slots, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
+    WorkerMachine::begin(me, slots, Arc::new(offer), Vec::new(), Mono(1))
 }
 
 struct Connection {

@@ -29,7 +29,9 @@
 //!
 //! It may import `baton-model` and nothing else of Baton.
 
+#[macro_use]
 pub mod bugs;
+
 pub mod clock;
 mod config;
 pub mod counts;

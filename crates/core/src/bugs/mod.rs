@@ -1,14 +1,44 @@
 //! Seeded bugs: known mistakes that the simulator must be able to find.
 //!
-//! Each bug is a hook of one line in the real code path: a condition on [`Bugs::has`], or a call
-//! of a helper in this folder; those of clocks, commits and elections are in the simulator, which drives them. Hooks that call a helper, and the helpers, exist only with the
-//! feature `seeded-bugs`. Without it [`Bugs`] has no content and [`Bugs::has`] is a constant
-//! `false`, so a shipped binary carries no bug.
+//! Each bug is a hook in the real code path, written with the macro `seeded!`: a condition, or
+//! statements, most of which call a helper in this folder. Bugs of clocks, commits and elections are in
+//! the simulator, which drives them. Without the feature `seeded-bugs` a condition is a constant `false`,
+//! statements and helpers do not exist, and [`Bugs`] has no content, so a shipped binary carries no bug.
+//! No function that ships has a bug among its parameters.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `protocol` | helpers for the scheduler's half of the protocol |
-//! | `scheduler` | helpers for runs and for the timetable |
+//! | `scheduler` | helpers for the controller of runs, the timetable, and the state of a new leader |
+
+/// A hook of a seeded bug.
+///
+/// * `seeded!(self.bugs, ClaimKept)` is a condition: true if that bug is switched on.
+/// * `seeded!(self.bugs, ClaimKept => return)` does something if that bug is switched on.
+/// * `seeded! { let lease = replace_lease(cx, lease); }` holds statements of any bugs.
+#[cfg(feature = "seeded-bugs")]
+macro_rules! seeded {
+    (let $($statement:tt)+) => { let $($statement)+ };
+    ($bugs:expr, $bug:ident) => { $bugs.has($crate::bugs::Bug::$bug) };
+    ($bugs:expr, $bug:ident => $($statement:tt)+) => {
+        if $bugs.has($crate::bugs::Bug::$bug) {
+            $($statement)+
+        }
+    };
+    ($($statement:tt)+) => { $($statement)+ };
+}
+
+/// The same without the feature: conditions are false, and statements do not exist.
+#[cfg(not(feature = "seeded-bugs"))]
+macro_rules! seeded {
+    (let $($statement:tt)+) => {};
+    ($bugs:expr, $bug:ident) => {{
+        let _ = $bugs;
+        false
+    }};
+    ($bugs:expr, $bug:ident => $($statement:tt)+) => {};
+    ($($statement:tt)+) => {};
+}
 
 #[cfg(feature = "seeded-bugs")]
 pub(crate) mod protocol;

@@ -36,13 +36,14 @@ pub(crate) fn replace_lease(cx: &Cx<'_>, lease: LeaseId) -> LeaseId {
 
 /// [`Bug::RunningListToSuccessor`]: the seat that the worker's state directory holds now,
 /// whichever association the reply belongs to.
-pub(crate) fn hear_successor(
-    protocol: &mut Protocol,
-    cx: &mut Cx<'_>,
+pub(crate) fn find_successor(
+    protocol: &Protocol,
+    cx: &Cx<'_>,
     association: Association,
+    heard: Option<WorkerName>,
 ) -> Option<WorkerName> {
     if !cx.config.bugs.has(Bug::RunningListToSuccessor) {
-        return protocol.hear(cx, association);
+        return heard;
     }
     let lineage = association.incarnation.lineage;
     let mut seats = protocol.seats().iter();

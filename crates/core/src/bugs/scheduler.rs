@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::{Fact, Verdict};
+use baton_model::time::{Now, Wall};
 use baton_model::workflow::{CarriedItems, Edges, ItemSpan};
 
 use super::{Bug, Bugs};
-use crate::ledger::{Instance, Ledger, LedgerError, Run};
-use crate::scheduler::Resume;
+use crate::ledger::{Ledger, LedgerError, Run};
+use crate::scheduler::bullpen::Bullpen;
 use crate::scheduler::context::Cx;
+use crate::scheduler::dependencies::Dependencies;
 use crate::scheduler::timetable::Timetable;
+use crate::scheduler::{KnownLaunches, Resume};
 use crate::triage::{self, Charge};
 use crate::workflow::{Dag, ItemState, invalidate, items};
 
@@ -48,13 +51,62 @@ pub(crate) fn count_retry(bugs: Bugs, ledger: &mut Ledger, fact: &Fact) {
     }
 }
 
-/// [`Bug::ArrayUncharged`]: an inherited instance, as if its array had no concurrency limit.
-pub(crate) fn uncharge_array(bugs: Bugs, instance: &Instance) -> Instance {
-    let mut instance = instance.clone();
-    if bugs.has(Bug::ArrayUncharged) {
-        Arc::make_mut(&mut instance.spec).conditions.concurrent_max = None;
+/// [`Bug::LimitForgotten`]: limits that were set at run time are again those of the configuration.
+/// [`Bug::ArrayUncharged`]: inherited leases are charged as if their arrays had no concurrency limit.
+pub(crate) fn forget_limits(bugs: Bugs, ledger: &Ledger, bullpen: &mut Bullpen) {
+    if bugs.has(Bug::LimitForgotten) {
+        for name in ledger.limits().keys() {
+            bullpen.set_limit(name, bullpen.default_limit(name));
+        }
     }
-    instance
+    if !bugs.has(Bug::ArrayUncharged) {
+        return;
+    }
+    for lease in ledger.open_leases() {
+        let id = lease.id.attempt.instance;
+        if let Some(mut instance) = ledger.instance(id).cloned() {
+            Arc::make_mut(&mut instance.spec).conditions.concurrent_max = None;
+            bullpen.released(&lease.holder.worker, id, None);
+            bullpen.adopt(lease, &instance);
+        }
+    }
+}
+
+/// [`Bug::DependencyIgnored`], [`Bug::DependenciesForgotten`]: nothing waits for other work.
+pub(crate) fn forget_dependencies(bugs: Bugs, dependencies: &mut Dependencies) {
+    if bugs.has(Bug::DependencyIgnored) || bugs.has(Bug::DependenciesForgotten) {
+        *dependencies = Dependencies::default();
+    }
+}
+
+/// [`Bug::TakeoverForgets`], [`Bug::CatchUpRepeats`]: due times of a new leader begin now, or before
+/// those that have their record.
+pub(crate) fn move_due_times(
+    bugs: Bugs,
+    ledger: &Ledger,
+    now: Now,
+    restored: Timetable,
+) -> Timetable {
+    let mut timetable = Timetable::default();
+    for task in ledger.library().tasks() {
+        let from = match task.accounted {
+            _ if bugs.has(Bug::TakeoverForgets) => now.wall,
+            at if bugs.has(Bug::CatchUpRepeats) => Wall(at.0.saturating_sub(3_600_000)),
+            _ => return restored,
+        };
+        // The schedule was valid before.
+        let _ = timetable.insert_from(task, from);
+    }
+    timetable
+}
+
+/// [`Bug::BackfillRepeats`]: no due time has a launch.
+pub(crate) fn forget_launches(bugs: Bugs, known: &KnownLaunches) -> KnownLaunches {
+    let mut known = known.clone();
+    if bugs.has(Bug::BackfillRepeats) {
+        known.times.clear();
+    }
+    known
 }
 
 /// [`Bug::GateIgnored`]: an item that waits for all items of a task of which one has ended.
@@ -128,9 +180,13 @@ pub(crate) fn follow_wall_clock(timetable: &mut Timetable, cx: &Cx<'_>) {
     }
 }
 
-/// [`Bug::PauseForgotten`], [`Bug::BackfillStartsAnew`]: the ledger of a new leader has no pauses, or
-/// does not know how far backfills have come.
-pub(crate) fn forget_library(bugs: Bugs, ledger: &mut Ledger) {
+/// [`Bug::PauseForgotten`], [`Bug::BackfillStartsAnew`], [`Bug::FailuresForgotten`]: the ledger of a new
+/// leader has no pauses, or does not know how far backfills have come, or how many elements of an
+/// array have failed.
+pub(crate) fn forget_facts(bugs: Bugs, ledger: &mut Ledger) {
+    if bugs.has(Bug::FailuresForgotten) {
+        ledger.forget_failures();
+    }
     if bugs.has(Bug::BackfillStartsAnew) {
         ledger.library_mut().backfills_mut().rewind();
     }

@@ -12,7 +12,6 @@ use baton_model::time::{Millis, Mono};
 use super::kernel::{HeldExit, SIGKILL};
 use super::runs::{Role, Root, Timer};
 use super::{Awaited, Host, Turn};
-use crate::bugs::Bug;
 
 /// Polling interval for what sends no notification.
 pub(super) const POLL_EVERY: Millis = Millis(20);
@@ -313,7 +312,7 @@ impl Host {
         let claim = self.table.end(ended.clone());
         let run = self.table.runs.get(&ended.run);
         let is_kept = !ended.outcome.is_success();
-        if !(is_kept && self.settings.bugs.has(Bug::ClaimKept)) {
+        if !(is_kept && seeded!(self.settings.bugs, ClaimKept)) {
             self.queue.release(&claim);
         }
         // What a runner leaves behind is watched until the next one is over.

@@ -8,7 +8,6 @@ use super::io::StartFault;
 use super::kernel::SIGKILL;
 use super::runs::{ProcessRun, Role, Root};
 use super::{Awaited, Host, Turn};
-use crate::bugs::Bug;
 
 impl Host {
     /// Starts a run, or repeats the replies for one that is known.
@@ -262,7 +261,7 @@ impl Host {
     pub(super) fn forget(&mut self, turn: &mut Turn<'_>, run: RunKey) {
         let over = self.table.runs.get(&run).is_some_and(|run| !run.is_live());
         if over {
-            if self.settings.bugs.has(Bug::ReusedPidSignalled)
+            if seeded!(self.settings.bugs, ReusedPidSignalled)
                 && let Some(pid) = self.table.runs.get(&run).and_then(ProcessRun::pid)
             {
                 turn.kernel.signal_group(pid, SIGKILL);

@@ -72,8 +72,6 @@ use baton_model::outcome::ExitStatus;
 use baton_model::task::{ProcessNo, RunKey};
 use baton_model::time::{Millis, Mono};
 
-#[cfg(feature = "seeded-bugs")]
-use crate::bugs::{Bug, Bugs};
 use crate::protocol::worker::guard::DeadMan;
 use crate::protocol::worker::io::GuardOrder;
 
@@ -135,7 +133,7 @@ struct Turn<'a> {
     urgency: Urgency,
     pace: ReplyPace,
     #[cfg(feature = "seeded-bugs")]
-    bugs: Bugs,
+    bugs: crate::bugs::Bugs,
 }
 
 impl Turn<'_> {
@@ -163,10 +161,7 @@ impl Turn<'_> {
     }
 
     fn emit(&mut self, effect: Effect) {
-        #[cfg(feature = "seeded-bugs")]
-        if self.bugs.has(Bug::EffectBeforeRecord) {
-            return self.step.leak(effect);
-        }
+        seeded!(self.bugs, EffectBeforeRecord => return self.step.leak(effect));
         self.step.emit(effect);
     }
 }

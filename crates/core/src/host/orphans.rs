@@ -29,7 +29,6 @@ use super::kernel::{Listing, SIGTERM, StrayChild};
 use super::kill_all::KILL_MAX;
 use super::runs::{ProcessRun, Role, Root, Timer};
 use super::{Host, Turn};
-use crate::bugs::Bug;
 
 /// The grace for survivors of an attempt that has ended by itself.
 pub(super) const LEFTOVER_GRACE: Millis = Millis::from_secs(2);
@@ -226,7 +225,7 @@ impl Host {
     }
 
     fn owner_of(&self, child: &StrayChild) -> Option<RunKey> {
-        if self.settings.bugs.has(Bug::OrphanMisattributed) {
+        if seeded!(self.settings.bugs, OrphanMisattributed) {
             return self.table.lingering.first().copied();
         }
         child.mark.or_else(|| {

@@ -4,7 +4,6 @@ use baton_model::coordinator::{CoordinatorRecord, Guard, KnownRun, Reply, VERSIO
 use baton_model::task::Moment;
 
 use super::{Awaited, Host, Turn};
-use crate::bugs::Bug;
 
 impl Host {
     /// Greets a runner. The one before is considered dead: its requests are done by now, or waited
@@ -43,7 +42,7 @@ impl Host {
 
     /// The effect that is not answered yet.
     pub(super) fn in_flight(&self) -> Option<&Awaited> {
-        let forgotten = self.settings.bugs.has(Bug::SummaryIncomplete);
+        let forgotten = seeded!(self.settings.bugs, SummaryIncomplete);
         self.awaited.as_ref().filter(|_| !forgotten)
     }
 

@@ -9,7 +9,6 @@ use super::kernel::{SIGKILL, SIGTERM};
 use super::runs::{Probe, ProcessRun, Role, Root, Timer};
 use super::sweeps::kill_marked;
 use super::{Host, Turn};
-use crate::bugs::Bug;
 
 impl Host {
     /// Asks a run to stop.
@@ -36,7 +35,7 @@ impl Host {
         // Repeated after a recovery of the runner: the signal was sent already, and many programs
         // treat a second one as a demand to exit at once.
         let first = run.kill_at.is_none();
-        let is_skipped = self.settings.bugs.has(Bug::GraceSkipped);
+        let is_skipped = seeded!(self.settings.bugs, GraceSkipped);
         let kill_at = if is_skipped { turn.now() } else { kill_at };
         let kill_at = run.kill_at.map_or(kill_at, |at| at.min(kill_at));
         run.kill_at = Some(kill_at);

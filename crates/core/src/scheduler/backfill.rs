@@ -26,7 +26,6 @@ use baton_model::time::{Mono, Wall};
 
 use super::launch::{self, Launch};
 use super::timetable::Timetable;
-use crate::bugs::{Bug, Bugs};
 use crate::clock::{Schedule, Zone};
 use crate::ledger::{Ledger, OpenBackfill, Task};
 use crate::scheduler::context::Cx;
@@ -211,7 +210,7 @@ impl BackfillDriver {
             payload: Some(payload),
         };
         match launch::try_launch(cx, table, &entry, launch, TickVerdict::Launch) {
-            Ok(_) => !cx.config.bugs.has(Bug::BackfillRecordLate),
+            Ok(_) => !seeded!(cx.config.bugs, BackfillRecordLate),
             Err(SkipReason::LaunchRate) => {
                 let wait = table.wait_for_launch(task, cx.now.mono);
                 self.delayed.insert(id, cx.now.mono + wait);
@@ -356,7 +355,8 @@ fn register(
         registered_at: cx.now.wall,
         changed_at: cx.now.wall,
     };
-    let (taken, times) = split(&parsed, &head, known, cx.config.bugs);
+    seeded! { let known = &crate::bugs::scheduler::forget_launches(cx.config.bugs, known); }
+    let (taken, times) = split(&parsed, &head, known);
     let backfill = (!dry && !times.is_empty()).then_some(id);
     if backfill.is_some() {
         cx.commit(Fact::BackfillRegistered {
@@ -398,7 +398,8 @@ fn resume(
     }
     check_known(task, head.range.from, known)?;
     let parsed = parse(&head.range.schedule)?;
-    let (taken, times) = split(&parsed, &head, known, cx.config.bugs);
+    seeded! { let known = &crate::bugs::scheduler::forget_launches(cx.config.bugs, known); }
+    let (taken, times) = split(&parsed, &head, known);
     cx.commit(Fact::BackfillResumed {
         backfill: id,
         task: head.task,
@@ -459,17 +460,11 @@ fn count(schedule: &Schedule, range: &BackfillRange) -> u64 {
 }
 
 /// The due times ahead of a backfill, in its order: those that have a launch, and those to launch.
-fn split(
-    schedule: &Schedule,
-    head: &Backfill,
-    known: &KnownLaunches,
-    bugs: Bugs,
-) -> (Vec<Wall>, Vec<Wall>) {
+fn split(schedule: &Schedule, head: &Backfill, known: &KnownLaunches) -> (Vec<Wall>, Vec<Wall>) {
     let ahead = std::iter::successors(after(schedule, head, head.last), |at| {
         after(schedule, head, Some(*at))
     });
-    let repeats = bugs.has(Bug::BackfillRepeats);
-    ahead.partition(|at| !repeats && known.times.binary_search(at).is_ok())
+    ahead.partition(|at| known.times.binary_search(at).is_ok())
 }
 
 /// The due time of a backfill after the given one, in its order; the first if none is given.

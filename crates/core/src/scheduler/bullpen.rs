@@ -13,7 +13,6 @@ use baton_model::time::{Millis, Mono, Now};
 
 use super::dependencies::Dependencies;
 use super::gate;
-use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::limits::{self, EntryLimit, LimitKey, Limits};
 use crate::placement::{
@@ -91,7 +90,6 @@ impl Bullpen {
         ledger: &Ledger,
         dependencies: &Dependencies,
         limits: &[(String, u64)],
-        bugs: Bugs,
         now: Now,
     ) -> Self {
         let mut bullpen = Self {
@@ -99,16 +97,12 @@ impl Bullpen {
             ..Self::default()
         };
         let limits = limits.iter().map(|(name, total)| (name, total));
-        let set = ledger.limits().iter();
-        let set = set.filter(|_| !bugs.has(Bug::LimitForgotten));
-        for (name, total) in limits.chain(set) {
+        for (name, total) in limits.chain(ledger.limits()) {
             // More limits than placement takes are refused where they are configured.
             bullpen.set_limit(name, Some(*total));
         }
         for lease in ledger.open_leases() {
             if let Some(instance) = ledger.instance(lease.id.attempt.instance) {
-                #[cfg(feature = "seeded-bugs")]
-                let instance = &crate::bugs::scheduler::uncharge_array(bugs, instance);
                 bullpen.adopt(lease, instance);
             }
         }

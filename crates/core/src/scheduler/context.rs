@@ -16,7 +16,6 @@ use super::attempts;
 use super::bullpen::Bullpen;
 use super::command::Reply;
 use super::dependencies::Dependencies;
-use crate::bugs::Bug;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
@@ -74,13 +73,11 @@ impl Cx<'_> {
     /// If the ledger refuses the fact: every handler has checked before.
     pub(crate) fn commit(&mut self, fact: Fact) {
         let applied = self.ledger.apply(&fact);
-        #[cfg(feature = "seeded-bugs")]
-        let applied = crate::bugs::scheduler::tolerate(self.config.bugs, applied);
+        seeded! { let applied = crate::bugs::scheduler::tolerate(self.config.bugs, applied); }
         if let Err(error) = applied {
             panic!("the ledger refuses {fact}: {error}");
         }
-        #[cfg(feature = "seeded-bugs")]
-        crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact);
+        seeded! { crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact); }
         self.dependencies.observe(self.ledger, &fact);
         self.step.record_by(fact, self.by.as_ref());
     }
@@ -120,14 +117,9 @@ impl Leader for Cx<'_> {
         self.step.emit(Effect::Send(to, message));
     }
 
-    fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug) {
-        #[cfg(feature = "seeded-bugs")]
-        if self.config.bugs.has(bug) {
-            self.step.leak(Effect::Send(to, message));
-            return;
-        }
-        let _ = bug;
-        self.step.emit(Effect::Send(to, message));
+    #[cfg(feature = "seeded-bugs")]
+    fn leak(&mut self, to: WorkerAddress, message: ToWorker) {
+        self.step.leak(Effect::Send(to, message));
     }
 
     fn fence(&mut self) {

@@ -25,7 +25,6 @@ use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 
 use super::instances;
-use crate::bugs::{Bug, Bugs};
 use crate::ledger::{Ledger, Range};
 use crate::protocol::scheduler::Protocol;
 use crate::scheduler::context::Cx;
@@ -118,19 +117,18 @@ pub(crate) struct Dependencies {
 
 impl Dependencies {
     /// Those of a leader that takes this ledger over.
-    pub(crate) fn restore(ledger: &Ledger, bugs: Bugs) -> Self {
+    pub(crate) fn restore(ledger: &Ledger) -> Self {
         let mut dependencies = Self::default();
-        let forgotten = bugs.has(Bug::DependenciesForgotten);
-        for range in ledger.waiting().filter(|_| !forgotten) {
-            dependencies.register(ledger, bugs, &range);
+        for range in ledger.waiting() {
+            dependencies.register(ledger, &range);
         }
         dependencies
     }
 
     /// Adds a range of unstarted instances, if it has dependencies. True if it is held back.
-    pub(crate) fn register(&mut self, ledger: &Ledger, bugs: Bugs, range: &Range) -> bool {
+    pub(crate) fn register(&mut self, ledger: &Ledger, range: &Range) -> bool {
         let after = &range.spec.conditions.after;
-        if after.is_empty() || bugs.has(Bug::DependencyIgnored) {
+        if after.is_empty() {
             return false;
         }
         for dependency in after {
@@ -321,7 +319,7 @@ impl Dependencies {
 /// Dependents are let go last, when no change is pending: the ledger has all ends of a step at once,
 /// and one that was not examined yet may violate a dependency.
 pub(super) fn advance(cx: &mut Cx<'_>, protocol: &mut Protocol) -> bool {
-    let continues = cx.config.bugs.has(Bug::FailedMaxIgnored);
+    let continues = seeded!(cx.config.bugs, FailedMaxIgnored);
     let failed = cx.dependencies.failed.pop().filter(|_| !continues);
     if let Some((first, last, max)) = failed {
         let reason = Some(HaltReason::FailedMax(max));
@@ -352,8 +350,7 @@ fn examine(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId, change: Cha
     };
     let Some(dependency) = violated.copied() else {
         cx.dependencies.unsettled.insert(id);
-        #[cfg(feature = "seeded-bugs")]
-        release_early(cx, id);
+        seeded!(cx.config.bugs, ReleasedOnFirstEnd => release_early(cx, id));
         return;
     };
     let last = dependent.last;
@@ -365,14 +362,12 @@ fn examine(cx: &mut Cx<'_>, protocol: &mut Protocol, id: InstanceId, change: Cha
     }
 }
 
-/// [`Bug::ReleasedOnFirstEnd`]: lets a dependent go while other ends are pending.
+/// Lets a dependent go while other ends are pending: a seeded bug.
 #[cfg(feature = "seeded-bugs")]
 fn release_early(cx: &mut Cx<'_>, id: InstanceId) {
-    if cx.config.bugs.has(Bug::ReleasedOnFirstEnd) {
-        settle(cx, id);
-        if !cx.dependencies.holds(id) {
-            cx.dependencies.forget(id);
-        }
+    settle(cx, id);
+    if !cx.dependencies.holds(id) {
+        cx.dependencies.forget(id);
     }
 }
 

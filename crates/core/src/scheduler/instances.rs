@@ -13,7 +13,6 @@ use baton_model::state::UniversalState;
 use super::bullpen::gated_entry;
 use super::dependencies::EndMark;
 use super::gate;
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::ledger::{Instance, Range};
 use crate::protocol::scheduler::Protocol;
@@ -188,7 +187,7 @@ pub(super) fn submit(
     let first = ranges[0].first;
     let last = ranges[ranges.len() - 1].last;
     if let Some(key) = submission.key
-        && !cx.config.bugs.has(Bug::KeyForgotten)
+        && !seeded!(cx.config.bugs, KeyForgotten)
     {
         let created = Created::Instances { first, last };
         cx.commit(Fact::KeyRecorded { key, created });
@@ -267,7 +266,7 @@ pub(super) fn unused_id(cx: &Cx<'_>) -> InstanceId {
     let known = cx.ledger.known().last_below(InstanceId(KEYED_IDS));
     let known = known.unwrap_or(InstanceId(0));
     let floor = match cx.config.store {
-        StoreMode::Durable if cx.config.bugs.has(Bug::IdsUsedAgain) => 0,
+        StoreMode::Durable if seeded!(cx.config.bugs, IdsUsedAgain) => 0,
         StoreMode::Durable => cx.ledger.identity().ids_above().0,
         StoreMode::Memory => u64::from(cx.epoch.number()).saturating_mul(IDS_PER_EPOCH),
     };
@@ -315,7 +314,8 @@ pub(super) fn accept(
         Some(task) if !gate::may_start(cx.ledger, cx.bullpen, task, Execution::Instance(first)) => {
             cx.bullpen.hold(task, first);
         }
-        _ if cx.dependencies.register(cx.ledger, cx.config.bugs, &range) => {}
+        _ if !seeded!(cx.config.bugs, DependencyIgnored)
+            && cx.dependencies.register(cx.ledger, &range) => {}
         _ => cx.bullpen.fresh(&range),
     }
 }

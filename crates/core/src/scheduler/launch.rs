@@ -15,7 +15,6 @@ use baton_model::workflow::Plan;
 
 use super::timetable::Timetable;
 use super::{gate, instances};
-use crate::bugs::Bug;
 use crate::clock::Zone;
 use crate::config::StoreMode;
 use crate::ledger::{Payload, Task};
@@ -83,7 +82,7 @@ pub(super) fn try_launch(
         table.record_launch(cx, record);
     }
     let is_forgotten =
-        matches!(verdict, TickVerdict::Late { .. }) && cx.config.bugs.has(Bug::TickWithoutInstance);
+        matches!(verdict, TickVerdict::Late { .. }) && seeded!(cx.config.bugs, TickWithoutInstance);
     if let Some((execution, payload)) = execution.zip(payload)
         && !is_forgotten
     {
@@ -145,7 +144,7 @@ pub(super) fn unused_id(cx: &Cx<'_>, payload: &Payload) -> Execution {
 /// An unused run id.
 pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
     let floor = match cx.config.store {
-        StoreMode::Durable if cx.config.bugs.has(Bug::RunIdsUsedAgain) => 0,
+        StoreMode::Durable if seeded!(cx.config.bugs, RunIdsUsedAgain) => 0,
         StoreMode::Durable => cx.ledger.identity().runs_above().0,
         // Workers may still hold instances of runs of an earlier leader.
         StoreMode::Memory => u64::from(cx.epoch.number()).saturating_mul(RUNS_PER_EPOCH),

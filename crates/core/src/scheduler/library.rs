@@ -18,7 +18,6 @@ use super::gate;
 use super::instances::SubmitError;
 use super::launch::{self, Launch, PlanError};
 use super::timetable::{self, Timetable};
-use crate::bugs::Bug;
 use crate::ledger::{Library, Payload, Task};
 use crate::scheduler::context::Cx;
 
@@ -259,7 +258,7 @@ pub(super) fn define(
             &command.definition,
             cx.now,
         );
-        if from == cx.now.wall && !cx.config.bugs.has(Bug::ReplacedForgotten) {
+        if from == cx.now.wall && !seeded!(cx.config.bugs, ReplacedForgotten) {
             table.close(cx, number, SkipReason::Replaced);
         }
         cx.commit(Fact::TaskDefined {
@@ -417,7 +416,7 @@ pub(super) fn pause(
             reason,
         });
     } else {
-        if !cx.config.bugs.has(Bug::UnpauseCatchesUp) {
+        if !seeded!(cx.config.bugs, UnpauseCatchesUp) {
             table.close(cx, number, SkipReason::Paused);
         }
         cx.commit(Fact::TaskUnpaused { task: number });

@@ -172,15 +172,18 @@ impl Scheduler {
         ledger.runs_mut().drop_all_ended();
         ledger.runs_mut().mark_all_dirty();
         ledger.library_mut().backfills_mut().mark_all_dirty();
-        #[cfg(feature = "seeded-bugs")]
-        crate::bugs::scheduler::forget_library(config.bugs, &mut ledger);
-        #[cfg(feature = "seeded-bugs")]
-        ledger.forget_failures(config.bugs);
+        seeded! { crate::bugs::scheduler::forget_facts(config.bugs, &mut ledger); }
         let mut counts = Counts::default();
         let mut step = Step::default();
-        let mut dependencies = Dependencies::restore(&ledger, config.bugs);
-        let mut bullpen = Bullpen::restore(&ledger, &dependencies, limits, config.bugs, now);
-        let timetable = Timetable::restore(&ledger, config.bugs, now);
+        let mut dependencies = Dependencies::restore(&ledger);
+        seeded! { crate::bugs::scheduler::forget_dependencies(config.bugs, &mut dependencies); }
+        let mut bullpen = Bullpen::restore(&ledger, &dependencies, limits, now);
+        seeded! { crate::bugs::scheduler::forget_limits(config.bugs, &ledger, &mut bullpen); }
+        let timetable = Timetable::restore(&ledger);
+        seeded! {
+            let timetable =
+                crate::bugs::scheduler::move_due_times(config.bugs, &ledger, now, timetable);
+        }
         let deadlines = Deadlines::restore(&ledger, now);
         let mut cx = Cx {
             now,
@@ -229,8 +232,7 @@ impl Scheduler {
         };
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
         let (deadlines, backfills) = (&mut self.deadlines, &mut self.backfills);
-        #[cfg(feature = "seeded-bugs")]
-        table.record_late(&mut cx);
+        seeded! { table.record_late(&mut cx); }
         protocol.raise_lease_time(&mut cx.protocol());
         match input {
             Input::Tick => {

@@ -15,7 +15,6 @@ use baton_model::spec::Due;
 use baton_model::time::{Millis, Mono, Now, Wall};
 
 use super::launch::{self, Launch};
-use crate::bugs::{Bug, Bugs};
 use crate::clock::{
     Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
 };
@@ -32,25 +31,20 @@ pub(crate) struct Timetable {
     followers: BTreeMap<TaskName, BTreeSet<TaskNo>>,
     /// Upstream tasks of each follower.
     after: BTreeMap<TaskNo, Vec<TaskName>>,
-    /// Records that [`Bug::BackfillRecordLate`] holds back.
+    /// Records that a seeded bug holds back.
     #[cfg(feature = "seeded-bugs")]
     late: Vec<Fact>,
 }
 
 impl Timetable {
     /// The timetable of a leader that takes over this ledger.
-    pub(crate) fn restore(ledger: &Ledger, bugs: Bugs, now: Now) -> Self {
+    pub(crate) fn restore(ledger: &Ledger) -> Self {
         let mut timetable = Self::default();
         for task in ledger.library().tasks() {
-            let from = match task.accounted {
-                _ if bugs.has(Bug::TakeoverForgets) => now.wall,
-                at if bugs.has(Bug::CatchUpRepeats) => Wall(at.0.saturating_sub(3_600_000)),
-                at => at,
-            };
             // The schedule was valid when the task was defined. Its time zone may have been removed
             // by another version of Baton: then the task is no longer due, and its list of due
             // times is empty.
-            let _ = timetable.insert_from(task, from);
+            let _ = timetable.insert(task);
         }
         timetable
     }
@@ -67,8 +61,7 @@ impl Timetable {
 
     /// Records due times, and launches instances and runs.
     pub(crate) fn due(&mut self, cx: &mut Cx<'_>) {
-        #[cfg(feature = "seeded-bugs")]
-        crate::bugs::scheduler::follow_wall_clock(self, cx);
+        seeded! { crate::bugs::scheduler::follow_wall_clock(self, cx); }
         let mut ticks = Vec::new();
         self.clock.due(cx.now.wall, &mut |tick| ticks.push(tick));
         cx.unrequested(|cx| {
@@ -154,7 +147,7 @@ impl Timetable {
         };
         let cause = Cause::Due {
             first: tick.first,
-            last: if cx.config.bugs.has(Bug::AccountedNotAdvanced) {
+            last: if seeded!(cx.config.bugs, AccountedNotAdvanced) {
                 tick.first
             } else {
                 tick.last
@@ -196,11 +189,9 @@ impl Timetable {
 
     /// Commits the record of a launch.
     pub(super) fn record_launch(&mut self, cx: &mut Cx<'_>, record: Fact) {
-        #[cfg(feature = "seeded-bugs")]
-        if record.backfill().is_some() && cx.config.bugs.has(Bug::BackfillRecordLate) {
-            self.late.push(record);
-            return;
-        }
+        seeded!(cx.config.bugs, BackfillRecordLate => if record.backfill().is_some() {
+            return self.late.push(record);
+        });
         cx.commit(record);
     }
 
@@ -228,7 +219,7 @@ impl Timetable {
     ) -> TickVerdict {
         let active = cx.ledger.library().active(task);
         let active = active.map_or(0, |active| {
-            if cx.config.bugs.has(Bug::RunsUncounted) {
+            if seeded!(cx.config.bugs, RunsUncounted) {
                 active.instances.len() as u64
             } else {
                 active.count()

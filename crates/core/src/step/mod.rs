@@ -98,8 +98,7 @@ impl<F, E> Step<F, E> {
         self.facts.append(&mut next.facts);
         self.effects.append(&mut next.effects);
         self.fenced |= next.fenced;
-        #[cfg(feature = "seeded-bugs")]
-        self.leaked.append(&mut next.leaked);
+        seeded! { self.leaked.append(&mut next.leaked); }
     }
 
     /// Releases an effect early: a seeded bug that the simulator must find.
@@ -246,8 +245,7 @@ impl<E> Outbox<E> {
 
     /// Takes a step. Hand the batch, if there is one, to the store.
     pub fn accept<F>(&mut self, step: Step<F, E>) -> Option<Batch<F>> {
-        #[cfg(feature = "seeded-bugs")]
-        self.ready.extend(step.leaked);
+        seeded! { self.ready.extend(step.leaked); }
         let needs_receipt = !step.facts.is_empty() || step.fenced;
         if needs_receipt {
             self.last = CommitSeq(self.last.0 + 1);

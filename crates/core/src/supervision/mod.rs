@@ -91,8 +91,9 @@ pub struct Identity {
 impl Identity {
     fn machine(&self, records: Vec<Record>, now: Mono) -> Worker {
         let (me, offer) = (self.me.clone(), Arc::clone(&self.offer));
-        Worker::begin(me, self.slots, offer, self.bugs, records, now)
-            .with_executor(self.executor.clone())
+        let worker = Worker::begin(me, self.slots, offer, records, now);
+        seeded! { let worker = worker.with_bugs(self.bugs); }
+        worker.with_executor(self.executor.clone())
     }
 }
 

@@ -9,7 +9,6 @@ use baton_model::time::{Millis, Mono};
 use super::Supervisor;
 use super::attempts::{Attempt, Phase};
 use super::io::Action;
-use crate::bugs::Bug;
 use crate::protocol::worker::io::Effect;
 
 impl Supervisor {
@@ -93,7 +92,7 @@ impl Supervisor {
                 && attempt.phase == Phase::Waiting
                 && !std::mem::replace(&mut attempt.withdrawn, true)
             {
-                if self.bugs.has(Bug::GivenBackUnasked) {
+                if seeded!(self.bugs, GivenBackUnasked) {
                     self.withdraw(run);
                 } else {
                     out.push(Action::Withdraw(run));

@@ -10,7 +10,6 @@ use super::attempts::{Attempt, LOST, Phase, is_resumable};
 use super::backoff::{RUNNER_DELAY_MAX, runner_delay};
 use super::io::{Action, Ending, Sighting};
 use super::{Supervisor, WAIT_MAX};
-use crate::bugs::Bug;
 use crate::protocol::worker::io::Input;
 
 /// How a runner is taken to have died that has vanished.
@@ -112,7 +111,7 @@ impl Supervisor {
     /// True if the runner of an attempt is started again after this end of its run. That of a task
     /// that is to stop is, too: without a runner neither its processes nor its final ones end.
     pub(super) fn restarts_runner(&self, attempt: &Attempt, outcome: Outcome) -> bool {
-        let abandoned = self.bugs.has(Bug::RunnerAbandoned) && attempt.stop.is_some();
+        let abandoned = seeded!(self.bugs, RunnerAbandoned) && attempt.stop.is_some();
         is_resumable(attempt.run, &attempt.assignment, outcome)
             && self.dying.is_none()
             && !abandoned

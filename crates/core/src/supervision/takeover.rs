@@ -18,7 +18,6 @@ use super::attempts::{Assignment, Attempt, Attempts, LOST, Phase, is_resumable};
 use super::io::{Action, Ending, Sighting};
 use super::kill::KILL_RETRY;
 use super::{Identity, Supervisor, WAIT_MAX};
-use crate::bugs::Bug;
 use crate::protocol::worker::io::Input;
 
 /// What an agent finds of the incarnation before it, when it starts.
@@ -288,7 +287,7 @@ impl Supervisor {
                 }
                 // Descendants may be left, and another attempt must not meet them.
                 Phase::Ended(report)
-                    if !was_over && !is_owned && !self.bugs.has(Bug::StraysUnawaited) =>
+                    if !was_over && !is_owned && !seeded!(self.bugs, StraysUnawaited) =>
                 {
                     attempt.phase = Phase::Concluded(report.clone());
                     has_strays = true;
@@ -365,7 +364,7 @@ impl Supervisor {
         match sight(attempt) {
             Sighting::Present => {
                 attempt.phase = Phase::Running;
-                out.push(if self.bugs.has(Bug::LaunchedAgain) {
+                out.push(if seeded!(self.bugs, LaunchedAgain) {
                     Action::Launch(attempt.run)
                 } else {
                     Action::Adopt(attempt.run)

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use baton_core::bugs::Bugs;
 use baton_core::protocol::frame::{
     FrameError, PREAMBLE, decode_to_worker, encode_to_scheduler, encode_token,
 };
@@ -139,8 +138,7 @@ fn machine(name: &str, life: u64) -> Machine {
         open: true,
     };
     let executor = ExecutorId::new(&format!("host-of-{name}"), 7, Lineage(5 << 32));
-    Machine::begin(me, 64, Arc::new(offer), Bugs::NONE, Vec::new(), Mono(1))
-        .with_executor(Some(executor))
+    Machine::begin(me, 64, Arc::new(offer), Vec::new(), Mono(1)).with_executor(Some(executor))
 }
 
 struct Body {

@@ -107,7 +107,7 @@ impl Host {
         };
         let clock = Mono(0);
         Self {
-            worker: Worker::begin(me, slots, Arc::default(), bugs, Vec::new(), clock),
+            worker: Worker::begin(me, slots, Arc::default(), Vec::new(), clock).with_bugs(bugs),
             slots,
             bugs,
             guard: DeadMan::default(),
@@ -243,14 +243,8 @@ impl Host {
                 },
             })
             .collect();
-        self.worker = Worker::begin(
-            me,
-            self.slots,
-            Arc::default(),
-            self.bugs,
-            records,
-            self.clock,
-        );
+        self.worker =
+            Worker::begin(me, self.slots, Arc::default(), records, self.clock).with_bugs(self.bugs);
         self.beats = Beats::default();
     }
 

@@ -34,7 +34,6 @@ use baton_model::worker_set::KnownSet;
 use super::context::Cx;
 use super::seat::Seat;
 use super::{Protocol, Timer, address};
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
@@ -259,7 +258,7 @@ impl Protocol {
     fn reply(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
         let seat = &self.seats[name];
         let mut timeouts = cx.config.timeouts.for_worker();
-        if cx.config.bugs.has(Bug::DeadlineTooLong) {
+        if seeded!(cx.config.bugs, DeadlineTooLong) {
             timeouts.lease = cx.config.timeouts.lease().scaled(3, 2);
         }
         let reply = HeartbeatReply {
@@ -272,7 +271,7 @@ impl Protocol {
                 settled: !self.is_waiting(),
             }),
         };
-        if !cx.config.bugs.has(Bug::HeartbeatUnfenced) {
+        if !seeded!(cx.config.bugs, HeartbeatUnfenced) {
             cx.leader.fence();
         }
         cx.send(address(name, seat), ToWorker::HeartbeatReply(reply));
@@ -284,7 +283,7 @@ impl Protocol {
 
     /// Answers a condemned holder: no lease, only the order to die, every time.
     fn order_suicide_again(&mut self, cx: &mut Cx<'_>, name: &WorkerName) {
-        if cx.config.bugs.has(Bug::SuicideNotRepeated) {
+        if seeded!(cx.config.bugs, SuicideNotRepeated) {
             return;
         }
         self.reply(cx, name);
@@ -299,7 +298,7 @@ impl Protocol {
     }
 
     fn refuse_condemned(&mut self, cx: &mut Cx<'_>, heartbeat: &Heartbeat) {
-        if cx.config.bugs.has(Bug::SuicideNotRepeated) {
+        if seeded!(cx.config.bugs, SuicideNotRepeated) {
             return;
         }
         self.close_earlier_incarnations(cx, &heartbeat.worker);
@@ -336,7 +335,7 @@ impl Protocol {
         cx.leader.left(name);
         self.seated.remove(&seat.holder.incarnation);
         self.timers.disarm(&Timer::Seat(name.clone()));
-        if cx.config.bugs.has(Bug::ReplacedTasksKept) {
+        if seeded!(cx.config.bugs, ReplacedTasksKept) {
             self.holdings.0.remove(&seat.holder.incarnation);
         }
         let ran_out = self

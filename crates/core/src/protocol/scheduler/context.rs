@@ -10,7 +10,6 @@ use baton_model::placement::Offer;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Now;
 
-use crate::bugs::Bug;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
@@ -29,9 +28,9 @@ pub(crate) trait Leader {
     /// Sends a message to a worker, once all facts so far are durable.
     fn send(&mut self, to: WorkerAddress, message: ToWorker);
 
-    /// Sends a message that must not leave before its facts are durable. With the seeded bug
-    /// switched on it does.
-    fn send_durably(&mut self, to: WorkerAddress, message: ToWorker, bug: Bug);
+    /// Sends a message before its facts are durable: a seeded bug.
+    #[cfg(feature = "seeded-bugs")]
+    fn leak(&mut self, to: WorkerAddress, message: ToWorker);
 
     /// Lets later effects wait for a commit, even if no fact is recorded.
     fn fence(&mut self);

@@ -13,7 +13,6 @@ use baton_model::timeouts::LeaseTerm;
 
 use super::context::Cx;
 use super::{Protocol, Timer};
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 
 /// The leases that one incarnation may be running.
@@ -135,7 +134,7 @@ pub(super) fn term_of(cx: &Cx<'_>, lease: LeaseId) -> LeaseTerm {
     }
     let instance = cx.ledger().instance(lease.attempt.instance);
     let term = instance.map_or(LeaseTerm::Unlimited, |it| LeaseTerm::of(&it.spec));
-    if term == LeaseTerm::Unlimited && cx.config.bugs.has(Bug::StrictByTime) {
+    if term == LeaseTerm::Unlimited && seeded!(cx.config.bugs, StrictByTime) {
         return LeaseTerm::Lease;
     }
     term
@@ -149,7 +148,7 @@ impl Protocol {
     pub(super) fn inherit_leases(&mut self, cx: &Cx<'_>) {
         let mut expires = cx.now.mono + inherited_for(cx);
         self.timers.arm(Timer::Inherited, expires);
-        if cx.config.bugs.has(Bug::LeaseWaitSkipped) {
+        if seeded!(cx.config.bugs, LeaseWaitSkipped) {
             expires = cx.now.mono;
         }
         for lease in cx.ledger().open_leases() {
@@ -160,7 +159,7 @@ impl Protocol {
         let incarnations: Vec<Incarnation> = self.holdings.0.keys().copied().collect();
         for incarnation in incarnations {
             self.arm_holding(cx, incarnation);
-            if cx.config.bugs.has(Bug::LeaseWaitSkipped) {
+            if seeded!(cx.config.bugs, LeaseWaitSkipped) {
                 self.timers.arm(Timer::Holding(incarnation), expires);
             }
         }

@@ -24,13 +24,12 @@ use baton_model::time::Mono;
 use super::Protocol;
 use super::context::Cx;
 use super::holdings::{Holding, incarnations_of};
-use crate::bugs::Bug;
 
 impl Protocol {
     /// True if another machine has the sender's state directory.
     pub(super) fn is_copy(&self, cx: &Cx<'_>, heartbeat: &Heartbeat) -> bool {
         let incoming = &heartbeat.worker;
-        if cx.config.bugs.has(Bug::CopyAdmitted) {
+        if seeded!(cx.config.bugs, CopyAdmitted) {
             return false;
         }
         let same_incarnation = self.holdings.0.get(&incoming.incarnation);
@@ -131,5 +130,5 @@ fn follows(later: &Holder, asked: Option<Mono>, holding: &Holding) -> bool {
 
 fn is_silent(cx: &Cx<'_>, holding: &Holding) -> bool {
     let silent_at = holding.heard + cx.config.timeouts.silence();
-    silent_at <= cx.now.mono || cx.config.bugs.has(Bug::RebootBelieved)
+    silent_at <= cx.now.mono || seeded!(cx.config.bugs, RebootBelieved)
 }

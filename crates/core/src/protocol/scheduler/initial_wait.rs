@@ -27,7 +27,6 @@ use baton_model::timeouts::LeaseTerm;
 use super::context::Cx;
 use super::holdings::inherited_for;
 use super::{Protocol, Timer};
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::protocol::consensus::Consensus;
 
@@ -45,7 +44,7 @@ impl Protocol {
             StoreMode::Durable => {}
             StoreMode::Memory => self.consensus = Some(Consensus::new(self.term.epoch)),
         }
-        if cx.config.bugs.has(Bug::InitialWaitSkipped) {
+        if seeded!(cx.config.bugs, InitialWaitSkipped) {
             return;
         }
         let until = cx.now.mono + inherited_for(cx).max(longest_term(cx));

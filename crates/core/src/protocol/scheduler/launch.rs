@@ -11,7 +11,6 @@ use baton_model::state::UniversalState;
 
 use super::context::Cx;
 use super::{Protocol, address};
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::placement::Availability;
 use crate::wait::Exclusion;
@@ -62,8 +61,11 @@ impl Protocol {
                 stamp: seat.last_stamp,
                 launches: chunk.to_vec(),
             };
-            cx.leader
-                .send_durably(address(name, seat), message, Bug::LeaseBeforeDurable);
+            seeded!(cx.config.bugs, LeaseBeforeDurable => {
+                cx.leader.leak(address(name, seat), message);
+                continue;
+            });
+            cx.leader.send(address(name, seat), message);
         }
         self.rearm(cx, name);
     }
@@ -132,7 +134,7 @@ impl Protocol {
         let is_held_back = self
             .suspicions
             .holds_back(seat.holder.incarnation, cx.now.mono)
-            && !cx.config.bugs.has(Bug::SuspicionIgnored);
+            && !seeded!(cx.config.bugs, SuspicionIgnored);
         let availability = match seat.availability() {
             // To end the drain would not help.
             Availability::Closed(reason) if reason.is_lasting() => Availability::Closed(reason),

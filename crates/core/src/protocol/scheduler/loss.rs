@@ -24,7 +24,6 @@ use baton_model::state::WorkerState;
 use super::context::Cx;
 use super::holdings::term_of;
 use super::{Protocol, Timer, address};
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
@@ -37,7 +36,7 @@ impl Protocol {
         let incarnation = seat.holder.incarnation;
         if seat.state != WorkerState::MustDie {
             seat.step(cx, WorkerEvent::Condemned);
-            if !cx.config.bugs.has(Bug::UnsureKeptOnLoss) {
+            if !seeded!(cx.config.bugs, UnsureKeptOnLoss) {
                 let listed = seat.listed;
                 seat.drop_calls();
                 seat.listed = listed;

@@ -224,12 +224,10 @@ impl Protocol {
             .cloned()
             .filter(|name| {
                 let current = self.seats[name].association(self.term);
-                #[cfg(feature = "seeded-bugs")]
-                let association = crate::bugs::protocol::ignore_epoch(
-                    cx.config.bugs,
-                    association,
-                    self.term.epoch,
-                );
+                seeded! {
+                    let association =
+                        crate::bugs::protocol::ignore_epoch(cx.config.bugs, association, self.term.epoch);
+                }
                 current == association
             });
         if heard.is_none() {

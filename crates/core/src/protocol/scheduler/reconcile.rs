@@ -24,10 +24,8 @@ impl Protocol {
         association: Association,
         held: &[HeldAttempt],
     ) {
-        #[cfg(not(feature = "seeded-bugs"))]
         let name = self.hear(cx, association);
-        #[cfg(feature = "seeded-bugs")]
-        let name = crate::bugs::protocol::hear_successor(self, cx, association);
+        seeded! { let name = crate::bugs::protocol::find_successor(self, cx, association, name); }
         let Some(name) = name else { return };
         if self.seats[&name].listed {
             cx.notice("running-tasks-known-already");

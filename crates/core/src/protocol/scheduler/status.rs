@@ -9,7 +9,6 @@ use baton_model::outcome::{AttemptEnd, Outcome, Report, Synthetic};
 use super::context::Cx;
 use super::reconcile::not_running;
 use super::{Protocol, address};
-use crate::bugs::Bug;
 use crate::triage::{self, Charge};
 
 impl Protocol {
@@ -25,7 +24,7 @@ impl Protocol {
         let Some(name) = self.hear(cx, association) else {
             return;
         };
-        if !self.seats[&name].listed && !cx.config.bugs.has(Bug::StatusTakenWhileNew) {
+        if !self.seats[&name].listed && !seeded!(cx.config.bugs, StatusTakenWhileNew) {
             // It would race with the list of running tasks; the worker repeats it.
             cx.notice("status-before-running-tasks");
             return;
@@ -94,10 +93,9 @@ impl Protocol {
     /// granted to it, or to an earlier incarnation of the same state directory.
     pub(super) fn answers_for(&self, cx: &Cx<'_>, name: &WorkerName, lease: LeaseId) -> bool {
         let reporter = self.seats[name].holder.incarnation;
-        #[cfg(feature = "seeded-bugs")]
-        if cx.config.bugs.has(Bug::StatusEpochUnchecked) {
+        seeded!(cx.config.bugs, StatusEpochUnchecked => {
             return crate::bugs::protocol::lease_of_any_epoch(cx, lease).is_some();
-        }
+        });
         cx.ledger().open_lease(lease).is_some_and(|open| {
             let granted_to = open.holder.incarnation;
             granted_to == reporter || reporter.supersedes(granted_to)
@@ -113,8 +111,10 @@ impl Protocol {
             association: seat.association(self.term),
             leases,
         };
-        cx.leader
-            .send_durably(address(name, seat), message, Bug::AckBeforeDurable);
+        seeded!(cx.config.bugs, AckBeforeDurable => {
+            return cx.leader.leak(address(name, seat), message);
+        });
+        cx.leader.send(address(name, seat), message);
     }
 
     /// Closes an open lease with the end of its attempt. A closed lease stays closed: neither a
@@ -126,8 +126,7 @@ impl Protocol {
         end: AttemptEnd,
         report: Option<&Report>,
     ) {
-        #[cfg(feature = "seeded-bugs")]
-        let lease = crate::bugs::protocol::replace_lease(cx, lease);
+        seeded! { let lease = crate::bugs::protocol::replace_lease(cx, lease); }
         let Some(open) = cx.ledger().open_lease(lease) else {
             cx.notice("end-after-lease");
             return;
@@ -158,7 +157,7 @@ impl Protocol {
     /// Closes every open call about a closed lease, and frees its slot.
     fn settle_there(&mut self, cx: &mut Cx<'_>, name: &WorkerName, lease: LeaseId) {
         if let Some(seat) = self.seats.get_mut(name)
-            && !cx.config.bugs.has(Bug::UnsureKeptOnLoss)
+            && !seeded!(cx.config.bugs, UnsureKeptOnLoss)
         {
             seat.settle(lease);
             seat.kills.remove(&lease);

@@ -26,7 +26,6 @@ use baton_model::time::{Millis, Mono};
 
 use super::Protocol;
 use super::context::Cx;
-use crate::bugs::Bug;
 use crate::triage::{self, Charge};
 
 /// The last end of one kind of work on a worker.
@@ -258,7 +257,7 @@ impl Protocol {
         };
         match self.suspicions.record(worker, end) {
             Some(suspicion) => Some(Judgement::Suspected(suspicion)),
-            None if passed && !cx.config.bugs.has(Bug::SuspicionKept) => Some(Judgement::Proved),
+            None if passed && !seeded!(cx.config.bugs, SuspicionKept) => Some(Judgement::Proved),
             None => None,
         }
     }

@@ -84,10 +84,9 @@ impl Protocol {
         if overdue.is_empty() {
             return;
         }
-        #[cfg(feature = "seeded-bugs")]
-        if cx.config.bugs.has(crate::bugs::Bug::ClearedOnSendFailure) {
+        seeded!(cx.config.bugs, ClearedOnSendFailure => {
             return crate::bugs::protocol::clear_overdue(self, cx, overdue);
-        }
+        });
         if seat.unsure.leases.is_empty() {
             seat.unsure.next_poll = now;
             seat.unsure.pause = cx.config.timeouts.unsure_poll_min;

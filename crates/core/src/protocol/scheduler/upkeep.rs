@@ -13,7 +13,6 @@ use baton_model::time::{Millis, Mono};
 
 use super::context::Cx;
 use super::{Protocol, Timer, address};
-use crate::bugs::Bug;
 use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
 
@@ -110,7 +109,7 @@ impl Protocol {
             return true;
         }
         consensus.permits(seat.holder.incarnation, |other| {
-            !cx.config.bugs.has(Bug::ConsensusIgnoresUnhealthy)
+            !seeded!(cx.config.bugs, ConsensusIgnoresUnhealthy)
                 || self.state_of(other) == Some(WorkerState::Healthy)
         })
     }
@@ -167,7 +166,7 @@ impl Protocol {
         if ok && let Some(seat) = self.seats.get_mut(&name) {
             seat.check_ok = seat.check_ok.max(Some(sent));
             seat.check_answered = seat.check_answered.max(Some(sent));
-            if !cx.config.bugs.has(Bug::FaultKept) {
+            if !seeded!(cx.config.bugs, FaultKept) {
                 self.set_fault(cx, &name, None);
             }
             self.close_earlier_boots(cx, &name);
@@ -229,7 +228,7 @@ impl Protocol {
 
     /// Records that a worker cannot launch anything, or can again.
     fn set_fault(&mut self, cx: &mut Cx<'_>, name: &WorkerName, fault: Option<&Arc<str>>) {
-        if cx.config.bugs.has(Bug::FaultIgnored) {
+        if seeded!(cx.config.bugs, FaultIgnored) {
             return;
         }
         let Some(seat) = self.seats.get_mut(name) else {

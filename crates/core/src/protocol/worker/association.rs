@@ -12,7 +12,6 @@ use baton_model::timeouts::LeaseTerm;
 
 use super::Worker;
 use super::io::{Effect, GuardOrder};
-use crate::bugs::Bug;
 
 impl Worker {
     /// Sends what is due: a heartbeat, and statuses that wait for an acknowledgement.
@@ -80,10 +79,10 @@ impl Worker {
         self.take_worker_set(reply);
         self.take_state(now, reply.state);
         let mut order = self.guard_order(reply.stamp);
-        if self.bugs.has(Bug::DeadManInAgent) {
+        if seeded!(self.bugs, DeadManInAgent) {
             order.deadline = Mono(u64::MAX);
         }
-        if self.bugs.has(Bug::DeadlineOfAnother) {
+        if seeded!(self.bugs, DeadlineOfAnother) {
             let held = self.attempts.iter();
             let terms = held.map(|(_, entry)| LeaseTerm::of(&entry.spec));
             let others = terms.filter_map(|term| order.deadline_of(term));
@@ -142,7 +141,7 @@ impl Worker {
     /// Associations of one worker are ordered by epoch, then by session, so a late
     /// reply of an earlier one can never undo a later one.
     fn compare(&self, offered: Association) -> Freshness {
-        if offered.epoch < self.epoch_seen && !self.bugs.has(Bug::OlderEpochObeyed) {
+        if offered.epoch < self.epoch_seen && !seeded!(self.bugs, OlderEpochObeyed) {
             return Freshness::Older;
         }
         let Some(current) = self.association else {
@@ -152,7 +151,7 @@ impl Worker {
             return Freshness::Current;
         }
         let newer = (offered.epoch, offered.session) > (current.epoch, current.session);
-        if newer || self.bugs.has(Bug::OlderEpochObeyed) {
+        if newer || seeded!(self.bugs, OlderEpochObeyed) {
             Freshness::Newer
         } else {
             Freshness::Older
@@ -164,7 +163,7 @@ impl Worker {
     fn associate(&mut self, now: Mono, association: Association) {
         self.association = Some(association);
         self.epoch_seen = association.epoch;
-        if !self.bugs.has(Bug::SequenceNotReset) {
+        if !seeded!(self.bugs, SequenceNotReset) {
             self.seq = NotifySeq(0);
         }
         self.next_status = now;

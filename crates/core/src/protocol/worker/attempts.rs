@@ -21,7 +21,6 @@ use baton_model::timeouts::LeaseTerm;
 use super::Worker;
 use super::io::Effect;
 use super::table::{Entry, Phase};
-use crate::bugs::Bug;
 
 impl Worker {
     pub(super) fn run_tasks(
@@ -63,13 +62,13 @@ impl Worker {
         if self.state != WorkerState::Healthy {
             return Some(LaunchRefusal::NotHealthy);
         }
-        if seq < self.seq && !self.bugs.has(Bug::SequenceUnchecked) {
+        if seq < self.seq && !seeded!(self.bugs, SequenceUnchecked) {
             return Some(LaunchRefusal::StaleSequence);
         }
         let order = self.guard_order(stamp);
         let own = order.deadline_of(LeaseTerm::of(&launch.spec));
         let is_stale = now >= order.deadline || own.is_some_and(|own| now >= own);
-        if is_stale && !self.bugs.has(Bug::StampIgnored) {
+        if is_stale && !seeded!(self.bugs, StampIgnored) {
             return Some(LaunchRefusal::StaleStamp);
         }
         if self.tombstones.contains(lease) {
@@ -139,7 +138,7 @@ impl Worker {
         reason: Arc<str>,
         out: &mut Vec<Effect>,
     ) {
-        if self.bugs.has(Bug::HostFaultCharged) {
+        if seeded!(self.bugs, HostFaultCharged) {
             return self.ended(now, lease, Outcome::LaunchFailed.into(), out);
         }
         let Some(entry) = self.attempts.remove(lease) else {
@@ -161,7 +160,7 @@ impl Worker {
         let Some(association) = self.association else {
             return;
         };
-        if seq <= self.seq && !self.bugs.has(Bug::SequenceNotReset) {
+        if seq <= self.seq && !seeded!(self.bugs, SequenceNotReset) {
             self.counts.notice("notify-overtaken");
             return;
         }
@@ -172,7 +171,7 @@ impl Worker {
                 Some(Entry {
                     phase: Phase::Ended(_),
                     ..
-                }) if self.bugs.has(Bug::SyntheticBeatsReal) => {
+                }) if seeded!(self.bugs, SyntheticBeatsReal) => {
                     self.attempts.remove(*lease);
                     self.not_running.entry(*lease).or_default();
                 }
@@ -252,7 +251,7 @@ impl Worker {
     /// Remembers for as long as a copy of its launch can be fresh that a lease
     /// must not be started.
     pub(super) fn bury(&mut self, lease: LeaseId, stamp: Stamp) {
-        if !self.bugs.has(Bug::RefusalForgotten) {
+        if !seeded!(self.bugs, RefusalForgotten) {
             self.tombstones.add(lease, stamp);
         }
     }

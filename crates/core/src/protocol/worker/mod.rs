@@ -107,7 +107,6 @@ impl Worker {
         me: Holder,
         slots: u32,
         offer: Arc<Offer>,
-        bugs: Bugs,
         records: Vec<Record>,
         now: Mono,
     ) -> Self {
@@ -123,7 +122,7 @@ impl Worker {
             slots,
             offer,
             measured: None,
-            bugs,
+            bugs: Bugs::NONE,
             timeouts: Timeouts::default().for_worker(),
             association: None,
             epoch_seen: Epoch(0),
@@ -230,6 +229,14 @@ impl Worker {
     #[must_use]
     pub fn with_executor(mut self, executor: Option<ExecutorId>) -> Self {
         self.executor = executor;
+        self
+    }
+
+    /// Switches seeded bugs on.
+    #[cfg(feature = "seeded-bugs")]
+    #[must_use]
+    pub fn with_bugs(mut self, bugs: Bugs) -> Self {
+        self.bugs = bugs;
         self
     }
 

@@ -13,7 +13,6 @@ use baton_model::time::Mono;
 use super::Worker;
 use super::io::Effect;
 use super::table::Phase;
-use crate::bugs::Bug;
 
 impl Worker {
     /// The coordinator has recorded an end.
@@ -35,7 +34,7 @@ impl Worker {
         }
         self.attempts.set_phase(lease, Phase::Ended(report.clone()));
         self.send_first_status(now, lease, Status::Ended(report), out);
-        if self.bugs.has(Bug::StatusForgottenEarly) {
+        if seeded!(self.bugs, StatusForgottenEarly) {
             self.acknowledged(&[lease], out);
         }
     }

@@ -18,7 +18,6 @@ use baton_model::worker_set::{KnownSet, SetVersion, WorkerSetHash, WorkerSetId};
 
 use super::Worker;
 use super::io::{Effect, Input, Record};
-use crate::bugs::Bugs;
 
 const ME: Incarnation = Incarnation {
     lineage: Lineage(7),
@@ -51,7 +50,7 @@ fn worker(records: Vec<Record>, now: u64) -> Worker {
         host: HostId(1),
         boot: BootId(1),
     };
-    Worker::begin(me, 4, Arc::default(), Bugs::NONE, records, Mono(now))
+    Worker::begin(me, 4, Arc::default(), records, Mono(now))
 }
 
 fn reply(session: u64, stamp: u64, state: WorkerState) -> Input {

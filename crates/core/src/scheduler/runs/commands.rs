@@ -11,7 +11,6 @@ use baton_model::workflow::{HaltCause, HaltMode, ItemSpan, Plan};
 use super::super::instances::SubmitError;
 use super::super::launch::{self, PlanError};
 use super::Deadlines;
-use crate::bugs::Bug;
 use crate::ledger::{RunHead, StoredRun};
 use crate::scheduler::context::Cx;
 use crate::workflow::compare::{self, Comparison};
@@ -184,7 +183,7 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
         origin: None,
     });
     if let Some(key) = key
-        && !cx.config.bugs.has(Bug::KeyForgotten)
+        && !seeded!(cx.config.bugs, KeyForgotten)
     {
         let created = Created::Run(run);
         cx.commit(Fact::KeyRecorded { key, created });
@@ -240,8 +239,7 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
 }
 
 fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
-    #[cfg(feature = "seeded-bugs")]
-    let resume = crate::bugs::scheduler::accept_stale(cx, resume);
+    seeded! { let resume = crate::bugs::scheduler::accept_stale(cx, resume); }
     let run = resume.run.head.id;
     let head = find_run(cx, run, resume.generation)?;
     if let Some(obstacle) = Obstacle::of_resume(&head, resume.rerun.is_some()) {
@@ -284,10 +282,6 @@ fn changes(
     let live = cx.ledger.runs().run(run).ok_or(RunError::Unknown(run))?;
     let item_counts = |task| live.progress.item_count(task);
     let mut spans = match rerun {
-        #[cfg(feature = "seeded-bugs")]
-        None if cx.config.bugs.has(crate::bugs::Bug::ResumeKeepsNothing) => {
-            crate::bugs::scheduler::all_items(live)
-        }
         None => Vec::new(),
         Some((task, downstream)) => {
             let index = live.dag.index_of(task);
@@ -295,6 +289,9 @@ fn changes(
             invalidate::requested_spans(&live.dag, index, *downstream, item_counts)
         }
     };
+    seeded!(cx.config.bugs, ResumeKeepsNothing => if rerun.is_none() {
+        spans = crate::bugs::scheduler::all_items(live);
+    });
     let done = invalidate::without(live.done(), &spans);
     let Some(plan) = plan else {
         spans.extend(invalidate::stale_spans(&live.dag, &done));
@@ -302,8 +299,9 @@ fn changes(
     };
     let after = Dag::new(Arc::clone(plan));
     let mut comparison = compare::compare(&live.dag, &after, item_counts);
-    #[cfg(feature = "seeded-bugs")]
-    crate::bugs::scheduler::carry_by_index(cx.config.bugs, &after, &mut comparison.carried);
+    seeded! {
+        crate::bugs::scheduler::carry_by_index(cx.config.bugs, &after, &mut comparison.carried);
+    }
     let stale = invalidate::stale_spans(&after, &compare::carry_over(done, &comparison.carried));
     comparison.carried = invalidate::carried_without(comparison.carried, &stale);
     Ok((comparison, spans))

@@ -22,7 +22,6 @@ use baton_model::workflow::{HaltCause, HaltMode, Part};
 use super::bullpen::Bullpen;
 use super::instances;
 use super::{gate, launch};
-use crate::bugs::Bug;
 use crate::ledger::{Ledger, RunHead};
 use crate::protocol::scheduler::Protocol;
 use crate::scheduler::context::{Cx, Success};
@@ -52,7 +51,7 @@ pub(super) fn reconcile(
     }
     let resumed = head.generation > Generation(1);
     let waits = waits_for_turn(cx.ledger, cx.bullpen, &head)
-        && !(resumed && cx.config.bugs.has(Bug::TurnIgnored));
+        && !(resumed && seeded!(cx.config.bugs, TurnIgnored));
     if waits {
         // Its timeout begins with its turn.
         deadlines.clear(id);
@@ -78,7 +77,7 @@ pub(super) fn reconcile(
             generation,
             state,
         });
-        let done = state == UniversalState::Done || cx.config.bugs.has(Bug::FailedRunFollowed);
+        let done = state == UniversalState::Done || seeded!(cx.config.bugs, FailedRunFollowed);
         let origin = head.origin.filter(|_| done);
         cx.done.extend(origin.map(|origin| Success {
             execution: Execution::Run(id),
@@ -103,8 +102,9 @@ fn release(cx: &mut Cx<'_>, id: RunId) {
             return;
         };
         let next = run.progress.next_ready(&run.dag);
-        #[cfg(feature = "seeded-bugs")]
-        let next = next.or_else(|| crate::bugs::scheduler::ungated_item(cx.config.bugs, run));
+        seeded! {
+            let next = next.or_else(|| crate::bugs::scheduler::ungated_item(cx.config.bugs, run));
+        }
         let Some((task, item)) = next else {
             return;
         };
@@ -152,7 +152,7 @@ pub(super) fn waits_for_turn(ledger: &Ledger, bullpen: &Bullpen, head: &RunHead)
 /// The final state of the run, if it ends now.
 fn end(cx: &Cx<'_>, id: RunId) -> Option<(Generation, UniversalState)> {
     let run = cx.ledger.runs().run(id)?;
-    let early = cx.config.bugs.has(Bug::RunEndsEarly) && !run.progress.is_successful();
+    let early = seeded!(cx.config.bugs, RunEndsEarly) && !run.progress.is_successful();
     let state = match run.head.halting {
         None if early => UniversalState::Failed,
         _ if run.progress.is_over() => {
@@ -200,7 +200,7 @@ fn stop(cx: &mut Cx<'_>, protocol: &mut Protocol, id: RunId) {
         .retried
         .iter()
         .filter(|it| !is_leased(cx.ledger, **it));
-    if !cx.config.bugs.has(Bug::HaltForgets) {
+    if !seeded!(cx.config.bugs, HaltForgets) {
         ids.extend(retried);
     }
     ids.sort_unstable();
