@@ -66,13 +66,15 @@ impl Queue {
         if claim.is_empty() {
             return;
         }
-        self.claimants = self.claimants.saturating_sub(1);
+        assert!(self.claimants > 0, "a claim is released that no run had");
+        self.claimants -= 1;
         for (used, amount) in self.used.iter_mut().zip(claim) {
             *used = used.saturating_sub(*amount);
         }
     }
 
     pub(super) fn push(&mut self, run: RunKey, launch: Box<Launch>) {
+        assert!(!self.contains(run), "{run} waits already");
         self.positions.insert(run, self.next_position);
         self.waiting.insert(self.next_position, (run, launch));
         self.next_position += 1;

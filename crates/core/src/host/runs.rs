@@ -250,7 +250,8 @@ impl RunTable {
     }
 
     fn retire(&mut self, key: RunKey, timeout: Option<(Mono, Millis)>, kill_at: Option<Mono>) {
-        self.live = self.live.saturating_sub(1);
+        assert!(self.live > 0, "{key} ends, and no run was live");
+        self.live -= 1;
         self.adopted.remove(&key);
         self.lingering.remove(&key);
         if let Some((at, _)) = timeout {

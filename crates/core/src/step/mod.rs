@@ -274,6 +274,11 @@ impl<E> Outbox<E> {
             "a receipt for a batch that was never accepted: {receipt:?}"
         );
         self.durable = self.durable.max(receipt.seq);
+        let first = self.waiting.front().map(|(seq, _)| *seq);
+        assert!(
+            first.is_none_or(|seq| seq <= self.last),
+            "effects wait for a batch that was never accepted"
+        );
         while let Some((seq, _)) = self.waiting.front() {
             if *seq > self.durable {
                 break;
