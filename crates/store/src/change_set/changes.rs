@@ -17,22 +17,22 @@ use crate::view::{LastEnd, Seq};
 
 /// An instance after the change set, and its state in the row it had before, if any.
 #[derive(Debug)]
-pub(crate) struct InstanceChange<'a, S> {
+pub(crate) struct InstanceChange<'a> {
     pub(crate) before: Option<UniversalState>,
     pub(crate) instance: &'a Instance,
-    pub(crate) lifecycle: &'a Lifecycle<S>,
+    pub(crate) lifecycle: &'a Lifecycle,
     pub(crate) last: Option<&'a LastEnd>,
     pub(crate) leased_at: Option<Wall>,
 }
 
-impl<S: Clone + PartialEq> ChangeSet<S> {
+impl ChangeSet {
     /// The number after the last fact.
     pub(crate) const fn next(&self) -> Seq {
         self.next
     }
 
     /// The facts to append to the history.
-    pub(crate) fn entries(&self) -> &[HistoryEntry<S>] {
+    pub(crate) fn entries(&self) -> &[HistoryEntry] {
         &self.entries
     }
 
@@ -52,7 +52,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     }
 
     /// Every touched instance, in its new state.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = InstanceChange<'_, S>> + '_ {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = InstanceChange<'_>> + '_ {
         self.touched.iter().filter_map(|(id, touched)| {
             Some(InstanceChange {
                 before: touched.before,
@@ -65,7 +65,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     }
 
     /// Ranges that were removed, added or changed; removed ones first.
-    pub(crate) fn span_changes(&self) -> impl Iterator<Item = SpanChange<'_, S>> + '_ {
+    pub(crate) fn span_changes(&self) -> impl Iterator<Item = SpanChange<'_>> + '_ {
         self.spans.changes()
     }
 

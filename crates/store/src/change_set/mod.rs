@@ -8,8 +8,8 @@
 //! Some state that the ledger drops must stay in the store; it is tracked here: halted ranges
 //! (`spans`), and the ids of ended instances (`known`).
 //!
-//! Specs pass through as `S`, each backend's own handle. No fact depends on the content of a spec
-//! (its verdict is part of the fact), so fetched instances enter the ledger with an empty one.
+//! Specs pass through by id. No fact depends on the content of a spec (its verdict is part of the
+//! fact), so fetched instances enter the ledger with an empty one.
 
 mod changes;
 mod known;
@@ -50,37 +50,33 @@ pub(crate) use runs::RunChange;
 pub(crate) use spans::{Lifecycle, Span, SpanChange, length, split_by_sign};
 pub(crate) use usage::UsageDeltas;
 
+/// Id of a spec: the number of the fact that carried it, so that it is unique.
+pub(crate) type SpecId = i64;
+
 /// The rows of a backend, as a change set fetches them.
 pub(crate) trait StoredRows {
-    /// A backend's handle of a spec.
-    type Spec: Clone + PartialEq;
-
-    /// Adds the spec of `uses` instances that the fact `seq` carries; returns its handle and its
+    /// Adds the spec of `uses` instances that the fact `seq` carries; returns its id and its
     /// bytes.
     fn add_spec(
         &mut self,
         seq: Seq,
         spec: &Arc<InstanceSpec>,
         uses: u64,
-    ) -> Result<(Self::Spec, u64), StoreError>;
+    ) -> Result<(SpecId, u64), StoreError>;
     /// The owner, resource claim and run item of a spec.
-    fn claim(&mut self, spec: &Self::Spec) -> Result<Arc<Claim>, StoreError>;
+    fn claim(&mut self, spec: SpecId) -> Result<Arc<Claim>, StoreError>;
     /// An instance with a row of its own; its spec may be any.
-    fn row(&mut self, id: InstanceId) -> Result<Option<Row<Self::Spec>>, StoreError>;
+    fn row(&mut self, id: InstanceId) -> Result<Option<Row>, StoreError>;
     /// The range that contains the id.
-    fn span(&mut self, id: InstanceId) -> Result<Option<Span<Self::Spec>>, StoreError>;
+    fn span(&mut self, id: InstanceId) -> Result<Option<Span>, StoreError>;
     /// QUEUED ranges that overlap this one.
     fn queued_spans(
         &mut self,
         first: InstanceId,
         last: InstanceId,
-    ) -> Result<Vec<Span<Self::Spec>>, StoreError>;
+    ) -> Result<Vec<Span>, StoreError>;
     /// QUEUED instances with rows of their own.
-    fn queued_rows(
-        &mut self,
-        first: InstanceId,
-        last: InstanceId,
-    ) -> Result<Vec<Row<Self::Spec>>, StoreError>;
+    fn queued_rows(&mut self, first: InstanceId, last: InstanceId) -> Result<Vec<Row>, StoreError>;
     /// Known ids that overlap this range.
     fn known_ranges(
         &mut self,
@@ -103,9 +99,9 @@ pub(crate) trait StoredRows {
 
 /// An instance with a row of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row<S> {
+pub(crate) struct Row {
     pub(crate) instance: Instance,
-    pub(crate) lifecycle: Lifecycle<S>,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) last: Option<LastEnd>,
     /// When the open lease was granted.
     pub(crate) leased_at: Option<Wall>,
@@ -113,7 +109,7 @@ pub(crate) struct Row<S> {
 
 /// A fact to append to the history.
 #[derive(Debug)]
-pub(crate) struct HistoryEntry<S> {
+pub(crate) struct HistoryEntry {
     pub(crate) seq: Seq,
     pub(crate) at: Wall,
     pub(crate) epoch: Epoch,
@@ -121,7 +117,7 @@ pub(crate) struct HistoryEntry<S> {
     pub(crate) instances: Option<Ids>,
     /// The task of the library that it is about.
     pub(crate) task: Option<TaskNo>,
-    pub(crate) spec: Option<S>,
+    pub(crate) spec: Option<SpecId>,
     pub(crate) body: String,
     /// The client that has asked for it, as JSON.
     pub(crate) requested_by: Option<String>,
@@ -129,7 +125,7 @@ pub(crate) struct HistoryEntry<S> {
     pub(crate) bytes: u64,
 }
 
-impl<S> HistoryEntry<S> {
+impl HistoryEntry {
     /// The instance, if it is about exactly one.
     pub(crate) fn single_instance(&self) -> Option<InstanceId> {
         self.instances
@@ -140,19 +136,19 @@ impl<S> HistoryEntry<S> {
 /// The columns of a touched instance that the ledger does not hold, and its state before, if it had
 /// a row.
 #[derive(Debug)]
-struct TouchedRow<S> {
+struct TouchedRow {
     before: Option<UniversalState>,
-    lifecycle: Lifecycle<S>,
+    lifecycle: Lifecycle,
     last: Option<LastEnd>,
     leased_at: Option<Wall>,
 }
 
 /// Facts that are applied but not yet written.
 #[derive(Debug)]
-pub(crate) struct ChangeSet<S> {
+pub(crate) struct ChangeSet {
     ledger: Ledger,
-    touched: BTreeMap<InstanceId, TouchedRow<S>>,
-    spans: SpanSet<S>,
+    touched: BTreeMap<InstanceId, TouchedRow>,
+    spans: SpanSet,
     known: KnownIds,
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
@@ -164,12 +160,12 @@ pub(crate) struct ChangeSet<S> {
     tasks: TaskChanges,
     runs: RunChanges,
     usage: UsageDeltas,
-    entries: Vec<HistoryEntry<S>>,
+    entries: Vec<HistoryEntry>,
     next: Seq,
     no_spec: Arc<InstanceSpec>,
 }
 
-impl<S: Clone + PartialEq> ChangeSet<S> {
+impl ChangeSet {
     /// An empty change set whose first fact gets the number `next`.
     pub(crate) fn new(next: Seq) -> Self {
         Self {
@@ -195,7 +191,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// Applies one fact that a client has asked for, if it is known. After an error the change set must be discarded.
     pub(crate) fn apply(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         epoch: Epoch,
         at: Wall,
         fact: &Fact,
@@ -228,10 +224,10 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// and its bytes.
     fn change(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         fact: &Fact,
-    ) -> Result<Option<(S, u64)>, StoreError> {
+    ) -> Result<Option<(SpecId, u64)>, StoreError> {
         match fact {
             Fact::InstancesSubmitted {
                 first, last, spec, ..
@@ -239,7 +235,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
                 self.ledger.apply(fact)?;
                 self.known.claim(stored, *first, *last)?;
                 let spec = stored.add_spec(self.next, spec, length(*first, *last))?;
-                let lifecycle = Lifecycle::submitted(spec.0.clone(), at, self.next);
+                let lifecycle = Lifecycle::submitted(spec.0, at, self.next);
                 self.spans.insert_submitted(*first, *last, &lifecycle);
                 return Ok(Some(spec));
             }
@@ -356,12 +352,12 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
 
     fn adopt(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         fact: &Fact,
         id: InstanceId,
         spec: &Arc<InstanceSpec>,
-    ) -> Result<Option<(S, u64)>, StoreError> {
+    ) -> Result<Option<(SpecId, u64)>, StoreError> {
         self.fetch(stored, id)?;
         let there = self.touched.contains_key(&id);
         if !there && self.known.contains(stored, id)? {
@@ -377,7 +373,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         let spec = stored.add_spec(self.next, spec, 1)?;
         let touched = TouchedRow {
             before: None,
-            lifecycle: Lifecycle::submitted(spec.0.clone(), at, self.next),
+            lifecycle: Lifecycle::submitted(spec.0, at, self.next),
             last: None,
             leased_at: Some(at),
         };
@@ -387,7 +383,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
 
     fn halt(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         fact: &Fact,
         first: InstanceId,
@@ -405,15 +401,15 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         for id in requeued {
             if let Some(touched) = self.touched.get_mut(&id) {
                 touched.lifecycle.record_change(at, self.next);
-                let spec = touched.lifecycle.spec.clone();
-                self.count_halted(stored, at, &spec, 1)?;
+                let spec = touched.lifecycle.spec;
+                self.count_halted(stored, at, spec, 1)?;
                 self.end_item(stored, id, ItemEnd::Halted, None)?;
             }
         }
         for (first, spec, count) in self.spans.halt(first, last, at, self.next) {
-            self.count_halted(stored, at, &spec, count)?;
+            self.count_halted(stored, at, spec, count)?;
             // An item of a run is always a range of one instance.
-            if let Some(part) = stored.claim(&spec)?.part {
+            if let Some(part) = stored.claim(spec)?.part {
                 self.runs
                     .ended(stored, part, first, ItemEnd::Halted, None)?;
             }
@@ -424,7 +420,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// Records the end of a run's item, if the fetched instance is one.
     fn end_item(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         id: InstanceId,
         end: ItemEnd,
         outputs: Option<&Arc<str>>,
@@ -432,18 +428,14 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         let Some(touched) = self.touched.get(&id) else {
             return Ok(());
         };
-        match stored.claim(&touched.lifecycle.spec)?.part {
+        match stored.claim(touched.lifecycle.spec)?.part {
             Some(part) => self.runs.ended(stored, part, id, end, outputs),
             None => Ok(()),
         }
     }
 
     /// Fetches an instance: from its row, or out of its range.
-    fn fetch(
-        &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
-        id: InstanceId,
-    ) -> Result<(), StoreError> {
+    fn fetch(&mut self, stored: &mut impl StoredRows, id: InstanceId) -> Result<(), StoreError> {
         if self.touched.contains_key(&id) {
             return Ok(());
         }
@@ -463,7 +455,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     }
 
     /// Adds an instance that has a row, unless it was fetched before.
-    fn admit_row(&mut self, row: Row<S>) -> Result<(), StoreError> {
+    fn admit_row(&mut self, row: Row) -> Result<(), StoreError> {
         let id = row.instance.id;
         if self.touched.contains_key(&id) {
             return Ok(());
@@ -480,7 +472,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     }
 
     /// Adds an instance that was in a range.
-    fn detach_from_range(&mut self, id: InstanceId, span: Span<S>) -> Result<(), StoreError> {
+    fn detach_from_range(&mut self, id: InstanceId, span: Span) -> Result<(), StoreError> {
         let spec = Arc::clone(&self.no_spec);
         if span.state == UniversalState::Halted {
             self.ledger.admit(unleased_instance(id, spec, span.state))?;

@@ -10,20 +10,21 @@ use baton_model::ids::InstanceId;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
+use super::SpecId;
 use crate::view::Seq;
 
 /// The spec of an instance or range, and its first and last facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lifecycle<S> {
-    pub(crate) spec: S,
+pub(crate) struct Lifecycle {
+    pub(crate) spec: SpecId,
     pub(crate) submitted_at: Wall,
     pub(crate) submitted: Seq,
     pub(crate) changed_at: Wall,
     pub(crate) changed: Seq,
 }
 
-impl<S> Lifecycle<S> {
-    pub(crate) const fn submitted(spec: S, at: Wall, seq: Seq) -> Self {
+impl Lifecycle {
+    pub(crate) const fn submitted(spec: SpecId, at: Wall, seq: Seq) -> Self {
         Self {
             spec,
             submitted_at: at,
@@ -41,15 +42,15 @@ impl<S> Lifecycle<S> {
 
 /// One range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Span<S> {
+pub(crate) struct Span {
     pub(crate) first: InstanceId,
     pub(crate) last: InstanceId,
     /// QUEUED or HALTED.
     pub(crate) state: UniversalState,
-    pub(crate) lifecycle: Lifecycle<S>,
+    pub(crate) lifecycle: Lifecycle,
 }
 
-impl<S> Span<S> {
+impl Span {
     pub(crate) const fn len(&self) -> u64 {
         length(self.first, self.last)
     }
@@ -74,30 +75,21 @@ pub(crate) fn split_by_sign(
 
 /// A row before and after.
 #[derive(Debug)]
-pub(crate) struct SpanChange<'a, S> {
-    pub(crate) before: Option<&'a Span<S>>,
-    pub(crate) after: Option<&'a Span<S>>,
+pub(crate) struct SpanChange<'a> {
+    pub(crate) before: Option<&'a Span>,
+    pub(crate) after: Option<&'a Span>,
 }
 
 /// The ranges that a change set touches, by their last id; no two overlap.
-#[derive(Debug)]
-pub(super) struct SpanSet<S> {
-    stored: BTreeMap<InstanceId, Span<S>>,
-    current: BTreeMap<InstanceId, Span<S>>,
+#[derive(Debug, Default)]
+pub(super) struct SpanSet {
+    stored: BTreeMap<InstanceId, Span>,
+    current: BTreeMap<InstanceId, Span>,
 }
 
-impl<S> Default for SpanSet<S> {
-    fn default() -> Self {
-        Self {
-            stored: BTreeMap::new(),
-            current: BTreeMap::new(),
-        }
-    }
-}
-
-impl<S: Clone + PartialEq> SpanSet<S> {
+impl SpanSet {
     /// Adds a stored range; no effect if it was fetched before.
-    pub(super) fn insert_stored(&mut self, span: Span<S>) {
+    pub(super) fn insert_stored(&mut self, span: Span) {
         if let Entry::Vacant(row) = self.stored.entry(span.last) {
             row.insert(span.clone());
             self.current.insert(span.last, span);
@@ -109,7 +101,7 @@ impl<S: Clone + PartialEq> SpanSet<S> {
         &mut self,
         first: InstanceId,
         last: InstanceId,
-        lifecycle: &Lifecycle<S>,
+        lifecycle: &Lifecycle,
     ) {
         for (first, last) in split_by_sign(first, last) {
             let span = Span {
@@ -123,7 +115,7 @@ impl<S: Clone + PartialEq> SpanSet<S> {
     }
 
     /// Takes one instance out of its range.
-    pub(super) fn take(&mut self, id: InstanceId) -> Option<Span<S>> {
+    pub(super) fn take(&mut self, id: InstanceId) -> Option<Span> {
         let (_, span) = self.current.range(id..).next()?;
         if span.first > id {
             return None;
@@ -140,7 +132,7 @@ impl<S: Clone + PartialEq> SpanSet<S> {
         last: InstanceId,
         at: Wall,
         seq: Seq,
-    ) -> Vec<(InstanceId, S, u64)> {
+    ) -> Vec<(InstanceId, SpecId, u64)> {
         let touched = self.current.range(first..);
         let touched: Vec<_> = touched
             .take_while(|(_, span)| span.first <= last)
@@ -152,7 +144,7 @@ impl<S: Clone + PartialEq> SpanSet<S> {
             if let Some(mut part) = self.split_off(end, first, last) {
                 part.state = UniversalState::Halted;
                 part.lifecycle.record_change(at, seq);
-                halted.push((part.first, part.lifecycle.spec.clone(), part.len()));
+                halted.push((part.first, part.lifecycle.spec, part.len()));
                 self.current.insert(part.last, part);
             }
         }
@@ -160,12 +152,7 @@ impl<S: Clone + PartialEq> SpanSet<S> {
     }
 
     /// Splits the part from `first` to `last` off the range that ends at `end`.
-    fn split_off(
-        &mut self,
-        end: InstanceId,
-        first: InstanceId,
-        last: InstanceId,
-    ) -> Option<Span<S>> {
+    fn split_off(&mut self, end: InstanceId, first: InstanceId, last: InstanceId) -> Option<Span> {
         let mut part = self.current.remove(&end)?;
         if part.last > last {
             let mut behind = part.clone();
@@ -183,7 +170,7 @@ impl<S: Clone + PartialEq> SpanSet<S> {
     }
 
     /// Rows to write, removals first.
-    pub(super) fn changes(&self) -> impl Iterator<Item = SpanChange<'_, S>> + '_ {
+    pub(super) fn changes(&self) -> impl Iterator<Item = SpanChange<'_>> + '_ {
         let gone = self.stored.values().filter_map(|row| {
             let stays = self.current.contains_key(&row.last);
             (!stays).then_some(SpanChange {

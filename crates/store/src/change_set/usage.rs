@@ -9,14 +9,14 @@ use baton_model::outcome::AttemptStats;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
-use super::{ChangeSet, StoredRows};
+use super::{ChangeSet, SpecId, StoredRows};
 use crate::StoreError;
 use crate::usage::{Hour, UsageTotals};
 
 /// Amounts to add to the usage rows.
 pub(crate) type UsageDeltas = BTreeMap<(Hour, Arc<str>), UsageTotals>;
 
-impl<S: Clone + PartialEq> ChangeSet<S> {
+impl ChangeSet {
     /// The amounts to add to the usage rows.
     pub(crate) const fn usage(&self) -> &UsageDeltas {
         &self.usage
@@ -25,7 +25,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
     /// Counts a fact that is about to be applied to a fetched instance.
     pub(super) fn count(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         fact: &Fact,
         id: InstanceId,
@@ -42,7 +42,7 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
 
     fn count_wait(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         id: InstanceId,
     ) -> Result<(), StoreError> {
@@ -59,13 +59,13 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             waited: between(ready_at, at),
             ..UsageTotals::default()
         };
-        let spec = touched.lifecycle.spec.clone();
-        self.add(stored, at, &spec, &used)
+        let spec = touched.lifecycle.spec;
+        self.add(stored, at, spec, &used)
     }
 
     fn count_attempt(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         id: InstanceId,
         verdict: Verdict,
@@ -80,14 +80,14 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             .leased_at
             .take()
             .unwrap_or(touched.lifecycle.changed_at);
-        let spec = touched.lifecycle.spec.clone();
+        let spec = touched.lifecycle.spec;
         let next_attempt = self
             .ledger
             .instance(id)
             .and_then(|it| it.next_attempt.as_ref());
         let scaled = next_attempt.and_then(|next| next.allowance.as_ref());
         let memory = scaled.map(|allowance| allowance.memory_min);
-        let held = stored.claim(&spec)?.held(between(leased_at, at), memory);
+        let held = stored.claim(spec)?.held(between(leased_at, at), memory);
         let ended = |it: Verdict| u64::from(verdict == it);
         let used = UsageTotals {
             done: ended(Verdict::Done),
@@ -97,12 +97,12 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
             cpu_used: stats.map_or(Millis(0), |stats| stats.cpu),
             ..held
         };
-        self.add(stored, at, &spec, &used)
+        self.add(stored, at, spec, &used)
     }
 
     fn count_halt(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
         id: InstanceId,
     ) -> Result<(), StoreError> {
@@ -111,16 +111,16 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
         let Some(touched) = self.touched.get(&id).filter(|_| waits) else {
             return Ok(());
         };
-        let spec = touched.lifecycle.spec.clone();
-        self.count_halted(stored, at, &spec, 1)
+        let spec = touched.lifecycle.spec;
+        self.count_halted(stored, at, spec, 1)
     }
 
     /// Counts queued instances that were halted.
     pub(super) fn count_halted(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
-        spec: &S,
+        spec: SpecId,
         halted: u64,
     ) -> Result<(), StoreError> {
         let used = UsageTotals {
@@ -132,9 +132,9 @@ impl<S: Clone + PartialEq> ChangeSet<S> {
 
     fn add(
         &mut self,
-        stored: &mut impl StoredRows<Spec = S>,
+        stored: &mut impl StoredRows,
         at: Wall,
-        spec: &S,
+        spec: SpecId,
         used: &UsageTotals,
     ) -> Result<(), StoreError> {
         let owner = Arc::clone(&stored.claim(spec)?.owner);

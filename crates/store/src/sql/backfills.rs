@@ -15,7 +15,6 @@ use serde::de::DeserializeOwned;
 
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
 use super::rows::{self, to_json, unsigned};
-use super::specs::SpecId;
 use crate::change_set::ChangeSet;
 use crate::view::{BackfillQuery, BackfillRecord, LaunchRecord, Page, page_limit, sql_id};
 
@@ -48,7 +47,7 @@ macro_rules! launches {
 }
 
 /// Writes the part of a change set that concerns backfills and launches.
-pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO backfill (id, task, open, body) VALUES (?1, ?2, ?3, ?4) \
          ON CONFLICT (id) DO UPDATE SET open = ?3, body = ?4",
@@ -84,7 +83,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), E
     write_launches(db, change_set)
 }
 
-fn write_launches(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+fn write_launches(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO launch (task, nominal_ms, instance, run, backfill) \
          VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (task, nominal_ms) DO UPDATE SET \

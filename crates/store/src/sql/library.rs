@@ -12,7 +12,6 @@ use baton_model::time::Wall;
 
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
 use super::rows::{self, to_json, unsigned};
-use super::specs::SpecId;
 use crate::change_set::{ChangeSet, StoredTask};
 use crate::limits::PAGE_SCAN_MAX;
 use crate::view::{
@@ -44,7 +43,7 @@ const DELETE_OLD_REQUESTS: &str =
     "DELETE FROM request WHERE number <= (SELECT max(number) FROM request) - ?1";
 
 /// Writes the library's part of a change set.
-pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut put = db.prepare_cached(
         "INSERT INTO task (number, owner, name, revision, defined, accounted_ms, paused_ms, \
          pause_reason, launches) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (number) \

@@ -13,11 +13,9 @@ use baton_model::ids::{Epoch, InstanceId, RunId};
 use super::db::{Db, Error, Row as SqlRow, Value};
 use super::rows::{self, unsigned};
 use super::runs;
-use super::specs::{SpecId, SpecWriter};
-use super::stored_rows::{
-    COVERING_SPANS, GroupHead, INSTANCES, KNOWN, Row, Span, TOTALS, known_range,
-};
-use crate::change_set::split_by_sign;
+use super::specs::SpecWriter;
+use super::stored_rows::{COVERING_SPANS, GroupHead, INSTANCES, KNOWN, TOTALS, known_range};
+use crate::change_set::{Row, Span, SpecId, split_by_sign};
 use crate::facts::FactSubject;
 use crate::limits::KNOWN_FETCH_ROWS;
 use crate::postgres::session::{FetchedRows, Query, Session};

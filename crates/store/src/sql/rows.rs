@@ -15,7 +15,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column};
-use super::specs::{self, SpecCache, SpecId};
+use super::specs::{self, SpecCache};
 use crate::change_set::{self, Lifecycle, unleased_instance};
 use crate::postgres::{error as postgres, schema};
 use crate::sqlite::error as sqlite;
@@ -228,7 +228,7 @@ fn span_record(row: &Row<'_>, cache: &mut SpecCache) -> Result<Record, Error> {
 pub(super) fn instance_row(
     row: &Row<'_>,
     spec: Arc<InstanceSpec>,
-) -> Result<change_set::Row<SpecId>, Error> {
+) -> Result<change_set::Row, Error> {
     let id = InstanceId(unsigned(row, 0)?);
     Ok(change_set::Row {
         instance: Instance {
@@ -251,7 +251,7 @@ pub(super) fn instance_row(
 }
 
 /// Reads a range.
-pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span<SpecId>, Error> {
+pub(super) fn span(row: &Row<'_>) -> Result<change_set::Span, Error> {
     let state = state(row, 1)?;
     if !matches!(state, UniversalState::Queued | UniversalState::Halted) {
         return Err(corrupt_column(1, format!("a range cannot be {state}")));
@@ -279,7 +279,7 @@ pub(super) fn is_on_worker(row: &Row<'_>, worker: &str) -> Result<bool, Error> {
     Ok(end.is_some_and(|End(_, _, last, ..)| *last.0 == *worker))
 }
 
-fn lifecycle(row: &Row<'_>) -> Result<Lifecycle<SpecId>, Error> {
+fn lifecycle(row: &Row<'_>) -> Result<Lifecycle, Error> {
     Ok(Lifecycle {
         spec: row.get(2)?,
         submitted_at: Wall(unsigned(row, 3)?),

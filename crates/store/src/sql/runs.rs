@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
 use super::rows::{self, to_json, unsigned};
-use super::specs::SpecId;
 use crate::change_set::{ChangeSet, RunChange};
 use crate::limits::RUN_ERRORS_MAX;
 use crate::view::{
@@ -64,7 +63,7 @@ const INSERT_ITEM: &str = "INSERT INTO item \
 pub(super) const SELECT_MANY: &str = run!("WHERE id = ANY(?1)");
 
 /// Writes the runs' part of a change set.
-pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let runs = change_set.runs();
     for change in runs.changes() {
         write_change(db, change)?;

@@ -11,6 +11,7 @@ use baton_model::ids::{Epoch, RunId};
 use baton_model::spec::InstanceSpec;
 
 use super::db::{Db, Error, Row, corrupt_column, params};
+use crate::change_set::SpecId;
 use crate::limits::{CLAIMS_CACHED_MAX, SPEC_CACHED_BYTES_MAX, SPECS_CACHED_MAX};
 use crate::postgres::session::{Query, Session};
 use crate::usage::Claim;
@@ -26,9 +27,6 @@ const ADD_USES: &str = "UPDATE spec SET uses = uses + ?2 WHERE id = ?1";
 
 /// PostgreSQL only.
 const SELECT_MANY: &str = "SELECT id, body FROM spec WHERE id = ANY(?1)";
-
-/// Id of a spec: the number of the fact that carried it, so that it is unique.
-pub(super) type SpecId = i64;
 
 /// The specs of one group, and a cache of those of earlier groups.
 #[derive(Default)]

@@ -15,9 +15,11 @@ use super::library;
 use super::prefetch::{Prefetched, Subjects};
 use super::rows::{self, to_store_error, unsigned};
 use super::runs;
-use super::specs::{SpecId, SpecWriter};
+use super::specs::SpecWriter;
 use crate::StoreError;
-use crate::change_set::{self, Ids, KnownRanges, StoredRows, StoredTask, split_by_sign};
+use crate::change_set::{
+    Ids, KnownRanges, Row, Span, SpecId, StoredRows, StoredTask, split_by_sign,
+};
 use crate::limits::{KNOWN_FETCH_ROWS, SPANS_FETCH_ROWS};
 use crate::usage::Claim;
 use crate::view::{Seq, sql_id};
@@ -61,9 +63,6 @@ pub(super) const COVERING_SPANS: &str = "SELECT span.last, span.state, span.spec
 pub(super) const KNOWN: &str = "SELECT first, last FROM (SELECT first, last FROM known \
     WHERE first <= ?1 ORDER BY first DESC LIMIT ?2) AS before UNION ALL SELECT first, last FROM \
     (SELECT first, last FROM known WHERE first > ?1 ORDER BY first LIMIT 1) AS next";
-
-pub(super) type Row = change_set::Row<SpecId>;
-pub(super) type Span = change_set::Span<SpecId>;
 
 /// The tables within a transaction.
 pub(super) struct TransactionRows<'a> {
@@ -131,8 +130,6 @@ impl<'a> TransactionRows<'a> {
 }
 
 impl StoredRows for TransactionRows<'_> {
-    type Spec = SpecId;
-
     fn add_spec(
         &mut self,
         seq: Seq,
@@ -142,10 +139,10 @@ impl StoredRows for TransactionRows<'_> {
         self.specs.add(seq, spec, uses)
     }
 
-    fn claim(&mut self, spec: &SpecId) -> Result<Arc<Claim>, StoreError> {
+    fn claim(&mut self, spec: SpecId) -> Result<Arc<Claim>, StoreError> {
         let (db, place) = (self.db, self.place);
         self.specs
-            .claim(db, *spec)
+            .claim(db, spec)
             .map_err(|error| to_store_error(place, error))
     }
 

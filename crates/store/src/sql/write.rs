@@ -5,7 +5,7 @@ use super::db::{Db, Error, Statement, Value, params};
 use super::library;
 use super::rows::{end_body, kill_number, to_json};
 use super::runs;
-use super::specs::{SpecId, SpecWriter};
+use super::specs::SpecWriter;
 use super::usage;
 use crate::change_set::{ChangeSet, InstanceChange, SpanChange};
 use crate::postgres::listener::CHANNEL;
@@ -88,7 +88,7 @@ const NOTIFY: &str = "SELECT pg_notify(?1, '')";
 /// Writes all changes of a change set.
 pub(super) fn write(
     db: &Db<'_>,
-    change_set: &ChangeSet<SpecId>,
+    change_set: &ChangeSet,
     specs: &mut SpecWriter,
 ) -> Result<(), Error> {
     specs.write(db)?;
@@ -120,7 +120,7 @@ pub(super) fn write(
     Ok(())
 }
 
-fn write_history(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+fn write_history(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut own = db.prepare_cached(INSERT_HISTORY)?;
     let mut wide = db.prepare_cached(INSERT_WIDE)?;
     for entry in change_set.entries() {
@@ -142,7 +142,7 @@ fn write_history(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Erro
     Ok(())
 }
 
-fn write_spans(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+fn write_spans(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut remove = db.prepare_cached(DELETE_SPAN)?;
     let mut shrink = db.prepare_cached(SHRINK_SPAN)?;
     let mut change = db.prepare_cached(PUT_SPAN)?;
@@ -175,7 +175,7 @@ fn write_spans(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error>
 
 /// Inserts new rows, and updates existing ones. An upsert would do for both, but PostgreSQL pays for each
 /// row that it inserts tentatively.
-fn write_instances(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+fn write_instances(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut insert = db.prepare_cached(INSERT_INSTANCE)?;
     let mut update = db.prepare_cached(PUT_INSTANCE)?;
     for change in change_set.changes() {
@@ -188,10 +188,7 @@ fn write_instances(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Er
     Ok(())
 }
 
-fn write_instance(
-    statement: &mut Statement<'_>,
-    change: &InstanceChange<'_, SpecId>,
-) -> Result<(), Error> {
+fn write_instance(statement: &mut Statement<'_>, change: &InstanceChange<'_>) -> Result<(), Error> {
     let (instance, lifecycle) = (change.instance, change.lifecycle);
     let lease = instance.lease.as_ref();
     let holder = lease.map(|lease| &lease.holder);
@@ -226,7 +223,7 @@ fn write_instance(
     Ok(())
 }
 
-fn write_known(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+fn write_known(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let (gone, new) = change_set.known();
     let mut forget = db.prepare_cached(DELETE_KNOWN)?;
     for (first, _) in gone {
@@ -239,7 +236,7 @@ fn write_known(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error>
     Ok(())
 }
 
-fn write_workers(db: &Db<'_>, change_set: &ChangeSet<SpecId>) -> Result<(), Error> {
+fn write_workers(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
     let mut drain =
         db.prepare_cached("INSERT INTO drained (worker) VALUES (?1) ON CONFLICT DO NOTHING")?;
     let mut open = db.prepare_cached("DELETE FROM drained WHERE worker = ?1")?;

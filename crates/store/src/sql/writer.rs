@@ -17,7 +17,7 @@ use baton_model::limits::TERMS_MAX;
 use super::db::{Db, Error};
 use super::queue::{ExclusiveOp, Queue, Write, WriterTask};
 use super::rows::{locked_leadership, to_store_error};
-use super::specs::{SpecId, SpecWriter};
+use super::specs::SpecWriter;
 use super::stored_rows::{GroupHead, TransactionRows};
 use super::write::write;
 use super::{Engine, prune, tokens};
@@ -177,7 +177,7 @@ fn write_group(
     if epoch <= broken {
         return Ok(epoch);
     }
-    let mut change_set: Option<ChangeSet<SpecId>> = None;
+    let mut change_set: Option<ChangeSet> = None;
     let mut renewals = 0_i64;
     for write in group.iter().filter(|write| write.epoch() == epoch) {
         match write {
