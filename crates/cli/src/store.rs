@@ -11,7 +11,7 @@ use baton_store::check::check;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::sharing::Sharing;
 use baton_store::transfer::{TableDigest, Transferable, copy, digests};
-use baton_store::{SqliteStore, Store as _, data_dir};
+use baton_store::{FactLog as _, SqliteStore, data_dir};
 use clap::{Args, Subcommand};
 use serde_json::json;
 

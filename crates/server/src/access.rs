@@ -16,7 +16,7 @@ use baton_model::ids::TokenId;
 use baton_model::principal::Principal;
 use baton_model::time::Wall;
 use baton_model::token::{Role, Secret, SecretHash, Token};
-use baton_store::{Store, StoreError, token};
+use baton_store::{StoreError, Views, token};
 use baton_tls::subject::Subject;
 use thiserror::Error;
 use tokio::sync::{Mutex, watch};
@@ -172,7 +172,7 @@ type Table = HashMap<SecretHash, Token>;
 pub(crate) struct Access(Arc<Inner>);
 
 struct Inner {
-    store: Arc<dyn Store>,
+    store: Arc<dyn Views>,
     /// Secret hash of the worker of this process, if it has one.
     local_worker: Option<SecretHash>,
     table: watch::Sender<Table>,
@@ -183,7 +183,7 @@ struct Inner {
 impl Access {
     /// Reads the tokens of a store.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn Views>,
         local_worker: Option<&Secret>,
     ) -> Result<Self, StoreError> {
         let (table, _) = watch::channel(read(&*store)?);
@@ -300,7 +300,7 @@ impl Access {
     }
 }
 
-fn read(store: &dyn Store) -> Result<Table, StoreError> {
+fn read(store: &dyn Views) -> Result<Table, StoreError> {
     let tokens = store.tokens()?.into_iter();
     Ok(tokens.map(|token| (token.hash, token)).collect())
 }
@@ -308,13 +308,14 @@ fn read(store: &dyn Store) -> Result<Table, StoreError> {
 #[cfg(test)]
 mod tests {
     use baton_model::token::NewToken;
+    use baton_store::FactLog;
     use baton_testing::ca::{Ca, CertRequest};
     use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
     use super::*;
     use crate::faulty::{Fault, Faulty};
 
-    fn made(store: &dyn Store, role: Role, expires_at: Option<Wall>) -> (TokenId, Secret) {
+    fn made(store: &dyn FactLog, role: Role, expires_at: Option<Wall>) -> (TokenId, Secret) {
         let secret = token::generate().expect("random bits");
         let new = NewToken {
             name: role.to_string(),

@@ -1,30 +1,21 @@
 //! A store for tests with injected faults.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use baton_core::leader::Row;
 use baton_core::ledger::StoredRun;
-use baton_core::scheduler::KnownLaunches;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{BackfillId, Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
-use baton_model::library::TaskName;
-use baton_model::state::UniversalState;
+use baton_model::ids::{Epoch, InstanceId, RunId, TokenId};
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
-use baton_model::workflow::Plan;
 use baton_store::facts::{FactPage, FactQuery};
-use baton_store::usage::{Usage, UsageCursor, UsageQuery};
-use baton_store::view::{
-    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
-    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
-    TaskQuery, TaskRecord, TickQuery,
-};
+use baton_store::view::{ItemQuery, ItemRecord, Page, Query, Record, RunQuery, RunRecord};
 use baton_store::{
-    CommitCallback, Fingerprint, PruneReport, Retention, SqliteStore, Store, StoreError,
-    TakeOutcome,
+    CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
+    StoreError, TakeOutcome, Views,
 };
 
 /// What goes wrong with an operation.
@@ -82,7 +73,7 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
+impl FactLog for Faulty {
     fn read_row(&self) -> Result<Row, StoreError> {
         self.inner.read_row()
     }
@@ -112,6 +103,28 @@ impl Store for Faulty {
         }
     }
 
+    fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<PruneReport, StoreError> {
+        let gone = self.prunes.fetch_add(1, Ordering::SeqCst) + 1;
+        Ok(PruneReport {
+            more: gone <= self.more.load(Ordering::SeqCst),
+            ..PruneReport::default()
+        })
+    }
+
+    fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {
+        self.inner.create_token(new)
+    }
+
+    fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
+        self.inner.revoke_token(id)
+    }
+}
+
+impl Views for Faulty {
+    fn read_snapshot(&self, read: SnapshotRead<'_>) -> Result<(), StoreError> {
+        self.inner.read_snapshot(read)
+    }
+
     fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
         self.records_read.fetch_add(1, Ordering::SeqCst);
         self.inner.instance(id)
@@ -121,108 +134,9 @@ impl Store for Faulty {
         Ok(self.counted(self.inner.page(query)?))
     }
 
-    fn timeline(
-        &self,
-        id: InstanceId,
-        after: Option<Seq>,
-        limit: usize,
-    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
-        self.inner.timeline(id, after, limit)
-    }
-
     fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
         self.fact_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.facts(query)
-    }
-
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
-        self.inner.usage(query)
-    }
-
-    fn tally(
-        &self,
-        first: InstanceId,
-        last: InstanceId,
-    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
-        self.inner.tally(first, last)
-    }
-
-    fn within(
-        &self,
-        first: InstanceId,
-        last: InstanceId,
-        states: &[UniversalState],
-    ) -> Result<Vec<Record>, StoreError> {
-        self.inner.within(first, last, states)
-    }
-
-    fn counts(&self) -> Result<Counts, StoreError> {
-        self.inner.counts()
-    }
-
-    fn task(
-        &self,
-        name: &TaskName,
-        revision: Option<Revision>,
-    ) -> Result<Option<TaskRecord>, StoreError> {
-        self.inner.task(name, revision)
-    }
-
-    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
-        self.inner.tasks(query)
-    }
-
-    fn task_names(
-        &self,
-        numbers: &BTreeSet<TaskNo>,
-    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
-        self.inner.task_names(numbers)
-    }
-
-    fn revisions(
-        &self,
-        task: TaskNo,
-        before: Option<Revision>,
-        limit: usize,
-    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
-        self.inner.revisions(task, before, limit)
-    }
-
-    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
-        self.inner.ticks(query)
-    }
-
-    fn known_launches(
-        &self,
-        task: TaskNo,
-        from: Wall,
-        to: Wall,
-    ) -> Result<KnownLaunches, StoreError> {
-        self.inner.known_launches(task, from, to)
-    }
-
-    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError> {
-        self.inner.backfill(id)
-    }
-
-    fn backfills(
-        &self,
-        query: &BackfillQuery,
-    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError> {
-        self.inner.backfills(query)
-    }
-
-    fn backfill_launches(
-        &self,
-        id: BackfillId,
-        after: Option<Wall>,
-        limit: usize,
-    ) -> Result<Page<LaunchRecord, Wall>, StoreError> {
-        self.inner.backfill_launches(id, after, limit)
-    }
-
-    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
-        self.inner.backfill_tally(id)
     }
 
     fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -239,32 +153,8 @@ impl Store for Faulty {
         self.inner.stored_run(run)
     }
 
-    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
-        self.inner.plan(run)
-    }
-
     fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
         Ok(self.counted(self.inner.run_items(query)?))
-    }
-
-    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
-        self.inner.run_ends(run)
-    }
-
-    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
-        self.inner.run_errors(run)
-    }
-
-    fn prune(&self, _: Epoch, _: Wall, _: &Retention, _: usize) -> Result<PruneReport, StoreError> {
-        let gone = self.prunes.fetch_add(1, Ordering::SeqCst) + 1;
-        Ok(PruneReport {
-            more: gone <= self.more.load(Ordering::SeqCst),
-            ..PruneReport::default()
-        })
-    }
-
-    fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {
-        self.inner.create_token(new)
     }
 
     fn tokens(&self) -> Result<Vec<Token>, StoreError> {
@@ -272,9 +162,5 @@ impl Store for Faulty {
             Some(_) => Err(StoreError::Failed("injected fault".to_owned())),
             None => self.inner.tokens(),
         }
-    }
-
-    fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
-        self.inner.revoke_token(id)
     }
 }

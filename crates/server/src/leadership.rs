@@ -20,7 +20,7 @@ use baton_fs::private;
 use baton_model::fact::CopyEvidence;
 use baton_model::ids::Epoch;
 use baton_model::mark::{Mark, StoreState};
-use baton_store::{Store, StoreError, TakeOutcome, data_dir};
+use baton_store::{FactLog, StoreError, TakeOutcome, data_dir};
 
 use crate::error::ServeError;
 use crate::mark::MarkFile;
@@ -99,7 +99,7 @@ pub(crate) struct Taken {
 /// Takes over the leader row, with an epoch above `above`. `copied`: the evidence of a worker that
 /// the store is a copy.
 pub(crate) fn take(
-    store: &dyn Store,
+    store: &dyn FactLog,
     mark_file: &MarkFile,
     above: Epoch,
     copied: Option<CopyEvidence>,
@@ -144,7 +144,7 @@ pub(crate) fn take(
 /// A shared store has no mark: it lies beside no file that could be copied. The database, or workers
 /// that have obeyed a term which the store has lost, give the evidence (`copied`).
 pub(crate) fn take_shared(
-    store: &dyn Store,
+    store: &dyn FactLog,
     expected: Epoch,
     above: Epoch,
     copied: Option<CopyEvidence>,

@@ -345,7 +345,7 @@ async fn run(
         committed,
         mut ended,
     } = handle;
-    let joined = entry.map(|entry| entry.join(Arc::clone(&store), status.clone()));
+    let joined = entry.map(|entry| entry.join(Arc::clone(&store) as _, status.clone()));
     let (peers, keeper) = joined.unzip();
     let started = Ready {
         clients: addresses[0],
@@ -383,7 +383,7 @@ async fn run(
         .map(|archive| tokio::spawn(http::collect_logs(app.clone(), archive, committed.clone())));
     let sync = config.library.map(|directory| library::LibrarySync {
         directory,
-        store: Arc::clone(&store),
+        store: Arc::clone(&store) as _,
         inbox: inbox.clone(),
         status: status.clone(),
         problems,
@@ -398,8 +398,8 @@ async fn run(
         shutdown.clone(),
     ));
     let http = tokio::spawn(http::listen(clients, for_clients, app, shutdown));
-    let marking = tokio::spawn(mark::keep(mark, Arc::clone(&store), committed));
-    let pruning = prune::run(Arc::clone(&store), config.retention, status, history);
+    let marking = tokio::spawn(mark::keep(mark, Arc::clone(&store) as _, committed));
+    let pruning = prune::run(Arc::clone(&store) as _, config.retention, status, history);
     let pruning = tokio::spawn(pruning);
     let mut background = vec![
         marking,
@@ -569,7 +569,7 @@ fn start(
     metrics: Arc<Metrics>,
 ) -> Result<(Handle, Option<Epoch>), ServeError> {
     let setup = Setup {
-        store: Arc::clone(store),
+        store: Arc::clone(store) as _,
         config: CoreConfig {
             store: match config.backend {
                 Backend::Sqlite | Backend::Postgres(_) => StoreMode::Durable,

@@ -16,7 +16,7 @@ use std::time::UNIX_EPOCH;
 use baton_fs::private;
 use baton_model::json;
 use baton_model::mark::{FileId, Mark, StoreState};
-use baton_store::{Fingerprint, Store, StoreError};
+use baton_store::{FactLog, Fingerprint, StoreError};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -77,7 +77,7 @@ impl MarkFile {
     }
 
     /// The state of the store.
-    pub(crate) fn state_of(&self, store: &dyn Store) -> Result<StoreState, ServeError> {
+    pub(crate) fn state_of(&self, store: &dyn FactLog) -> Result<StoreState, ServeError> {
         let found = store.fingerprint().map_err(ServeError::Store)?;
         self.state(&found)
     }
@@ -117,7 +117,7 @@ impl MarkFile {
     }
 
     /// Writes what has become durable since.
-    fn refresh(&self, store: &dyn Store) -> Result<(), ServeError> {
+    fn refresh(&self, store: &dyn FactLog) -> Result<(), ServeError> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(last) = &*written else {
             return Ok(());
@@ -181,7 +181,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
 /// Refreshes the mark after commits, at most once a second.
 pub(crate) async fn keep(
     mark: Arc<MarkFile>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn FactLog>,
     mut committed: watch::Receiver<()>,
 ) {
     let mut reported = false;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use baton_store::sharing::{Announcement, Sharing};
-use baton_store::{Store, StoreError};
+use baton_store::{FactLog, StoreError};
 use baton_tls::ClientFiles;
 use reqwest::Url;
 use tokio::sync::{Notify, watch};
@@ -124,7 +124,7 @@ impl Contact {
 
 /// Keeps the announcement of this scheduler, and what it knows of the others, up to date.
 pub(crate) struct Keeper {
-    store: Arc<dyn Store>,
+    store: Arc<dyn FactLog>,
     announcement: Announcement,
     status: watch::Receiver<Status>,
     leader: watch::Sender<Option<Announcement>>,
@@ -166,7 +166,7 @@ impl Entry {
     /// Joins the other schedulers of the store. The keeper must run.
     pub(crate) fn join(
         self,
-        store: Arc<dyn Store>,
+        store: Arc<dyn FactLog>,
         status: watch::Receiver<Status>,
     ) -> (Arc<Peers>, Keeper) {
         let (leader, known) = watch::channel(None);
@@ -288,7 +288,7 @@ impl Keeper {
 
 /// The scheduler whose term is in force, unless it has this name.
 fn leader(
-    store: &dyn Store,
+    store: &dyn FactLog,
     sharing: &dyn Sharing,
     own: &str,
 ) -> Result<Option<Announcement>, StoreError> {
@@ -303,7 +303,7 @@ fn leader(
 }
 
 /// Removes the announcement of this scheduler, at its end.
-pub(crate) async fn withdraw(store: Arc<dyn Store>, peers: Arc<Peers>) {
+pub(crate) async fn withdraw(store: Arc<dyn FactLog>, peers: Arc<Peers>) {
     let withdrawn = tokio::task::spawn_blocking(move || match store.sharing() {
         Some(sharing) => sharing.withdraw(&peers.name),
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use baton_store::{Retention, Store};
+use baton_store::{FactLog, Retention};
 use tokio::sync::{Mutex, watch};
 use tokio::time::sleep;
 
@@ -18,7 +18,7 @@ pub(crate) type HistoryLock = Arc<Mutex<()>>;
 /// Prunes once a minute, and without delay while there is more to remove: more instances may end in
 /// a minute than one batch removes.
 pub(crate) async fn run(
-    store: Arc<dyn Store>,
+    store: Arc<dyn FactLog>,
     retention: Retention,
     status: watch::Receiver<Status>,
     lock: HistoryLock,
@@ -68,7 +68,7 @@ mod tests {
         store.more.store(MORE, Ordering::SeqCst);
         let (_leads, status) = watch::channel(Status::Leading(Epoch(1)));
         let begun = Instant::now();
-        let held: Arc<dyn Store> = Arc::clone(&store) as _;
+        let held: Arc<dyn FactLog> = Arc::clone(&store) as _;
         let pruning = run(held, Retention::default(), status, HistoryLock::default());
         // On the paused clock of the test, which advances when all tasks wait.
         let span = PRUNE_PAUSE + 2 * PRUNE_BATCH_PAUSE * (MORE as u32 + 1);

@@ -17,7 +17,7 @@ use baton_model::ids::{Epoch, InstanceId};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
 use baton_store::postgres::{PostgresStore, StoreUrl};
-use baton_store::{Retention, Store, TakeOutcome};
+use baton_store::{FactLog as _, Retention, TakeOutcome};
 
 use common::{done, granted};
 

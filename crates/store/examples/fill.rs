@@ -18,7 +18,7 @@ use baton_model::placement::ResourceRequest;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::Resources;
 use baton_model::time::{Millis, Wall};
-use baton_store::{SqliteStore, Store as _, TakeOutcome};
+use baton_store::{FactLog as _, SqliteStore, TakeOutcome};
 
 /// The name that the server opens.
 const FILE: &str = "baton.db";

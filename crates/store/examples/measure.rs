@@ -23,7 +23,9 @@ use baton_model::spec::{InstanceSpec, Work};
 use baton_model::time::Wall;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_store::view::{Query, View};
-use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
+use baton_store::{
+    FactLog as _, Retention, SqliteStore, Store, StoreError, TakeOutcome, Views as _,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use common::{done, granted};

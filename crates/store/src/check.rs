@@ -8,9 +8,9 @@ use baton_model::ids::Epoch;
 use crate::facts::FactQuery;
 use crate::sql::db::{Db, Error};
 use crate::sql::rows::unsigned;
-use crate::transfer::Transferable;
+use crate::sql::{self, on_snapshot};
 use crate::view::Seq;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, Views};
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,11 +96,9 @@ const RULES: &[Rule] = &[
 ///
 /// # Errors
 /// If it cannot be read; contradictions are reported, not returned as errors.
-pub fn check<S: Store + Transferable>(store: &S) -> Result<CheckReport, StoreError> {
+pub fn check(store: &dyn Store) -> Result<CheckReport, StoreError> {
     let mut report = CheckReport::default();
-    let mut pruned = Seq(0);
-    store.snapshot(&mut |db| {
-        report = CheckReport::default();
+    let pruned = on_snapshot(store, |db| {
         for rule in RULES {
             let mut found = db.prepare_cached(rule.sql)?;
             for example in found.query_map((), |row| row.get::<String>(0))? {
@@ -112,10 +110,11 @@ pub fn check<S: Store + Transferable>(store: &S) -> Result<CheckReport, StoreErr
         tally(db, &mut report)?;
         let sql = "SELECT (SELECT count(*) FROM history) + (SELECT count(*) FROM wide), pruned_seq \
                    FROM totals";
+        let pruned;
         (report.facts, pruned) = db.query_row(sql, (), |row| {
             Ok((unsigned(row, 0)?, Seq(unsigned(row, 1)?)))
         })?;
-        Ok(())
+        Ok(pruned)
     })?;
     let epoch = store.read_row()?.epoch;
     let restored = restore(store, epoch)?;
@@ -157,25 +156,16 @@ fn tally(db: &Db<'_>, report: &mut CheckReport) -> Result<(), Error> {
 }
 
 /// The ledger that a leader would start with; the sentence that says why it cannot.
-fn restore<S: Store + Transferable>(
-    store: &S,
-    epoch: Epoch,
-) -> Result<Result<Option<Ledger>, String>, StoreError> {
-    let mut restored = Ok(None);
-    store.snapshot(&mut |db| {
-        restored = match crate::sql::restore(db, epoch)? {
-            Some(Ok(ledger)) => Ok(Some(ledger)),
-            Some(Err(error)) => Err(error.to_string()),
-            None => Ok(None),
-        };
-        Ok(())
-    })?;
-    Ok(restored)
+fn restore(store: &dyn Views, epoch: Epoch) -> Result<Result<Option<Ledger>, String>, StoreError> {
+    on_snapshot(store, |db| {
+        let restored = sql::restore(db, epoch)?.transpose();
+        Ok(restored.map_err(|error| error.to_string()))
+    })
 }
 
 /// Computes the state from the whole history again, and compares it with the rows.
 fn replay(
-    store: &dyn Store,
+    store: &dyn Views,
     restored: &Ledger,
     report: &mut CheckReport,
 ) -> Result<(), StoreError> {

@@ -4,7 +4,7 @@
 /// group would wait longer.
 pub const GROUP_FACTS_MAX: usize = 8_192;
 
-/// Facts queued for the writer before [`crate::Store::submit`] blocks: some tenths of a second of
+/// Facts queued for the writer before [`crate::FactLog::submit`] blocks: some tenths of a second of
 /// work, so a slow disk pushes back on the callers.
 pub const QUEUE_FACTS_MAX: usize = 65_536;
 

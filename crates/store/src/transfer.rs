@@ -9,7 +9,7 @@ use crate::StoreError;
 use crate::limits::TRANSFER_ROWS;
 use crate::sql::db::{Db, Error, Kind, Value};
 use crate::sql::rows::to_store_error;
-use crate::sql::{Engine, SqlStore};
+use crate::sql::{Engine, SqlStore, Views, on_snapshot};
 use crate::tables::{TABLES, Table};
 
 /// The rows of one table.
@@ -22,16 +22,9 @@ pub struct TableDigest {
 }
 
 /// A store that can be copied as a whole, or checked.
-pub trait Transferable {
+pub trait Transferable: Views {
     /// The store, for messages.
     fn place(&self) -> &str;
-
-    /// Runs `work` on a snapshot.
-    #[doc(hidden)]
-    fn snapshot(
-        &self,
-        work: &mut dyn FnMut(&Db<'_>) -> Result<(), Error>,
-    ) -> Result<(), StoreError>;
 
     /// Runs `work` in a transaction.
     #[doc(hidden)]
@@ -44,13 +37,6 @@ pub trait Transferable {
 impl<E: Engine> Transferable for SqlStore<E> {
     fn place(&self) -> &str {
         self.engine().place()
-    }
-
-    fn snapshot(
-        &self,
-        work: &mut dyn FnMut(&Db<'_>) -> Result<(), Error>,
-    ) -> Result<(), StoreError> {
-        self.read(work)
     }
 
     fn change(
@@ -74,10 +60,8 @@ pub fn copy(
     progress: &mut dyn FnMut(&'static str, u64),
 ) -> Result<Vec<TableDigest>, StoreError> {
     let mut copied = Vec::new();
-    let mut written = Ok(());
-    from.snapshot(&mut |source| {
-        copied.clear();
-        written = to.change(&mut |target| {
+    on_snapshot(from, |source| {
+        let written = to.change(&mut |target| {
             let failed = |error| to_store_error(to.place(), error);
             if !is_empty(target).map_err(failed)? {
                 return Err(StoreError::NotEmpty(to.place().to_owned()));
@@ -88,9 +72,8 @@ pub fn copy(
             }
             renumber(target).map_err(failed)
         });
-        Ok(())
-    })?;
-    written?;
+        Ok(written)
+    })??;
     let stored = digests(to)?;
     if stored == copied {
         Ok(stored)
@@ -109,20 +92,17 @@ pub fn copy(
 /// # Errors
 /// If they cannot be read.
 pub fn digests(of: &dyn Transferable) -> Result<Vec<TableDigest>, StoreError> {
-    let mut digests = Vec::new();
-    of.snapshot(&mut |db| {
-        digests.clear();
-        for table in TABLES {
+    on_snapshot(of, |db| {
+        let digest = |table| {
             let mut hasher = RowHasher::new(table);
             each_row(db, table, |values| {
                 hasher.add(values);
                 Ok(())
             })?;
-            digests.push(hasher.finish());
-        }
-        Ok(())
-    })?;
-    Ok(digests)
+            Ok(hasher.finish())
+        };
+        TABLES.iter().map(digest).collect()
+    })
 }
 
 /// True if nothing was ever stored.

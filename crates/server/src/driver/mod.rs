@@ -55,7 +55,7 @@ use baton_model::ids::{Epoch, RequestId, WorkerName};
 use baton_model::message::{Heartbeat, ToScheduler};
 use baton_model::principal::{NameOwner, Principal};
 use baton_model::time::{Millis, Mono};
-use baton_store::{Store, StoreError};
+use baton_store::{FactLog, StoreError};
 use tokio::sync::{oneshot, watch as latest};
 
 use crate::clock;
@@ -96,7 +96,7 @@ impl Status {
 
 /// What all leaders of this process share.
 pub(crate) struct Setup {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn FactLog>,
     pub(crate) config: Config,
     pub(crate) limits: Vec<(String, u64)>,
     pub(crate) mark: Arc<MarkFile>,

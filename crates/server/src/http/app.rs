@@ -10,7 +10,7 @@ use baton_model::api::LocalWorker;
 use baton_model::ids::{InstanceId, RunId};
 use baton_model::principal::Principal;
 use baton_store::view::{Record, RunRecord};
-use baton_store::{Store, StoreError};
+use baton_store::{FactLog, Store, StoreError, Views};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
@@ -130,30 +130,38 @@ impl App {
     /// Reads from the store, on a blocking thread.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&dyn Views) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
-        self.read_with(&self.0.readers, read).await
+        self.call(&self.0.readers, |store| read(store)).await
     }
 
     /// The same, for event streams.
     pub(super) async fn follow_read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&dyn Views) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
-        self.read_with(&self.0.follow_readers, read).await
+        self.call(&self.0.follow_readers, |store| read(store)).await
     }
 
-    async fn read_with<T: Send + 'static>(
+    /// Calls the writing side of the store, on a blocking thread.
+    pub(super) async fn call_log<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn FactLog) -> Result<T, StoreError> + Send + 'static,
+    ) -> Answer<T> {
+        self.call(&self.0.readers, |store| call(store)).await
+    }
+
+    async fn call<T: Send + 'static>(
         &self,
         readers: &Arc<Semaphore>,
-        read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+        call: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
         // The semaphore is never closed, so a permit always comes.
         let permit = Arc::clone(readers).acquire_owned().await;
         let store = Arc::clone(&self.0.store);
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            read(&*store)
+            call(&*store)
         });
         match work.await {
             Ok(found) => Ok(found?),

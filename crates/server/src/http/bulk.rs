@@ -9,7 +9,7 @@ use baton_core::scheduler::{Command, Reply};
 use baton_model::api::{CancelReply, KillCounts, RetryCounts};
 use baton_model::outcome::KillMode;
 use baton_model::state::UniversalState;
-use baton_store::Store;
+use baton_store::Views;
 use baton_store::view::Record;
 
 use super::app::App;
@@ -132,7 +132,7 @@ async fn found(
     }
     let ranges = ranges.to_vec();
     let (records, known) = app
-        .read(move |store: &dyn Store| {
+        .read(move |store: &dyn Views| {
             let (mut records, mut known) = (Vec::new(), 0);
             for (first, last) in ranges {
                 records.append(&mut store.within(first, last, states)?);

@@ -17,7 +17,7 @@ use baton_model::library::TaskName;
 use baton_model::time::Wall;
 use baton_store::facts::{FactPage, FactQuery};
 use baton_store::view::{RecordedFact, Seq};
-use baton_store::{Store, StoreError};
+use baton_store::{StoreError, Views};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::app::App;
@@ -104,7 +104,7 @@ pub(super) async fn follow(
         }
     }
     let since = parameters.number("since")?.map(Wall);
-    let read = move |store: &dyn Store| {
+    let read = move |store: &dyn Views| {
         let last = store.facts(&END)?.last;
         let start = match (seen, since) {
             (Some(seen), _) => Seq(seen),
@@ -165,7 +165,7 @@ fn rate(parameters: &Parameters) -> Answer<Option<usize>> {
 
 /// The position before the first fact that is not earlier than this time. Facts are in the order of
 /// their times, unless the clock was set back.
-fn position_before(store: &dyn Store, since: Wall, last: Seq) -> Result<Seq, StoreError> {
+fn position_before(store: &dyn Views, since: Wall, last: Seq) -> Result<Seq, StoreError> {
     let (mut low, mut high) = (0, last.0);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -393,7 +393,7 @@ impl Follower {
 
 /// The facts of one instance, if it is retained. They are pruned together or not at all.
 fn facts_of_instance(
-    store: &dyn Store,
+    store: &dyn Views,
     id: InstanceId,
     after: Seq,
 ) -> Result<Option<FactPage>, StoreError> {

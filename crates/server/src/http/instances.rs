@@ -15,7 +15,7 @@ use baton_model::api::{
 use baton_model::ids::{AttemptNo, InstanceId};
 use baton_model::library::{Execution, TaskName};
 use baton_model::state::UniversalState;
-use baton_store::Store;
+use baton_store::Views;
 use baton_store::view::Record;
 use serde::Serialize;
 use serde_json::Value;
@@ -524,7 +524,7 @@ impl App {
             [(first, last)] => (views::path(*first, *last), *first, *last),
             [(first, _), .., (_, last)] => (views::path_of_many(&ranges), *first, *last),
         };
-        let tally = move |store: &dyn Store| {
+        let tally = move |store: &dyn Views| {
             let mut counts = BTreeMap::<_, u64>::new();
             for (first, last) in &ranges {
                 for (state, count) in store.tally(*first, *last)? {

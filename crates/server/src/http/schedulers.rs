@@ -5,7 +5,7 @@ use axum::response::Response;
 use baton_model::api::{List, Scheduler, SchedulerRole};
 use baton_model::ids::Epoch;
 use baton_model::time::Millis;
-use baton_store::Store;
+use baton_store::FactLog;
 use baton_store::sharing::Announced;
 
 use super::app::App;
@@ -40,12 +40,12 @@ pub(super) async fn list(State(app): State<App>) -> Answer<Response> {
 }
 
 /// The term that is in force, and all announcements.
-fn shared(store: &dyn Store) -> Result<(Epoch, Vec<Announced>), baton_store::StoreError> {
-    let announced = match store.sharing() {
+fn shared(log: &dyn FactLog) -> Result<(Epoch, Vec<Announced>), baton_store::StoreError> {
+    let announced = match log.sharing() {
         Some(sharing) => sharing.announced()?,
         None => Vec::new(),
     };
-    Ok((store.read_row()?.epoch, announced))
+    Ok((log.read_row()?.epoch, announced))
 }
 
 fn view(announced: &Announced, epoch: Epoch, own: &str) -> Scheduler {
@@ -90,7 +90,7 @@ impl App {
         let Some(peers) = &self.0.peers else {
             return Ok(vec![self.only_scheduler()]);
         };
-        let (epoch, announced) = self.read(shared).await?;
+        let (epoch, announced) = self.call_log(shared).await?;
         let views = announced.iter().map(|it| view(it, epoch, &peers.name));
         Ok(views.collect())
     }

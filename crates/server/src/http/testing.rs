@@ -34,7 +34,7 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let taken = leadership::take(&*store, &mark, Epoch(0), None).expect("free");
     let metrics = Arc::new(Metrics::default());
     let setup = Setup {
-        store: Arc::clone(&store),
+        store: Arc::clone(&store) as _,
         config: Config::default(),
         limits: Vec::new(),
         mark,
@@ -46,7 +46,7 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     // Dropping the sender would look like a shutdown.
     std::mem::forget(end);
     App::new(Parts {
-        access: Access::new(Arc::clone(&store), None).expect("readable"),
+        access: Access::new(Arc::clone(&store) as _, None).expect("readable"),
         store,
         inbox: driver.inbox,
         status: driver.status,

@@ -7,7 +7,7 @@ use baton_model::api::{self, CreatedToken, List};
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token, check_name, check_owner};
-use baton_store::{Store, StoreError, token};
+use baton_store::{FactLog, StoreError, token};
 
 use super::app::App;
 use super::conditional::tagged;
@@ -143,9 +143,9 @@ impl App {
     /// Changes tokens, and refreshes the cache before the response.
     async fn change<T: Send + 'static>(
         &self,
-        change: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
+        change: impl FnOnce(&dyn FactLog) -> Result<T, StoreError> + Send + 'static,
     ) -> Answer<T> {
-        let changed = self.read(move |store| Ok(change(store))).await?;
+        let changed = self.call_log(move |log| Ok(change(log))).await?;
         let changed = changed.map_err(|error| match error {
             StoreError::TooManyTokens => Fault::new(
                 StatusCode::CONFLICT,

@@ -23,7 +23,7 @@ use baton_core::scheduler::{Change, Command, DefineCommand, Precondition, Remove
 use baton_model::api::FileProblem;
 use baton_model::library::{Definition, TaskName};
 use baton_store::view::TaskQuery;
-use baton_store::{Store, StoreError};
+use baton_store::{StoreError, Views};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -71,7 +71,7 @@ impl Problems {
 /// Keeps the library in sync with a directory.
 pub(crate) struct LibrarySync {
     pub(crate) directory: PathBuf,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Views>,
     pub(crate) inbox: Inbox,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) problems: Problems,
@@ -275,7 +275,7 @@ fn is_among(files: &BTreeSet<String>, file: &str) -> bool {
 }
 
 /// The tasks defined by files, with their files.
-fn from_files(store: &dyn Store) -> Result<Vec<(TaskName, String)>, StoreError> {
+fn from_files(store: &dyn Views) -> Result<Vec<(TaskName, String)>, StoreError> {
     let mut found = Vec::new();
     let mut query = TaskQuery {
         limit: usize::MAX,

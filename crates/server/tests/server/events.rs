@@ -8,7 +8,7 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role};
 use baton_server::limits::STREAMS_MAX;
 use baton_server::{Config, STORE_FILE};
-use baton_store::{Retention, SqliteStore, Store, token};
+use baton_store::{FactLog as _, Retention, SqliteStore, token};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use baton_model::token::{NewToken, Role, Secret};
 use baton_server::limits::{HEAD_BYTES_MAX, Traffic};
 use baton_server::{Config, STORE_FILE};
-use baton_store::{SqliteStore, Store as _, token};
+use baton_store::{FactLog as _, SqliteStore, token};
 use reqwest::{Method, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};

@@ -7,27 +7,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use baton_core::leader::Row;
-use baton_core::ledger::StoredRun;
-use baton_core::scheduler::KnownLaunches;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{BackfillId, Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
-use baton_model::library::TaskName;
-use baton_model::state::UniversalState;
+use baton_model::ids::{Epoch, TokenId};
 use baton_model::time::{Millis, Wall};
 use baton_model::token::{NewToken, Token};
-use baton_model::workflow::Plan;
-use baton_store::facts::{FactPage, FactQuery};
 use baton_store::sharing::{Announced, Announcement, Sharing};
-use baton_store::usage::{Usage, UsageCursor, UsageQuery};
-use baton_store::view::{
-    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
-    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
-    TaskQuery, TaskRecord, TickQuery,
-};
 use baton_store::{
-    CommitCallback, Fingerprint, PruneReport, Retention, SqliteStore, Store, StoreError,
-    TakeOutcome,
+    CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
+    StoreError, TakeOutcome, Views,
 };
 
 /// The database.
@@ -254,7 +242,7 @@ impl Sharing for Session {
     }
 }
 
-impl Store for Session {
+impl FactLog for Session {
     fn sharing(&self) -> Option<&dyn Sharing> {
         Some(self)
     }
@@ -293,145 +281,6 @@ impl Store for Session {
         }
     }
 
-    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
-        self.reach()?.instance(id)
-    }
-
-    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
-        self.reach()?.page(query)
-    }
-
-    fn timeline(
-        &self,
-        id: InstanceId,
-        after: Option<Seq>,
-        limit: usize,
-    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
-        self.reach()?.timeline(id, after, limit)
-    }
-
-    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
-        self.reach()?.facts(query)
-    }
-
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
-        self.reach()?.usage(query)
-    }
-
-    fn tally(
-        &self,
-        first: InstanceId,
-        last: InstanceId,
-    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
-        self.reach()?.tally(first, last)
-    }
-
-    fn within(
-        &self,
-        first: InstanceId,
-        last: InstanceId,
-        states: &[UniversalState],
-    ) -> Result<Vec<Record>, StoreError> {
-        self.reach()?.within(first, last, states)
-    }
-
-    fn counts(&self) -> Result<Counts, StoreError> {
-        self.reach()?.counts()
-    }
-
-    fn task(
-        &self,
-        name: &TaskName,
-        revision: Option<Revision>,
-    ) -> Result<Option<TaskRecord>, StoreError> {
-        self.reach()?.task(name, revision)
-    }
-
-    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
-        self.reach()?.tasks(query)
-    }
-
-    fn task_names(
-        &self,
-        numbers: &BTreeSet<TaskNo>,
-    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
-        self.reach()?.task_names(numbers)
-    }
-
-    fn revisions(
-        &self,
-        task: TaskNo,
-        before: Option<Revision>,
-        limit: usize,
-    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
-        self.reach()?.revisions(task, before, limit)
-    }
-
-    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
-        self.reach()?.ticks(query)
-    }
-
-    fn known_launches(
-        &self,
-        task: TaskNo,
-        from: Wall,
-        to: Wall,
-    ) -> Result<KnownLaunches, StoreError> {
-        self.reach()?.known_launches(task, from, to)
-    }
-
-    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError> {
-        self.reach()?.backfill(id)
-    }
-
-    fn backfills(
-        &self,
-        query: &BackfillQuery,
-    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError> {
-        self.reach()?.backfills(query)
-    }
-
-    fn backfill_launches(
-        &self,
-        id: BackfillId,
-        after: Option<Wall>,
-        limit: usize,
-    ) -> Result<Page<LaunchRecord, Wall>, StoreError> {
-        self.reach()?.backfill_launches(id, after, limit)
-    }
-
-    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
-        self.reach()?.backfill_tally(id)
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.reach()?.run(run)
-    }
-
-    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
-        self.reach()?.runs(query)
-    }
-
-    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
-        self.reach()?.stored_run(run)
-    }
-
-    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
-        self.reach()?.plan(run)
-    }
-
-    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
-        self.reach()?.run_items(query)
-    }
-
-    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
-        self.reach()?.run_ends(run)
-    }
-
-    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
-        self.reach()?.run_errors(run)
-    }
-
     fn prune(
         &self,
         epoch: Epoch,
@@ -446,11 +295,13 @@ impl Store for Session {
         self.reach()?.create_token(new)
     }
 
-    fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.reach()?.tokens()
-    }
-
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
         self.reach()?.revoke_token(id)
+    }
+}
+
+impl Views for Session {
+    fn read_snapshot(&self, read: SnapshotRead<'_>) -> Result<(), StoreError> {
+        self.reach()?.read_snapshot(read)
     }
 }

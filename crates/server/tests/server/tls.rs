@@ -6,7 +6,7 @@ use std::time::Duration;
 use baton_model::token::{NewToken, Role, Secret};
 use baton_server::limits::Traffic;
 use baton_server::{Backend, Config, STORE_FILE, ServeError, serve};
-use baton_store::{SqliteStore, Store as _, token};
+use baton_store::{FactLog as _, SqliteStore, token};
 use baton_testing::ca::{Ca, CertRequest};
 use baton_tls::{ClientFiles, ServerFiles, Trust};
 use reqwest::{Method, StatusCode};

@@ -8,7 +8,7 @@ use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role, Secret};
 use baton_server::{Backend, Config, ROUTES, Route, STORE_FILE, ServeError, serve};
-use baton_store::{SqliteStore, Store, token};
+use baton_store::{FactLog as _, SqliteStore, Store, token};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 

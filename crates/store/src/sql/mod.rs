@@ -18,7 +18,8 @@
 //! | `library`, `runs` | tasks of the library, and runs of workflows |
 //! | `backfills` | backfills, and launched due times |
 //! | `rows` | conversion of columns and errors |
-//! | `store` | the implementation of [`crate::Store`] |
+//! | `views` | the queries of readers, over snapshots: [`crate::Views`] |
+//! | `store` | the implementation of [`crate::FactLog`], and the snapshots |
 
 mod backfills;
 pub(crate) mod db;
@@ -36,6 +37,7 @@ mod stored_rows;
 mod tokens;
 mod usage;
 pub(crate) mod value;
+mod views;
 mod write;
 mod writer;
 
@@ -45,6 +47,8 @@ use db::{Db, Error};
 
 pub(crate) use read::ledger as restore;
 pub(crate) use store::SqlStore;
+pub(crate) use views::on_snapshot;
+pub use views::{SnapshotRead, Views};
 
 /// The statements of most groups, which are planned before the first one needs them.
 pub(crate) fn group_statements() -> Vec<&'static str> {
@@ -111,7 +115,7 @@ pub trait Engine: Send + Sync + 'static {
     #[doc(hidden)]
     fn size(&self, db: &Db<'_>) -> Result<u64, Error>;
 
-    /// See [`crate::Store::sharing`].
+    /// See [`crate::FactLog::sharing`].
     #[doc(hidden)]
     fn sharing(&self) -> Option<&dyn Sharing> {
         None

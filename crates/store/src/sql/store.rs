@@ -1,36 +1,26 @@
-//! The implementation of [`Store`] on either engine.
+//! The implementation of [`FactLog`] and [`Views`] on either engine.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use baton_core::leader::Row;
-use baton_core::ledger::StoredRun;
-use baton_core::scheduler::KnownLaunches;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
-use baton_model::ids::{BackfillId, Epoch, InstanceId, Revision, RunId, TaskNo, TokenId};
-use baton_model::library::TaskName;
-use baton_model::state::UniversalState;
+use baton_model::ids::{Epoch, TokenId};
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
-use baton_model::workflow::Plan;
 
 use super::db::{Db, Error};
 use super::queue::{Callback, ExclusiveOp, Queue, Write};
 use super::read::Readers;
+use super::views::{SnapshotRead, Views};
 use super::writer::Writer;
-use super::{Engine, backfills, facts, library, read, rows, runs, tokens, usage};
-use crate::facts::{FactPage, FactQuery};
+use super::{Engine, read, rows};
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::sharing::Sharing;
-use crate::usage::{Usage, UsageCursor, UsageQuery};
-use crate::view::{
-    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
-    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
-    TaskQuery, TaskRecord, TickQuery,
+use crate::{
+    CommitCallback, FactLog, Fingerprint, PruneReport, Retention, StoreError, TakeOutcome,
 };
-use crate::{CommitCallback, Fingerprint, PruneReport, Retention, Store, StoreError, TakeOutcome};
 
 /// A store in an SQL database.
 pub struct SqlStore<E: Engine> {
@@ -104,7 +94,7 @@ fn callback<T: Send + 'static>() -> (Callback<T>, mpsc::Receiver<Result<T, Store
     (Box::new(done), receiver)
 }
 
-impl<E: Engine> Store for SqlStore<E> {
+impl<E: Engine> FactLog for SqlStore<E> {
     fn sharing(&self) -> Option<&dyn Sharing> {
         self.engine.sharing()
     }
@@ -142,152 +132,6 @@ impl<E: Engine> Store for SqlStore<E> {
 
     fn submit(&self, batch: Batch<Fact>, wall: Wall, done: CommitCallback) {
         self.queue.push_write(Write::Commit { batch, wall, done });
-    }
-
-    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
-        self.readers.read(|db| rows::find(db, id))
-    }
-
-    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
-        self.readers.read(|db| read::page(db, query))
-    }
-
-    fn timeline(
-        &self,
-        id: InstanceId,
-        after: Option<Seq>,
-        limit: usize,
-    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
-        self.readers.read(|db| read::timeline(db, id, after, limit))
-    }
-
-    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
-        self.readers.read(|db| facts::page(db, query))
-    }
-
-    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
-        self.readers.read(|db| usage::page(db, query))
-    }
-
-    fn tally(
-        &self,
-        first: InstanceId,
-        last: InstanceId,
-    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
-        self.readers.read(|db| read::tally(db, first, last))
-    }
-
-    fn within(
-        &self,
-        first: InstanceId,
-        last: InstanceId,
-        states: &[UniversalState],
-    ) -> Result<Vec<Record>, StoreError> {
-        self.readers
-            .read(|db| read::within(db, first, last, states))
-    }
-
-    fn counts(&self) -> Result<Counts, StoreError> {
-        self.readers.read(read::counts)
-    }
-
-    fn task(
-        &self,
-        name: &TaskName,
-        revision: Option<Revision>,
-    ) -> Result<Option<TaskRecord>, StoreError> {
-        self.readers.read(|db| library::task(db, name, revision))
-    }
-
-    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
-        self.readers.read(|db| library::tasks(db, query))
-    }
-
-    fn task_names(
-        &self,
-        numbers: &BTreeSet<TaskNo>,
-    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
-        self.readers.read(|db| library::names(db, numbers))
-    }
-
-    fn revisions(
-        &self,
-        task: TaskNo,
-        before: Option<Revision>,
-        limit: usize,
-    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
-        self.readers
-            .read(|db| library::revisions(db, task, before, limit))
-    }
-
-    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
-        self.readers.read(|db| library::ticks(db, query))
-    }
-
-    fn known_launches(
-        &self,
-        task: TaskNo,
-        from: Wall,
-        to: Wall,
-    ) -> Result<KnownLaunches, StoreError> {
-        self.readers
-            .read(|db| backfills::known_launches(db, task, from, to))
-    }
-
-    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError> {
-        self.readers.read(|db| backfills::one(db, id))
-    }
-
-    fn backfills(
-        &self,
-        query: &BackfillQuery,
-    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError> {
-        self.readers.read(|db| backfills::page(db, query))
-    }
-
-    fn backfill_launches(
-        &self,
-        id: BackfillId,
-        after: Option<Wall>,
-        limit: usize,
-    ) -> Result<Page<LaunchRecord, Wall>, StoreError> {
-        self.readers
-            .read(|db| backfills::launches(db, id, after, limit))
-    }
-
-    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
-        self.readers.read(|db| backfills::tally(db, id))
-    }
-
-    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
-        self.readers.read(|db| runs::find(db, run))
-    }
-
-    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
-        self.readers.read(|db| runs::page(db, query))
-    }
-
-    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
-        self.readers.read(|db| runs::stored(db, run))
-    }
-
-    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
-        self.readers.read(|db| match runs::head(db, run)? {
-            Some(head) => runs::plan(db, &head).map(Some),
-            None => Ok(None),
-        })
-    }
-
-    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
-        self.readers.read(|db| runs::items(db, query))
-    }
-
-    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
-        self.readers.read(|db| runs::ends(db, run))
-    }
-
-    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
-        self.readers.read(|db| runs::errors(db, run))
     }
 
     fn prune(
@@ -329,12 +173,14 @@ impl<E: Engine> Store for SqlStore<E> {
         self.run_exclusive(|done| ExclusiveOp::CreateToken { new, done })
     }
 
-    fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.readers.read(tokens::all)
-    }
-
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
         self.run_exclusive(|done| ExclusiveOp::RevokeToken { id, done })
+    }
+}
+
+impl<E: Engine> Views for SqlStore<E> {
+    fn read_snapshot(&self, read: SnapshotRead<'_>) -> Result<(), StoreError> {
+        self.readers.read(|db| read.run(db))
     }
 }
 

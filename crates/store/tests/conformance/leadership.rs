@@ -8,7 +8,7 @@ use baton_core::ledger::{Identity, Ledger};
 use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::{Epoch, InstanceId};
 use baton_store::view::{Query, View};
-use baton_store::{Retention, SqliteStore, Store, StoreError, TakeOutcome};
+use baton_store::{FactLog as _, Retention, SqliteStore, StoreError, TakeOutcome};
 
 use crate::Open;
 use crate::leading::{Leader, NOW, submitted};

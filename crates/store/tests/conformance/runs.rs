@@ -13,7 +13,7 @@ use baton_model::workflow::{HaltCause, HaltMode, ItemEnd, ItemSpan, Plan, Pool};
 use baton_store::facts::FactQuery;
 use baton_store::usage::{Hour, UsageQuery};
 use baton_store::view::{Query, RunQuery, RunRecord, View};
-use baton_store::{SqliteStore, Store, StoreError};
+use baton_store::{SqliteStore, Store, StoreError, Views as _};
 
 use crate::Open;
 use crate::leading::{Leader, submitted};

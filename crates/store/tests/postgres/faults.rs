@@ -5,7 +5,7 @@ use std::thread;
 
 use baton_model::ids::InstanceId;
 use baton_store::postgres::{PostgresStore, StoreUrl};
-use baton_store::{Store, StoreError};
+use baton_store::{FactLog as _, StoreError, Views as _};
 use baton_testing::postgres::{Server, database, run_sql};
 use baton_testing::until;
 

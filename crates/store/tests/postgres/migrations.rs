@@ -9,7 +9,7 @@ use baton_model::principal::Principal;
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::time::{Millis, Wall};
 use baton_store::facts::FactQuery;
-use baton_store::{Retention, Store};
+use baton_store::{FactLog as _, Retention, Views as _};
 use baton_testing::postgres::{Server, run_sql};
 
 use crate::leading::{Leader, halted, submitted};

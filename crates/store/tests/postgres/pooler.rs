@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use baton_model::ids::{Epoch, InstanceId};
-use baton_store::Store as _;
 use baton_store::postgres::{PostgresStore, StoreUrl};
+use baton_store::{FactLog as _, Views as _};
 use baton_testing::postgres::{Server, run_sql, unprivileged};
 use baton_testing::until;
 use tempfile::TempDir;

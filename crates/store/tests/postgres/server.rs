@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::TcpListener;
 
-use baton_store::Store as _;
+use baton_store::FactLog as _;
 use baton_store::postgres::{PostgresStore, StoreUrl};
 use baton_testing::ca::{Ca, CertRequest};
 use baton_testing::postgres::Server;

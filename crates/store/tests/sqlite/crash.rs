@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use baton_store::Store;
+use baton_store::{FactLog as _, Views as _};
 use baton_testing::Rng;
 
 use crate::file::{open, place};

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
-use baton_store::{SqliteStore, Store, StoreError};
+use baton_store::{FactLog as _, SqliteStore, StoreError, Views as _};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

@@ -15,7 +15,7 @@ use baton_store::facts::FactQuery;
 use baton_store::limits::{WAL_BYTES_KEPT, WAL_PAGES_HARD};
 use baton_store::sqlite::SCHEMA_VERSION;
 use baton_store::view::{Query, Seq, TickQuery, View};
-use baton_store::{Retention, SqliteStore, Store, StoreError};
+use baton_store::{FactLog as _, Retention, SqliteStore, StoreError, Views as _};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

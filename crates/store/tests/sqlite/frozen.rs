@@ -18,7 +18,7 @@ use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 use baton_store::facts::FactQuery;
 use baton_store::view::{BackfillQuery, RecordedFact, RunQuery, TickQuery};
-use baton_store::{Retention, SqliteStore, Store};
+use baton_store::{FactLog as _, Retention, SqliteStore, Views as _};
 
 use crate::file::{open, place};
 use crate::leading::{Leader, halted};

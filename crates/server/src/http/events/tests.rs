@@ -8,6 +8,7 @@ use baton_core::step::{Outbox, Step};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, WorkerName};
 use baton_model::time::Wall;
+use baton_store::FactLog as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::watch;
 

@@ -8,7 +8,7 @@ use baton_model::api::ItemCounts;
 use baton_model::ids::RunId;
 use baton_model::workflow::{ItemEnd, Plan};
 use baton_store::view::{EndCount, RunRecord};
-use baton_store::{Store, StoreError};
+use baton_store::{StoreError, Views};
 use tokio::sync::OnceCell;
 
 use super::counts;
@@ -32,7 +32,7 @@ impl EndedRun {
     /// Reads an ended run. If each of its items has ended, as in a run that is DONE without a
     /// condition, their ends only have to be counted. What became of the others follows from all
     /// the results.
-    pub(super) fn read(store: &dyn Store, run: RunId) -> Result<Option<Self>, StoreError> {
+    pub(super) fn read(store: &dyn Views, run: RunId) -> Result<Option<Self>, StoreError> {
         let Some(plan) = store.plan(run)? else {
             return Ok(None);
         };
@@ -68,7 +68,7 @@ impl EndedRun {
 
 /// Computes the state of each item of an ended run.
 pub(super) fn compute(
-    store: &dyn Store,
+    store: &dyn Views,
     run: RunId,
 ) -> Result<Option<(Dag, Progress)>, StoreError> {
     Ok(store.stored_run(run)?.map(|stored| {

@@ -1,0 +1,245 @@
+//! The queries of readers, over the snapshots of either engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use baton_core::ledger::StoredRun;
+use baton_core::scheduler::KnownLaunches;
+use baton_model::ids::{BackfillId, InstanceId, Revision, RunId, TaskNo};
+use baton_model::library::TaskName;
+use baton_model::state::UniversalState;
+use baton_model::time::Wall;
+use baton_model::token::Token;
+use baton_model::workflow::Plan;
+
+use super::db::{Db, Error};
+use super::{backfills, facts, library, read, rows, runs, tokens, usage};
+use crate::StoreError;
+use crate::facts::{FactPage, FactQuery};
+use crate::usage::{Usage, UsageCursor, UsageQuery};
+use crate::view::{
+    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
+    LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
+    TaskQuery, TaskRecord, TickQuery,
+};
+
+type Work<'a> = Box<dyn FnOnce(&Db<'_>) -> Result<(), Error> + 'a>;
+
+/// A query that waits for a snapshot. Only a store of this crate can run it; another one passes it
+/// on.
+pub struct SnapshotRead<'a>(Work<'a>);
+
+impl SnapshotRead<'_> {
+    pub(super) fn run(self, db: &Db<'_>) -> Result<(), Error> {
+        (self.0)(db)
+    }
+}
+
+/// The reading side of a store: pages, records and counts for the API and the CLI.
+///
+/// Readers never block the writer. A query reads one snapshot; two queries may read two.
+///
+/// A store supplies the snapshots, and every query is written once, on top of them. A store that
+/// wraps another passes [`Views::read_snapshot`] on and overrides only the queries that it changes.
+///
+/// # Errors
+/// Every query fails if the store cannot be read, or holds what this version cannot decode.
+pub trait Views: Send + Sync {
+    /// Runs a query on a snapshot of the committed facts and their tables.
+    fn read_snapshot(&self, read: SnapshotRead<'_>) -> Result<(), StoreError>;
+
+    /// One instance, whether it has a row of its own or belongs to a range.
+    fn instance(&self, id: InstanceId) -> Result<Option<Record>, StoreError> {
+        on_snapshot(self, |db| rows::find(db, id))
+    }
+
+    /// One page of a view. A record that is in the view while all its pages are read is returned
+    /// exactly once, whatever is written meanwhile. Instances of a range without events of their
+    /// own come as one record.
+    fn page(&self, query: &Query) -> Result<Page<Record>, StoreError> {
+        on_snapshot(self, |db| read::page(db, query))
+    }
+
+    /// The facts about one instance, in order, after the fact `after`: facts about it alone and
+    /// about ranges that contain it.
+    fn timeline(
+        &self,
+        id: InstanceId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<Page<RecordedFact, Seq>, StoreError> {
+        on_snapshot(self, |db| read::timeline(db, id, after, limit))
+    }
+
+    /// Facts of all kinds in commit order. A reader that continues at [`FactPage::scanned_to`] gets
+    /// every fact exactly once, except those that were pruned.
+    fn facts(&self, query: &FactQuery) -> Result<FactPage, StoreError> {
+        on_snapshot(self, |db| facts::page(db, query))
+    }
+
+    /// Resource usage by hour and owner. It outlives the history that it is computed from.
+    fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
+        on_snapshot(self, |db| usage::page(db, query))
+    }
+
+    /// Counts the instances `first` to `last` by state; states with no instance are missing.
+    fn tally(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        on_snapshot(self, |db| read::tally(db, first, last))
+    }
+
+    /// The instances `first` to `last` that are in one of these states, by id.
+    fn within(
+        &self,
+        first: InstanceId,
+        last: InstanceId,
+        states: &[UniversalState],
+    ) -> Result<Vec<Record>, StoreError> {
+        on_snapshot(self, |db| read::within(db, first, last, states))
+    }
+
+    /// Counts all instances by state, and the bytes of the history.
+    fn counts(&self) -> Result<Counts, StoreError> {
+        on_snapshot(self, read::counts)
+    }
+
+    /// A task of the library: its current revision, or the given one, even if the task was removed.
+    fn task(
+        &self,
+        name: &TaskName,
+        revision: Option<Revision>,
+    ) -> Result<Option<TaskRecord>, StoreError> {
+        on_snapshot(self, |db| library::task(db, name, revision))
+    }
+
+    /// One page of the tasks in the library, by owner and name.
+    fn tasks(&self, query: &TaskQuery) -> Result<Page<TaskRecord, TaskName>, StoreError> {
+        on_snapshot(self, |db| library::tasks(db, query))
+    }
+
+    /// The names of these tasks, including removed ones.
+    fn task_names(
+        &self,
+        numbers: &BTreeSet<TaskNo>,
+    ) -> Result<BTreeMap<TaskNo, TaskName>, StoreError> {
+        on_snapshot(self, |db| library::names(db, numbers))
+    }
+
+    /// The revisions of a task before `before`, the latest first.
+    fn revisions(
+        &self,
+        task: TaskNo,
+        before: Option<Revision>,
+        limit: usize,
+    ) -> Result<Page<RevisionRecord, Revision>, StoreError> {
+        on_snapshot(self, |db| library::revisions(db, task, before, limit))
+    }
+
+    /// Recorded ticks (outcomes of due times), the latest first. A page may hold fewer items than
+    /// requested, or none, before the end.
+    fn ticks(&self, query: &TickQuery) -> Result<Page<RecordedFact, Seq>, StoreError> {
+        on_snapshot(self, |db| library::ticks(db, query))
+    }
+
+    /// The due times of an entry in `[from, to)` that have a launch, and what tells whether another
+    /// was added since.
+    fn known_launches(
+        &self,
+        task: TaskNo,
+        from: Wall,
+        to: Wall,
+    ) -> Result<KnownLaunches, StoreError> {
+        on_snapshot(self, |db| backfills::known_launches(db, task, from, to))
+    }
+
+    /// A backfill.
+    fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRecord>, StoreError> {
+        on_snapshot(self, |db| backfills::one(db, id))
+    }
+
+    /// One page of backfills, the latest first.
+    fn backfills(
+        &self,
+        query: &BackfillQuery,
+    ) -> Result<Page<BackfillRecord, BackfillId>, StoreError> {
+        on_snapshot(self, |db| backfills::page(db, query))
+    }
+
+    /// The launches of a backfill after the due time `after`, the earliest first.
+    fn backfill_launches(
+        &self,
+        id: BackfillId,
+        after: Option<Wall>,
+        limit: usize,
+    ) -> Result<Page<LaunchRecord, Wall>, StoreError> {
+        on_snapshot(self, |db| backfills::launches(db, id, after, limit))
+    }
+
+    /// Counts the launches of a backfill by the state of their instances or runs, except those whose
+    /// history was removed.
+    fn backfill_tally(&self, id: BackfillId) -> Result<BTreeMap<UniversalState, u64>, StoreError> {
+        on_snapshot(self, |db| backfills::tally(db, id))
+    }
+
+    /// The state of a run.
+    fn run(&self, run: RunId) -> Result<Option<RunRecord>, StoreError> {
+        on_snapshot(self, |db| runs::find(db, run))
+    }
+
+    /// One page of runs, the latest first.
+    fn runs(&self, query: &RunQuery) -> Result<Page<RunRecord, RunId>, StoreError> {
+        on_snapshot(self, |db| runs::page(db, query))
+    }
+
+    /// A run with its plan and all its ended items: everything needed to resume it.
+    fn stored_run(&self, run: RunId) -> Result<Option<StoredRun>, StoreError> {
+        on_snapshot(self, |db| runs::stored(db, run))
+    }
+
+    /// The plan of a run.
+    fn plan(&self, run: RunId) -> Result<Option<Arc<Plan>>, StoreError> {
+        on_snapshot(self, |db| match runs::head(db, run)? {
+            Some(head) => runs::plan(db, &head).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// Items of a run whose instances have ended, by task and item.
+    fn run_items(&self, query: &ItemQuery) -> Result<Page<ItemRecord, (u32, u32)>, StoreError> {
+        on_snapshot(self, |db| runs::items(db, query))
+    }
+
+    /// Number of ended items of a run, by task and end.
+    fn run_ends(&self, run: RunId) -> Result<Vec<EndCount>, StoreError> {
+        on_snapshot(self, |db| runs::ends(db, run))
+    }
+
+    /// Failures of a run, grouped by task and kind of end, the most frequent first. If a run failed
+    /// without being halted by request, halted items are included: otherwise it would show no
+    /// cause.
+    fn run_errors(&self, run: RunId) -> Result<Vec<ErrorCount>, StoreError> {
+        on_snapshot(self, |db| runs::errors(db, run))
+    }
+
+    /// All tokens, the oldest first, including expired and revoked ones.
+    fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        on_snapshot(self, tokens::all)
+    }
+}
+
+/// Runs `work` on a snapshot and returns its result.
+pub(crate) fn on_snapshot<T>(
+    views: &(impl Views + ?Sized),
+    work: impl FnOnce(&Db<'_>) -> Result<T, Error>,
+) -> Result<T, StoreError> {
+    let mut found = None;
+    views.read_snapshot(SnapshotRead(Box::new(|db| {
+        found = Some(work(db)?);
+        Ok(())
+    })))?;
+    // A store that reports success without a snapshot has no result to give.
+    found.ok_or(StoreError::Closed)
+}
