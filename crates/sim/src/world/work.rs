@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use baton_core::host::kernel::{SIGKILL, SIGTERM};
 use baton_core::supervision::attempts::Assignment;
-use baton_model::coordinator::Launch;
+use baton_model::coordinator::{KnownRun, Launch};
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{ExitStatus, KillCause, Outcome};
 use baton_model::task::{RunKey, RunNo};
@@ -484,8 +484,12 @@ impl World {
         }
         let coordinator = host.coordinator.as_ref();
         let mut known = coordinator.iter().flat_map(|it| it.process.host().known());
-        // What no coordinator watches is killed, too.
-        if known.any(|it| it.run == run && it.ended.is_none()) {
+        // What no coordinator watches is killed, too: it watches a run while its first process exists.
+        let is_watched = |it: &KnownRun| {
+            let exists = |(_, identity)| host.processes.exists(&identity, host.boot);
+            it.run == run && it.ended.is_none() && it.started.is_some_and(exists)
+        };
+        if known.any(|it| is_watched(&it)) {
             let now = host.clock.mono(self.now);
             self.checkers.signalled(lease, signal, now);
         }

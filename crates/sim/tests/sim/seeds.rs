@@ -160,7 +160,9 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
             "overlap",
             "unleased-start",
         ],
-        Bug::StraysUnawaited | Bug::RunnerAbandoned => &["false-result", "overlap"],
+        // A worker that gives up meanwhile waits for an end that it has reported already.
+        Bug::StraysUnawaited => &["false-result", "overlap", "diverged"],
+        Bug::RunnerAbandoned => &["false-result", "overlap"],
         Bug::RunEndsEarly => &["generation"],
         Bug::ResumeKeepsNothing | Bug::ResumeByIndex => &["resume-unasked"],
         Bug::ResumeStaleAccepted => &["resume-unasked", "stale-accepted", "done-again"],
