@@ -2,7 +2,7 @@
 //!
 //! Every page under `docs/` is in it, once: a page that is missing there is missing in the book that
 //! `make book` builds. That each of its links leads to a file is checked as for any page, by
-//! [`links`](crate::links).
+//! [`links`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
