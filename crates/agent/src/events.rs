@@ -1,6 +1,6 @@
 //! Replies of the coordinator, as events of the supervisor.
 
-use baton_core::supervision::io::Event;
+use baton_core::supervision::io::{Event, Sighting};
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::task::RunNo;
 use baton_runner::wire::{Reply, RunKey};
@@ -31,7 +31,7 @@ impl Agent {
                 let ending = self.launcher.ending(&end, assignment);
                 Some(Event::Ended(end.run, ending))
             }
-            Reply::Unknown { run } => self.unknown(run),
+            Reply::Unknown { run } => Some(self.unknown(run)),
             plain => {
                 self.note_reply(&plain);
                 Event::of_reply(&plain)
@@ -79,13 +79,15 @@ impl Agent {
     }
 
     /// An adopted run is gone, and the coordinator cannot know how it ended.
-    fn unknown(&mut self, run: RunKey) -> Option<Event> {
-        let attempt = self.supervisor.attempts().get(run)?;
+    fn unknown(&mut self, run: RunKey) -> Event {
+        let Some(attempt) = self.supervisor.attempts().get(run) else {
+            return Event::Unknown(run, Sighting::Unknown);
+        };
         let (assignment, started) = (&attempt.assignment, attempt.started);
         if assignment.is_task() {
             self.end_filer.add(assignment.lease);
         }
         let sighting = sight(&mut self.coordinator, &self.launcher, assignment, started);
-        Some(Event::Unknown(run, sighting))
+        Event::Unknown(run, sighting)
     }
 }

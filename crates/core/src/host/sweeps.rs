@@ -138,6 +138,7 @@ impl Host {
         };
         let is_member = |it: &Candidate<'_>| {
             let near = !is_anothers && (it.session == pid || it.pgrp == pid);
+            let near = near && !has_other_mark(it, &is_of);
             near || self.orphans.is_of(it.pid, key) || (it.has_mark)(&is_of)
         };
         act(&Sweep {
@@ -165,10 +166,9 @@ impl Host {
         let roots = runs.filter_map(|(_, run)| run.pid());
         let roots: BTreeSet<u32> = roots.filter(|pid| !is_anothers(pid)).collect();
         let is_member = |it: &Candidate<'_>| {
-            roots.contains(&it.session)
-                || roots.contains(&it.pgrp)
-                || self.orphans.owner(it.pid).is_some_and(is_of)
-                || (it.has_mark)(&is_of)
+            let near = roots.contains(&it.session) || roots.contains(&it.pgrp);
+            let near = near && !has_other_mark(it, &is_of);
+            near || self.orphans.owner(it.pid).is_some_and(is_of) || (it.has_mark)(&is_of)
         };
         act(&Sweep {
             descendants: true,
@@ -191,6 +191,12 @@ impl Host {
             filter: &|it| !self.is_rotator(it.pid),
         })
     }
+}
+
+/// True if a process carries the mark of a run that is not among these. The number of a first
+/// process that was reaped may be that of a session or a group below another run by now.
+fn has_other_mark(it: &Candidate<'_>, is_of: &dyn Fn(RunKey) -> bool) -> bool {
+    (it.has_mark)(&|run| !is_of(run))
 }
 
 /// Kills processes by their mark, wherever they are; returns how many are left.

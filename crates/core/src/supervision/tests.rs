@@ -623,3 +623,31 @@ fn a_new_incarnation_carries_ends_and_starts_nothing() {
     let actions = orders(worker.handle(Mono(90_000), Event::Tick));
     assert_eq!(actions, []);
 }
+
+#[test]
+fn a_run_whose_status_its_coordinator_cannot_know_ends_by_what_is_seen() {
+    let mut worker = supervisor(vec![command(1), task(2), task(3)]);
+    let mut unknown = |process: u32, outcome: Outcome| {
+        let sighting = Sighting::Ended(ending(outcome));
+        let actions = worker.handle(Mono(200), Event::Unknown(run(process, 0), sighting));
+        (orders(actions), outcome_of(&worker, process))
+    };
+    let ended = Some(Outcome::Exited(0));
+    assert_eq!(unknown(1, Outcome::Exited(0)), (Vec::new(), ended));
+    let launch = Action::Launch(run(2, 1));
+    assert_eq!(unknown(2, KILLED), (vec![launch], None), "its task goes on");
+    let kill = Action::KillStrays;
+    assert_eq!(unknown(3, Outcome::Exited(0)), (vec![kill], None));
+    worker.handle(Mono(201), Event::StraysKilled { left: 0 });
+    assert_eq!(outcome_of(&worker, 3), ended, "when nothing is left of it");
+}
+
+#[test]
+fn a_run_of_no_attempt_and_one_that_never_began_leave_the_record() {
+    let mut worker = supervisor(vec![command(1)]);
+    for (process, sighting) in [(7, Sighting::Unknown), (1, Sighting::Unexecuted(9))] {
+        let actions = worker.handle(Mono(200), Event::Unknown(run(process, 0), sighting));
+        assert_eq!(orders(actions), [Action::Forget(run(process, 0))]);
+    }
+    assert!(worker.attempts().is_empty());
+}

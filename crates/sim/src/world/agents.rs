@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::attempts::Assignment;
-use baton_core::supervision::io::{Action, Ending, Event as AgentEvent};
+use baton_core::supervision::io::{Action, Ending, Event as AgentEvent, Sighting};
 use baton_core::supervision::takeover::KnownAttempt;
 use baton_core::supervision::{Identity, Supervisor};
 use baton_model::coordinator::{AttemptPaths, Launch, Reply, Request};
@@ -217,10 +217,10 @@ impl World {
             Reply::HostFault { run, reason } => Some(AgentEvent::HostFault(run, reason.into())),
             Reply::Unknown { run } => {
                 let known = attempt(run).map(|it| (it.assignment.lease, it.started));
-                known.map(|(lease, started)| {
-                    let sighting = self.sight(index, lease, started);
-                    AgentEvent::Unknown(run, sighting)
-                })
+                let sighting = known.map_or(Sighting::Unknown, |(lease, started)| {
+                    self.sight(index, lease, started)
+                });
+                Some(AgentEvent::Unknown(run, sighting))
             }
             plain => AgentEvent::of_reply(&plain),
         };
@@ -293,6 +293,7 @@ impl World {
                 let lease = host.leases.get(&run).copied();
                 let is_replaced = |lease| attempts.is_some_and(|it| it.contains(lease));
                 if let Some(lease) = lease.filter(|lease| !is_replaced(*lease)) {
+                    host.workload.forget(lease);
                     let wanted = self.still_wanted(lease);
                     self.checkers.forgotten(lease, wanted);
                 }

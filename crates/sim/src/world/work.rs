@@ -83,6 +83,14 @@ impl Workload {
         leases
     }
 
+    /// The end of an attempt was acknowledged.
+    pub(super) fn forget(&mut self, lease: LeaseId) {
+        let mut programs = self.programs.values();
+        if !programs.any(|it| it.lease == Some(lease)) {
+            self.attempts.remove(&lease);
+        }
+    }
+
     /// The attempt of a process.
     pub(super) fn lease_of(&self, ticks: u64) -> Option<LeaseId> {
         self.programs.get(&ticks)?.lease
@@ -456,10 +464,9 @@ impl World {
         let now = host.clock.mono(self.now);
         let coordinator = host.coordinator.as_ref();
         let order = coordinator.and_then(|it| it.process.host().guard_order());
-        for lease in host.workload.leases() {
-            let Some(attempt) = host.workload.attempts.get(&lease) else {
-                continue;
-            };
+        // Also of those without a process: the dead runner of a task may have left work that has ended.
+        for (lease, attempt) in &host.workload.attempts {
+            let lease = *lease;
             let assignment = &attempt.assignment;
             let deadline = order.and_then(|order| order.deadline_of(assignment.term()));
             if deadline.is_some_and(|at| at <= now) {

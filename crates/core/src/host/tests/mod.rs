@@ -11,7 +11,8 @@ use baton_model::time::{Millis, Wall};
 
 use super::io::{Input, StartFault, Urgency};
 use super::kernel::{SIGKILL, SIGTERM};
-use rig::{Rig, run};
+use super::orphans::LEFTOVER_GRACE;
+use rig::{Process, Rig, run};
 
 const FAR: u64 = 1_000_000;
 
@@ -157,6 +158,61 @@ fn an_attempt_whose_status_cannot_be_known_is_on_record_until_it_is_forgotten() 
     assert_eq!(rig.host.known_runs(), 0);
     let forgotten = CoordinatorRecord::Forgotten { run: key };
     assert_eq!(rig.log.last(), Some(&forgotten));
+}
+
+#[test]
+fn a_group_below_another_attempt_with_a_reused_number_is_spared() {
+    let mut rig = Rig::new(false, FAR);
+    rig.launch(run(1, 0), &[]);
+    rig.launch(run(2, 0), &[]);
+    let root = rig.pid_of(run(1, 0));
+    let leftover = rig.start_process(Some(run(1, 0)), None).pid;
+    let stubborn = rig.kernel.processes.get_mut(&leftover);
+    stubborn.expect("it is there").ignores_term = true;
+    rig.exit(root, 0);
+    rig.turn(10);
+    let reused = Process {
+        pgrp: root,
+        mark: Some(run(2, 0)),
+        start_ticks: 10,
+        is_child: true,
+        zombie: None,
+        ignores_term: false,
+    };
+    rig.kernel.processes.insert(root, reused);
+    rig.turn(10 + LEFTOVER_GRACE.0);
+    let signals = &rig.kernel.signals;
+    assert!(signals.contains(&(leftover, SIGKILL)), "{signals:?}");
+    let spared = signals.iter().all(|(pid, _)| *pid != root);
+    assert!(spared, "{signals:?}");
+}
+
+#[test]
+fn a_runner_whose_status_cannot_be_known_leaves_its_task_running() {
+    for (resumes, is_spared) in [(true, true), (false, false)] {
+        let mut rig = Rig::new(true, FAR);
+        let (key, identity) = (run(1, 0), rig.start_process(Some(run(1, 0)), None));
+        let work = rig.start_process(Some(run(1, 0)), None).pid;
+        let attempt = Attempt {
+            resumes,
+            is_runner: true,
+            ..Attempt::default()
+        };
+        rig.request(Request::Adopt {
+            run: key,
+            at: Moment {
+                mono: rig.kernel.now,
+                wall: Wall(0),
+            },
+            identity,
+            attempt: Some(Box::new(attempt)),
+        });
+        rig.kernel.has_no_statuses = true;
+        rig.exit(identity.pid, 0);
+        rig.turn(10);
+        let killed = rig.kernel.signals.contains(&(work, SIGKILL));
+        assert_eq!(killed, !is_spared, "{:?}", rig.kernel.signals);
+    }
 }
 
 #[test]
