@@ -167,14 +167,7 @@ impl Coordinator {
 
     fn turn_to_requests(&mut self, machine: &mut Machine<'_>) {
         self.handle(machine, Input::Deadlines);
-        let zombies = machine.processes.zombies_of(Parent::Coordinator);
-        let has_exits = !zombies.is_empty();
-        for (pid, status) in zombies {
-            self.handle(machine, Input::Exited { pid, status });
-        }
-        if has_exits {
-            self.handle(machine, Input::ExitsTaken);
-        }
+        self.take_exits(machine);
         let held = self.host.watched();
         let is_over = |run: &RunKey| {
             let identity = self.held.get(run);
@@ -190,6 +183,21 @@ impl Coordinator {
                 break;
             };
             self.handle(machine, Input::Request(request));
+        }
+    }
+
+    /// Passes on every child that has ended, one at a time: the host may reap others meanwhile.
+    fn take_exits(&mut self, machine: &mut Machine<'_>) {
+        let mut last = None;
+        while let Some((pid, status)) = machine.processes.zombie_of(Parent::Coordinator) {
+            if last.replace(pid) == Some(pid) {
+                // It died before it could reap it.
+                break;
+            }
+            self.handle(machine, Input::Exited { pid, status });
+        }
+        if last.is_some() {
+            self.handle(machine, Input::ExitsTaken);
         }
     }
 

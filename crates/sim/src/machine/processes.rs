@@ -147,9 +147,18 @@ impl Processes {
     /// The children of a part of Baton that are zombies.
     #[must_use]
     pub fn zombies_of(&self, parent: Parent) -> Vec<(u32, ExitStatus)> {
-        let children = self.iter().filter(|(_, it)| it.parent == parent);
-        let zombies = children.filter_map(|(pid, it)| Some((pid, it.zombie?)));
-        zombies.collect()
+        self.zombies(parent).collect()
+    }
+
+    /// A child of a part of Baton that is a zombie.
+    #[must_use]
+    pub fn zombie_of(&self, parent: Parent) -> Option<(u32, ExitStatus)> {
+        self.zombies(parent).next()
+    }
+
+    fn zombies(&self, parent: Parent) -> impl Iterator<Item = (u32, ExitStatus)> {
+        let children = self.iter().filter(move |(_, it)| it.parent == parent);
+        children.filter_map(|(pid, it)| Some((pid, it.zombie?)))
     }
 
     /// The coordinator sends a signal.
