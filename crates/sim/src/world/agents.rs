@@ -222,7 +222,13 @@ impl World {
                 });
                 Some(AgentEvent::Unknown(run, sighting))
             }
-            plain => AgentEvent::of_reply(&plain),
+            plain => {
+                if let Reply::Refused { run } = plain {
+                    // It has not run, so it has no end that could be lost.
+                    self.hosts[index].leases.remove(&run);
+                }
+                AgentEvent::of_reply(&plain)
+            }
         };
         if let Some(event) = event {
             self.agent_handle(index, event);
