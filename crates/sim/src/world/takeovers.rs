@@ -32,6 +32,8 @@ struct Remains {
     runs: Vec<KnownRun>,
     guard: Option<GuardOrder>,
     state: CoordinatorState,
+    /// What it sends after its greeting.
+    replies: Vec<Reply>,
 }
 
 impl World {
@@ -114,6 +116,7 @@ impl World {
             None => supervisor.worker_mut().obeyed(epoch),
         }
         self.install(index, supervisor, guard);
+        self.pass_on(index, found.replies);
         self.agent_perform_all(index, actions);
     }
 
@@ -202,7 +205,15 @@ impl World {
         let actions = agent
             .supervisor
             .take_over(now, inventory, &owned, |attempt| sightings(attempt));
+        self.pass_on(index, found.replies);
         self.agent_perform_all(index, actions);
+    }
+
+    /// What a coordinator has sent after its greeting is on its way to the agent.
+    fn pass_on(&mut self, index: usize, replies: Vec<Reply>) {
+        for reply in replies {
+            self.agent_inbox(index, Some(reply));
+        }
     }
 
     fn save_handover_of(&mut self, index: usize, inventory: &Inventory, guard: Option<GuardOrder>) {
@@ -228,11 +239,13 @@ impl World {
                 runs: evidence.runs,
                 guard: evidence.guard.map(Into::into),
                 state: CoordinatorState::Dead { has_order: false },
+                replies: Vec::new(),
             },
             None => Remains {
                 runs: Vec::new(),
                 guard: None,
                 state: CoordinatorState::Unknown,
+                replies: Vec::new(),
             },
         }
     }
@@ -242,14 +255,15 @@ impl World {
         self.note_overdue(index);
         let (coordinator, mut machine) = self.hosts[index].machine(self.now);
         let mut turned = coordinator?.process.connect(&mut machine);
-        let greeting =
-            (!turned.is_gone && !turned.replies.is_empty()).then(|| turned.replies.remove(0));
+        let mut replies = std::mem::take(&mut turned.replies).into_iter();
+        let greeting = replies.next().filter(|_| !turned.is_gone);
         self.coordinator_turned(index, turned);
         match greeting {
             Some(Reply::Hello { runs, guard, .. }) => Some(Remains {
                 runs,
                 guard: guard.map(Into::into),
                 state: CoordinatorState::Running,
+                replies: replies.collect(),
             }),
             Some(other) => panic!("h{index} was greeted with {other:?}"),
             None => None,
