@@ -73,9 +73,9 @@ pub const REMOVED_MAX: usize = 4096;
 /// one has long lost its lease; it is refused as one of an unknown term.
 pub const TERMS_MAX: usize = 10_000;
 
-/// Of a copy of a store, the random bits of its epoch choose one of as many distances of its new instance
-/// ids, so that two copies of the same state do not use the same.
-pub const COPY_ID_STEPS: u64 = 1 << 10;
+/// Number of id offsets. A copied store picks one by its epoch's random bits, so that two copies of
+/// one state do not use the same ids: with so many, once in a million times.
+pub const COPY_ID_STEPS: u64 = 1 << 20;
 
 /// Instance ids that a copy of a store skips, times the number of its term and its random step. Its original may have used as
 /// many since the copy was made, and workers may hold them; the epoch of a lease keeps them apart
