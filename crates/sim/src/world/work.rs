@@ -83,6 +83,13 @@ impl Workload {
         leases
     }
 
+    /// How an attempt has ended: the status of its first process counts, also if others were left
+    /// then.
+    fn outcome(&self, lease: LeaseId) -> Outcome {
+        let status = self.attempts.get(&lease).and_then(|it| it.status);
+        status.map_or(Outcome::Signaled(SIGKILL), Outcome::from)
+    }
+
     /// The end of an attempt was acknowledged.
     pub(super) fn forget(&mut self, lease: LeaseId) {
         let mut programs = self.programs.values();
@@ -448,9 +455,7 @@ impl World {
         if programs.any(|it| it.lease == Some(lease) && it.role.counts()) {
             return;
         }
-        let attempt = host.workload.attempts.get(&lease);
-        let status = attempt.and_then(|it| it.status);
-        let outcome = status.map_or(Outcome::Signaled(SIGKILL), Outcome::from);
+        let outcome = host.workload.outcome(lease);
         self.note(&(lease, outcome), || {
             format!("h{index} {lease} ends: {outcome}")
         });
@@ -505,11 +510,10 @@ impl World {
     /// Kills everything on a machine at once; nothing records the outcomes.
     pub(super) fn all_processes_die(&mut self, index: usize) {
         let host = &mut self.hosts[index];
-        let leases = host.workload.leases();
         host.processes.clear();
-        host.workload = Workload::default();
-        for lease in leases {
-            self.checkers.truth.end(lease, Outcome::Signaled(SIGKILL));
+        let workload = std::mem::take(&mut host.workload);
+        for lease in workload.leases() {
+            self.checkers.truth.end(lease, workload.outcome(lease));
         }
     }
 }
