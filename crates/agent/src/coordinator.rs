@@ -5,14 +5,12 @@ use std::io;
 
 use baton_core::supervision::io::{Ending, Sighting};
 use baton_model::ids::BootId;
-use baton_model::outcome::Outcome;
 use baton_model::task::{Identity, Moment, RunKey};
 use baton_model::time::{Millis, Mono};
 use baton_runner::coordinator::{CoordinatorSpec, Discovery, Link, StartPermit};
 use baton_runner::reaper::ReaperSpec;
 use baton_runner::record::Evidence;
-use baton_runner::sys::exits::{Exits, Remains};
-use baton_runner::sys::identity::ExitStatus;
+use baton_runner::sys::exits::Exits;
 use baton_runner::sys::spawn::{Command, Spawner};
 use baton_runner::sys::{clock, identity};
 use baton_runner::wire::{Guard, KnownRun, Reply, Request};
@@ -287,16 +285,9 @@ impl Coordinator {
             return Sighting::Unknown;
         };
         let (boot, reaper) = (self.boot, &mut self.reaper);
-        let remains = self.exits.remains_of(boot, &identity, |exits| {
-            take_exits(boot, reaper, exits);
-        });
-        let outcome = match remains {
-            Remains::Present => return Sighting::Present,
-            Remains::Unknown => return Sighting::Unknown,
-            Remains::Ended(ExitStatus::Unexecuted(signal)) => return Sighting::Unexecuted(signal),
-            Remains::Ended(status) => Outcome::from(status),
-        };
-        Sighting::Ended(Ending::found(outcome, at, clock::now()))
+        let take = |exits: &mut Exits| take_exits(boot, reaper, exits);
+        let sighting = self.exits.sight(boot, Some(&identity), take);
+        sighting.map(|outcome| Ending::found(outcome, at, clock::now()))
     }
 }
 

@@ -20,6 +20,7 @@
 //! | [`leader`] | leader election |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
 //! | [`host`] | a worker host: launches, exits, kills, the queue, and the dead-man timer of its coordinator |
+//! | [`takeover`] | what becomes of a run whose coordinator has died |
 //! | [`supervision`] | a worker: composes its half of the protocol with what becomes of its attempts |
 //! | [`scheduler`] | the leader: composes the above |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
@@ -48,6 +49,7 @@ pub mod protocol;
 pub mod scheduler;
 pub mod step;
 pub mod supervision;
+pub mod takeover;
 mod timers;
 pub mod triage;
 pub mod wait;

@@ -11,6 +11,7 @@ use baton_model::task::{Identity, Moment, RunKey};
 use baton_model::time::{Millis, Mono};
 
 use crate::protocol::worker::io::GuardOrder;
+use crate::takeover;
 
 /// The end of a run, as it was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,17 +25,7 @@ pub struct Ending {
 }
 
 /// What is known of a run that no coordinator watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sighting {
-    /// Its process exists, if only as a zombie.
-    Present,
-    /// It ended as a child of the agent.
-    Ended(Ending),
-    /// It was killed by this signal before its program began.
-    Unexecuted(i32),
-    /// It is gone, or may never have started.
-    Unknown,
-}
+pub type Sighting = takeover::Sighting<Ending>;
 
 /// An event of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,8 @@
 //! Taking attempts over: an agent resumes, or its coordinator was replaced.
 //!
-//! The state of an attempt comes from these sources, in order of precedence: a live coordinator; the
-//! log of a dead one; the handover of an earlier takeover; exit statuses of the agent's children,
-//! which the children of a dead coordinator become; and the kernel, which knows whether a process
-//! exists. An attempt that none of them knows is lost: its remaining processes are killed, and its
-//! outcome is unknown.
+//! The state of an attempt comes from the sources that [`crate::takeover`] names, and from the
+//! handover of an earlier takeover, which is the log of the coordinator before. An attempt that none
+//! of them knows is lost: its remaining processes are killed, and its outcome is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +17,7 @@ use super::io::{Action, Ending, Sighting};
 use super::kill::KILL_RETRY;
 use super::{Identity, Supervisor, WAIT_MAX};
 use crate::protocol::worker::io::Input;
+use crate::takeover::Fate;
 
 /// What an agent finds of the incarnation before it, when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,8 +269,7 @@ impl Supervisor {
             attempt.reported = previous.is_none_or(|it| it.reported);
             attempt.stop = previous.and_then(|it| it.stop);
             attempt.inherited = !is_owned || previous.is_some_and(|it| it.inherited);
-            if !attempt.is_over() && !is_owned && !self.adopt_or_end(&mut attempt, &mut sight, out)
-            {
+            if !attempt.is_over() && !self.adopt_or_end(&mut attempt, is_owned, &mut sight, out) {
                 self.attempts.note_handover_changed();
                 self.inputs
                     .push_back(Input::Withdrawn(attempt.assignment.lease));
@@ -358,11 +356,13 @@ impl Supervisor {
     fn adopt_or_end(
         &self,
         attempt: &mut Attempt,
+        is_owned: bool,
         sight: &mut impl FnMut(&Attempt) -> Sighting,
         out: &mut Vec<Action>,
     ) -> bool {
-        match sight(attempt) {
-            Sighting::Present => {
+        match Fate::of(is_owned, || sight(attempt)) {
+            Fate::Watched => {}
+            Fate::Adopted => {
                 attempt.phase = Phase::Running;
                 out.push(if seeded!(self.bugs, LaunchedAgain) {
                     Action::Launch(attempt.run)
@@ -370,7 +370,7 @@ impl Supervisor {
                     Action::Adopt(attempt.run)
                 });
             }
-            sighting => match self.unwatched(attempt, sighting) {
+            Fate::Over(sighting) => match self.unwatched(attempt, sighting) {
                 Some(report) => attempt.phase = Phase::Ended(report),
                 None => return false,
             },

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use baton_core::takeover::{Sighting, Witness};
 use baton_model::ids::BootId;
+use baton_model::outcome::Outcome;
 use baton_model::task::Identity;
 
 use super::identity::{self, ExitStatus};
@@ -11,17 +13,6 @@ use super::{proc, reap};
 
 /// The maximum number kept. Those of orphans are never asked for.
 const EXITS_MAX: usize = 10_000;
-
-/// What is left of a process that no coordinator watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remains {
-    /// It exists, if only as a zombie of another parent.
-    Present,
-    /// It ended as our child.
-    Ended(ExitStatus),
-    /// It is gone, and nothing tells how it ended.
-    Unknown,
-}
 
 /// Exit statuses by pid and start time, since a pid may be reused.
 #[derive(Debug, Default)]
@@ -56,20 +47,15 @@ impl Exits {
         self.seen.remove(&(identity.pid, identity.start_ticks))
     }
 
-    /// Looks for a process, and then for its exit status. `take` adds those that are new.
-    pub fn remains_of(
+    /// Looks for a process that no coordinator watches. `take` adds the exit statuses that are new.
+    pub fn sight(
         &mut self,
         boot: BootId,
-        identity: &Identity,
-        take: impl FnOnce(&mut Self),
-    ) -> Remains {
-        if identity.boot == boot && is_present(identity) {
-            return Remains::Present;
-        }
-        take(self);
-        // Not removed: who asks may have to ask again.
-        let status = self.seen.get(&(identity.pid, identity.start_ticks));
-        status.map_or(Remains::Unknown, |status| Remains::Ended(*status))
+        identity: Option<&Identity>,
+        take: impl FnMut(&mut Self),
+    ) -> Sighting<Outcome> {
+        let mut children = Children { exits: self, take };
+        Sighting::of(identity, boot, &mut children)
     }
 
     /// The start time of the last child with this pid.
@@ -77,6 +63,25 @@ impl Exits {
     pub fn start_of(&self, pid: u32) -> Option<u64> {
         let mut of = self.seen.range((pid, 0)..=(pid, u64::MAX));
         of.next_back().map(|((_, start_ticks), _)| *start_ticks)
+    }
+}
+
+/// The kernel, and the exit statuses of our children.
+struct Children<'a, F> {
+    exits: &'a mut Exits,
+    /// Adds those that are new.
+    take: F,
+}
+
+impl<F: FnMut(&mut Exits)> Witness for Children<'_, F> {
+    fn is_present(&self, identity: &Identity) -> bool {
+        is_present(identity)
+    }
+
+    fn exit_of(&mut self, identity: &Identity) -> Option<ExitStatus> {
+        (self.take)(self.exits);
+        let key = (identity.pid, identity.start_ticks);
+        self.exits.seen.get(&key).copied()
     }
 }
 

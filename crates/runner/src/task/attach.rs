@@ -1,25 +1,21 @@
 //! Connecting to or starting the coordinator, and taking over its runs.
 //!
-//! The state of a run comes from four sources, and an earlier one makes the later ones unnecessary:
-//! a live coordinator; the log of a dead one; our own children, which include those of a dead
-//! coordinator; and the kernel, which knows whether a process with that pid and start time still
-//! exists. A run that none of them knows is lost.
+//! [`baton_core::takeover`] names the sources that tell of a run, and decides what becomes of it. A
+//! lost process is launched again.
 
 use std::collections::BTreeSet;
-use std::io;
 
 use baton_core::plan::{Input, Plan};
 use baton_core::step::Outbox;
+use baton_core::takeover::{Fate, Sighting};
 use baton_model::ids::Epoch;
 use baton_model::outcome::Outcome;
-use baton_model::task::{Identity, LiveRun, Moment, ProcessNo};
+use baton_model::task::{Identity, Moment};
 
 use super::{Task, TaskError, Watcher};
 use crate::checks::Checks;
 use crate::coordinator::{Discovery, Greeting, Link, StartPermit, is_gone, outlive_deaths};
 use crate::record::Evidence;
-use crate::sys::exits::Remains;
-use crate::sys::identity::ExitStatus;
 use crate::sys::{clock, random};
 use crate::wire::{KnownRun, Request, RunEnd, RunKey};
 
@@ -125,7 +121,7 @@ impl Task {
             })
             .collect();
         for run in unstarted {
-            self.end_unwatched_run(run, None);
+            self.end_sighted_run(run, Sighting::Unknown);
         }
     }
 
@@ -133,21 +129,31 @@ impl Task {
     fn take_over(&mut self, link: &mut Link, known: Vec<KnownRun>) -> Result<(), TaskError> {
         self.apply_reports(&known);
         let owned: BTreeSet<RunKey> = known.iter().map(|known| known.run).collect();
-        let live: Vec<(ProcessNo, LiveRun)> =
-            self.plan.live().map(|(no, live)| (no, *live)).collect();
-        for (process, live) in live {
-            let run = RunKey {
-                process,
-                run: live.run,
-            };
-            // The plan repeats an order that was never reported.
-            let Some((at, identity)) = live.started.zip(live.identity) else {
-                continue;
-            };
-            // The coordinator reports its own runs, also one that is about to end.
-            if !owned.contains(&run) {
-                self.adopt(link, run, at, &identity)
-                    .map_err(TaskError::io("send to the coordinator"))?;
+        // The plan repeats an order that was never reported, and handles all runs of an earlier boot
+        // at once.
+        let is_handled = |identity: Identity| self.boot_changed && identity.boot != self.boot;
+        let started = self.plan.live().filter_map(|(process, live)| {
+            let run = live.run;
+            let (at, identity) = live.started.zip(live.identity)?;
+            Some((RunKey { process, run }, at, identity))
+        });
+        let started: Vec<_> = started
+            .filter(|(_, _, identity)| !is_handled(*identity))
+            .collect();
+        for (run, at, identity) in started {
+            let boot = self.boot;
+            let sight = || self.exits.sight(boot, Some(&identity), |it| it.take(boot));
+            match Fate::of(owned.contains(&run), sight) {
+                Fate::Watched => {}
+                Fate::Adopted => link
+                    .send(&Request::Adopt {
+                        run,
+                        at,
+                        identity,
+                        attempt: None,
+                    })
+                    .map_err(TaskError::io("send to the coordinator"))?,
+                Fate::Over(sighting) => self.end_sighted_run(run, sighting),
             }
         }
         // Ended runs are in our log with the next commit, and need not be stored after it.
@@ -156,58 +162,24 @@ impl Task {
         Ok(())
     }
 
-    /// Lets the coordinator adopt a run that still exists, even as a zombie. A run that is gone is
-    /// over, if its status is known.
-    fn adopt(
-        &mut self,
-        link: &mut Link,
-        run: RunKey,
-        at: Moment,
-        identity: &Identity,
-    ) -> io::Result<()> {
-        if identity.boot != self.boot {
-            // The plan handles all runs of an earlier boot at once.
-            if !self.boot_changed {
-                self.end_unwatched_run(run, None);
-            }
-            return Ok(());
-        }
-        match self
-            .exits
-            .remains_of(self.boot, identity, |exits| exits.take(self.boot))
-        {
-            Remains::Present => link.send(&Request::Adopt {
-                run,
-                at,
-                identity: *identity,
-                attempt: None,
-            }),
-            remains => {
-                self.end_remains(run, remains);
-                Ok(())
-            }
-        }
-    }
-
-    /// Ends a run that no coordinator watches: its status is known if it ended as our child.
+    /// Ends a run that the coordinator has adopted, and whose status the kernel does not give it: it
+    /// is known if it ended as our child. Not looked for: the coordinator has seen that it is over.
     pub(super) fn end_unwatched_run(&mut self, run: RunKey, identity: Option<&Identity>) {
-        // Only collected: a coordinator that has adopted a run reports when all of it is over, and
-        // this is used only where the kernel does not give it the status.
         self.exits.take(self.boot);
         let status = identity.and_then(|identity| self.exits.remove(identity));
-        self.end_remains(run, status.map_or(Remains::Unknown, Remains::Ended));
+        self.end_sighted_run(run, status.map_or(Sighting::Unknown, Sighting::from));
     }
 
-    fn end_remains(&mut self, run: RunKey, remains: Remains) {
-        match remains {
-            Remains::Ended(status) if !matches!(status, ExitStatus::Unexecuted(_)) => {
-                self.report_exit(run, clock::now().into(), status.into());
-            }
+    fn end_sighted_run(&mut self, run: RunKey, sighting: Sighting<Outcome>) {
+        match sighting {
+            Sighting::Ended(outcome) => self.report_exit(run, clock::now().into(), outcome),
             // Not seen, or killed before its program began: either way it has not run.
-            _ => self.feed(Input::Lost {
-                process: run.process,
-                run: run.run,
-            }),
+            Sighting::Present | Sighting::Unexecuted(_) | Sighting::Unknown => {
+                self.feed(Input::Lost {
+                    process: run.process,
+                    run: run.run,
+                });
+            }
         }
     }
 

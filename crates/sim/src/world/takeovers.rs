@@ -11,15 +11,16 @@ use baton_core::supervision::io::{Ending, Event as AgentEvent, Sighting};
 use baton_core::supervision::takeover::{
     CoordinatorState, Inventory, KnownAttempt, Remnant, ReportedRun,
 };
+use baton_core::takeover::{self, Witness};
 use baton_model::coordinator::{KnownRun, Reply, Request};
 use baton_model::ids::LeaseId;
-use baton_model::outcome::{KillCause, Outcome};
+use baton_model::outcome::{ExitStatus, KillCause};
 use baton_model::task::{Identity as ProcessIdentity, Moment, RunKey};
 use baton_model::time::Millis;
 
 use super::agents::with_outputs;
 use super::coordinators::Coordinator;
-use super::hosts::Handover;
+use super::hosts::{Handover, Host};
 use super::{Event, World};
 use crate::machine::coordinator::Coordinator as Process;
 use crate::time::SECOND;
@@ -228,7 +229,7 @@ impl World {
         if let Some(greeting) = self.connect(index) {
             return greeting;
         }
-        self.take_exits(index);
+        self.hosts[index].take_exits();
         let host = &self.hosts[index];
         let reaped = |pid| {
             let mut of = host.exits.range((pid, 0)..=(pid, u64::MAX));
@@ -305,13 +306,6 @@ impl World {
         panic!("h{index}: an earlier incarnation could not be killed");
     }
 
-    /// Takes the exit statuses that the reaper keeps.
-    fn take_exits(&mut self, index: usize) {
-        let host = &mut self.hosts[index];
-        let new = host.reaper.as_mut().map(|reaper| reaper.take_exits());
-        host.exits.extend(new.unwrap_or_default());
-    }
-
     /// What is known of a run that no coordinator watches.
     pub(super) fn sight(
         &mut self,
@@ -322,18 +316,10 @@ impl World {
         let Some((at, identity)) = started else {
             return Sighting::Unknown;
         };
-        let host = &self.hosts[index];
-        if host.processes.exists(&identity, host.boot) {
-            return Sighting::Present;
-        }
-        self.take_exits(index);
-        let host = &self.hosts[index];
-        let status = host.exits.get(&(identity.pid, identity.start_ticks));
-        let now = host.clock.read(self.now);
-        status.map_or(Sighting::Unknown, |status| {
-            let ending = Ending::found(Outcome::from(*status), at, now);
-            Sighting::Ended(with_outputs(Some(lease), ending))
-        })
+        let host = &mut self.hosts[index];
+        let (boot, now) = (host.boot, host.clock.read(self.now));
+        let sighting = takeover::Sighting::of(Some(&identity), boot, host);
+        sighting.map(|outcome| with_outputs(Some(lease), Ending::found(outcome, at, now)))
     }
 
     /// What is known of all runs of an inventory.
@@ -379,5 +365,25 @@ fn owned(found: &Remains) -> BTreeSet<RunKey> {
     match found.state {
         CoordinatorState::Running => found.runs.iter().map(|known| known.run).collect(),
         CoordinatorState::Dead { .. } | CoordinatorState::Unknown => BTreeSet::new(),
+    }
+}
+
+impl Host {
+    /// Takes the exit statuses that the reaper keeps.
+    fn take_exits(&mut self) {
+        let new = self.reaper.as_mut().map(|reaper| reaper.take_exits());
+        self.exits.extend(new.unwrap_or_default());
+    }
+}
+
+impl Witness for Host {
+    fn is_present(&self, identity: &ProcessIdentity) -> bool {
+        self.processes.exists(identity, self.boot)
+    }
+
+    fn exit_of(&mut self, identity: &ProcessIdentity) -> Option<ExitStatus> {
+        self.take_exits();
+        let key = (identity.pid, identity.start_ticks);
+        self.exits.get(&key).copied()
     }
 }

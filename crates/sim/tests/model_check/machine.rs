@@ -19,6 +19,7 @@ use baton_core::supervision::attempts::{Assignment, Attempt, LOST};
 use baton_core::supervision::io::{Action, Ending, Sighting};
 use baton_core::supervision::takeover::{Inventory, KnownAttempt, ReportedRun};
 use baton_core::supervision::{Identity, Supervisor};
+use baton_core::takeover::{self, Witness};
 use baton_model::coordinator::{AttemptPaths, Guard, KnownRun, Launch, Reply, Request};
 use baton_model::fact::Holder;
 use baton_model::ids::{
@@ -189,6 +190,18 @@ fn identity() -> Identity {
         slots: 2,
         offer: Arc::default(),
         bugs: Bugs::NONE,
+    }
+}
+
+struct Evidence<'a>(&'a Machine);
+
+impl Witness for Evidence<'_> {
+    fn is_present(&self, identity: &ProcessIdentity) -> bool {
+        self.0.processes.exists(identity, BOOT)
+    }
+
+    fn exit_of(&mut self, identity: &ProcessIdentity) -> Option<ExitStatus> {
+        self.0.exit_of(identity)
     }
 }
 
@@ -522,16 +535,12 @@ impl Machine {
         let Some((at, identity)) = attempt.started else {
             return Sighting::Unknown;
         };
-        if self.processes.exists(&identity, BOOT) {
-            return Sighting::Present;
-        }
         let now = Now {
             mono: self.clock,
             wall: Wall(0),
         };
-        self.exit_of(&identity).map_or(Sighting::Unknown, |status| {
-            Sighting::Ended(Ending::found(status.into(), at, now))
-        })
+        let sighting = takeover::Sighting::of(Some(&identity), BOOT, &mut Evidence(self));
+        sighting.map(|outcome| Ending::found(outcome, at, now))
     }
 
     /// What the next agent knows must be the truth.
