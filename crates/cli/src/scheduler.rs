@@ -10,7 +10,7 @@ use baton_files::units;
 use baton_model::message::LogQuery;
 use baton_model::time::Millis;
 use baton_model::timeouts::{LOST_AFTER_DEFAULT, Timeouts};
-use baton_runner::sys::{memory, users};
+use baton_runner::sys::{listeners, memory, users};
 use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
 use baton_server::{Backend, Config, LogBucket, LogReader, Ready, ServeError, serve};
 use baton_terminal::interrupts::Interrupts;
@@ -241,7 +241,7 @@ impl ServerArgs {
 }
 
 pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandResult {
-    let _logging = logging::init();
+    let _logging = logging::init(true);
     credentials.reject_for_server()?;
     let server = &command.server;
     server.load_tzdata()?;
@@ -271,6 +271,13 @@ pub(crate) fn failure(error: &ServeError) -> Failure {
         | ServeError::NotAdvertised { .. }
         | ServeError::BadAdvertise { .. } => Failure::usage(error),
         ServeError::Taken { .. } => Failure::Message(STORE_IN_USE, error.to_string()),
+        ServeError::Listen { address, .. } => match listeners::holder_of(*address) {
+            Some(holder) => Failure::failed(format!(
+                "cannot listen on {address}: {holder} has the port; end it, or choose another \
+                 address with --listen or --worker-listen"
+            )),
+            None => Failure::failed(error),
+        },
         _ => Failure::failed(error),
     }
 }

@@ -25,6 +25,9 @@ use baton_store::{FactLog, StoreError, TakeOutcome, data_dir};
 use crate::error::ServeError;
 use crate::mark::MarkFile;
 
+/// The name of the lock file in a data directory.
+const LOCK: &str = "scheduler.lock";
+
 /// Exclusive lock of a data directory, released on drop.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
@@ -50,7 +53,7 @@ impl DataLock {
                 data.display()
             );
         }
-        let path = data.join("scheduler.lock");
+        let path = data.join(LOCK);
         let mut file = private::file_options()
             .read(true)
             .write(true)
@@ -72,6 +75,30 @@ impl DataLock {
             tracing::warn!("cannot write {}: {error}", path.display());
         }
         Ok(Self { _file: file })
+    }
+}
+
+/// The scheduler that holds a data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHolder {
+    /// If its lock file contains it.
+    pub pid: Option<u32>,
+}
+
+impl DataLock {
+    /// The scheduler that holds a directory; `None` if none does, or if that cannot be read.
+    #[must_use]
+    pub fn holder(data: &Path) -> Option<DataHolder> {
+        let mut file = private::file_options()
+            .read(true)
+            .open(data.join(LOCK))
+            .ok()?;
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(DataHolder {
+                pid: read_pid(&mut file),
+            }),
+            Ok(()) | Err(TryLockError::Error(_)) => None,
+        }
     }
 }
 

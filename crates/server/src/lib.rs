@@ -19,6 +19,7 @@
 //! | `metrics` | counters |
 //! | `library` | the directory that tasks are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
+//! | `ports` | the addresses, reserved before the store is opened |
 //! | `peers` | the other schedulers of a shared store |
 //! | `mark` | the file beside the store that recognises copies of it |
 //! | `prune` | pruning of the history |
@@ -49,6 +50,7 @@ mod log_throttle;
 mod mark;
 mod metrics;
 mod peers;
+mod ports;
 mod prune;
 mod rate_limit;
 pub mod service;
@@ -81,10 +83,11 @@ use tokio::time::timeout;
 pub use error::ServeError;
 pub use http::routes::{ROUTES, Route};
 pub use http::{is_our_host, prefers_json};
-pub use leadership::DataLock;
+pub use leadership::{DataHolder, DataLock};
 pub use log_archive::{BucketError, LogBucket};
 pub use log_reader::LogReader;
 pub use metrics::LOG_LINES_DROPPED;
+pub use ports::Ports;
 
 use accept::Acceptor;
 use access::Access;
@@ -272,11 +275,25 @@ pub async fn serve(
     ready: impl FnOnce(Ready),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let ports = Ports::reserve(&config)?;
+    serve_at(config, ports, ready, stop).await
+}
+
+/// As [`serve`], at ports that were reserved before.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_at(
+    config: Config,
+    ports: Ports,
+    ready: impl FnOnce(Ready),
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
     let lock = DataLock::take(&config.data)?;
     let opened = config.clone();
     let (store, mark) = blocking(move || open(&opened)).await?;
-    let served = run(config, store, mark, ready, stop).await;
+    let served = run(config, ports, store, mark, ready, stop).await;
     drop(lock);
     served
 }
@@ -294,13 +311,15 @@ pub async fn serve_store(
     config.timeouts.validate().map_err(ServeError::Timeouts)?;
     let lock = DataLock::take(&config.data)?;
     let mark = Arc::new(MarkFile::in_memory(&config.data));
-    let served = run(config, store, mark, ready, stop).await;
+    let ports = Ports::reserve(&config)?;
+    let served = run(config, ports, store, mark, ready, stop).await;
     drop(lock);
     served
 }
 
 async fn run(
     config: Config,
+    ports: Ports,
     store: Arc<dyn Store>,
     mark: Arc<MarkFile>,
     ready: impl FnOnce(Ready),
@@ -312,8 +331,7 @@ async fn run(
         blocking(move || Access::new(tokens, own_worker.as_ref()).map_err(ServeError::Store))
             .await?;
     check_tokens(&config, &access)?;
-    let clients = listen(config.listen).await?;
-    let workers = listen(config.worker_listen).await?;
+    let (clients, workers) = ports.listen()?;
     warn_of_listeners(&config);
     let metrics = Arc::new(Metrics::default());
     let log_archive = match config.collect_logs {
@@ -596,11 +614,6 @@ fn start(
     let epoch = taken.epoch;
     let handle = driver::start(setup, taken).map_err(ServeError::Thread)?;
     Ok((handle, Some(epoch)))
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| ServeError::Listen { address, error })
 }
 
 fn address(listener: &TcpListener, asked: SocketAddr) -> Result<SocketAddr, ServeError> {

@@ -14,6 +14,7 @@
 //! | [`kill`] | killing process groups and process trees |
 //! | [`cgroup`] | control groups, where they are writable |
 //! | [`inherit`] | inherited descriptors, and the peer of a socket |
+//! | [`listeners`] | the process that listens at a port |
 //! | [`memory`] | returning unused memory |
 //! | [`socket`] | unix sockets with paths of any length |
 //! | [`packets`] | unix sockets that carry whole messages, with descriptors |
@@ -34,6 +35,7 @@ pub mod exits;
 pub mod identity;
 pub mod inherit;
 pub mod kill;
+pub mod listeners;
 pub mod memory;
 pub mod packets;
 pub mod proc;
