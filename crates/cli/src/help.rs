@@ -40,6 +40,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Servers",
         &[
             "up",
+            "down",
             "scheduler",
             "worker",
             "schedulers",
@@ -100,6 +101,7 @@ const SUGGESTIONS: &[(&[&str], &str)] = &[
     (&["why", "reason"], "explain ID"),
     (&["rerun", "restart", "requeue", "clear"], "retry ID"),
     (&["server", "serve", "start", "standalone", "daemon"], "up"),
+    (&["shutdown", "quit", "teardown"], "down"),
     (&["agent", "executor"], "worker"),
     (
         &["pause", "suspend", "hold"],
@@ -126,6 +128,7 @@ fn commands(suggestion: &str) -> impl Iterator<Item = &str> {
 const UNCONNECTED: &[&str] = &[
     "run",
     "up",
+    "down",
     "scheduler",
     "local",
     "config",

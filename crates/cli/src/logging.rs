@@ -34,8 +34,8 @@ enum Item {
 pub(crate) struct Logging(Option<SyncSender<Item>>);
 
 /// Starts logging. `BATON_LOG` sets the level or the level of each target
-/// (`warn,baton_server=debug`); the default is `info`.
-pub(crate) fn init() -> Logging {
+/// (`warn,baton_server=debug`); the default is `info`. Colours are for a terminal only.
+pub(crate) fn init(may_colour: bool) -> Logging {
     let filter = std::env::var("BATON_LOG").ok();
     let filter: Option<Targets> = filter.and_then(|text| text.parse().ok());
     let (sender, lines) = mpsc::sync_channel(LINES_MAX);
@@ -49,7 +49,7 @@ pub(crate) fn init() -> Logging {
     }
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(LineQueue(sender.clone()))
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(may_colour && io::stderr().is_terminal())
         .with_target(false)
         .log_internal_errors(false);
     // Fails only if a subscriber is installed already.

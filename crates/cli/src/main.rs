@@ -5,6 +5,7 @@
 //! | [`local`] | tasks on this host, without a scheduler |
 //! | [`mod@run`] | a task or workflow on this host, with its own scheduler and worker |
 //! | [`up`], [`scheduler`], [`worker`] | server processes: both together, the scheduler, a worker |
+//! | [`down`] | the end of a server process |
 //! | [`remote`] | client commands, which call a scheduler's API |
 //! | [`schedule`] | preview of a schedule's due times |
 //! | [`check`] | validation of files |
@@ -38,6 +39,7 @@ mod completions;
 mod config;
 mod connection;
 mod credentials;
+mod down;
 mod help;
 mod host_key;
 mod import;
@@ -97,6 +99,7 @@ struct Cli {
 enum Command {
     Run(run::Run),
     Up(up::Up),
+    Down(down::Down),
     Scheduler(scheduler::Scheduler),
     Worker(worker::Worker),
     #[command(flatten)]
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(command) => run::run(&command),
         Command::Up(command) => up::run(&command, credentials, configured.worker_arguments),
+        Command::Down(command) => down::run(&command),
         Command::Scheduler(command) => scheduler::run(&command, credentials),
         Command::Worker(command) => worker::run(&command, credentials),
         Command::Remote(command) => remote::run(&command, url, credentials),

@@ -96,7 +96,7 @@ struct ResourceOverrides {
 
 /// Runs a worker until it receives a signal to end.
 pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResult {
-    let _logging = logging::init();
+    let _logging = logging::init(true);
     let name = command.name.clone().unwrap_or_else(users::hostname);
     if name.is_empty() {
         return Err(Failure::usage(

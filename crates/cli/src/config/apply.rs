@@ -36,6 +36,10 @@ pub(super) fn apply(
             let shared = |key: &str| UP.contains(&key);
             defaults(config, cli, Section::Worker, command, variables, shared)
         }
+        "down" => {
+            let shared = |key: &str| key == "data";
+            defaults(config, cli, Section::Scheduler, command, variables, shared)
+        }
         _ => all(Section::Client, cli),
     }
 }

@@ -15,7 +15,7 @@ pub(crate) enum Section {
 }
 
 /// Options that belong to one call of a command, not to a file.
-const CALLS: &[&str] = &["help", "json", "profile"];
+const CALLS: &[&str] = &["help", "json", "profile", "detach"];
 
 /// Variables with names of their own. Commands read these themselves.
 const VARIABLES: &[(Section, &str, &str)] = &[

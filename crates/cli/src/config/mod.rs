@@ -139,7 +139,8 @@ pub(crate) fn configured(cli: Command, args: &[OsString]) -> Result<Configured, 
     let Ok(matches) = scan.try_get_matches_from(args) else {
         return Ok(plain(cli));
     };
-    let reads = |name: &&str| matches!(*name, "scheduler" | "up") || help::is_connected(name);
+    let reads =
+        |name: &&str| matches!(*name, "scheduler" | "up" | "down") || help::is_connected(name);
     let Some(command) = matches.subcommand_name().filter(reads) else {
         return Ok(plain(cli));
     };

@@ -1,5 +1,6 @@
 //! Commands and API clients against a real scheduler.
 
+mod background;
 mod benchmarks;
 mod conditions;
 mod config;
