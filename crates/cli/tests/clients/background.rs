@@ -113,7 +113,9 @@ fn an_up_at_a_used_port_names_its_process_and_leaves_nothing_behind() {
     let address = taken.local_addr().expect("bound").to_string();
     let holder = format!("process {}", std::process::id());
     for command in [&["up"][..], &["up", "--detach"], &["scheduler"]] {
-        let ended = baton(dir.path(), command).args(["--listen", &address]).output();
+        let ended = baton(dir.path(), command)
+            .args(["--listen", &address])
+            .output();
         let ended = Ended::from(ended.expect("it ends"));
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.err.contains(&holder), "{ended:?}");

@@ -205,6 +205,10 @@ impl World {
     }
 
     fn agent_replied(&mut self, index: usize, reply: Reply) {
+        if let Reply::Refused { run } | Reply::HostFault { run, .. } = reply {
+            // It was not launched, so it has no end that could be lost.
+            self.hosts[index].leases.remove(&run);
+        }
         let agent = self.hosts[index].agent.as_ref();
         let attempts = agent.map(|agent| agent.supervisor.attempts());
         let attempt = |run| attempts.and_then(|attempts| attempts.get(run));
@@ -222,13 +226,7 @@ impl World {
                 });
                 Some(AgentEvent::Unknown(run, sighting))
             }
-            plain => {
-                if let Reply::Refused { run } = plain {
-                    // It has not run, so it has no end that could be lost.
-                    self.hosts[index].leases.remove(&run);
-                }
-                AgentEvent::of_reply(&plain)
-            }
+            plain => AgentEvent::of_reply(&plain),
         };
         if let Some(event) = event {
             self.agent_handle(index, event);
