@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`swarm`] | random choices of a seed: the shape of the cluster and its faults |
 //! | [`world`] | the cluster: network, store, schedulers, hosts, clients, faults |
+//! | [`leader`] | a leader behind its outbox, and a store: parts of every world |
 //! | [`machine`] | one machine: processes, disk, and a coordinator that runs the real host |
 //! | [`checkers`] | invariants, checked against what really happened on the hosts |
 //! | [`chronos`] | schedules of a library over years: every due time has exactly one record |
@@ -19,6 +20,7 @@
 pub mod campaign;
 pub mod checkers;
 pub mod chronos;
+pub mod leader;
 pub mod machine;
 mod plans;
 pub mod rng;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use baton_core::bugs::Bugs;
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Config, Effect, Input, Scheduler};
-use baton_core::step::{Batch, Outbox};
+use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::Epoch;
 use baton_model::library::Definition;
@@ -18,6 +18,7 @@ use baton_model::time::{Millis, Mono, Now, Wall};
 use super::check::{ClockCheck, Entry, History};
 use super::draw::{TimeScale, YEAR};
 use crate::checkers::Violation;
+use crate::leader::Leader;
 use crate::rng::Rng;
 use crate::time::{MILLI, Time};
 use crate::trace::{Detail, Trace};
@@ -39,10 +40,10 @@ enum Pending {
     ClockCheck(Wall),
 }
 
+/// A leader, and what it waits for.
 #[derive(Debug)]
-struct Leader {
-    core: Scheduler,
-    outbox: Outbox<Effect>,
+struct Term {
+    leader: Leader,
     queue: VecDeque<Pending>,
 }
 
@@ -61,9 +62,9 @@ pub(super) struct World {
     entries: Vec<Entry>,
     clock_checks: Vec<ClockCheck>,
     batches: u64,
-    leader: Option<Leader>,
+    term: Option<Term>,
     /// A deposed leader that has not noticed yet.
-    deposed: Option<Leader>,
+    deposed: Option<Term>,
     /// Whether batches stay in the queue.
     slow: bool,
     /// Workers so far.
@@ -89,7 +90,7 @@ impl World {
             entries: Vec::new(),
             clock_checks: Vec::new(),
             batches: 0,
-            leader: None,
+            term: None,
             deposed: None,
             slow: false,
             workers: 0,
@@ -157,7 +158,7 @@ impl World {
 
     /// The ledger with the leader's uncommitted decisions.
     pub(super) fn decided(&self) -> Option<&Ledger> {
-        self.leader.as_ref().map(|leader| leader.core.ledger())
+        self.term.as_ref().map(|term| term.leader.core().ledger())
     }
 
     /// Draws a definition.
@@ -178,7 +179,7 @@ impl World {
     }
 
     fn event(&mut self) {
-        if self.leader.is_none() {
+        if self.term.is_none() {
             let absence = self.scale.outage(&mut self.rng);
             self.pass(absence);
             self.elect_leader();
@@ -216,7 +217,10 @@ impl World {
 
     /// Waits until something is due, and slightly longer, as drivers do.
     fn wait(&mut self) {
-        let next = self.leader.as_ref().and_then(|it| it.core.next_tick());
+        let next = self
+            .term
+            .as_ref()
+            .and_then(|it| it.leader.core().next_tick());
         let longest = 400 * self.scale.unit;
         let span = next.map_or(longest, |next| next.since(Wall(self.wall)).0);
         let lag = self.rng.below(900);
@@ -237,11 +241,11 @@ impl World {
         for _ in 0..CLOCK_CHECKS_MAX {
             self.feed(Input::Tick);
             let wall = Wall(self.wall);
-            let Some(leader) = &mut self.leader else {
+            let Some(Term { leader, queue }) = &mut self.term else {
                 return;
             };
-            if leader.core.next_tick().is_none_or(|next| next > wall) {
-                leader.queue.push_back(Pending::ClockCheck(wall));
+            if leader.core().next_tick().is_none_or(|next| next > wall) {
+                queue.push_back(Pending::ClockCheck(wall));
                 return;
             }
         }
@@ -252,20 +256,19 @@ impl World {
     /// Passes an input to the leader, if there is one.
     pub(super) fn feed(&mut self, input: Input) {
         let now = self.now();
-        let Some(leader) = &mut self.leader else {
+        let Some(Term { leader, queue }) = &mut self.term else {
             return;
         };
-        let step = leader.core.handle(now, input);
-        leader.core.assert_invariants();
-        if let Some(batch) = leader.outbox.accept(step) {
-            leader.queue.push_back(Pending::Batch(batch, now));
-        }
+        let step = leader.decide(now, input);
+        leader.accept(step);
+        let batch = leader.next_batch();
+        queue.extend(batch.map(|batch| Pending::Batch(batch, now)));
     }
 
     /// Returns the released effects.
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {
-        let leader = self.leader.as_mut();
-        leader.map_or_else(Vec::new, |leader| leader.outbox.drain().collect())
+        let term = self.term.as_mut();
+        term.map_or_else(Vec::new, |term| term.leader.take_ready())
     }
 
     pub(super) fn commit_all(&mut self) {
@@ -274,15 +277,15 @@ impl World {
 
     /// Makes up to `count` queue entries durable.
     fn commit(&mut self, count: usize) {
-        let Some(mut leader) = self.leader.take() else {
+        let Some(mut term) = self.term.take() else {
             return;
         };
-        let waiting = leader.queue.len().min(count);
-        for item in leader.queue.drain(..waiting) {
+        let waiting = term.queue.len().min(count);
+        for item in term.queue.drain(..waiting) {
             match item {
                 Pending::Batch(batch, now) => {
                     self.persist(&batch, now);
-                    leader.outbox.release(batch.durable());
+                    term.leader.release(batch.durable());
                 }
                 Pending::ClockCheck(wall) => self.clock_checks.push(ClockCheck {
                     after: self.entries.len(),
@@ -290,7 +293,7 @@ impl World {
                 }),
             }
         }
-        self.leader = Some(leader);
+        self.term = Some(term);
         if self.durable.instances().count() > ENDED_MAX {
             self.durable.drop_all_ended();
         }
@@ -326,9 +329,9 @@ impl World {
             ..Config::default()
         };
         let (epoch, now) = (self.epoch, self.now());
-        self.leader = Some(Leader {
-            core: Scheduler::new(config, epoch, self.durable.clone(), now),
-            outbox: Outbox::new(epoch),
+        let core = Scheduler::new(config, epoch, self.durable.clone(), now);
+        self.term = Some(Term {
+            leader: Leader::new(core),
             queue: VecDeque::new(),
         });
         self.note(|| format!("{epoch} leads"));
@@ -339,7 +342,7 @@ impl World {
 
     /// Commits a random prefix of the queue.
     fn commit_prefix(&mut self) {
-        let waiting = self.leader.as_ref().map_or(0, |it| it.queue.len());
+        let waiting = self.term.as_ref().map_or(0, |it| it.queue.len());
         let committed = self.rng.below(waiting as u64 + 1) as usize;
         self.commit(committed);
     }
@@ -350,14 +353,14 @@ impl World {
             self.feed(Input::Tick);
         }
         self.commit_prefix();
-        self.leader = None;
+        self.term = None;
         self.note(|| "the leader crashes".to_owned());
     }
 
     /// A commit fails after earlier ones succeeded: the leader is ahead of its store.
     fn fail(&mut self) {
         self.commit_prefix();
-        self.leader = None;
+        self.term = None;
         self.note(|| "a commit fails".to_owned());
         self.elect_leader();
     }
@@ -365,7 +368,7 @@ impl World {
     /// Elects another leader; the old one does not notice.
     fn overtake(&mut self) {
         self.commit_prefix();
-        self.deposed = self.leader.take();
+        self.deposed = self.term.take();
         self.elect_leader();
     }
 
@@ -376,8 +379,9 @@ impl World {
             return;
         }
         if let Some(mut deposed) = self.deposed.take() {
-            let step = deposed.core.handle(now, Input::Tick);
-            let batch = deposed.outbox.accept(step);
+            let step = deposed.leader.decide(now, Input::Tick);
+            deposed.leader.accept(step);
+            let batch = deposed.leader.next_batch();
             let refused = batch.is_none_or(|batch| batch.epoch() != self.epoch);
             assert!(refused, "two leaders have one epoch");
         }

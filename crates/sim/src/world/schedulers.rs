@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use baton_core::leader::{Action, Election, ElectionTimeouts};
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Effect, Input, Reply, Scheduler, SubmitError};
-use baton_core::step::{Batch, Outbox, Receipt, Step};
+use baton_core::step::{Batch, Receipt, Step};
 use baton_model::fact::{CopyEvidence, Fact};
 use baton_model::ids::Epoch;
 use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
@@ -14,6 +14,7 @@ use baton_model::state::WorkerState;
 use super::store::{StoreOp, StoreReply};
 use super::{Event, World};
 use crate::checkers::{ConditionChecks, RunChecks, SuspicionChecks};
+use crate::leader::Leader;
 use crate::time::{Clock, SECOND, Time};
 
 /// An input for a stopped process.
@@ -23,13 +24,6 @@ enum MailboxEntry {
     Store(StoreReply),
 }
 
-/// A leader and its unreleased effects.
-#[derive(Debug)]
-struct Leading {
-    core: Scheduler,
-    outbox: Outbox<Effect>,
-}
-
 /// One scheduler process, or its absence.
 #[derive(Debug)]
 pub(super) struct SchedulerProcess {
@@ -37,7 +31,7 @@ pub(super) struct SchedulerProcess {
     pub(super) up: bool,
     pub(super) paused: bool,
     election: Option<Election>,
-    leading: Option<Leading>,
+    leading: Option<Leader>,
     mailbox: VecDeque<MailboxEntry>,
     wake: Option<Time>,
     /// One connection to the store; a new one after every failure.
@@ -82,7 +76,7 @@ impl World {
             .iter()
             .enumerate()
             .filter(|(_, process)| process.up)
-            .filter_map(|(index, process)| process.leading.as_ref().map(|it| (index, &it.core)))
+            .filter_map(|(index, process)| process.leading.as_ref().map(|it| (index, it.core())))
             .max_by_key(|(_, core)| core.epoch())
     }
 
@@ -93,7 +87,7 @@ impl World {
         let applied = process.ops_sent == process.ops_applied;
         let broken = self.store.cuts.contains_key(&(index, process.term));
         let is_current = applied && !broken;
-        let core = &process.leading.as_ref().filter(|_| is_current)?.core;
+        let core = process.leading.as_ref().filter(|_| is_current)?.core();
         (core.epoch() == self.store.row.epoch).then_some(core)
     }
 
@@ -233,10 +227,7 @@ impl World {
         let now = self.schedulers[index].clock.read(self.now);
         let limits = &self.arrays.default_limits;
         let core = Scheduler::with_limits(self.config, limits, epoch, ledger, now);
-        self.schedulers[index].leading = Some(Leading {
-            core,
-            outbox: Outbox::new(epoch),
-        });
+        self.schedulers[index].leading = Some(Leader::new(core));
         self.checkers.cancel_expected_orders();
     }
 
@@ -267,8 +258,7 @@ impl World {
         let process = &mut self.schedulers[index];
         let now = process.clock.read(self.now);
         if let Some(leading) = &mut process.leading {
-            let step = leading.core.handle(now, input);
-            leading.core.assert_invariants();
+            let step = leading.decide(now, input);
             self.absorb(index, step);
         }
         self.rearm_scheduler(index);
@@ -284,15 +274,15 @@ impl World {
         };
         let who = heartbeat.worker.incarnation;
         let stale = leading
-            .core
+            .core()
             .seats()
             .get(&heartbeat.worker.worker)
             .is_some_and(|seat| seat.holder.incarnation == who && heartbeat.stamp <= seat.stamp());
         let store_answers = self.schedulers[index].store_free <= self.now.after(5 * SECOND);
-        let identity = leading.core.ledger().identity();
+        let identity = leading.core().ledger().identity();
         let obeyed = heartbeat.association;
         let foreign = obeyed.is_some_and(|it| identity.is_lost_future(it.store, it.epoch));
-        let overtaken = heartbeat.epoch_seen > leading.core.epoch() || foreign;
+        let overtaken = heartbeat.epoch_seen > leading.core().epoch() || foreign;
         let heard = !overtaken && !stale && store_answers;
         let is_newest = self.leader().is_some_and(|(newest, _)| newest == index);
         let sender = &heartbeat.worker;
@@ -301,7 +291,7 @@ impl World {
         if let Some(host) = host.filter(|_| is_newest) {
             self.checkers.truth.heard(host, self.now);
         }
-        if heard && is_newest && leading.core.ledger().is_condemned(who) {
+        if heard && is_newest && leading.core().ledger().is_condemned(who) {
             self.checkers.expect_order(self.now, who);
         }
     }
@@ -310,8 +300,8 @@ impl World {
         let Some(leading) = &mut self.schedulers[index].leading else {
             return;
         };
-        let batch = leading.outbox.accept(step);
-        if let Some(batch) = batch {
+        leading.accept(step);
+        if let Some(batch) = leading.next_batch() {
             if self.is_durable() {
                 self.send_commit(index, batch);
             } else {
@@ -321,7 +311,7 @@ impl World {
                 self.checkers.group_complete();
                 let receipt = batch.durable();
                 if let Some(leading) = &mut self.schedulers[index].leading {
-                    leading.outbox.release(receipt);
+                    leading.release(receipt);
                 }
             }
         }
@@ -331,7 +321,7 @@ impl World {
     /// Releases the effects of a group that is in the store.
     pub(super) fn release(&mut self, index: usize, receipt: Receipt) {
         if let Some(leading) = &mut self.schedulers[index].leading {
-            leading.outbox.release(receipt);
+            leading.release(receipt);
         }
         self.perform_ready(index);
     }
@@ -359,8 +349,7 @@ impl World {
         let Some(leading) = &mut self.schedulers[index].leading else {
             return;
         };
-        let ready: Vec<Effect> = leading.outbox.drain().collect();
-        for effect in ready {
+        for effect in leading.take_ready() {
             self.perform(index, effect);
         }
     }
@@ -392,7 +381,7 @@ impl World {
             Effect::Reply(..) => {}
             Effect::EpochOvertaken(seen, copied) => {
                 let process = &mut self.schedulers[index];
-                let epoch = process.leading.as_ref().map(|it| it.core.epoch());
+                let epoch = process.leading.as_ref().map(|it| it.core().epoch());
                 process.overtaken = Some((seen, copied));
                 if self.is_shared {
                     return self.step_down(index);
@@ -471,7 +460,7 @@ impl World {
             return;
         }
         let election = process.election.as_ref().map(Election::next_due);
-        let core = process.leading.as_ref().and_then(|it| it.core.next_due());
+        let core = process.leading.as_ref().and_then(|it| it.core().next_due());
         let Some(due) = [election, core].into_iter().flatten().min() else {
             return;
         };

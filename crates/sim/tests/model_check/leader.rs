@@ -1,11 +1,10 @@
 //! The leader of one epoch: the real scheduler behind the real outbox.
 
-use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Config, Effect, Input, Scheduler};
-use baton_core::step::{Batch, Outbox, Step};
+use baton_core::step::{Outbox, Step};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, Incarnation};
 use baton_model::time::{Millis, Mono, Now, Wall};
@@ -18,18 +17,16 @@ const BEGINNING: Mono = Mono(1 << 50);
 /// A leader and its uncommitted batches.
 #[derive(Clone, Debug)]
 pub(crate) struct Leader {
-    scheduler: Scheduler,
-    outbox: Outbox<Effect>,
+    leader: baton_sim::leader::Leader,
     /// The effects in the outbox, which does not expose them.
     waiting: Vec<Effect>,
-    uncommitted: VecDeque<Batch<Fact>>,
     clock: Mono,
 }
 
 impl Leader {
     fn state(&self) -> impl Eq + Hash + '_ {
-        let scheduler = self.scheduler.projection();
-        let queued = (&self.outbox, &self.waiting, &self.uncommitted);
+        let scheduler = self.scheduler().projection();
+        let queued = (self.leader.queued(), &self.waiting);
         (scheduler, queued, self.clock)
     }
 }
@@ -62,21 +59,19 @@ impl Leader {
     /// compared.
     pub(crate) fn new(config: Config, epoch: Epoch, ledger: Ledger) -> Self {
         let clock = BEGINNING;
+        let core = Scheduler::new(config, epoch, ledger, now(clock));
         Self {
-            scheduler: Scheduler::new(config, epoch, ledger, now(clock)),
-            outbox: Outbox::new(epoch),
+            leader: baton_sim::leader::Leader::new(core),
             waiting: Vec::new(),
-            uncommitted: VecDeque::new(),
             clock,
         }
     }
 
     /// Handles one input.
     pub(crate) fn handle(&mut self, input: Input) -> LeaderStep {
-        let step = self.scheduler.handle(now(self.clock), input);
-        self.scheduler.assert_invariants();
+        let step = self.leader.decide(now(self.clock), input);
         let (effects, only_effects) = self.inspect(step.clone());
-        let waits = only_effects && !self.outbox.is_idle() && !effects.is_empty();
+        let waits = only_effects && !self.leader.is_idle() && !effects.is_empty();
         if waits && effects.iter().all(|effect| self.waiting.contains(effect)) {
             return LeaderStep {
                 left: Vec::new(),
@@ -84,7 +79,7 @@ impl Leader {
             };
         }
         let duplicates = waits.then(|| (effects.clone(), self.clone()));
-        self.uncommitted.extend(self.outbox.accept(step));
+        self.leader.accept(step);
         self.waiting.extend(effects);
         LeaderStep {
             left: self.drain(),
@@ -94,24 +89,24 @@ impl Leader {
 
     /// Makes the oldest batch durable; returns the effects that waited for it.
     pub(crate) fn commit(&mut self, store: &mut Store) -> Vec<Effect> {
-        if let Some(batch) = self.uncommitted.pop_front() {
-            self.outbox.release(store.commit(batch));
+        if let Some(batch) = self.leader.next_batch() {
+            self.leader.release(store.commit(batch));
         }
         self.drain()
     }
 
     /// True if a batch is not durable yet.
     pub(crate) fn has_uncommitted(&self) -> bool {
-        !self.uncommitted.is_empty()
+        self.leader.has_uncommitted()
     }
 
     pub(crate) const fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
+        self.leader.core()
     }
 
     /// True if a tick is due.
     pub(crate) fn is_due(&self) -> bool {
-        self.scheduler
+        self.scheduler()
             .next_due()
             .is_some_and(|due| due <= self.clock)
     }
@@ -123,13 +118,13 @@ impl Leader {
 
     /// True if a launch to the incarnation awaits its reply.
     pub(crate) fn awaits_reply_from(&self, life: Incarnation) -> bool {
-        let mut open = self.scheduler.ledger().open_leases();
+        let mut open = self.scheduler().ledger().open_leases();
         open.any(|lease| !lease.confirmed && lease.holder.incarnation == life)
     }
 
     /// Returns the effects of a step, and whether it has no facts.
     fn inspect(&self, step: Step<Fact, Effect>) -> (Vec<Effect>, bool) {
-        let mut outbox = Outbox::new(self.scheduler.epoch());
+        let mut outbox = Outbox::new(self.scheduler().epoch());
         let batch = outbox.accept(step);
         let only_effects = batch.is_none();
         if let Some(batch) = batch {
@@ -139,17 +134,13 @@ impl Leader {
     }
 
     fn drain(&mut self) -> Vec<Effect> {
-        let effects: Vec<Effect> = self.outbox.drain().collect();
+        let effects = self.leader.take_ready();
         for effect in &effects {
             if let Some(at) = self.waiting.iter().position(|waiting| waiting == effect) {
                 self.waiting.remove(at);
             }
         }
-        if self.outbox.is_idle() {
-            // An idle outbox differs from a new one only in its counter: replace it, so that
-            // otherwise equal states are equal.
-            self.outbox = Outbox::new(self.scheduler.epoch());
-        }
+        self.leader.forget_count();
         effects
     }
 }

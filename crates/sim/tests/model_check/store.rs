@@ -1,8 +1,8 @@
 //! The durable state, which survives a change of leader.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
-use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, LeaseId};
@@ -19,10 +19,7 @@ pub(crate) struct Closed {
 /// The durable facts, applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    /// The leader whose writes are accepted.
-    pub epoch: Epoch,
-    /// The initial ledger of the next leader.
-    pub ledger: Ledger,
+    facts: baton_sim::leader::Store,
     /// Closed leases.
     pub closed: BTreeMap<LeaseId, Closed>,
 }
@@ -31,8 +28,7 @@ impl Store {
     /// An empty store without a leader.
     pub(crate) fn new() -> Self {
         Self {
-            epoch: Epoch(0),
-            ledger: Ledger::default(),
+            facts: baton_sim::leader::Store::default(),
             closed: BTreeMap::new(),
         }
     }
@@ -42,24 +38,32 @@ impl Store {
     /// # Panics
     /// If the batch is another leader's, or a fact contradicts those before it.
     pub(crate) fn commit(&mut self, batch: Batch<Fact>) -> Receipt {
-        assert_eq!(
-            batch.epoch(),
-            self.epoch,
-            "a write of a leader that was overtaken"
-        );
+        let committed = self.facts.commit(&batch);
+        committed.unwrap_or_else(|overtaken| panic!("{overtaken}"));
         for fact in batch.facts() {
-            if let Err(error) = self.ledger.apply(fact) {
-                panic!("the store refuses {fact}: {error}");
-            }
             if let Fact::AttemptEnded { lease, end, .. } = fact {
                 let closed = Closed {
                     end: *end,
-                    by: self.epoch,
+                    by: self.facts.epoch,
                 };
                 let before = self.closed.insert(*lease, closed);
                 assert_eq!(before, None, "{lease} was closed before");
             }
         }
         batch.durable()
+    }
+}
+
+impl Deref for Store {
+    type Target = baton_sim::leader::Store;
+
+    fn deref(&self) -> &Self::Target {
+        &self.facts
+    }
+}
+
+impl DerefMut for Store {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.facts
     }
 }

@@ -41,8 +41,9 @@ use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
 use baton_model::timeouts::Timeouts;
+use baton_sim::leader::Store;
 
-use super::leader::{Leader, Store};
+use super::leader::Leader;
 use super::network::Rule;
 use super::worker::{Party, Quirks};
 use super::world::World;
@@ -149,7 +150,7 @@ fn scheduler(world: &mut World, words: &[&str]) -> Done {
     };
     options.finish()?;
     let leader = Leader::new(name, config, epoch, ledger, store, Mono(clock.0));
-    let open = leader.core.running().count();
+    let open = leader.core().running().count();
     let leases = if open == 1 { "lease" } else { "leases" };
     world
         .out
@@ -488,8 +489,8 @@ fn join(world: &mut World, name: &str) -> Done {
     let seat = world.worker(name)?.me.worker.clone();
     let leader_name = world.leader.clone();
     let leader = world.scheduler(&leader_name)?;
-    let term = leader.core.term();
-    let Some(seat) = leader.core.seats().get(&seat) else {
+    let term = leader.core().term();
+    let Some(seat) = leader.core().seats().get(&seat) else {
         return Err(format!("{name} has no seat\n"));
     };
     if seat.state != WorkerState::Healthy {

@@ -1,46 +1,20 @@
 //! A scheduler as a driver runs it: the state machine, its outbox, and batches in flight to a
 //! store.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Config, Effect, Input, Scheduler};
-use baton_core::step::{Batch, Outbox};
-use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, Incarnation, InstanceId, WorkerName};
 use baton_model::state::WorkerState;
 use baton_model::time::{Mono, Now, Wall};
+use baton_sim::leader::Store;
 
 use super::transcript::Transcript;
 
 /// Clocks of two hosts have nothing in common: this one begins far from those of
 /// the workers.
 const CLOCK_ORIGIN: Mono = Mono(1_000_000);
-
-/// The durable state: the ledger, and the epoch that may write to it.
-#[derive(Debug, Default)]
-pub(crate) struct Store {
-    pub(crate) epoch: Epoch,
-    pub(crate) ledger: Ledger,
-}
-
-impl Store {
-    /// Writes a batch, if its leader still leads.
-    fn write(&mut self, batch: &Batch<Fact>) -> Result<(), String> {
-        if batch.epoch() != self.epoch {
-            return Err(format!(
-                "the store is at {}, the batch from {}",
-                self.epoch,
-                batch.epoch()
-            ));
-        }
-        for fact in batch.facts() {
-            let applied = self.ledger.apply(fact);
-            applied.unwrap_or_else(|error| panic!("the store cannot apply {fact}: {error}"));
-        }
-        Ok(())
-    }
-}
 
 /// State of a scheduler that the transcript already contains.
 #[derive(Debug, Default)]
@@ -50,20 +24,18 @@ struct Reported {
     waiting: bool,
 }
 
-/// One scheduler.
+/// One scheduler, as the script knows it.
 #[derive(Debug)]
 pub(crate) struct Leader {
     pub(crate) name: String,
-    pub(crate) core: Scheduler,
+    leader: baton_sim::leader::Leader,
     /// Its store; none with `memory`, where nothing is stored.
     pub(crate) store: Option<String>,
     /// Whether commits wait for the script.
     pub(crate) manual: bool,
     pub(crate) clock: Mono,
-    outbox: Outbox<Effect>,
     /// All facts applied: the state machine drops ended instances.
     ledger: Ledger,
-    pending: VecDeque<Batch<Fact>>,
     reported: Reported,
 }
 
@@ -85,15 +57,17 @@ impl Leader {
         };
         Self {
             name: name.to_owned(),
-            core,
+            leader: baton_sim::leader::Leader::new(core),
             store,
             manual: false,
             clock,
-            outbox: Outbox::new(epoch),
             ledger: applied,
-            pending: VecDeque::new(),
             reported,
         }
+    }
+
+    pub(crate) const fn core(&self) -> &Scheduler {
+        self.leader.core()
     }
 
     /// The time since the start of the script on this clock.
@@ -103,8 +77,7 @@ impl Leader {
 
     /// Feeds an input to the state machine; the effects stay in the outbox.
     pub(crate) fn feed(&mut self, input: Input, out: &mut Transcript) {
-        let step = self.core.handle(now(self.clock), input);
-        self.core.assert_invariants();
+        let step = self.leader.decide(now(self.clock), input);
         let durability = if self.manual {
             " (not durable yet)"
         } else {
@@ -116,7 +89,7 @@ impl Leader {
             out.line(&format!("{}: fact {fact}{durability}", self.name));
         }
         self.report_changes(out);
-        self.pending.extend(self.outbox.accept(step));
+        self.leader.accept(step);
     }
 
     /// Gives the oldest batch to the store; false if there is none.
@@ -128,11 +101,11 @@ impl Leader {
         store: Option<&mut Store>,
         out: &mut Transcript,
     ) -> Result<bool, String> {
-        let Some(batch) = self.pending.pop_front() else {
+        let Some(batch) = self.leader.next_batch() else {
             return Ok(false);
         };
         if let Some(store) = store {
-            store.write(&batch)?;
+            store.commit(&batch).map_err(|error| error.to_string())?;
         }
         if self.manual {
             let facts: Vec<String> = batch.facts().iter().map(ToString::to_string).collect();
@@ -143,21 +116,21 @@ impl Leader {
             };
             out.line(&format!("{}: durable: {what}", self.name));
         }
-        self.outbox.release(batch.durable());
+        self.leader.release(batch.durable());
         Ok(true)
     }
 
     pub(crate) fn released(&mut self) -> Vec<Effect> {
-        self.outbox.drain().collect()
+        self.leader.take_ready()
     }
 
     /// Every seat, instance and open lease, for `show`.
     pub(crate) fn describe(&self, out: &mut Transcript) {
-        if self.core.is_waiting() {
+        if self.core().is_waiting() {
             out.line(&format!("{}: in its initial wait", self.name));
         }
-        for (name, seat) in self.core.seats() {
-            let association = seat.association(self.core.term());
+        for (name, seat) in self.core().seats() {
+            let association = seat.association(self.core().term());
             out.line(&format!(
                 "{}: {name} {} {association}",
                 self.name, seat.state
@@ -189,7 +162,7 @@ impl Leader {
     /// Writes changes since the last input: health, the initial wait, and ignored inputs.
     fn report_changes(&mut self, out: &mut Transcript) {
         let states: BTreeMap<_, _> = self
-            .core
+            .core()
             .seats()
             .iter()
             .map(|(name, seat)| (name.clone(), (seat.holder.incarnation, seat.state)))
@@ -208,11 +181,11 @@ impl Leader {
             }
         }
         self.reported.states = states;
-        if self.reported.waiting && !self.core.is_waiting() {
+        if self.reported.waiting && !self.core().is_waiting() {
             out.line(&format!("{}: the initial wait is over", self.name));
             self.reported.waiting = false;
         }
-        for (name, count) in self.core.counts().iter() {
+        for (name, count) in self.leader.core().counts().iter() {
             if self.reported.counts.get(&name) != Some(&count) {
                 out.line(&format!("{}: noticed {name}", self.name));
             }

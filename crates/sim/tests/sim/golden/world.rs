@@ -6,8 +6,9 @@ use baton_core::scheduler::{Effect, Input};
 use baton_core::supervision::io::Event;
 use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::time::{Millis, Mono};
+use baton_sim::leader::Store;
 
-use super::leader::{Leader, Store};
+use super::leader::Leader;
 use super::network::{Body, Flight, Network, SendOutcome};
 use super::render::{self, seconds};
 use super::transcript::Transcript;
@@ -219,7 +220,7 @@ impl World {
     /// A scheduler that was frozen, has read its messages, and must now tick.
     fn overdue_leader(&self) -> Option<String> {
         let mut leaders = self.leaders.values();
-        let overdue = leaders.find(|it| it.core.next_due().is_some_and(|due| due <= it.clock));
+        let overdue = leaders.find(|it| it.core().next_due().is_some_and(|due| due <= it.clock));
         overdue.map(|leader| leader.name.clone())
     }
 
@@ -268,7 +269,7 @@ impl World {
     /// The time until the next deadline of a party.
     fn due_in(&mut self, name: &str) -> Option<Millis> {
         if let Some(leader) = self.leaders.get(name) {
-            return Some(leader.core.next_due()?.since(leader.clock));
+            return Some(leader.core().next_due()?.since(leader.clock));
         }
         let party = self.workers.get_mut(name)?;
         Some(party.next_due()?.since(party.clock))
