@@ -76,6 +76,10 @@ impl LeaseKeeper {
         if !lease.may_be_answered(heartbeat) {
             return None;
         }
+        assert!(
+            lease.reported_state != WorkerState::MustDie,
+            "a condemned worker is not kept alive: {lease:?}"
+        );
         lease.stamp = heartbeat.stamp;
         let to = WorkerAddress::from(&heartbeat.worker);
         let reply = HeartbeatReply {

@@ -76,7 +76,7 @@ impl<E> Sighting<E> {
 
 /// What becomes of a run that is not known to be over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate<E> {
+pub enum Decision<E> {
     /// The coordinator has it on record, and reports it.
     Watched,
     /// It exists: the coordinator is to watch it.
@@ -85,7 +85,7 @@ pub enum Fate<E> {
     Over(Sighting<E>),
 }
 
-impl<E> Fate<E> {
+impl<E> Decision<E> {
     /// `is_owned`: a live coordinator has the run on record.
     pub fn of(is_owned: bool, sight: impl FnOnce() -> Sighting<E>) -> Self {
         if is_owned {
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn a_run_on_the_record_of_a_live_coordinator_is_not_looked_for() {
-        let watched = Fate::<Outcome>::of(true, || unreachable!("it is owned"));
-        assert_eq!(watched, Fate::Watched);
-        assert_eq!(Fate::of(false, || seen(HERE, 1)), Fate::Adopted);
-        let over = Fate::of(false, || seen(HERE, 4));
-        assert_eq!(over, Fate::Over(Sighting::Unknown));
+        let watched = Decision::<Outcome>::of(true, || unreachable!("it is owned"));
+        assert_eq!(watched, Decision::Watched);
+        assert_eq!(Decision::of(false, || seen(HERE, 1)), Decision::Adopted);
+        let over = Decision::of(false, || seen(HERE, 4));
+        assert_eq!(over, Decision::Over(Sighting::Unknown));
     }
 }

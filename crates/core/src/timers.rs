@@ -27,6 +27,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.disarm(&key);
         self.by_key.insert(key.clone(), at);
         self.by_time.insert((at, key));
+        self.assert_paired();
     }
 
     /// Removes the deadline of `key`.
@@ -34,6 +35,7 @@ impl<K: Ord + Clone> Timers<K> {
         if let Some(at) = self.by_key.remove(key) {
             self.by_time.remove(&(at, key.clone()));
         }
+        self.assert_paired();
     }
 
     /// Takes the earliest key that is due, if there is one.
@@ -44,7 +46,13 @@ impl<K: Ord + Clone> Timers<K> {
         }
         let (_, key) = self.by_time.pop_first()?;
         self.by_key.remove(&key);
+        self.assert_paired();
         Some(key)
+    }
+
+    fn assert_paired(&self) {
+        let (keys, times) = (self.by_key.len(), self.by_time.len());
+        assert_eq!(keys, times, "keys and deadlines of one table");
     }
 
     /// The next deadline.

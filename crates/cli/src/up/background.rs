@@ -1,6 +1,6 @@
 //! `baton up --detach`: the same command as a process in the background.
 //!
-//! It writes to the terminal until it is ready, so that whoever started it reads every error. Then
+//! It writes to the terminal until it is ready, so that the one who started it reads every error. Then
 //! its log goes to a file in its data directory.
 
 use std::ffi::OsString;

@@ -31,6 +31,11 @@ impl LaunchRate {
             let now = u128::from(now.0) * u128::from(self.count);
             // One launch empties the bucket by `per` parts; it holds `count` of them.
             self.full_at = self.full_at.max(now) + u128::from(self.per);
+            let capacity = u128::from(self.per) * u128::from(self.count);
+            assert!(
+                self.full_at - now <= capacity + u128::from(self.count),
+                "more launches than the bucket holds: {self:?}"
+            );
         }
         allowed
     }

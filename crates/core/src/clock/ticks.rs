@@ -200,6 +200,11 @@ impl Entry {
         sink: &mut impl FnMut(Tick),
     ) -> usize {
         let Some(last) = last else { return 0 };
+        assert!(
+            last >= self.nominal,
+            "{last:?} was recorded before {:?}",
+            self.nominal
+        );
         sink(Tick {
             key,
             first: self.nominal,

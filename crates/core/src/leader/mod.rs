@@ -196,6 +196,8 @@ impl Election {
     pub fn won(&mut self, now: Mono, epoch: Epoch) {
         self.step(LeaderEvent::Elected);
         if self.state == LeaderState::Leader {
+            let taken = self.seen.map(|(row, _)| row.epoch);
+            assert!(taken < Some(epoch), "{epoch} was won after {taken:?}");
             self.epoch = epoch;
             self.next = now + self.timeouts.renew;
         }

@@ -321,7 +321,10 @@ impl Attempts {
     pub(super) fn insert(&mut self, attempt: Attempt) {
         self.reserve(attempt.run);
         let (run, phase) = (attempt.run, attempt.phase.clone());
-        self.by_lease.insert(attempt.assignment.lease, run.process);
+        let lease = attempt.assignment.lease;
+        let other = self.by_lease.insert(lease, run.process);
+        let other = other.filter(|other| *other != run.process);
+        assert_eq!(other, None, "{lease} has another process than {run}");
         self.by_number.insert(run.process, attempt);
         self.set_phase(run, phase);
     }
@@ -352,6 +355,8 @@ impl Attempts {
     pub(super) fn remove(&mut self, lease: LeaseId) -> Option<Attempt> {
         let number = self.by_lease.remove(&lease)?;
         let attempt = self.by_number.remove(&number)?;
+        let held = attempt.assignment.lease;
+        assert_eq!(held, lease, "the attempt of {number:?}");
         self.limited.remove(&number);
         self.handover_changed |= attempt.inherited;
         Some(attempt)

@@ -17,7 +17,7 @@ use super::io::{Action, Ending, Sighting};
 use super::kill::KILL_RETRY;
 use super::{Identity, Supervisor, WAIT_MAX};
 use crate::protocol::worker::io::Input;
-use crate::takeover::Fate;
+use crate::takeover::Decision;
 
 /// What an agent finds of the incarnation before it, when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,9 +360,9 @@ impl Supervisor {
         sight: &mut impl FnMut(&Attempt) -> Sighting,
         out: &mut Vec<Action>,
     ) -> bool {
-        match Fate::of(is_owned, || sight(attempt)) {
-            Fate::Watched => {}
-            Fate::Adopted => {
+        match Decision::of(is_owned, || sight(attempt)) {
+            Decision::Watched => {}
+            Decision::Adopted => {
                 attempt.phase = Phase::Running;
                 out.push(if seeded!(self.bugs, LaunchedAgain) {
                     Action::Launch(attempt.run)
@@ -370,7 +370,7 @@ impl Supervisor {
                     Action::Adopt(attempt.run)
                 });
             }
-            Fate::Over(sighting) => match self.unwatched(attempt, sighting) {
+            Decision::Over(sighting) => match self.unwatched(attempt, sighting) {
                 Some(report) => attempt.phase = Phase::Ended(report),
                 None => return false,
             },

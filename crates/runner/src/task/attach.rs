@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use baton_core::plan::{Input, Plan};
 use baton_core::step::Outbox;
-use baton_core::takeover::{Fate, Sighting};
+use baton_core::takeover::{Decision, Sighting};
 use baton_model::ids::Epoch;
 use baton_model::outcome::Outcome;
 use baton_model::task::{Identity, Moment};
@@ -143,9 +143,9 @@ impl Task {
         for (run, at, identity) in started {
             let boot = self.boot;
             let sight = || self.exits.sight(boot, Some(&identity), |it| it.take(boot));
-            match Fate::of(owned.contains(&run), sight) {
-                Fate::Watched => {}
-                Fate::Adopted => link
+            match Decision::of(owned.contains(&run), sight) {
+                Decision::Watched => {}
+                Decision::Adopted => link
                     .send(&Request::Adopt {
                         run,
                         at,
@@ -153,7 +153,7 @@ impl Task {
                         attempt: None,
                     })
                     .map_err(TaskError::io("send to the coordinator"))?,
-                Fate::Over(sighting) => self.end_sighted_run(run, sighting),
+                Decision::Over(sighting) => self.end_sighted_run(run, sighting),
             }
         }
         // Ended runs are in our log with the next commit, and need not be stored after it.

@@ -26,6 +26,11 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     pub(crate) fn add(&mut self, lease: LeaseId, at: Mono) {
+        let last = self.order.back();
+        assert!(
+            last.is_none_or(|(before, _)| *before <= at),
+            "{lease} was sent before {last:?}"
+        );
         self.leases.insert(lease);
         self.order.push_back((at, lease));
     }

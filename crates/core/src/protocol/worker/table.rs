@@ -51,11 +51,13 @@ impl Table {
         self.remove(lease);
         self.alive += usize::from(entry.phase.is_alive());
         self.entries.insert(lease, entry);
+        self.assert_counted();
     }
 
     pub(super) fn remove(&mut self, lease: LeaseId) -> Option<Entry> {
         let entry = self.entries.remove(&lease)?;
         self.alive -= usize::from(entry.phase.is_alive());
+        self.assert_counted();
         Some(entry)
     }
 
@@ -66,6 +68,13 @@ impl Table {
             self.alive += usize::from(phase.is_alive());
             entry.phase = phase;
         }
+        self.assert_counted();
+    }
+
+    /// A count below zero would be a very large one.
+    fn assert_counted(&self) {
+        let (alive, all) = (self.alive, self.entries.len());
+        assert!(alive <= all, "{alive} of {all} attempts live");
     }
 
     pub(super) const fn alive(&self) -> usize {

@@ -24,6 +24,7 @@ impl Tombstones {
             self.by_stamp.remove(&(old, lease));
         }
         self.by_stamp.insert((stamp, lease));
+        self.assert_paired();
     }
 
     pub(super) fn contains(&self, lease: LeaseId) -> bool {
@@ -43,6 +44,12 @@ impl Tombstones {
             self.by_stamp.pop_first();
             self.by_lease.remove(&lease);
         }
+        self.assert_paired();
+    }
+
+    fn assert_paired(&self) {
+        let (leases, stamps) = (self.by_lease.len(), self.by_stamp.len());
+        assert_eq!(leases, stamps, "leases and stamps of one memory");
     }
 }
 

@@ -119,6 +119,10 @@ impl Progress {
             return;
         }
         let at = item as usize;
+        assert!(
+            own.in_degrees[at] > 0,
+            "an edge to item {item} of task {task} is settled once"
+        );
         own.in_degrees[at] -= 1;
         own.outcomes[at] = own.outcomes[at].with(outcome);
         if own.in_degrees[at] == 0 && own.unsettled_upstream == 0 {
@@ -147,6 +151,11 @@ impl Progress {
                 continue;
             }
             let own = &mut self.tasks[down.task as usize];
+            assert!(
+                own.unsettled_upstream > 0,
+                "an edge to task {} is settled once",
+                down.task
+            );
             own.unsettled_upstream -= 1;
             own.outcome = own.outcome.with(task_outcome(down, &tally, reason));
             if own.unsettled_upstream == 0 {
@@ -310,6 +319,10 @@ impl Progress {
     pub(super) fn set_state(&mut self, dag: &Dag, task: u32, item: u32, state: ItemState) {
         let own = &mut self.tasks[task as usize];
         let before = std::mem::replace(&mut own.states[item as usize], state);
+        assert!(
+            !before.is_settled(),
+            "item {item} of task {task} is settled once: {before:?} before {state:?}"
+        );
         own.tally.transfer(before, state);
         self.total.transfer(before, state);
         let plan = &dag.plan;
