@@ -71,6 +71,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
         }
     }
     findings.extend(names.missing(&known));
+    findings.extend(split_modules(&known));
     let contents = repo.text(summary::PAGE)?.unwrap_or_default();
     findings.extend(summary::check(&contents, &known));
     Ok(findings)
@@ -127,6 +128,25 @@ fn untidy_rust_file(path: &str, text: &str) -> Findings {
         ));
     }
     findings
+}
+
+/// Modules that are split into `x.rs` and a folder `x/`: one with submodules is `x/mod.rs`.
+fn split_modules(files: &BTreeSet<&str>) -> Findings {
+    let has_rust_files = |folder: &str| {
+        let mut below = files
+            .range(folder..)
+            .take_while(|file| file.starts_with(folder));
+        below.any(|file| file.ends_with(".rs"))
+    };
+    let modules = files.iter().filter_map(|file| file.strip_suffix(".rs"));
+    let split = modules.filter(|module| has_rust_files(&format!("{module}/")));
+    split
+        .map(|module| {
+            format!(
+                "{module}.rs: stands beside a folder of its submodules; move it to {module}/mod.rs"
+            )
+        })
+        .collect()
 }
 
 /// An absolute path below one of [`PRIVATE_DIRS`], if the line has one.
@@ -209,6 +229,25 @@ mod tests {
         let findings = untidy("a.rs", &format!("{longest}\n"));
         assert_eq!(findings.len(), 1);
         assert!(findings[0].starts_with("a.rs: 801 lines, of 800 allowed;"));
+    }
+
+    #[test]
+    fn a_module_with_submodules_is_a_folder() {
+        let files = BTreeSet::from([
+            "crates/x/src/a.rs",
+            "crates/x/src/a/deep/b.rs",
+            "crates/x/src/ab.rs",
+            "crates/x/src/c/mod.rs",
+            "crates/x/src/c/d.rs",
+            "crates/x/src/e.rs",
+            "crates/x/src/e/notes.md",
+        ]);
+        assert_eq!(
+            split_modules(&files),
+            [
+                "crates/x/src/a.rs: stands beside a folder of its submodules; move it to crates/x/src/a/mod.rs"
+            ]
+        );
     }
 
     #[test]

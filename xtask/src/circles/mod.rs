@@ -85,7 +85,7 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
 fn circles(graph: &Graph) -> Findings {
     let groups = groups(graph);
     let across = groups.iter().filter(|group| {
-        let folders: BTreeSet<_> = group.iter().map(|path| folder(path, graph)).collect();
+        let folders: BTreeSet<_> = group.iter().map(|path| folder(path)).collect();
         folders.len() > 1
     });
     across
@@ -100,17 +100,9 @@ fn circles(graph: &Graph) -> Findings {
         .collect()
 }
 
-/// The folder that a file belongs to; `a.rs` and `a/mod.rs` are the root of the folder `a`.
-fn folder<'a>(path: &'a str, graph: &Graph) -> &'a str {
-    let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let stem = path.trim_end_matches(".rs");
-    let below = format!("{stem}/");
-    let has_children = graph.keys().any(|other| other.starts_with(&below));
-    if name != "mod.rs" && has_children {
-        stem
-    } else {
-        parent
-    }
+/// The folder that a file belongs to; `a/mod.rs` is the root of the folder `a`.
+fn folder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 /// The files that each file of a crate depends on.
@@ -203,7 +195,7 @@ fn shortest<'a>(group: &BTreeSet<&'a str>, graph: &'a Graph) -> Vec<&'a str> {
     let crossings = group.iter().flat_map(|from| {
         let targets = graph[*from].iter().map(String::as_str);
         let targets = targets.filter(|to| group.contains(to));
-        let targets = targets.filter(|to| folder(from, graph) != folder(to, graph));
+        let targets = targets.filter(|to| folder(from) != folder(to));
         targets.map(move |to| (*from, to))
     });
     let circles = crossings.map(|(from, to)| {
@@ -272,16 +264,6 @@ mod tests {
         ];
         assert_eq!(found(&files), Findings::new());
         assert_eq!(groups(&graph(&files)).len(), 1);
-    }
-
-    #[test]
-    fn a_file_beside_its_folder_is_the_root_of_it() {
-        let files = [
-            ("lib.rs", "mod a;"),
-            ("a.rs", "mod x; use x::X; pub struct A;"),
-            ("a/x.rs", "use super::A;"),
-        ];
-        assert_eq!(found(&files), Findings::new());
     }
 
     #[test]

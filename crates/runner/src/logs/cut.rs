@@ -1,6 +1,6 @@
 //! Cutting a log that exceeds its limit while it is written: its middle is removed, as a hole, and a
 //! mark in its place says so. Offsets and the writer's position stay valid; readers pass over holes
-//! ([`read_data`]).
+//! ([`super::holes`]).
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,9 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use baton_model::task::RunNo;
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
-use rustix::io::Errno;
+use rustix::fs::{FallocateFlags, fallocate};
 
-use super::{LogSource, read_at};
+use super::LogSource;
 
 /// Holes begin and end at a multiple of this.
 const BLOCK_BYTES: u64 = 4_096;
@@ -53,42 +52,6 @@ fn cut(file: &File, limit: u64) -> io::Result<()> {
     fallocate(file, flags, start, end - start)?;
     let mark = CUT_MARK.as_bytes();
     file.write_all_at(mark, start - mark.len() as u64)
-}
-
-/// Reads data from the offset on, over holes, as much as there is and fits. The offset moves behind
-/// what was read.
-pub(super) fn read_data(file: &File, bytes: &mut [u8], offset: &mut u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let Some((start, end)) = next_data(file, *offset)? else {
-            break;
-        };
-        let room = (bytes.len() - filled) as u64;
-        let wanted = usize::try_from(room.min(end - start)).unwrap_or(usize::MAX);
-        let read = read_at(file, &mut bytes[filled..][..wanted], start)?;
-        if read == 0 {
-            break;
-        }
-        filled += read;
-        *offset = start + read as u64;
-    }
-    Ok(filled)
-}
-
-/// Start and end of the first data at the offset or behind it.
-fn next_data(file: &File, offset: u64) -> io::Result<Option<(u64, u64)>> {
-    let start = match seek(file, SeekFrom::Data(offset)) {
-        Ok(start) => start,
-        Err(Errno::NXIO) => return Ok(None),
-        // Without support for holes there are none.
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((offset, u64::MAX))),
-        Err(error) => return Err(error.into()),
-    };
-    match seek(file, SeekFrom::Hole(start)) {
-        Ok(end) if end > start => Ok(Some((start, end))),
-        Ok(_) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

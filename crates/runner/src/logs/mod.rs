@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `cut` | removing the middle of a long log |
 //! | `follow` | one stream, across rotations, truncations and runs |
+//! | `holes` | reading over what `cut` has removed |
 //! | `last` | the position of the last lines |
 //! | `piece` | one piece, for a reader that keeps nothing open |
 //!
@@ -19,6 +20,7 @@
 
 mod cut;
 mod follow;
+mod holes;
 mod last;
 mod piece;
 

@@ -8,7 +8,7 @@ use baton_model::message::{LogCursor, LogFileId, LogStart};
 use baton_model::task::RunNo;
 
 use super::LogSource;
-use super::cut::read_data;
+use super::holes::read_data;
 
 /// A piece of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use baton_model::message::{LogFileId, LogStream};
 use baton_model::task::RunNo;
 use rustix::fs::CWD;
 
-use super::cut::read_data;
+use super::holes::read_data;
 use super::{ProcessLogs, entries, file_name, last, open_file};
 
 /// Bytes read at a time.
