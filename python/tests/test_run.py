@@ -61,7 +61,7 @@ def test_a_conflict_of_another_kind_says_what_the_server_says(fake: FakeServer) 
 def test_a_run_of_which_nothing_is_known_is_changed_as_it_is(fake: FakeServer) -> None:
     fake.replies = [(202, b"{}"), (200, b'{"id":"r1","state":"RUNNING","generation":4}')]
     run = Run(Client(fake.url), {"id": "r1"}).halt()
-    assert fake.seen[0][2] == {"how": "drain"} and run.generation == 4
+    assert fake.seen[0][2] == {"mode": "drain"} and run.generation == 4
 
 
 def test_a_halt_may_kill_and_kill_at_once(fake: FakeServer) -> None:
@@ -69,7 +69,7 @@ def test_a_halt_may_kill_and_kill_at_once(fake: FakeServer) -> None:
     run = Run(Client(fake.url), {"id": "r1"})
     run.halt(kill=True)
     run.halt(now=True)
-    assert [body["how"] for _, _, body in fake.seen if body] == ["kill", "kill-now"]
+    assert [body["mode"] for _, _, body in fake.seen if body] == ["kill", "kill-now"]
 
 
 def test_one_attempt_is_killed(fake: FakeServer) -> None:

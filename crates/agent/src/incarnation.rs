@@ -42,7 +42,7 @@ pub(crate) fn identity_of(config: &Config, dir: &StateDir, host: Host) -> Identi
             worker: config.name.clone(),
             incarnation: Incarnation {
                 lineage: dir.lineage,
-                number: dir.worker_state.number,
+                number: dir.worker_state.incarnation,
             },
             host: host.id,
             boot: host.boot,
@@ -72,7 +72,7 @@ impl Agent {
         };
         self.dir.set_handover(&handover)?;
         let worker_state = WorkerState {
-            number: self.dir.worker_state.number.next(),
+            incarnation: self.dir.worker_state.incarnation.next(),
             boot: self.host.boot,
             epoch: self.dir.worker_state.epoch,
             dying: false,

@@ -60,8 +60,8 @@ pub(crate) const CHECKPOINT: &str = "checkpoint";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerState {
     /// The counter of the last incarnation; 0 if there was none.
-    #[serde(rename = "life")]
-    pub(crate) number: IncarnationNo,
+    #[serde(alias = "life")]
+    pub(crate) incarnation: IncarnationNo,
     pub(crate) boot: BootId,
     /// The highest epoch ever obeyed.
     pub(crate) epoch: Epoch,
@@ -142,7 +142,7 @@ impl StateDir {
         protect(&dir)?;
         let lineage = open_lineage(&path)?;
         let worker_state = load(&path, WORKER_STATE_FILE)?.unwrap_or(WorkerState {
-            number: IncarnationNo(0),
+            incarnation: IncarnationNo(0),
             boot: BootId(0),
             epoch: Epoch(0),
             dying: false,
@@ -387,12 +387,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut first = StateDir::open(dir.path()).expect("opens");
         let worker_state = WorkerState {
-            number: IncarnationNo(3),
+            incarnation: IncarnationNo(3),
             boot: BootId(7),
             epoch: Epoch(9),
             dying: true,
         };
-        assert_eq!(first.worker_state.number, IncarnationNo(0));
+        assert_eq!(first.worker_state.incarnation, IncarnationNo(0));
         first.set_worker_state(worker_state).expect("writable");
         let lineage = first.lineage;
         drop(first);
@@ -401,6 +401,16 @@ mod tests {
             (second.lineage, second.worker_state),
             (lineage, worker_state)
         );
+    }
+
+    #[test]
+    fn the_worker_state_of_an_older_version_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        drop(StateDir::open(dir.path()).expect("opens"));
+        let older = r#"{"life":3,"boot":7,"epoch":9,"dying":false}"#;
+        std::fs::write(dir.path().join(WORKER_STATE_FILE), older).expect("writable");
+        let opened = StateDir::open(dir.path()).expect("opens");
+        assert_eq!(opened.worker_state.incarnation, IncarnationNo(3));
     }
 
     #[test]
@@ -469,7 +479,7 @@ mod tests {
         let (original, copy) = (parent.path().join("original"), parent.path().join("copy"));
         let mut state = StateDir::open(&original).expect("opens");
         let worker_state = WorkerState {
-            number: IncarnationNo(3),
+            incarnation: IncarnationNo(3),
             boot: BootId(7),
             epoch: Epoch(9),
             dying: false,
@@ -496,7 +506,7 @@ mod tests {
 
         let other = StateDir::open(&copy).expect("opens");
         assert_ne!(other.lineage, state.lineage);
-        assert_eq!(other.worker_state.number, IncarnationNo(0));
+        assert_eq!(other.worker_state.incarnation, IncarnationNo(0));
         assert_eq!(other.handover(), Handover::default());
         let left = fs::read_dir(copy.join(CHECKPOINT)).expect("there").count();
         assert_eq!(left, 0, "the processes of the original are not ours");

@@ -34,7 +34,7 @@ impl Agent {
     pub(crate) fn start_or_resume(&mut self) -> Result<(), Error> {
         let worker_state = self.dir.worker_state;
         let handover = self.dir.handover();
-        let existed = worker_state.number.0 > 0;
+        let existed = worker_state.incarnation.0 > 0;
         let dying = worker_state.dying.then_some(KillCause::Suicide);
         let found = self.coordinator.find()?;
         let owned = found.owned();

@@ -214,7 +214,7 @@ impl FromStr for Epoch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Incarnation {
     pub lineage: Lineage,
-    #[serde(rename = "life")]
+    #[serde(alias = "life")]
     pub number: IncarnationNo,
 }
 

@@ -150,7 +150,6 @@ pub struct AttemptStats {
 pub struct Report {
     pub outcome: Outcome,
     /// None if it never started.
-    #[serde(rename = "ran")]
     pub stats: Option<AttemptStats>,
     /// Its outputs: the text of a JSON object. Only a success has any.
     #[serde(default)]
@@ -195,7 +194,7 @@ pub enum LossProof {
     /// host. Enough for `exclusive: timed`, never for `strict`.
     LeaseRanOut,
     /// A later incarnation of the same state directory exists.
-    #[serde(rename = "newer-life")]
+    #[serde(alias = "newer-life")]
     NewerIncarnation,
     /// The host has booted again since.
     HostRebooted,

@@ -102,7 +102,7 @@ pub enum Rule {
 #[serde(default)]
 pub struct ResourceRequest {
     /// Memory is placed by its minimum; the worker enforces the maximum.
-    #[serde(rename = "request")]
+    #[serde(alias = "request")]
     pub resources: Resources,
     /// All of them must hold.
     pub constraints: Vec<Constraint>,

@@ -185,7 +185,7 @@ pub struct InstanceSpec {
     pub user: Option<String>,
     /// Fetched before it starts.
     pub uris: Vec<Uri>,
-    #[serde(rename = "ask")]
+    #[serde(alias = "ask")]
     pub request: ResourceRequest,
     /// Higher goes first.
     pub priority: i32,
@@ -288,7 +288,7 @@ impl Serialize for SparseSpec<'_> {
             "env": env,
             "user": user,
             "uris": uris,
-            "ask": request,
+            "request": request,
             "priority": priority,
             "exclusive": exclusive,
             "lost_after": lost_after,

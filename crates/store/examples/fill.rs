@@ -126,7 +126,7 @@ fn ran(id: u64, epoch: Epoch) -> [Fact; 3] {
                 cpu: Millis(900),
                 memory_peak: 10_000_000,
             }),
-            next: None,
+            next_attempt: None,
             outputs: None,
             stderr_tail: None,
         },

@@ -300,13 +300,13 @@ mod tests {
     }
 
     fn granted(at: u64, number: u32) -> Event {
-        let life = json!({"lineage": "1", "life": 1});
-        let holder = json!({"worker": "w1", "incarnation": life, "host": "1", "boot": "1"});
+        let incarnation = json!({"lineage": "1", "number": 1});
+        let holder = json!({"worker": "w1", "incarnation": incarnation, "host": "1", "boot": "1"});
         event(at, "lease-granted", number, json!({ "holder": holder }))
     }
 
-    fn ended(at: u64, number: u32, end: &Value, verdict: &str, ran: &Value) -> Event {
-        let more = json!({"end": end, "verdict": verdict, "ran": ran, "again": null});
+    fn ended(at: u64, number: u32, end: &Value, verdict: &str, stats: &Value) -> Event {
+        let more = json!({"end": end, "verdict": verdict, "stats": stats, "next_attempt": null});
         event(at, "attempt-ended", number, more)
     }
 

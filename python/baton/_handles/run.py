@@ -124,8 +124,8 @@ class Run(Handle):
     def halt(self, kill: bool = False, now: bool = False) -> Run:
         """Halts it: no item starts. Instances in flight finish, or with `kill` are killed: their
         tasks run their final processes. With `now` all their processes are killed at once."""
-        how = "kill-now" if now else "kill" if kill else "drain"
-        self.client.command(self, "halt", {"how": how})
+        mode = "kill-now" if now else "kill" if kill else "drain"
+        self.client.command(self, "halt", {"mode": mode})
         return self._refresh_or_ignore()
 
     @overload

@@ -242,7 +242,7 @@ struct Json<'a> {
 #[derive(Serialize)]
 struct JsonTask<'a> {
     id: &'a str,
-    why: &'static str,
+    reason: &'static str,
     ended_ms: u64,
     bytes: u64,
     sandbox: &'static str,
@@ -288,7 +288,7 @@ fn json<'a>(
     });
     let task = |task: &'a baton_runner::root::Removal| JsonTask {
         id: task.id.as_str(),
-        why: task.reason.into_str(),
+        reason: task.reason.into_str(),
         ended_ms: task.ended.0,
         bytes: task.bytes,
         sandbox: task.sandbox.into_str(),

@@ -84,7 +84,7 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
         writeln!(out, "{}", clean(&triggered.id))?
     }
     out.flush()?;
-    if triggered.again && !command.json {
+    if triggered.repeated && !command.json {
         note("an earlier request with this key launched it");
     }
     match target {

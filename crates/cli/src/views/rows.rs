@@ -288,7 +288,7 @@ pub(crate) mod tests {
             fault: None,
             suspicion: None,
             lineage: "l1".to_owned(),
-            life: 1,
+            incarnation: 1,
             executor: Some("node7:4211:1f3a9c02".to_owned()),
             attempts: 3,
             slots: 100,

@@ -86,9 +86,12 @@ fn a_workflow_is_triggered_with_parameters_and_waited_for() {
     assert!(bad.err.contains("params.n"), "{bad:?}");
     let key = ["trigger", "demo/etl", "--idempotency-key", "k", "--json"];
     let (once, twice) = (cluster.run(&key).json(), cluster.run(&key).json());
-    assert_eq!((&once["id"], &once["again"]), (&json!("r2"), &json!(false)));
     assert_eq!(
-        (&twice["id"], &twice["again"]),
+        (&once["id"], &once["repeated"]),
+        (&json!("r2"), &json!(false))
+    );
+    assert_eq!(
+        (&twice["id"], &twice["repeated"]),
         (&json!("r2"), &json!(true))
     );
     let fails = "workflow: fails\ntasks: { a: { run: exit 7 } }\n";

@@ -46,7 +46,7 @@ fn the_work_of_a_frozen_agent_is_dead_before_it_starts_elsewhere() {
     send(cluster.worker_pid("one"), Signal::CONT);
     until_some("the first worker is back in its next life", || {
         let worker = cluster.worker("one")?;
-        (worker.life == 2 && worker.state.word() == "HEALTHY").then_some(())
+        (worker.incarnation == 2 && worker.state.word() == "HEALTHY").then_some(())
     });
     let ends = recorded(&cluster, id);
     assert_eq!(ends.len(), 2, "one end for each attempt: {ends:?}");

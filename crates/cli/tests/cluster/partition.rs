@@ -104,7 +104,7 @@ fn heals_in_time(cut: Cut) {
     assert_eq!((over.attempts, over.losses), (1, 0));
     assert_eq!(effects.starts(), [(1, shell)], "once");
     assert_eq!(recorded(&cluster, id), [(1, SUCCESS)]);
-    assert_eq!(cluster.worker("far").expect("seated").life, 1);
+    assert_eq!(cluster.worker("far").expect("seated").incarnation, 1);
 }
 
 fn heals_too_late(cut: Cut) {
@@ -125,7 +125,7 @@ fn heals_too_late(cut: Cut) {
     cable.heal(cut);
     until_some("the far worker is back in its next life", || {
         let worker = cluster.worker("far")?;
-        (worker.life == 2 && worker.state.word() == "HEALTHY").then_some(())
+        (worker.incarnation == 2 && worker.state.word() == "HEALTHY").then_some(())
     });
     assert!(
         !cluster.instance(id).state.is_terminal(),

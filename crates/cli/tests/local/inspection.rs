@@ -491,7 +491,7 @@ fn read_takes_a_file_too_and_serves_programs() {
     let json = world.json(&["read", path.to_str().expect("text"), "--json"]);
     assert_eq!(json["header"]["task_id"], "t-1");
     assert_eq!(json["state"], "SUCCESS");
-    assert_eq!(json["lives"][0]["pid"], 40);
+    assert_eq!(json["runner_starts"][0]["pid"], 40);
     assert_eq!(json["events"][0]["change"]["run-ordered"]["run"], 0);
     assert_eq!(
         (&json["torn_bytes"], &json["damage"]),
@@ -627,7 +627,7 @@ fn gc_shows_what_goes_and_removes_it_when_told() {
     assert!(world.root.sandbox(&task_id("old")).exists());
     let json = world.json(&["gc", "--max-tasks", "0", "-y", "--json"]);
     assert_eq!(json["removed"], serde_json::json!(["old"]));
-    assert_eq!(json["tasks"][0]["why"], "count");
+    assert_eq!(json["tasks"][0]["reason"], "count");
     assert_eq!(json["failed"], serde_json::json!([]));
     assert!(!world.root.sandbox(&task_id("old")).exists());
     assert!(world.root.runner_log(&task_id("busy")).exists());

@@ -143,7 +143,7 @@ fn runs(preview: &Value) -> Vec<String> {
     let tasks = preview["tasks"].as_array().expect("a list").iter();
     let again = tasks.filter(|task| task["runs"] != 0);
     again
-        .map(|task| format!("{} {}", task["name"], task["why"]).replace('"', ""))
+        .map(|task| format!("{} {}", task["name"], task["reason"]).replace('"', ""))
         .collect()
 }
 

@@ -83,7 +83,7 @@ const PATHS: &[(&str, &str)] = &[
 fn body(path: &str) -> Value {
     match path {
         "/tasks" => json!({"tasks": {"more": {"run": "true"}}}),
-        "/halt" => json!({"how": "drain"}),
+        "/halt" => json!({"mode": "drain"}),
         _ => json!(null),
     }
 }
@@ -175,7 +175,7 @@ fn every_route_refuses_what_is_not_there_not_now_or_not_usable_in_clear_words() 
     api.refuses(
         "POST",
         "/runs/r2/halt",
-        &json!({"how": "maybe"}),
+        &json!({"mode": "maybe"}),
         400,
         &["maybe"],
     );

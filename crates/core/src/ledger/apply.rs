@@ -38,7 +38,7 @@ impl Ledger {
                 lease,
                 end,
                 verdict,
-                next,
+                next_attempt,
                 stats,
                 outputs,
                 ..
@@ -50,7 +50,7 @@ impl Ledger {
                     self.runs.record_duration(&instance.spec, stats.elapsed);
                 }
                 self.change_with(id, outputs.as_ref(), |instance| {
-                    instance.close(*lease, *end, *verdict, next.as_deref())
+                    instance.close(*lease, *end, *verdict, next_attempt.as_deref())
                 })?;
                 if *verdict == Verdict::GaveUp {
                     self.count_failure(id, 1);

@@ -30,7 +30,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         entry: origin.task,
         due: origin.due,
     }));
-    let next = match verdict {
+    let next_attempt = match verdict {
         Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
         Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
     };
@@ -51,7 +51,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         end,
         verdict,
         stats,
-        next,
+        next_attempt,
         outputs,
         stderr_tail,
     });

@@ -48,7 +48,7 @@ pub struct TaskPreview {
     /// Number of items that run; none if it is not known yet.
     pub runs: Option<u32>,
     /// Why they run; none if nothing runs.
-    pub why: Option<RerunReason>,
+    pub reason: Option<RerunReason>,
 }
 
 /// What a resume would do to a run.
@@ -111,7 +111,7 @@ pub fn preview(
         let tally = progress.tally(at);
         let kept = tally.of(ItemState::Done);
         let runs = tally.all() - kept - tally.of(ItemState::Skipped);
-        let why = match comparison.changes.get(at as usize) {
+        let reason = match comparison.changes.get(at as usize) {
             Some(TaskChange::New) => Some(RerunReason::New),
             Some(TaskChange::Changed) => Some(RerunReason::Changed),
             Some(TaskChange::Downstream) => Some(RerunReason::Downstream),
@@ -123,7 +123,7 @@ pub fn preview(
             name: task.name.clone(),
             kept,
             runs: progress.is_mapped(at).then_some(runs),
-            why: why.filter(|_| runs > 0),
+            reason: reason.filter(|_| runs > 0),
         }
     });
     Ok(Preview {

@@ -132,7 +132,7 @@ pub struct TriggerReply {
     /// Id of the instance of a task (`i7`), or of the run of a workflow (`r7`).
     pub id: String,
     /// Whether an earlier request with the same key started it.
-    pub again: bool,
+    pub repeated: bool,
     /// `control`: the instance or run. `task`: the entry.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,

@@ -487,7 +487,7 @@ pub struct Worker {
     /// Id of its state directory: what `forget` vouches for.
     pub lineage: String,
     /// Number of its incarnation.
-    pub life: u64,
+    pub incarnation: u64,
     /// Its agent: `HOST:PID:SHORT-ID`, where the short id is that of its state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor: Option<String>,

@@ -260,7 +260,6 @@ pub struct ErrorGroup {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HaltRun {
     /// Whether running instances finish or are killed.
-    #[serde(rename = "how")]
     pub mode: HaltMode,
     /// Only if this generation is live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -331,8 +330,8 @@ pub struct ResumeTask {
     /// Items that run, or run again; absent if not known yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<u64>,
-    /// Reason: `unfinished`, `changed`, `downstream of a change`, `new`, `asked for`; absent if
+    /// Why it runs: `unfinished`, `changed`, `downstream of a change`, `new`, `asked for`; absent if
     /// every item is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }

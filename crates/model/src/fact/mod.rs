@@ -151,11 +151,11 @@ pub enum Fact {
         lease: LeaseId,
         end: AttemptEnd,
         verdict: Verdict,
-        #[serde(rename = "ran")]
+        #[serde(alias = "ran")]
         stats: Option<AttemptStats>,
         /// Changes for the next attempt, where there is one.
-        #[serde(rename = "again")]
-        next: Option<Box<NextAttempt>>,
+        #[serde(alias = "again")]
+        next_attempt: Option<Box<NextAttempt>>,
         /// Its outputs: the text of a JSON object.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outputs: Option<Arc<str>>,
@@ -166,7 +166,7 @@ pub enum Fact {
     /// A client requested to stop an instance that has a lease, or it is stopped for a reason.
     StopRequested {
         instance: InstanceId,
-        #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
+        #[serde(alias = "how", default, skip_serializing_if = "KillMode::is_graceful")]
         mode: KillMode,
         /// The reason, if no client asked for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,7 +175,7 @@ pub enum Fact {
     /// An operator requested to kill one attempt, as if it had ended by itself: retries follow.
     AttemptKillRequested {
         lease: LeaseId,
-        #[serde(rename = "how", default, skip_serializing_if = "KillMode::is_graceful")]
+        #[serde(alias = "how", default, skip_serializing_if = "KillMode::is_graceful")]
         mode: KillMode,
     },
     /// All waiting instances of a range were stopped.
@@ -219,7 +219,7 @@ pub enum Fact {
         /// The seat that it held or claimed.
         worker: WorkerName,
         incarnation: Incarnation,
-        #[serde(rename = "why")]
+        #[serde(alias = "why")]
         reason: Condemnation,
     },
     /// The store was found to be a copy: a new generation of it begins with this term. Nothing is
@@ -373,7 +373,7 @@ pub enum Fact {
     /// A run is being halted: no further items start.
     RunHalting {
         run: RunId,
-        #[serde(rename = "how")]
+        #[serde(alias = "how")]
         mode: HaltMode,
         cause: HaltCause,
     },
@@ -396,7 +396,7 @@ pub enum Fact {
         /// With a changed plan: the DONE items that stay DONE.
         carried: Vec<CarriedItems>,
         /// DONE items that are invalidated and run again.
-        #[serde(rename = "again")]
+        #[serde(alias = "again")]
         rerun: Vec<ItemSpan>,
     },
 }
@@ -536,3 +536,6 @@ impl Fact {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -159,7 +159,7 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         fault: seat.fault.as_deref().map(str::to_owned),
         suspicion: leader.suspicion(name),
         lineage: seat.holder.incarnation.lineage.to_string(),
-        life: seat.holder.incarnation.number.0,
+        incarnation: seat.holder.incarnation.number.0,
         executor: seat.executor.as_ref().map(ToString::to_string),
         attempts: seat.load(),
         slots: seat.slots,

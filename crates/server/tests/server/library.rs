@@ -237,10 +237,10 @@ async fn a_request_with_a_key_is_carried_out_once_also_across_a_restart() {
         got(request.body(body.to_string())).await
     };
     let once = send(&first, "7").await;
-    assert_eq!(once.body["again"], false, "{once:?}");
+    assert_eq!(once.body["repeated"], false, "{once:?}");
     let twice = send(&first, "7").await;
     assert_eq!(
-        (&twice.body["id"], &twice.body["again"]),
+        (&twice.body["id"], &twice.body["repeated"]),
         (&once.body["id"], &json!(true))
     );
     first.stop().await;

@@ -60,7 +60,7 @@ async fn a_submission_is_run_and_its_timeline_is_kept() {
         let number = large.as_str().and_then(|text| text.parse::<u64>().ok());
         assert!(number.is_some(), "{lease}");
     }
-    assert_eq!(lease["holder"]["incarnation"]["life"], 1);
+    assert_eq!(lease["holder"]["incarnation"]["number"], 1);
     assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 1);
     let history = server.get("/history/").await.body;
     assert_eq!(history["items"][0]["id"], it["id"]);

@@ -401,7 +401,7 @@ async fn links_lead_to_what_can_be_done_with_runs() {
     let open = submit_with(&server, json!({"file": file, "open": true})).await;
     let links = server.get(&open).await.body["links"].clone();
     assert_eq!(links["halt"], format!("POST {open}/halt"));
-    let halt = json!({"how": "drain"});
+    let halt = json!({"mode": "drain"});
     let path = format!("{open}/halt");
     let halted = server.send(Method::POST, &path, &halt).await;
     assert_eq!(halted.status, StatusCode::ACCEPTED, "{halted:?}");

@@ -217,7 +217,7 @@ async fn the_client_that_stops_retries_resumes_or_backfills_is_in_the_events() {
     let mut run = workflow();
     run["file"]["tasks"]["a"]["resources"] = json!({"cpu": 1000});
     server.send(post.clone(), "/runs/", &run).await;
-    ask(post.clone(), "/runs/r1/halt", json!({"how": "drain"})).await;
+    ask(post.clone(), "/runs/r1/halt", json!({"mode": "drain"})).await;
     server.until_state("/runs/r1", "HALTED").await;
     ask(post.clone(), "/runs/r1/resume", json!({})).await;
     ask(delete, "/runs/r1", json!({})).await;

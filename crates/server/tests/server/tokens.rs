@@ -561,12 +561,12 @@ async fn a_worker_cannot_pose_as_one_of_another_token() {
         (&held["state"], &held["attempts"]),
         (&json!("RUNNING"), &json!(1))
     );
-    assert_eq!(get("/workers/w1").await["life"], 1);
+    assert_eq!(get("/workers/w1").await["incarnation"], 1);
     assert_eq!(w1.observed.connections.load(Ordering::SeqCst), 1);
     assert!(!w1.observed.dying.load(Ordering::SeqCst));
     // An operator who replaces a token revokes the old one, which releases its names.
     store.revoke_token(id).expect("there");
-    assert!(until(async || get("/workers/w1").await["life"] == 2).await);
+    assert!(until(async || get("/workers/w1").await["incarnation"] == 2).await);
     server.stop().await;
 }
 

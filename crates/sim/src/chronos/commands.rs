@@ -197,11 +197,11 @@ impl World {
     pub(super) fn halt(&mut self) {
         let run = self.recent_run();
         let modes = [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow];
-        let how = self.rng.pick(&modes);
-        self.note(|| format!("halt {run}: {how:?}"));
+        let mode = self.rng.pick(&modes);
+        self.note(|| format!("halt {run}: {mode:?}"));
         let halt = RunCommand::Halt {
             run,
-            how,
+            mode,
             generation: None,
         };
         self.feed(Input::command(RequestId(0), Command::Run(Box::new(halt))));

@@ -166,7 +166,7 @@ fn done(id: u64) -> Fact {
         end: AttemptEnd::Real(Outcome::Exited(0)),
         verdict: End::Done,
         stats: None,
-        next: None,
+        next_attempt: None,
         outputs: None,
         stderr_tail: None,
     }

@@ -164,11 +164,11 @@ impl World {
         match over {
             None if !self.calm && self.workflows.rng.chance(self.workflows.halting) => {
                 let modes = [HaltMode::Drain, HaltMode::Kill, HaltMode::KillNow];
-                let how = self.workflows.rng.pick(&modes);
+                let mode = self.workflows.rng.pick(&modes);
                 let generation = self.workflows.rng.chance(700).then_some(generation);
                 let command = RunCommand::Halt {
                     run,
-                    how,
+                    mode,
                     generation,
                 };
                 self.send_request(Request::Halt(generation), command);
@@ -311,9 +311,9 @@ fn describe(command: &RunCommand) -> String {
         RunCommand::Start(run) => format!("start {run}"),
         RunCommand::Halt {
             run,
-            how,
+            mode,
             generation,
-        } => format!("halt {run} {generation:?} {how:?}"),
+        } => format!("halt {run} {generation:?} {mode:?}"),
         RunCommand::Resume(resume) => {
             let head = &resume.run.head;
             let changed = resume.plan.is_some();

@@ -49,7 +49,7 @@ pub(crate) fn done(epoch: Epoch, id: u64) -> [Fact; 2] {
             cpu: Millis(900),
             memory_peak: 10_000_000,
         }),
-        next: None,
+        next_attempt: None,
         outputs: None,
         stderr_tail: None,
     };

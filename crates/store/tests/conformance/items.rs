@@ -150,7 +150,7 @@ pub(crate) fn items_that_come_and_go_in_one_batch_end(open: Open<'_>) {
         end: exited(1),
         verdict: baton_model::fact::Verdict::Requeued,
         stats: None,
-        next: None,
+        next_attempt: None,
         outputs: None,
         stderr_tail: None,
     });

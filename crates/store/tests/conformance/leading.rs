@@ -159,7 +159,7 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
         end,
         verdict: instance.expect("just submitted").verdict(end),
         stats: None,
-        next: None,
+        next_attempt: None,
         outputs: None,
         stderr_tail: None,
     }

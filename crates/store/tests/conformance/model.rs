@@ -347,7 +347,7 @@ impl Model {
                 cpu: Millis(rng.below(1 << 30)),
                 memory_peak: rng.below(1 << 40),
             }),
-            next: again.map(Box::new),
+            next_attempt: again.map(Box::new),
             outputs: (verdict == Verdict::Done).then(|| outputs(rng)),
             stderr_tail: (verdict == Verdict::GaveUp).then(|| "boom".into()),
         }

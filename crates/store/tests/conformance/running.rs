@@ -123,7 +123,7 @@ impl Running {
             end,
             verdict: instance.verdict(end),
             stats: None,
-            next: None,
+            next_attempt: None,
             outputs: outputs.map(Arc::from),
             stderr_tail: None,
         }]);

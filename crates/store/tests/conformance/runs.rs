@@ -36,12 +36,8 @@ fn extended(run: RunId, at: Wall, plan: Plan) -> Fact {
     }
 }
 
-fn halting(run: RunId, how: HaltMode, cause: HaltCause) -> Fact {
-    Fact::RunHalting {
-        run,
-        mode: how,
-        cause,
-    }
+fn halting(run: RunId, mode: HaltMode, cause: HaltCause) -> Fact {
+    Fact::RunHalting { run, mode, cause }
 }
 
 fn over(run: RunId, generation: u32, state: S) -> Fact {

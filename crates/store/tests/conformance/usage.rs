@@ -43,7 +43,7 @@ fn ended(lease: LeaseId, code: i32, verdict: Verdict, again: Option<NextAttempt>
             cpu: Millis(70),
             memory_peak: 1,
         }),
-        next: again.map(Box::new),
+        next_attempt: again.map(Box::new),
         outputs: None,
         stderr_tail: None,
     }

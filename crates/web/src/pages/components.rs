@@ -213,11 +213,10 @@ fn timeline() -> Vec<Event> {
             .for_each(|fact| fact.extend(more.as_object().cloned().unwrap_or_default()));
         json!({"seq": 1, "at": AT - before, "epoch": 1, "text": "", "fact": { kind: fact }})
     };
-    let life = json!({"lineage": "1", "life": 1});
-    let holder = json!({"worker": "w1", "incarnation": life, "host": "1", "boot": "1"});
+    let incarnation = json!({"lineage": "1", "number": 1});
+    let holder = json!({"worker": "w1", "incarnation": incarnation, "host": "1", "boot": "1"});
     let none = serde_json::Value::Null;
-    let end =
-        json!({"end": {"real": {"exited": 3}}, "verdict": "requeued", "ran": null, "again": null});
+    let end = json!({"end": {"real": {"exited": 3}}, "verdict": "requeued", "stats": null, "next_attempt": null});
     let events = json!([
         at(60_000, "instance-retried", 0, none.clone()),
         at(50_000, "lease-granted", 1, json!({ "holder": holder })),

@@ -161,7 +161,7 @@ const OFFERED: &[Offer] = &[
     ("start", |target| Action::new("Start", target)),
     ("halt", |target| {
         Action::new("Halt", target)
-            .with("{\"how\":\"drain\"}")
+            .with("{\"mode\":\"drain\"}")
             .ask("Halt the run? What runs finishes, and nothing new begins.".to_owned())
     }),
     ("resume", |target| Action::new("Resume", target).with("{}")),

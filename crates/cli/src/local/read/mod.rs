@@ -43,7 +43,7 @@ pub(super) struct Read {
     /// Print the records as they are: the number of each, and its JSON
     #[arg(long, conflicts_with = "json")]
     simple: bool,
-    /// Print JSON: header, compacted, lives, events, state, torn_bytes, damage; of a coordinator's
+    /// Print JSON: header, compacted, runner_starts, events, state, torn_bytes, damage; of a coordinator's
     /// log: records, torn_bytes, damage
     #[arg(long)]
     json: bool,
@@ -160,7 +160,7 @@ impl RecoveredLog {
         Json {
             header: &history.header,
             compacted: history.compacted,
-            lives: history.runner_starts().collect(),
+            runner_starts: history.runner_starts().collect(),
             events: history.events().collect(),
             state: history.plan.state(),
             torn_bytes: self.torn_bytes,
@@ -173,7 +173,7 @@ impl RecoveredLog {
 struct Json<'a> {
     header: &'a Header,
     compacted: bool,
-    lives: Vec<&'a RunnerStart>,
+    runner_starts: Vec<&'a RunnerStart>,
     events: Vec<&'a PlanEvent>,
     state: AttemptState,
     torn_bytes: u64,

@@ -211,7 +211,7 @@ fn preview_table(preview: &ResumePreview) -> Table {
     let mut table = Table::default();
     table.row(["TASK", "KEPT", "RUNS", "WHY"].map(|it| Cell::new(it, Style::Faint)));
     for task in &preview.tasks {
-        let style = match task.why {
+        let style = match task.reason {
             Some(_) => Style::Strong,
             None => Style::Plain,
         };
@@ -220,7 +220,7 @@ fn preview_table(preview: &ResumePreview) -> Table {
             Cell::new(clean(&task.name), style),
             grouped(task.kept).into(),
             runs.into(),
-            task.why.as_deref().map(clean).unwrap_or_default().into(),
+            task.reason.as_deref().map(clean).unwrap_or_default().into(),
         ]);
     }
     if !preview.removed.is_empty() {

@@ -101,7 +101,7 @@ fn ended(lease: LeaseId, end: AttemptEnd, verdict: Verdict) -> Fact {
         end,
         verdict,
         stats: None,
-        next: None,
+        next_attempt: None,
         outputs: None,
         stderr_tail: None,
     }

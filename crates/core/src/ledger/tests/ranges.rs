@@ -121,7 +121,7 @@ fn the_settings_of_the_next_attempt_are_kept_until_it_starts() {
         end: AttemptEnd::Real(Outcome::Exited(1)),
         verdict: Verdict::Requeued,
         stats: None,
-        next: Some(Box::new(NextAttempt {
+        next_attempt: Some(Box::new(NextAttempt {
             not_before: Some(Wall(99)),
             allowance: Some(Allowance {
                 memory_max: 7,

@@ -38,7 +38,7 @@ pub enum RunCommand {
     Halt {
         run: RunId,
         /// What happens to running instances.
-        how: HaltMode,
+        mode: HaltMode,
         /// Only if this is the current generation.
         generation: Option<Generation>,
     },
@@ -151,9 +151,9 @@ pub(in crate::scheduler) fn execute(
         RunCommand::Start(run) => start(cx, run),
         RunCommand::Halt {
             run,
-            how,
+            mode,
             generation,
-        } => halt(cx, run, how, generation),
+        } => halt(cx, run, mode, generation),
         RunCommand::Resume(resume) => self::resume(cx, resume),
     };
     if let Ok((id, _)) = &done
@@ -214,7 +214,7 @@ fn start(cx: &mut Cx<'_>, run: RunId) -> Reply {
     Ok((run, head.generation))
 }
 
-fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generation>) -> Reply {
+fn halt(cx: &mut Cx<'_>, run: RunId, mode: HaltMode, generation: Option<Generation>) -> Reply {
     let head = find_run(cx, run, generation)?;
     match head.state {
         UniversalState::Registering => {
@@ -228,10 +228,10 @@ fn halt(cx: &mut Cx<'_>, run: RunId, how: HaltMode, generation: Option<Generatio
             return Err(RunError::State(run, state, Obstacle::Ended));
         }
         // A kill is not weakened to a drain.
-        _ if head.halting.is_some_and(|(mode, _)| mode >= how) => {}
+        _ if head.halting.is_some_and(|(current, _)| current >= mode) => {}
         _ => cx.commit(Fact::RunHalting {
             run,
-            mode: how,
+            mode,
             cause: HaltCause::Requested,
         }),
     }

@@ -93,10 +93,10 @@ impl Team {
         assert_eq!(answer, Ok((R1, Generation(1))));
     }
 
-    fn halt(&mut self, how: HaltMode) -> Result<(RunId, Generation), RunError> {
+    fn halt(&mut self, mode: HaltMode) -> Result<(RunId, Generation), RunError> {
         self.execute(RunCommand::Halt {
             run: R1,
-            how,
+            mode,
             generation: None,
         })
     }
@@ -412,7 +412,7 @@ fn a_command_for_a_generation_that_is_over_changes_nothing() {
     team.resume(None).expect("it failed");
     let stale = team.execute(RunCommand::Halt {
         run: R1,
-        how: HaltMode::Kill,
+        mode: HaltMode::Kill,
         generation: Some(Generation(1)),
     });
     assert_eq!(stale, Err(RunError::Generation(R1, Generation(2))));

@@ -196,7 +196,7 @@ fn a_preview_keeps_the_items_that_a_resume_keeps() {
     let shown: Vec<_> = shown
         .tasks
         .iter()
-        .map(|it| (&*it.name, it.kept, it.runs, it.why))
+        .map(|it| (&*it.name, it.kept, it.runs, it.reason))
         .collect();
     let changed = Some(RerunReason::Changed);
     assert_eq!(

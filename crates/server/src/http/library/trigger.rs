@@ -217,7 +217,7 @@ fn launched(name: &TaskName, reply: TriggerReply) -> Response {
     };
     let body = api::TriggerReply {
         id: reply.execution.to_string(),
-        again: reply.repeated,
+        repeated: reply.repeated,
         links: views::links([("control", control.clone()), ("task", path(name))]),
     };
     let mut response = respond(StatusCode::ACCEPTED, &body);

@@ -253,8 +253,8 @@ fn differences(before: Option<&Worker>, worker: &Worker, first: &str) -> Vec<Str
         return vec![format!("{first}, {state}{drained}")];
     };
     let mut changes = Vec::new();
-    if (&before.lineage, before.life) != (&worker.lineage, worker.life) {
-        changes.push(format!("started again, incarnation {}", worker.life));
+    if (&before.lineage, before.incarnation) != (&worker.lineage, worker.incarnation) {
+        changes.push(format!("started again, incarnation {}", worker.incarnation));
     }
     if before.state != worker.state {
         changes.push(format!("{} → {}", before.state, worker.state));
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    fn worker(life: u64, state: WorkerState, drained: bool) -> Worker {
+    fn worker(incarnation: u64, state: WorkerState, drained: bool) -> Worker {
         Worker {
             name: "w1".to_owned(),
             state,
@@ -281,7 +281,7 @@ mod tests {
             fault: None,
             suspicion: None,
             lineage: "a".to_owned(),
-            life,
+            incarnation,
             executor: None,
             attempts: 0,
             slots: 1,

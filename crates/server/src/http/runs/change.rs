@@ -135,7 +135,7 @@ pub(in super::super) async fn start(
 
 /// Halt a run
 ///
-/// No further instances start. Running ones finish or are killed, as `how` specifies. The run is
+/// No further instances start. Running ones finish or are killed, as `mode` specifies. The run is
 /// HALTED when none of its instances is left.
 #[cfg_attr(feature = "openapi", utoipa::path(
     post,
@@ -193,12 +193,12 @@ async fn stop(
     app: &App,
     caller: &Caller,
     run: RunId,
-    how: HaltMode,
+    mode: HaltMode,
     generation: Option<Generation>,
 ) -> Answer<Response> {
     let halt = RunCommand::Halt {
         run,
-        how,
+        mode,
         generation,
     };
     let (run, generation) = run_command(app, halt, caller.principal()).await?;

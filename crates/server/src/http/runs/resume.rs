@@ -278,7 +278,7 @@ fn preview_view(preview: preview::Preview) -> ResumePreview {
         name: task.name,
         kept: u64::from(task.kept),
         runs: task.runs.map(u64::from),
-        why: task.why.map(|why| why.word().to_owned()),
+        reason: task.reason.map(|reason| reason.word().to_owned()),
     });
     ResumePreview {
         tasks: tasks.collect(),

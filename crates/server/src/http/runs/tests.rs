@@ -119,7 +119,7 @@ async fn large(app: &App, count: u32) -> RunId {
 async fn halt(app: &App, run: RunId) {
     let halt = RunCommand::Halt {
         run,
-        how: HaltMode::Kill,
+        mode: HaltMode::Kill,
         generation: None,
     };
     command(app, halt).await;

@@ -32,7 +32,7 @@ pub(super) fn run(record: &RunRecord, dag: Option<&Dag>) -> Run {
         owner: head.owner.clone(),
         state: head.state,
         generation: head.generation.0,
-        halting: head.halting.map(|(how, _)| how).filter(|_| !over),
+        halting: head.halting.map(|(mode, _)| mode).filter(|_| !over),
         timed_out: matches!(head.halting, Some((_, HaltCause::TimedOut))),
         replaced: matches!(head.halting, Some((_, HaltCause::Replaced))),
         submitted_at: head.submitted.0,

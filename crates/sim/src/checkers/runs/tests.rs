@@ -194,7 +194,7 @@ fn ends(id: u64, verdict: Verdict) -> Fact {
         end: AttemptEnd::Real(Outcome::Exited(0)),
         verdict,
         stats: None,
-        next: None,
+        next_attempt: None,
         outputs: None,
         stderr_tail: None,
     }

@@ -169,7 +169,7 @@ fn what_waits_can_be_stopped_and_a_higher_limit_lets_it_start() {
             EntryKind::Workflow => {
                 let halt = RunCommand::Halt {
                     run: RunId(2),
-                    how: HaltMode::Drain,
+                    mode: HaltMode::Drain,
                     generation: None,
                 };
                 leader.give(Input::command(RequestId(5), Command::Run(Box::new(halt))));
