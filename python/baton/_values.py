@@ -25,14 +25,14 @@ Path = Tuple[Union[str, int], ...]
 class NotJson(ValueError):
     """A value that JSON cannot carry, with its path and the reason."""
 
-    def __init__(self, why: str, path: Path = ()) -> None:
-        super().__init__(why, path)
-        self.why = why
+    def __init__(self, reason: str, path: Path = ()) -> None:
+        super().__init__(reason, path)
+        self.reason = reason
         #: Extended by each caller.
         self.path = path
 
     def __str__(self) -> str:
-        return f"{shown(self.path) or 'it'} is {self.why}"
+        return f"{shown(self.path) or 'it'} is {self.reason}"
 
 
 def check(value: Any, path: Path = ()) -> int:

@@ -149,21 +149,21 @@ class ConnectionFailed(BatonError):
     """No scheduler answers at the URL, or the connection broke."""
 
     def __init__(
-        self, url: str, why: str, *, may_have_happened: bool = False, may_pass: bool = True
+        self, url: str, reason: str, *, may_have_happened: bool = False, may_pass: bool = True
     ) -> None:
         detail = (
-            f"{why}; start it with `baton up` or `with baton.up():`, or name it with "
+            f"{reason}; start it with `baton up` or `with baton.up():`, or name it with "
             "Client(url=...) or BATON_URL"
         )
         if may_have_happened:
             detail = (
-                f"{why}; the change may or may not have happened: check before you repeat it"
+                f"{reason}; the change may or may not have happened: check before you repeat it"
             )
         elif not may_pass:
-            detail = why
+            detail = reason
         super().__init__(Problem(title=f"cannot reach the scheduler at {url}", detail=detail))
         self.url = url
-        self.why = why
+        self.reason = reason
         #: The request may have arrived.
         self.may_have_happened = may_have_happened
         #: A retry may succeed.
@@ -180,15 +180,15 @@ class WorkflowError(BatonError, ValueError):
 class WaitTimeout(BatonError, TimeoutError):
     """An instance, an array or a run did not end in time. It continues."""
 
-    def __init__(self, handle: Handle, seconds: float, why: str = "") -> None:
+    def __init__(self, handle: Handle, seconds: float, reason: str = "") -> None:
         finder = "run" if handle.kind == "run" else "instance"
         what = f"{handle.kind} {handle.id} ({handle.name})"
         detail = f'it continues; wait again, or find it later with client.{finder}("{handle.id}")'
         title = f"{what} is {handle.state} after {seconds:g} seconds"
-        if why:
+        if reason:
             title = f"{what} was {handle.state} when last refreshed, "
             title += f"and {seconds:g} seconds have passed"
-            detail = f"{why}; {detail}"
+            detail = f"{reason}; {detail}"
         super().__init__(Problem(title=title, detail=detail))
         #: What was waited for.
         self.handle = handle

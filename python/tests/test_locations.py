@@ -160,13 +160,13 @@ REFUSED: List[Tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "why"), REFUSED)
+@pytest.mark.parametrize(("call", "reason"), REFUSED)
 def test_a_function_that_its_name_does_not_lead_to_is_refused(
-    call: Callable[[], Any], why: str
+    call: Callable[[], Any], reason: str
 ) -> None:
     with Workflow("wrong") as wf, pytest.raises(WorkflowError) as caught:
         call()
-    assert why in str(caught.value) and caught.value.detail and not wf.tasks
+    assert reason in str(caught.value) and caught.value.detail and not wf.tasks
 
 
 def test_a_function_that_was_deleted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_what_a_call_would_not_run_is_refused_when_it_is_decorated() -> None:
 
     wf = Workflow("wrong")
     for decorate in (task, task(timeout="5m"), wf.task, wf.task(timeout="5m")):
-        for function, why in [
+        for function, reason in [
             (coroutine, "coroutine is `async`"),
             (async_generator, "async_generator is `async`"),
             (functools.partial(coroutine), "is `async`"),
@@ -213,7 +213,7 @@ def test_what_a_call_would_not_run_is_refused_when_it_is_decorated() -> None:
             (5, "5 is not a function"),
         ]:
             made: Any = decorate
-            with pytest.raises(WorkflowError, match=why):
+            with pytest.raises(WorkflowError, match=reason):
                 made(function)
 
 

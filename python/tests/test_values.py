@@ -45,20 +45,20 @@ def test_values_are_counted_and_written_as_they_are() -> None:
     assert write(MappingProxyType({"a": "ü"})) == '{"a":"ü"}'
 
 
-@pytest.mark.parametrize(("value", "why"), UNFIT)
-def test_what_json_would_not_keep_is_refused_with_its_place(value: Any, why: str) -> None:
-    with pytest.raises(NotJson, match=f"^it is .*{why}|^\\[0\\].*{why}"):
+@pytest.mark.parametrize(("value", "reason"), UNFIT)
+def test_what_json_would_not_keep_is_refused_with_its_place(value: Any, reason: str) -> None:
+    with pytest.raises(NotJson, match=f"^it is .*{reason}|^\\[0\\].*{reason}"):
         check(value)
     with pytest.raises(NotJson, match="^tasks.a\\[1\\]"):
         check({"tasks": {"a": [1, value]}})
 
 
-@pytest.mark.parametrize(("value", "why"), UNFIT)
-def test_it_is_refused_in_arguments_items_parameters_and_workflows(value: Any, why: str) -> None:
+@pytest.mark.parametrize(("value", "reason"), UNFIT)
+def test_it_is_refused_in_arguments_items_parameters_and_workflows(value: Any, reason: str) -> None:
     with Workflow("unfit") as wf:
         with pytest.raises(WorkflowError, match="argument 0 of double is not JSON") as caught:
             functions.double(value)
-        assert why in str(caught.value)
+        assert reason in str(caught.value)
         with pytest.raises(WorkflowError, match="argument more of kinds is not JSON"):
             functions.kinds([], more={"deep": [value]})
         with pytest.raises(WorkflowError, match="item 1 of a map is not JSON|contains itself"):
@@ -73,10 +73,10 @@ def test_it_is_refused_in_arguments_items_parameters_and_workflows(value: Any, w
         cut(wf.to_dict(), {})
 
 
-@pytest.mark.parametrize(("value", "why"), UNFIT)
+@pytest.mark.parametrize(("value", "reason"), UNFIT)
 def test_a_result_is_held_to_the_same(
     value: Any,
-    why: str,
+    reason: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -84,7 +84,7 @@ def test_a_result_is_held_to_the_same(
     monkeypatch.setenv("BATON_OUTPUT", str(tmp_path / "out"))
     report_outputs(value, ["_box.rows"], "m:f")
     data = capsys.readouterr().err
-    assert "the return value of m:f is not JSON" in data and why in data
+    assert "the return value of m:f is not JSON" in data and reason in data
     assert not (tmp_path / "out").exists()
     with pytest.raises(TypeError, match="another task refers to it"):
         report_outputs(value, ["_box"], "m:f")

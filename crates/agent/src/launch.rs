@@ -247,8 +247,8 @@ impl Launcher {
         }
         match outputs::read(Path::new(&self.output(&dir_name(lease)))) {
             Ok(outputs) => ending.report.outputs = outputs,
-            Err(why) => {
-                let reason = format!("the file named by $BATON_OUTPUT is invalid: {why}");
+            Err(error) => {
+                let reason = format!("the file named by $BATON_OUTPUT is invalid: {error}");
                 tracing::info!("{lease}: {reason}");
                 self.append_reason(lease, &reason);
                 ending.has_bad_outputs = true;

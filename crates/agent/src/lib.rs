@@ -172,7 +172,7 @@ pub fn run(config: Config) -> Result<AgentExit, Error> {
 
 /// Kills the worker's processes, unless a coordinator holds the dead-man timer over them: an agent
 /// that cannot go on leaves nothing behind, also of an earlier one.
-fn kill_unguarded(config: &Config, why: &dyn Display) {
+fn kill_unguarded(config: &Config, reason: &dyn Display) {
     let Some(mark) = state::known_mark(&config.state) else {
         return;
     };
@@ -181,6 +181,6 @@ fn kill_unguarded(config: &Config, why: &dyn Display) {
     if coordinator.is_running() {
         return;
     }
-    tracing::error!("{why}; without a coordinator, all work of this worker is killed");
+    tracing::error!("{reason}; without a coordinator, all work of this worker is killed");
     last_resort::kill_all(&coordinator.mark, coordinator.cgroup.as_deref());
 }

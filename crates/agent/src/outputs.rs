@@ -146,14 +146,15 @@ mod tests {
             ("a={\"b\":", Some(r#"{"a":"{\"b\":"}"#)),
             ("_a-1=x", Some(r#"{"_a-1":"x"}"#)),
         ] {
-            let read = parse(written.as_bytes()).unwrap_or_else(|why| panic!("{written:?}: {why}"));
+            let read =
+                parse(written.as_bytes()).unwrap_or_else(|reason| panic!("{written:?}: {reason}"));
             assert_eq!(read.as_deref(), json, "{written:?}");
         }
     }
 
     #[test]
     fn what_is_neither_is_refused_with_its_place_and_not_quoted() {
-        for (written, why) in [
+        for (written, reason) in [
             (&b"a=\xff"[..], "UTF-8"),
             (b"{\"a\": 1\n \"secret\": 2}", "line 2, column 2"),
             (b"{} {}", "not valid"),
@@ -165,7 +166,7 @@ mod tests {
             ("\u{e4}=secret".as_bytes(), "line 1"),
         ] {
             let error = parse(written).expect_err("it is neither");
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
     }
@@ -177,9 +178,9 @@ mod tests {
         let json = parse(fits.as_bytes()).expect("it fits");
         assert_eq!(json.map(|json| json.len()), Some(OUTPUTS_BYTES_MAX));
         let quotes = format!("a={}", "\"".repeat(room));
-        assert!(parse(quotes.as_bytes()).is_err_and(|why| why.contains("JSON")));
+        assert!(parse(quotes.as_bytes()).is_err_and(|reason| reason.contains("JSON")));
         let long = " ".repeat(OUTPUTS_BYTES_MAX + 1);
-        assert!(parse(long.as_bytes()).is_err_and(|why| why.contains("longer")));
+        assert!(parse(long.as_bytes()).is_err_and(|reason| reason.contains("longer")));
     }
 
     #[test]
@@ -189,7 +190,7 @@ mod tests {
         let json = json.expect("not empty");
         serde_json::from_str::<Value>(&json).expect("it can be read again");
         let deeper = parse(nested(DEPTH_MAX + 1).as_bytes());
-        assert!(deeper.is_err_and(|why| why.contains("deeper")));
+        assert!(deeper.is_err_and(|reason| reason.contains("deeper")));
     }
 
     #[test]

@@ -80,8 +80,8 @@ fn of_task(state: &Path, query: &ProcessQuery) -> ProcessAnswer {
             ProcessAnswer::Processes(view.history.statuses(&view.samples, query.samples_max))
         }
         Ok(None) => ProcessAnswer::NotFound,
-        Err(why) => ProcessAnswer::Unavailable(format!(
-            "the worker cannot read the log of the task's runner: {why}"
+        Err(reason) => ProcessAnswer::Unavailable(format!(
+            "the worker cannot read the log of the task's runner: {reason}"
         )),
     }
 }
@@ -132,8 +132,8 @@ impl ProcessReader {
     /// Starts to read the processes of a task; the answer is in [`Self::take`].
     pub(crate) fn begin(&self, request: RequestId, query: ProcessQuery) {
         if Arc::strong_count(&self.in_flight) > READINGS_MAX {
-            let why = "the worker reads the processes of other attempts; try again";
-            return self.answer(request, ProcessAnswer::Unavailable(why.to_owned()));
+            let reason = "the worker reads the processes of other attempts; try again";
+            return self.answer(request, ProcessAnswer::Unavailable(reason.to_owned()));
         }
         let (state, sender) = (self.state.clone(), self.sender.clone());
         let (waker, held) = (Arc::clone(&self.waker), Arc::clone(&self.in_flight));
@@ -148,8 +148,8 @@ impl ProcessReader {
                 let _ = (&*waker).write(&[0]);
             });
         if let Err(error) = reading {
-            let why = format!("the worker cannot start a thread: {error}");
-            self.answer(request, ProcessAnswer::Unavailable(why));
+            let reason = format!("the worker cannot start a thread: {error}");
+            self.answer(request, ProcessAnswer::Unavailable(reason));
         }
     }
 

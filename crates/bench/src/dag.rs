@@ -191,15 +191,15 @@ fn graph(store: &BenchStore, data: &Path, tasks: u64) -> Result<Graph, Failure> 
         let run = submit(client, file).await?;
         let submitted = begun.elapsed();
         finish(client, run).await?;
-        let ran = begun.elapsed() - submitted;
+        let run_time = begun.elapsed() - submitted;
         let cpu = scheduler.cpu()? - cpu;
         let each = |time: Duration| time.as_secs_f64() * 1e6 / tasks as f64;
         Ok(Graph {
             tasks,
             layers,
             submit_seconds: submitted.as_secs_f64(),
-            run_seconds: ran.as_secs_f64(),
-            microseconds_per_task: each(ran),
+            run_seconds: run_time.as_secs_f64(),
+            microseconds_per_task: each(run_time),
             scheduler_microseconds_per_task: each(cpu),
             scheduler_peak_mib: scheduler.memory()?.1 as f64 / f64::from(1 << 20),
         })

@@ -67,15 +67,15 @@ with LocalCluster(place, WorkerConfig(cores=at_once)) as cluster:
 fn package(place: &Path, count: u64, at_once: usize) -> Result<Option<Duration>, Failure> {
     let dir = place.join("hq");
     std::fs::create_dir_all(&dir).map_err(|error| io_failure("make a directory", &error))?;
-    let ran = Command::new("python3")
+    let output = Command::new("python3")
         .args(["-c", SCRIPT])
         .arg(&dir)
         .args([count.to_string(), at_once.to_string()])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
-    let seconds = ran.ok().and_then(|ran| {
-        let text = String::from_utf8(ran.stdout).ok()?;
+    let seconds = output.ok().and_then(|output| {
+        let text = String::from_utf8(output.stdout).ok()?;
         text.lines().next_back()?.trim().parse::<f64>().ok()
     });
     Ok(seconds.map(Duration::from_secs_f64))

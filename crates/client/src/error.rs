@@ -9,42 +9,43 @@ use reqwest::StatusCode;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     #[error(
-        "`{url}` is not the URL of a scheduler: {why}; use one like {}",
+        "`{url}` is not the URL of a scheduler: {reason}; use one like {}",
         crate::DEFAULT_URL
     )]
     BadUrl {
         /// The URL as it was passed.
         url: String,
-        why: String,
+        reason: String,
     },
     /// The TLS files cannot be used: the file, the reason and a hint.
     #[error("{0}")]
     Tls(String),
     /// There is no response, or it was cut off.
     #[error(
-        "cannot reach the scheduler at {url}: {why}{}", hint(.why)
+        "cannot reach the scheduler at {url}: {reason}{}", hint(.reason)
     )]
     Unreachable {
         /// The URL that was tried.
         url: String,
-        why: String,
+        reason: String,
     },
     /// The scheduler reports a problem.
     #[error(fmt = write_problem)]
     Problem(Box<Problem>),
     #[error(
-        "the response from {url} is not one of a scheduler of this version: {why}; check --url \
+        "the response from {url} is not one of a scheduler of this version: {reason}; check --url \
          and BATON_URL, and that both sides have the same version"
     )]
-    InvalidResponse { url: String, why: String },
+    InvalidResponse { url: String, reason: String },
 }
 
 /// What to do about an unreachable scheduler, unless the reason has its own hint.
-fn hint(why: &str) -> &'static str {
-    let has_hint = why.contains("; ") || why.contains("certificate") || why.contains("TLS");
+fn hint(reason: &str) -> &'static str {
+    let has_hint =
+        reason.contains("; ") || reason.contains("certificate") || reason.contains("TLS");
     if has_hint {
         ""
-    } else if why.contains("dns error") || why.contains("lookup") {
+    } else if reason.contains("dns error") || reason.contains("lookup") {
         "; check the host name in --url or BATON_URL"
     } else {
         "; start it with `baton up`, or name it with --url or BATON_URL"
@@ -114,7 +115,7 @@ mod tests {
     fn errors_have_a_hint() {
         let unreachable = ClientError::Unreachable {
             url: "http://127.0.0.1:1".to_owned(),
-            why: "Connection refused".to_owned(),
+            reason: "Connection refused".to_owned(),
         };
         assert_eq!(
             unreachable.to_string(),
@@ -124,7 +125,7 @@ mod tests {
         assert!(unreachable.is_transient());
         let untrusted = ClientError::Unreachable {
             url: "https://sched".to_owned(),
-            why: "its certificate is not signed by a trusted CA; name the CA".to_owned(),
+            reason: "its certificate is not signed by a trusted CA; name the CA".to_owned(),
         };
         assert!(!untrusted.to_string().contains("baton up"));
         let problem = ClientError::Problem(Box::new(Problem {

@@ -87,7 +87,7 @@ impl EventStream {
     pub async fn next(&mut self) -> Result<Option<EventMessage>, ClientError> {
         loop {
             if let Some(frame) = self.reader.frame() {
-                let frame = frame.map_err(|why| self.invalid(why))?;
+                let frame = frame.map_err(|reason| self.invalid(reason))?;
                 self.last = frame.id.or(self.last);
                 return self.message(&frame).map(Some);
             }
@@ -115,10 +115,10 @@ impl EventStream {
         }
     }
 
-    fn invalid(&self, why: String) -> ClientError {
+    fn invalid(&self, reason: String) -> ClientError {
         ClientError::InvalidResponse {
             url: self.url.to_string(),
-            why,
+            reason,
         }
     }
 }
@@ -159,8 +159,8 @@ impl FrameReader {
             let line = String::from_utf8_lossy(&self.bytes[from..end]);
             if line.is_empty() {
                 complete = Some(Ok(std::mem::take(&mut self.frame)));
-            } else if let Err(why) = self.frame.line(line.trim_end_matches('\r')) {
-                complete = Some(Err(why));
+            } else if let Err(reason) = self.frame.line(line.trim_end_matches('\r')) {
+                complete = Some(Err(reason));
             }
             from = end + 1;
         }

@@ -426,7 +426,7 @@ fn header<T: std::str::FromStr>(response: &Response, name: &str) -> Result<T, Cl
     let parsed = text.and_then(|text| text.trim_start_matches('#').parse().ok());
     parsed.ok_or_else(|| ClientError::InvalidResponse {
         url: response.url().to_string(),
-        why: format!("the header `{name}` is missing or invalid"),
+        reason: format!("the header `{name}` is missing or invalid"),
     })
 }
 

@@ -186,7 +186,7 @@ impl Client {
         let pairs = pairs.into_iter().map(|(name, text)| {
             let value = HeaderValue::from_str(&text).map_err(|_| ClientError::InvalidResponse {
                 url: self.transport.url().to_owned(),
-                why: format!("`{name}` must be one line of plain text"),
+                reason: format!("`{name}` must be one line of plain text"),
             });
             value.map(|mut value| {
                 value.set_sensitive(true);

@@ -41,9 +41,9 @@ pub(crate) struct Transport {
 
 impl Transport {
     pub(crate) fn new(url: &str, files: &ClientFiles) -> Result<Self, ClientError> {
-        let bad = |why: String| ClientError::BadUrl {
+        let bad = |reason: String| ClientError::BadUrl {
             url: url.to_owned(),
-            why,
+            reason,
         };
         let servers = Servers::parse(url).map_err(bad)?;
         // The system's certificates are many; read them only for https.
@@ -119,7 +119,7 @@ impl Transport {
             .join(link)
             .map_err(|error| ClientError::InvalidResponse {
                 url: self.shown.clone(),
-                why: format!("the link `{link}` is invalid: {error}"),
+                reason: format!("the link `{link}` is invalid: {error}"),
             })?;
         // Requests carry credentials: never follow a link to another origin.
         if url.origin() == self.base.origin() {
@@ -127,7 +127,7 @@ impl Transport {
         }
         Err(ClientError::InvalidResponse {
             url: self.shown.clone(),
-            why: format!("the link `{link}` leads to another server"),
+            reason: format!("the link `{link}` leads to another server"),
         })
     }
 
@@ -247,7 +247,7 @@ impl Transport {
         if let Some(body) = body {
             let text = serde_json::to_vec(body).map_err(|error| ClientError::InvalidResponse {
                 url: self.shown.clone(),
-                why: format!("the request cannot be encoded as JSON: {error}"),
+                reason: format!("the request cannot be encoded as JSON: {error}"),
             })?;
             request = request.header(CONTENT_TYPE, MEDIA_TYPE).body(text);
         }
@@ -299,7 +299,7 @@ impl Transport {
         let bytes = self.bytes(response).await?;
         json::from_slice(&bytes).map_err(|error| ClientError::InvalidResponse {
             url: url.to_string(),
-            why: error.to_string(),
+            reason: error.to_string(),
         })
     }
 
@@ -314,7 +314,7 @@ impl Transport {
     fn unreachable(&self, error: &reqwest::Error) -> ClientError {
         ClientError::Unreachable {
             url: self.shown.clone(),
-            why: reason(error),
+            reason: reason(error),
         }
     }
 }
@@ -325,7 +325,7 @@ fn problem(status: StatusCode, url: String, text: &str) -> ClientError {
         Ok(problem) => ClientError::Problem(Box::new(problem)),
         Err(_) => ClientError::InvalidResponse {
             url,
-            why: unexpected(status, text),
+            reason: unexpected(status, text),
         },
     }
 }

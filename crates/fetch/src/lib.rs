@@ -82,7 +82,7 @@ fn fetch_all(path: &str) -> Result<Option<PathBuf>, String> {
         .map(|cache| Cache::new(&cache.dir, cache.bytes_max));
     for uri in &list.uris {
         fetch(uri, &source, cache.as_ref())
-            .map_err(|why| format!("cannot fetch {}: {why}", uri.from))?;
+            .map_err(|reason| format!("cannot fetch {}: {reason}", uri.from))?;
     }
     Ok(list.cwd)
 }
@@ -111,7 +111,7 @@ fn fetch(uri: &Uri, source: &Source, cache: Option<&Cache>) -> Result<(), String
     if uri.unpack {
         let unpacked = unpack::unpack(temporary, Path::new(name), uri.size_max());
         let removed = fs::remove_file(temporary).map_err(|error| error.to_string());
-        let made = unpacked.map_err(|why| format!("it cannot be unpacked: {why}"))?;
+        let made = unpacked.map_err(|reason| format!("it cannot be unpacked: {reason}"))?;
         removed?;
         if !made.is_file() {
             return Ok(());

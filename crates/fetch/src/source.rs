@@ -98,8 +98,8 @@ fn redirects() -> Policy {
         let before = attempt.previous();
         let was_secure = before.last().is_some_and(|url| url.scheme() == "https");
         if was_secure && attempt.url().scheme() != "https" {
-            let why = format!("it redirects from https to {}", attempt.url().scheme());
-            attempt.error(why)
+            let reason = format!("it redirects from https to {}", attempt.url().scheme());
+            attempt.error(reason)
         } else if before.len() > REDIRECTS_MAX {
             attempt.error("too many redirects")
         } else {

@@ -40,11 +40,11 @@ impl<'a> Binder<'a> {
         let mut env = BTreeMap::new();
         for (name, value) in self.values.params {
             let Some(value) = value else { continue };
-            if let Some(why) = argument_defect(value) {
+            if let Some(reason) = argument_defect(value) {
                 self.problems
                     .push(argument_location("params", name).problem(
                         Kind::BadValue,
-                        format!("the value {why}"),
+                        format!("the value {reason}"),
                         "pass a shorter value, or put it into a file and pass the file name",
                     ));
             }
@@ -132,10 +132,10 @@ impl<'a> Binder<'a> {
     fn argument(&mut self, text: &Text) -> String {
         let value = text.render(&self.values, &mut self.problems);
         self.bytes += value.len();
-        if let Some(why) = argument_defect(&value) {
+        if let Some(reason) = argument_defect(&value) {
             self.problems.push(text.location.problem(
                 Kind::BadValue,
-                format!("the value {why}"),
+                format!("the value {reason}"),
                 "put the value into a file and pass the file name",
             ));
         }

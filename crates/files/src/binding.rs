@@ -140,11 +140,11 @@ pub(crate) fn argument_location(what: &str, name: &str) -> Location {
 
 pub(crate) fn check_ids(binding: &Binding, problems: &mut Vec<Problem>) {
     if let Some(id) = &binding.task_id
-        && let Some(why) = bad_name(id)
+        && let Some(reason) = bad_name(id)
     {
         problems.push(argument_location("task", "id").problem(
             Kind::BadName,
-            format!("{} is not a valid task id: {why}", quote(id)),
+            format!("{} is not a valid task id: {reason}", quote(id)),
             "use an id without spaces or slashes that does not start with a dot",
         ));
     }

@@ -116,9 +116,9 @@ impl ParamKind {
                 }
             }
         };
-        canonical.map_err(|(kind, why)| ParamError {
+        canonical.map_err(|(kind, reason)| ParamError {
             kind,
-            message: format!("{} {why}", quote(text)),
+            message: format!("{} {reason}", quote(text)),
             hint: match self.nearest(text) {
                 Some(value) => format!("did you mean {}?", quote(value)),
                 None => format!("{verb} {self}"),
@@ -215,12 +215,12 @@ fn within<T: PartialOrd + fmt::Display>(
 ) -> Result<(), Violation> {
     let low = min.filter(|min| number < *min);
     let high = max.filter(|max| number > *max);
-    let why = match (low, high) {
+    let reason = match (low, high) {
         (Some(min), _) => format!("is less than {min}"),
         (None, Some(max)) => format!("is more than {max}"),
         (None, None) => return Ok(()),
     };
-    Err((Kind::OutOfRange, why))
+    Err((Kind::OutOfRange, reason))
 }
 
 #[cfg(test)]

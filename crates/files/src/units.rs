@@ -71,7 +71,7 @@ const SIZE_HINT: &str = "write a size such as 256MiB, 1GB or a plain number of b
 /// # Errors
 /// A missing or unknown unit, parts out of order, or more than ten years.
 pub fn duration(text: &str) -> Result<Millis, UnitError> {
-    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), TIME_HINT);
+    let bad = |reason: &str| UnitError::bad(format!("{} {reason}", quote(text)), TIME_HINT);
     if text == "0" {
         return Ok(Millis(0));
     }
@@ -124,7 +124,7 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
 /// # Errors
 /// An unknown unit, a part of a byte, or more than an exbibyte.
 pub fn size(text: &str) -> Result<u64, UnitError> {
-    let bad = |why: &str| UnitError::bad(format!("{} {why}", quote(text)), SIZE_HINT);
+    let bad = |reason: &str| UnitError::bad(format!("{} {reason}", quote(text)), SIZE_HINT);
     let digits = number_length(text);
     if digits == 0 {
         return Err(bad("is not a size"));
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn no_duration_is_guessed() {
-        for (text, why) in [
+        for (text, reason) in [
             ("", "is not a duration"),
             ("5", "has no unit"),
             ("1h30", "has no unit"),
@@ -282,7 +282,7 @@ mod tests {
             ("١s", "is not a duration"),
         ] {
             let error = duration(text).expect_err(text);
-            assert!(error.message.contains(why), "{text}: {error}");
+            assert!(error.message.contains(reason), "{text}: {error}");
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn no_size_is_guessed() {
-        for (text, why) in [
+        for (text, reason) in [
             ("", "is not a size"),
             ("MiB", "is not a size"),
             ("-1", "is not a size"),
@@ -315,7 +315,7 @@ mod tests {
             ("99999999999999999999", "is too large"),
         ] {
             let error = size(text).expect_err(text).to_string();
-            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 

@@ -115,8 +115,11 @@ pub fn wfcommons(trace: &Value, options: &Import) -> Result<Value, String> {
         Some(name) => name.clone(),
         None => sanitize_name(text(trace, "name", "")?),
     };
-    if let Some(why) = bad_name(&name) {
-        return Err(format!("name: {} is not a valid name: {why}", quote(&name)));
+    if let Some(reason) = bad_name(&name) {
+        return Err(format!(
+            "name: {} is not a valid name: {reason}",
+            quote(&name)
+        ));
     }
     file(&name, &tasks, options)
 }

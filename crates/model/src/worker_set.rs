@@ -150,10 +150,10 @@ mod tests {
     use super::*;
     use crate::ids::{IncarnationNo, Lineage};
 
-    fn life(lineage: u64, life: u64) -> Incarnation {
+    fn incarnation(lineage: u64, number: u64) -> Incarnation {
         Incarnation {
             lineage: Lineage(lineage),
-            number: IncarnationNo(life),
+            number: IncarnationNo(number),
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let values = [0, 1, 2, 3, u64::MAX - 1, u64::MAX];
         values
             .iter()
-            .flat_map(|&l| values.map(|n| life(l, n)))
+            .flat_map(|&l| values.map(|n| incarnation(l, n)))
             .collect()
     }
 
@@ -184,10 +184,10 @@ mod tests {
 
     #[test]
     fn removing_before_adding_comes_to_the_same() {
-        let mut hash = WorkerSetHash::of([life(7, 1)]);
-        hash.remove(life(8, 1));
-        hash.add(life(8, 1));
-        assert_eq!(hash, WorkerSetHash::of([life(7, 1)]));
+        let mut hash = WorkerSetHash::of([incarnation(7, 1)]);
+        hash.remove(incarnation(8, 1));
+        hash.add(incarnation(8, 1));
+        assert_eq!(hash, WorkerSetHash::of([incarnation(7, 1)]));
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn all_subsets_of_neighbouring_lives_have_different_hashes() {
         let members: Vec<_> = (0..3)
-            .flat_map(|l| (1..5).map(move |n| life(l, n)))
+            .flat_map(|l| (1..5).map(move |n| incarnation(l, n)))
             .collect();
         let mut seen = BTreeSet::new();
         for bits in 0..1_u32 << members.len() {
@@ -217,15 +217,15 @@ mod tests {
     #[test]
     fn lineage_and_life_are_not_interchangeable() {
         assert_ne!(
-            WorkerSetHash::of([life(1, 2)]),
-            WorkerSetHash::of([life(2, 1)])
+            WorkerSetHash::of([incarnation(1, 2)]),
+            WorkerSetHash::of([incarnation(2, 1)])
         );
     }
 
     /// Schedulers of different versions compare hashes, so this value stays.
     #[test]
     fn the_hash_is_computed_as_it_always_was() {
-        let hash = WorkerSetHash::of([life(1, 1), life(2, 7)]);
+        let hash = WorkerSetHash::of([incarnation(1, 1), incarnation(2, 7)]);
         assert_eq!(
             hash,
             WorkerSetHash {

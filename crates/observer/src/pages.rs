@@ -324,12 +324,12 @@ fn output(
     process: &str,
     wanted: Option<u64>,
 ) -> ProcessOutput {
-    let missing = |why: &str| ProcessOutput {
+    let missing = |reason: &str| ProcessOutput {
         runs: Vec::new(),
         run: None,
         logs: STREAMS
             .iter()
-            .map(|stream| LogView::missing(stream_word(*stream), why.to_owned()))
+            .map(|stream| LogView::missing(stream_word(*stream), reason.to_owned()))
             .collect(),
     };
     let Some(logs) = task.logs(view, process) else {
@@ -437,7 +437,7 @@ async fn in_background(
 ) -> Response {
     match spawn_blocking(make).await {
         Ok(Ok(response)) => response,
-        Ok(Err(why)) => error(format, StatusCode::NOT_FOUND, &why),
+        Ok(Err(reason)) => error(format, StatusCode::NOT_FOUND, &reason),
         Err(_) => error(
             format,
             StatusCode::INTERNAL_SERVER_ERROR,

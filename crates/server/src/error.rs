@@ -76,8 +76,8 @@ pub enum ServeError {
         address: SocketAddr,
     },
     /// `--advertise` is not the URL of a client port.
-    #[error("--advertise {url}: {why}; expected a URL such as https://scheduler-a:8080")]
-    BadAdvertise { url: String, why: String },
+    #[error("--advertise {url}: {reason}; expected a URL such as https://scheduler-a:8080")]
+    BadAdvertise { url: String, reason: String },
     /// The bucket for collected logs cannot be used.
     #[error("cannot collect logs into {location}: {error}")]
     LogBucket {

@@ -213,9 +213,9 @@ fn announcement(
 
 /// A URL of the client port, without a trailing slash.
 fn client_url(url: &str) -> Result<String, ServeError> {
-    let bad = |why: String| ServeError::BadAdvertise {
+    let bad = |reason: String| ServeError::BadAdvertise {
         url: url.to_owned(),
-        why,
+        reason,
     };
     let parsed = Url::parse(url).map_err(|error| bad(error.to_string()))?;
     if !matches!(parsed.scheme(), "http" | "https") {

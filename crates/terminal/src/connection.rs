@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(code(problem(503)), REFUSED);
         let unreachable = ClientError::Unreachable {
             url: "u".to_owned(),
-            why: "w\u{1b}[2J".to_owned(),
+            reason: "w\u{1b}[2J".to_owned(),
         };
         assert!(matches!(
             refused(unreachable),

@@ -8,11 +8,11 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error)]
 pub enum TlsError {
     /// A file cannot be used.
-    #[error("{} {why}; {hint}", .path.display())]
+    #[error("{} {reason}; {hint}", .path.display())]
     File {
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
         hint: &'static str,
     },
     /// The crypto provider does not support the protocol versions.
@@ -21,10 +21,10 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    pub(crate) fn file(path: &Path, why: impl Into<String>, hint: &'static str) -> Self {
+    pub(crate) fn file(path: &Path, reason: impl Into<String>, hint: &'static str) -> Self {
         Self::File {
             path: path.to_owned(),
-            why: why.into(),
+            reason: reason.into(),
             hint,
         }
     }

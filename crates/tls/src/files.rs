@@ -59,8 +59,8 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let text = read(path)?;
     let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|error| {
-        let why = format!("cannot be parsed: {}", reason(&error));
-        TlsError::file(path, why, HINT)
+        let reason = format!("cannot be parsed: {}", reason(&error));
+        TlsError::file(path, reason, HINT)
     })?;
     if all.is_empty() {
         Err(TlsError::file(path, "holds no certificate", HINT))
@@ -73,11 +73,11 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     const HINT: &str =
         "expected one private key in PEM, without a password, as created by `openssl genpkey`";
     PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| {
-        let why = match error {
+        let reason = match error {
             pem::Error::NoItemsFound => "holds no private key".to_owned(),
             other => format!("cannot be parsed: {}", reason(&other)),
         };
-        TlsError::file(path, why, HINT)
+        TlsError::file(path, reason, HINT)
     })
 }
 

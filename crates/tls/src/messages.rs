@@ -39,14 +39,14 @@ fn message(error: &rustls::Error) -> String {
              for its workers"
                 .to_owned()
         }
-        E::InvalidCertificate(why) => certificate(why),
+        E::InvalidCertificate(reason) => certificate(reason),
         E::AlertReceived(alert) => alert_message(*alert),
         other => other.to_string(),
     }
 }
 
-fn certificate(why: &CertificateError) -> String {
-    match why {
+fn certificate(reason: &CertificateError) -> String {
+    match reason {
         CertificateError::UnknownIssuer => "its certificate is not signed by a trusted CA; name \
                                             the CA's certificate with --ca"
             .to_owned(),

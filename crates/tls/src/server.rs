@@ -40,8 +40,8 @@ impl ServerFiles {
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
                 let verifier = verifier.allow_unauthenticated().build();
                 builder.with_client_cert_verifier(verifier.map_err(|error| {
-                    let why = format!("cannot be used: {error}");
-                    TlsError::file(path, why, "name the certificate of the CA")
+                    let reason = format!("cannot be used: {error}");
+                    TlsError::file(path, reason, "name the certificate of the CA")
                 })?)
             }
         };

@@ -222,13 +222,13 @@ impl Attempt {
         };
         let mut text = format!("waited {}", since(self.waits_from, assigned));
         let stats = self.ended.as_ref().and_then(|ended| ended.stats);
-        let ran = match (stats, self.start()) {
+        let run_time = match (stats, self.start()) {
             (Some(stats), _) => Some(duration(stats.elapsed.0 as f64 / 1_000.0)),
             (None, started) => started.map(|started| since(started, self.end(now))),
         };
-        match (ran, &self.ended) {
-            (Some(ran), Some(_)) => text = format!("{text}, ran {ran}"),
-            (Some(ran), None) => text = format!("{text}, has run {ran}"),
+        match (run_time, &self.ended) {
+            (Some(run_time), Some(_)) => text = format!("{text}, ran {run_time}"),
+            (Some(run_time), None) => text = format!("{text}, has run {run_time}"),
             (None, _) => {}
         }
         if let Some(ended) = &self.ended {
@@ -311,13 +311,19 @@ mod tests {
     }
 
     fn timeline() -> Vec<Event> {
-        let ran =
+        let stats =
             json!({"started": 3_000, "ended": 8_000, "elapsed": 5_000, "cpu": 1, "memory_peak": 1});
         vec![
             event(1_000, "instance-retried", 0, Value::Null),
             granted(2_000, 1),
             event(3_500, "attempt-confirmed", 1, Value::Null),
-            ended(8_100, 1, &json!({"real": {"exited": 3}}), "requeued", &ran),
+            ended(
+                8_100,
+                1,
+                &json!({"real": {"exited": 3}}),
+                "requeued",
+                &stats,
+            ),
             granted(10_100, 2),
             ended(
                 12_100,

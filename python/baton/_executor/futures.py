@@ -143,8 +143,8 @@ class Batch:
             put = json.loads(outputs or "{}")
             if RESULT not in put:
                 title = f"{self.run.id}, item {item}, has no result"
-                why = "its process ended before its function returned, or its outputs were replaced"
-                error = BatonError(Problem(title, why))
+                reason = "its process ended before its function returned, or its outputs were replaced"
+                error = BatonError(Problem(title, reason))
                 _set_errors(futures, error)
                 return
             several = put[RESULT] if self.chunked else [put[RESULT]]
@@ -154,7 +154,7 @@ class Batch:
 
         return deliver
 
-    def failure(self, item: int, why: Callable[[], BaseException]) -> _Action:
+    def failure(self, item: int, reason: Callable[[], BaseException]) -> _Action:
         """Delivers the failure of an item."""
         futures = self.close(item) or []
 
@@ -163,7 +163,7 @@ class Batch:
                 for future in futures:
                     future.settle_cancelled()
             elif any(not future.done() for future in futures):
-                _set_errors(futures, why())
+                _set_errors(futures, reason())
 
         return deliver
 
@@ -296,13 +296,13 @@ class Watcher:
         batch, item = self._items[number]
         instance = Instance(self._client, {"id": f"i{number}"})
 
-        def why() -> BaseException:
+        def reason() -> BaseException:
             try:
                 return instance.refresh(until=math.inf).failure()
             except BatonError as error:
                 return error
 
-        return batch.failure(item, why)
+        return batch.failure(item, reason)
 
     def _settle(self, batch: Batch) -> Iterator[_Action]:
         """Looks at every item that is open: some events are missing, or the run has ended."""
@@ -323,9 +323,9 @@ class Watcher:
         else:
             if not ended:
                 return
-            why = "; ".join(problem.text for problem in batch.run.problems[:1])
+            reason = "; ".join(problem.text for problem in batch.run.problems[:1])
             title = f"the call was not started: run {batch.run.id} is {batch.run.state}"
-            gone = BatonError(Problem(title, why))
+            gone = BatonError(Problem(title, reason))
         for item in sorted(batch.open):
             yield batch.failure(item, lambda: gone)
 

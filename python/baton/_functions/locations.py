@@ -81,16 +81,16 @@ def _check_same(function: Callable[..., Any], name: str, known: str, module: Any
             "leave it where it was defined; do not delete or rename it",
         )
     if inspect.isfunction(found) or isinstance(found, TaskFunction):
-        why = f"since {name} in the module {known} is another function by now"
+        reason = f"since {name} in the module {known} is another function by now"
         hint = "give each a name of its own; a decorator beside @task goes below it"
     else:
-        why = f"since {name} in the module {known} is by now {type(found).__name__}"
+        reason = f"since {name} in the module {known} is by now {type(found).__name__}"
         hint = "use @task as the uppermost decorator, and the name only once"
-    _refuse(name, why, hint)
+    _refuse(name, reason, hint)
 
 
-def _refuse(name: str, why: str, hint: str) -> NoReturn:
-    raise WorkflowError(f"a worker cannot find the function {name}, {why}", hint)
+def _refuse(name: str, reason: str, hint: str) -> NoReturn:
+    raise WorkflowError(f"a worker cannot find the function {name}, {reason}", hint)
 
 
 def _refuse_method(name: str) -> NoReturn:

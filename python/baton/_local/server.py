@@ -190,8 +190,8 @@ class _Process:
 
 def _not_started(process: _Process, status: int, timeout: float) -> BatonError:
     shown = "\n".join(process.last_lines)
-    why = f"exit {status}" if status else f"it was not ready within {timeout:g} s"
-    return BatonError(Problem("`baton up` has not started", shown or why))
+    reason = f"exit {status}" if status else f"it was not ready within {timeout:g} s"
+    return BatonError(Problem("`baton up` has not started", shown or reason))
 
 
 def _resources(given: Union[str, Mapping[str, Any]]) -> str:

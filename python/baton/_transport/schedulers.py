@@ -142,8 +142,8 @@ class Schedulers:
             connection.close()
             # What TLS refuses now, it refuses later.
             refused = _tls_reason(error)
-            why = refused or reason(error)
-            raise ConnectionFailed(self.url, why, may_pass=refused is None) from error
+            cause = refused or reason(error)
+            raise ConnectionFailed(self.url, cause, may_pass=refused is None) from error
         return connection
 
 

@@ -126,8 +126,8 @@ def tls(files: TlsFiles) -> ssl.SSLContext:
             context.load_cert_chain(files.cert, files.key)
         except (OSError, ValueError) as error:
             both = files.cert if files.key is None else f"{files.cert} with {files.key}"
-            why = f"{both} is not a certificate with its key ({error})"
-            raise _unusable(why) from error
+            reason = f"{both} is not a certificate with its key ({error})"
+            raise _unusable(reason) from error
     return context
 
 
@@ -136,8 +136,8 @@ def _readable(word: str, path: str) -> None:
         with open(path, "rb"):
             pass
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise _unusable(f"{word} {path}: {why}") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _unusable(f"{word} {path}: {reason}") from error
 
 
 def _file(word: str, value: object) -> str:
@@ -148,10 +148,10 @@ def _file(word: str, value: object) -> str:
     raise _unusable(f"{word} is {value!r}, and should be the name of a file")
 
 
-def _unusable(why: str) -> BatonError:
-    detail = f"{why}; check ca and cert (or BATON_CA, BATON_CERT and BATON_KEY)"
+def _unusable(reason: str) -> BatonError:
+    detail = f"{reason}; check ca and cert (or BATON_CA, BATON_CERT and BATON_KEY)"
     return BatonError(Problem("the files for TLS cannot be used", detail))
 
 
-def _no_url(what: str, why: str) -> BatonError:
-    return BatonError(Problem(f"{what} is not a URL of a scheduler", why))
+def _no_url(what: str, reason: str) -> BatonError:
+    return BatonError(Problem(f"{what} is not a URL of a scheduler", reason))

@@ -229,7 +229,7 @@ class Transport:
                     if unknown and isinstance(error, ConnectionFailed):
                         # An earlier attempt may have arrived, even if the last one did not.
                         raise ConnectionFailed(
-                            error.url, error.why, may_have_happened=True
+                            error.url, error.reason, may_have_happened=True
                         ) from error
                     raise
             # Jitter: the clients of one scheduler must not retry all at once.
@@ -244,8 +244,8 @@ class Transport:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, BatonError):
                 raise
-            why = f"a field is missing in the response of {path} ({type(error).__name__}: {error})"
-            raise self._malformed(why) from error
+            cause = f"a field is missing in the response of {path} ({type(error).__name__}: {error})"
+            raise self._malformed(cause) from error
 
     def link(self, link: str) -> str:
         """The path of a link of a response; refuses links to other servers."""
@@ -348,10 +348,10 @@ class Transport:
         except ValueError as error:
             raise self._malformed(f"the response of {path} is not JSON ({error})") from error
 
-    def _malformed(self, why: str) -> BatonError:
+    def _malformed(self, cause: str) -> BatonError:
         title = f"the server at {self.url} does not respond like a scheduler of this version"
         return BatonError(
-            Problem(title, f"{why}; check the URL, and that both sides are the same version")
+            Problem(title, f"{cause}; check the URL, and that both sides are the same version")
         )
 
 

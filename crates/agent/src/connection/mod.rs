@@ -387,10 +387,12 @@ impl Connection {
     fn fail(&mut self, now: Mono, error: &io::Error) {
         let address = &self.addresses[self.current];
         let text = messages::describe(error).unwrap_or_else(|| error.to_string());
-        if let Some(why) = refusal(error) {
+        if let Some(reason) = refusal(error) {
             let since = self.refusal_logged.map(|logged| now.since(logged));
             if since.is_none_or(|span| span >= REFUSAL_LOG_EVERY) {
-                tracing::warn!("the scheduler at {address} refuses this worker: {why}; retrying");
+                tracing::warn!(
+                    "the scheduler at {address} refuses this worker: {reason}; retrying"
+                );
                 self.refusal_logged = Some(now);
             }
         } else if self.is_up() {
@@ -416,7 +418,7 @@ impl Connection {
 /// The reason why the scheduler refuses this worker, if the error is a refusal.
 fn refusal(error: &io::Error) -> Option<&str> {
     match error.get_ref()?.downcast_ref()? {
-        FrameError::Refused(why) => Some(why),
+        FrameError::Refused(reason) => Some(reason),
         _ => None,
     }
 }

@@ -196,7 +196,7 @@ impl Reader<'_> {
                         self.report(start, text);
                     }
                 }
-                Err(why) => self.report(start, format!("`{spelled}` in [{shown}]: {why}")),
+                Err(reason) => self.report(start, format!("`{spelled}` in [{shown}]: {reason}")),
             }
         }
         table

@@ -211,13 +211,17 @@ fn confirm(gc: &Gc, candidates: &GcCandidates, orphans: usize) -> Result<bool, F
             "cannot ask for confirmation without a terminal; add -y to remove, or --dry-run to list",
         ));
     }
-    let mut ask = io::stderr();
+    let mut prompt = io::stderr();
     let ending = match orphans {
         0 => String::new(),
         count => format!("end {count} tasks and "),
     };
-    write!(ask, "{ending}remove {}? [y/N] ", size(candidates.bytes()))
-        .and_then(|()| ask.flush())?;
+    write!(
+        prompt,
+        "{ending}remove {}? [y/N] ",
+        size(candidates.bytes())
+    )
+    .and_then(|()| prompt.flush())?;
     let mut answer = String::new();
     io::stdin()
         .read_line(&mut answer)

@@ -378,8 +378,8 @@ async fn wait(client: &Client, id: &str, json: bool) -> CommandResult {
     let mut shown = Progress::new();
     let mut readiness = ReadinessReport::new();
     let ended = loop {
-        let ask = || client.show_backfill(id);
-        let backfill = retry_while_unreachable(|text| shown.note(text), ask).await;
+        let request = || client.show_backfill(id);
+        let backfill = retry_while_unreachable(|text| shown.note(text), request).await;
         let backfill = backfill.map_err(refused)?;
         if !json {
             show_progress(&mut shown, &backfill);

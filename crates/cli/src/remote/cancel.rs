@@ -233,10 +233,10 @@ async fn kill_one(unit: &Unit, command: &Kill, client: &Client) -> CommandResult
 }
 
 /// Tells how many were not concerned, and why.
-fn skipped(count: u64, why: &str) -> String {
+fn skipped(count: u64, reason: &str) -> String {
     match count {
         0 => String::new(),
-        count => format!(", {} skipped ({why})", grouped(count)),
+        count => format!(", {} skipped ({reason})", grouped(count)),
     }
 }
 
@@ -310,11 +310,11 @@ async fn retry_one(
         out.json(&counts)?
     } else {
         let retried = grouped(counts.retried);
-        let why = format!("not {state}, or part of a run");
+        let reason = format!("not {state}, or part of a run");
         writeln!(
             out,
             "{shown}: {retried} queued again{}",
-            skipped(counts.skipped, &why)
+            skipped(counts.skipped, &reason)
         )?
     }
     out.done()

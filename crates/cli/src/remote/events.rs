@@ -105,7 +105,7 @@ async fn follow(command: &EventsCommand, client: &Client) -> CommandResult {
 async fn connect(client: &Client, query: &EventQuery) -> Result<EventStream, ClientError> {
     let silent = |_| ClientError::Unreachable {
         url: client.url().to_owned(),
-        why: "timed out".to_owned(),
+        reason: "timed out".to_owned(),
     };
     timeout(SILENCE_MAX, client.events(query))
         .await

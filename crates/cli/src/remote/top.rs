@@ -158,7 +158,7 @@ fn table(activities: &[Activity], now: Wall) -> Table {
             table.row(line(&activity.instance, cells, now));
         }
         if live.is_empty() {
-            let why = match &activity.error {
+            let reason = match &activity.error {
                 Some(error) => Cell::new(clean(error), Style::Odd),
                 None => Cell::new("no process runs", Style::Faint),
             };
@@ -168,7 +168,7 @@ fn table(activities: &[Activity], now: Wall) -> Table {
                 rows::style(activity.instance.state),
             );
             let mut cells = line(&activity.instance, cells, now);
-            cells.push(why);
+            cells.push(reason);
             table.row(cells);
         }
     }

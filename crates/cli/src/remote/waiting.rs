@@ -186,14 +186,14 @@ pub(crate) fn counts(summary: &RangeSummary) -> String {
 /// Retries a request while the scheduler is unreachable, and reports that once.
 pub(crate) async fn retry_while_unreachable<T, F>(
     mut report: impl FnMut(&str),
-    mut ask: impl FnMut() -> F,
+    mut request: impl FnMut() -> F,
 ) -> Result<T, ClientError>
 where
     F: Future<Output = Result<T, ClientError>>,
 {
     let mut unreachable_since: Option<Instant> = None;
     loop {
-        let error = match ask().await {
+        let error = match request().await {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };

@@ -129,7 +129,7 @@ fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
     let row = |(index, name): (&usize, &String)| {
         let task = &tasks[*index];
         let state = TaskState::of(run, task);
-        let why = if goes_on(task) {
+        let reason = if goes_on(task) {
             waits(run, task)
         } else {
             causes.of(*index)
@@ -138,7 +138,7 @@ fn tasks(explanation: &Explanation<'_>, width: usize) -> Vec<Line> {
         line.add(task_state::style(state), format!("  {} ", state.mark()))
             .add(Style::Plain, fit(name, names_width))
             .pad(4 + names_width + 2)
-            .add(Style::Plain, why);
+            .add(Style::Plain, reason);
         line.wrap(width, (4 + names_width + 2).min(width / 2))
     };
     let mut lines: Vec<Line> = shown.iter().zip(&names).flat_map(row).collect();
@@ -193,9 +193,9 @@ impl<'a> Causes<'a> {
             text += &format!(": needs {}", join_names(&roots));
         }
         if items.failed > 0
-            && let Some(why) = self.failure(task)
+            && let Some(reason) = self.failure(task)
         {
-            text += &format!("; {why}");
+            text += &format!("; {reason}");
         }
         text
     }

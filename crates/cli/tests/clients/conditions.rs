@@ -29,9 +29,9 @@ fn work_starts_after_other_work_also_under_the_next_leader() {
     cluster
         .run(&["submit", "--after", "i2:fail", "--", "true"])
         .good();
-    let why = explain(&cluster, "i2");
-    assert_eq!(why["reason"], "after", "{why}");
-    assert_eq!(why["text"], "it waits for i1 to succeed");
+    let explanation = explain(&cluster, "i2");
+    assert_eq!(explanation["reason"], "after", "{explanation}");
+    assert_eq!(explanation["text"], "it waits for i1 to succeed");
     cluster.kill_scheduler();
     cluster.start_scheduler();
     until("the leader answers", || {
@@ -109,9 +109,9 @@ fn an_array_limits_what_runs_and_what_fails_also_under_the_next_leader() {
         text.lines().count()
     };
     until("two have begun", || begun(&cluster) == 2);
-    let why = explain(&cluster, "i3");
+    let explanation = explain(&cluster, "i3");
     assert_eq!(
-        (&why["reason"], &why["resource"]),
+        (&explanation["reason"], &explanation["resource"]),
         (&"limit".into(), &"array i1".into())
     );
     cluster.kill_scheduler();
@@ -134,6 +134,6 @@ fn an_array_limits_what_runs_and_what_fails_also_under_the_next_leader() {
         "{shown}"
     );
     let explained = cluster.run(&["explain", "i9"]).good();
-    let why = "it was cancelled because 3 elements of its array have failed (--max-fails 3); it was never started";
-    assert!(explained.contains(why), "{explained}");
+    let reason = "it was cancelled because 3 elements of its array have failed (--max-fails 3); it was never started";
+    assert!(explained.contains(reason), "{explained}");
 }

@@ -100,8 +100,8 @@ fn work_that_no_worker_allows_waits_and_says_so() {
         "i1 QUEUED: no worker takes it; w1 does not allow /tmp: start it with `--allow-cwd /tmp`, \
          or submit with `--sandbox`\n"
     );
-    let why = cluster.run(&["explain", id.trim(), "--json"]).json();
-    let group = &why["workers"][0];
+    let explanation = cluster.run(&["explain", id.trim(), "--json"]).json();
+    let group = &explanation["workers"][0];
     assert_eq!(
         (&group["reason"], &group["workers"], &group["example"]),
         (&json!("directory"), &json!(1), &json!("w1"))

@@ -272,18 +272,18 @@ fn launches_beyond_the_limit_wait_for_their_turn_or_replace_the_oldest() {
     }
     until("the first runs", || run_state(&cluster, "r1") == "RUNNING");
     assert_eq!(run_state(&cluster, "r2"), "QUEUED");
-    let why = cluster.run(&["explain", "r2"]).good();
+    let explanation = cluster.run(&["explain", "r2"]).good();
     assert!(
-        why.contains("max_instances of demo/slow is reached"),
-        "{why}"
+        explanation.contains("max_instances of demo/slow is reached"),
+        "{explanation}"
     );
     put(&cluster, "slow.yaml", &slow("replace"));
     assert_eq!(cluster.run(&["trigger", "demo/slow"]).good(), "r3\n");
     until("the others are stopped", || {
         ["r1", "r2"].map(|run| run_state(&cluster, run)) == ["HALTED", "HALTED"]
     });
-    let why = cluster.run(&["explain", "r1"]).good();
-    assert!(why.contains("took its place"), "{why}");
+    let explanation = cluster.run(&["explain", "r1"]).good();
+    assert!(explanation.contains("took its place"), "{explanation}");
     until("the last runs", || run_state(&cluster, "r3") == "RUNNING");
     write(&cluster, "go", "");
     until_done(&cluster, "r3");

@@ -162,8 +162,8 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
     let cluster = Cluster::with_worker();
     let submitted = cluster.run(&["submit", "--cpu", "1000", "--", "/bin/true"]);
     assert_eq!(submitted.good(), "i1\n");
-    let why = cluster.run(&["explain", "i1", "--json"]).json();
-    assert_eq!(why["reason"], "never-fits", "{why}");
+    let explanation = cluster.run(&["explain", "i1", "--json"]).json();
+    assert_eq!(explanation["reason"], "never-fits", "{explanation}");
     let told = cluster.run(&["explain", "i1"]).good();
     assert_eq!(
         told,
@@ -172,8 +172,8 @@ fn what_cannot_run_is_explained_and_cancelled_at_once() {
     );
     let label = ["submit", "--label", "zone=us", "--", "/bin/true"];
     assert_eq!(cluster.run(&label).good(), "i2\n");
-    let why = cluster.run(&["explain", "i2", "--json"]).json();
-    assert_eq!(why["reason"], "no-match", "{why}");
+    let explanation = cluster.run(&["explain", "i2", "--json"]).json();
+    assert_eq!(explanation["reason"], "no-match", "{explanation}");
     let bullpen = cluster.run(&["bullpen", "--json"]).json();
     assert_eq!(bullpen.as_array().map(Vec::len), Some(2));
     let cancelled = cluster.run(&["cancel", "i1..i2", "--json"]).json();

@@ -193,11 +193,11 @@ fn a_task_that_kills_its_worker_once_too_often_is_given_up_and_says_why() {
     assert_eq!((over.losses, over.failures), (LOSSES + 1, 0));
     assert_eq!(killer.executions(), LOSSES + 1);
     let id = killer.id;
-    let why = killer
+    let explanation = killer
         .cluster
         .ask(|client| async move { client.explain(id).await });
     let wanted = "its worker was lost 3 times, and `retry.losses` allows 2";
-    assert!(why.text.contains(wanted), "{}", why.text);
+    assert!(explanation.text.contains(wanted), "{}", explanation.text);
     // The worker is free for others again.
     let file = json!({ "task": "next", "run": "true", "constraints": { "loud": true } });
     let next = killer.cluster.submit(file, 1).first;

@@ -31,8 +31,8 @@ impl Network {
             hosts: (0..hosts).map(|host| name(&format!("h{host}"))).collect(),
         };
         let made = network.make();
-        if let Err(why) = &made {
-            eprintln!("skipped: no network namespaces here: {why}");
+        if let Err(reason) = &made {
+            eprintln!("skipped: no network namespaces here: {reason}");
         }
         made.ok().map(|()| network)
     }

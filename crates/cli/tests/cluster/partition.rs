@@ -192,8 +192,8 @@ impl Cable {
             far: name("far"),
         };
         let made = cable.make();
-        if let Err(why) = &made {
-            eprintln!("skipped: no network namespaces here: {why}");
+        if let Err(reason) = &made {
+            eprintln!("skipped: no network namespaces here: {reason}");
         }
         made.ok().map(|()| cable)
     }

@@ -148,10 +148,10 @@ fn run_briefly(dir: &Path, args: &[&str]) -> Ended {
 fn a_directory_that_others_may_change_is_refused() {
     let parent = tempfile::tempdir().expect("a directory");
     let dir = parent.path();
-    let refuse = |why: &str| {
+    let refuse = |reason: &str| {
         for command in COMMANDS {
             let refused = run_briefly(dir, command);
-            assert!(refused.err.contains(why), "{command:?}: {refused:?}");
+            assert!(refused.err.contains(reason), "{command:?}: {refused:?}");
         }
     };
     fs::write(dir.join("task.json"), r#"{"task": "a", "run": "true"}"#).expect("written");

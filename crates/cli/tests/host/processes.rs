@@ -203,10 +203,10 @@ fn a_log_that_the_user_of_an_attempt_has_replaced_harms_no_one() {
     assert_eq!(rig.attempt_processes(1), ProcessAnswer::NotFound);
     fs::remove_file(&log).expect("removed");
     fs::write(&log, "nonsense").expect("written");
-    let ProcessAnswer::Unavailable(why) = rig.attempt_processes(1) else {
+    let ProcessAnswer::Unavailable(reason) = rig.attempt_processes(1) else {
         panic!("it was read");
     };
-    assert!(why.contains("is not a"), "{why}");
+    assert!(reason.contains("is not a"), "{reason}");
     assert_eq!(
         found(rig.attempt_processes(2)).processes.len(),
         1,

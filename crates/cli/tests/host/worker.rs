@@ -123,7 +123,7 @@ fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
         ("echo before >&2; ln -s /etc/hostname $BATON_OUTPUT", "link"),
         ("mkfifo $BATON_OUTPUT", "regular file"),
     ];
-    for (instance, (text, why)) in (1..).step_by(2).zip(bad) {
+    for (instance, (text, reason)) in (1..).step_by(2).zip(bad) {
         rig.submit(instance, 1, script(text));
         assert_eq!(rig.outcome(instance), Outcome::BadOutput, "{text}");
         assert_eq!(rig.outputs(instance), None);
@@ -134,7 +134,10 @@ fn an_attempt_whose_outputs_cannot_be_read_has_failed_and_its_log_says_why() {
             panic!("no reason for {text}");
         };
         let log = String::from_utf8_lossy(&log.bytes).into_owned();
-        assert!(log.contains("$BATON_OUTPUT") && log.contains(why), "{log}");
+        assert!(
+            log.contains("$BATON_OUTPUT") && log.contains(reason),
+            "{log}"
+        );
         let others = rig.logs(instance + 1, LogStream::Stderr, None);
         assert_eq!(others, LogAnswer::Chunk(LogChunk::whole("other\n")));
     }

@@ -11,9 +11,9 @@ use super::{Dst, Gap};
 
 /// Parses an instant as seconds since the epoch. Of a local time that occurs twice it is the first.
 pub(super) fn parse(text: &str, zone: &Zone, dst: Dst) -> Result<u64, ScheduleError> {
-    let bad = |why: &str| {
+    let bad = |reason: &str| {
         ScheduleError::new(
-            format!("{} {why}", quote(text)),
+            format!("{} {reason}", quote(text)),
             "write an instant such as `2026-11-14 06:00` or `2026-11-14T06:00:00Z`",
         )
     };

@@ -126,9 +126,9 @@ impl NominalTime {
 
     /// Adds a span such as `1d12h`.
     fn shift(&mut self, sign: i64, span: &str) -> Result<(), ScheduleError> {
-        let wrong = |why: &str| {
+        let wrong = |reason: &str| {
             ScheduleError::new(
-                format!("{} {why}", quote(span)),
+                format!("{} {reason}", quote(span)),
                 "write a span such as 1d, 12h, 90m or 1w; days and weeks are those of the calendar",
             )
         };
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_reference_is_said() {
-        for (text, why) in [
+        for (text, reason) in [
             ("{{ params.day }}", "is not a reference"),
             ("{{ nominal_times }}", "is not a reference"),
             ("{{ nominal_time.year }}", "is not a reference"),
@@ -238,7 +238,7 @@ mod tests {
             ("{{ nominal_time as }}", "does not continue"),
         ] {
             let error = check(text).expect_err(text);
-            assert!(error.message.contains(why), "{text}: {error}");
+            assert!(error.message.contains(reason), "{text}: {error}");
             assert!(!error.hint.is_empty(), "{text}");
         }
     }

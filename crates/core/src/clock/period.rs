@@ -69,9 +69,9 @@ const UNITS: &[(char, u64)] = &[('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)
 
 /// Parses a duration such as `90s`, `1h30m` or `2d` as seconds.
 pub(super) fn duration(text: &str) -> Result<u64, ScheduleError> {
-    let bad = |why: &str| {
+    let bad = |reason: &str| {
         ScheduleError::new(
-            format!("{} {why}", quote(text)),
+            format!("{} {reason}", quote(text)),
             "write a duration such as 90s, 15m, 1h30m or 2d",
         )
     };

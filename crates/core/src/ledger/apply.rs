@@ -318,17 +318,17 @@ impl Ledger {
         edit: impl FnOnce(&mut Instance) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
         let mut instance = self.find(id).ok_or(LedgerError::UnknownInstance(id))?;
-        let lived = !instance.state.is_terminal();
+        let was_live = !instance.state.is_terminal();
         let leased = instance.lease.is_some();
         edit(&mut instance)?;
         if instance.lease.is_some() != leased {
             self.runs.count_lease(&instance.spec, !leased);
         }
-        let lives = !instance.state.is_terminal();
-        if lives != lived {
-            self.library.set_active(&instance.spec, (id, id), lives);
+        let is_live = !instance.state.is_terminal();
+        if is_live != was_live {
+            self.library.set_active(&instance.spec, (id, id), is_live);
         }
-        match (lived, lives) {
+        match (was_live, is_live) {
             (true, false) => self.runs.end_item(&instance.spec, instance.state, outputs),
             (false, true) => self.runs.start_item(&instance.spec, id),
             _ => self.runs.update_item(&instance.spec, id, instance.state),
@@ -351,11 +351,11 @@ impl Ledger {
     }
 
     pub(super) fn condemn(&mut self, incarnation: Incarnation) {
-        let life = self
+        let number = self
             .condemned
             .entry(incarnation.lineage)
             .or_insert(incarnation.number);
-        *life = (*life).max(incarnation.number);
+        *number = (*number).max(incarnation.number);
         if self.condemned.len() > CONDEMNED_MAX {
             self.condemned.pop_first();
         }

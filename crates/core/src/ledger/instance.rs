@@ -128,8 +128,8 @@ impl Instance {
             confirmed: false,
             kill: None,
         }));
-        if let Some(again) = &mut self.next_attempt {
-            again.not_before = None;
+        if let Some(next_attempt) = &mut self.next_attempt {
+            next_attempt.not_before = None;
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Instance {
         lease: LeaseId,
         end: AttemptEnd,
         verdict: Verdict,
-        again: Option<&NextAttempt>,
+        next_attempt: Option<&NextAttempt>,
     ) -> Result<(), LedgerError> {
         match self.lease.take() {
             Some(open) if open.id == lease => {}
@@ -191,13 +191,13 @@ impl Instance {
             Charge::Failure => self.failures += 1,
             Charge::Loss => self.losses += 1,
         }
-        if let Some(again) = again {
-            let allowance = again.allowance.clone().or_else(|| {
+        if let Some(next_attempt) = next_attempt {
+            let allowance = next_attempt.allowance.clone().or_else(|| {
                 let before = self.next_attempt.take()?;
                 before.allowance
             });
             self.next_attempt = Some(Box::new(NextAttempt {
-                not_before: again.not_before,
+                not_before: next_attempt.not_before,
                 allowance,
             }));
         }
@@ -215,8 +215,8 @@ impl Instance {
     /// Halts a waiting instance. Only the end of its attempt closes a lease.
     pub(super) fn halt(&mut self) -> Result<(), LedgerError> {
         if self.lease.is_some() {
-            let why = "is leased; only the end of its attempt can stop it";
-            return Err(LedgerError::Impossible(self.id, why));
+            let reason = "is leased; only the end of its attempt can stop it";
+            return Err(LedgerError::Impossible(self.id, reason));
         }
         self.step(UniversalEvent::Stopped)
     }

@@ -294,7 +294,7 @@ impl Ledger {
     pub fn is_condemned(&self, incarnation: Incarnation) -> bool {
         self.condemned
             .get(&incarnation.lineage)
-            .is_some_and(|life| *life >= incarnation.number)
+            .is_some_and(|number| *number >= incarnation.number)
     }
 
     #[must_use]

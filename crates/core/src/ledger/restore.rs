@@ -134,7 +134,7 @@ impl Ledger {
             return Err(LedgerError::AlreadySubmitted(instance.id));
         }
         match flaw(&instance) {
-            Some(why) => Err(LedgerError::Impossible(instance.id, why)),
+            Some(reason) => Err(LedgerError::Impossible(instance.id, reason)),
             None => {
                 self.known.insert(instance.id, instance.id);
                 if !instance.state.is_terminal() {
@@ -163,9 +163,9 @@ impl Ledger {
 
     /// The last condemned incarnation of each lineage.
     pub fn condemned(&self) -> impl Iterator<Item = Incarnation> + '_ {
-        self.condemned.iter().map(|(lineage, life)| Incarnation {
+        self.condemned.iter().map(|(lineage, number)| Incarnation {
             lineage: *lineage,
-            number: *life,
+            number: *number,
         })
     }
 }

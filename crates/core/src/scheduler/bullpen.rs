@@ -302,11 +302,16 @@ impl Bullpen {
     }
 
     /// Releases the charge of a closed lease.
-    pub(crate) fn released(&mut self, worker: &WorkerName, id: InstanceId, ran: Option<Millis>) {
-        if let Some(ran) = ran
+    pub(crate) fn released(
+        &mut self,
+        worker: &WorkerName,
+        id: InstanceId,
+        run_time: Option<Millis>,
+    ) {
+        if let Some(run_time) = run_time
             && let Some(class) = self.placement.class_of(id)
         {
-            self.placement.record_run_time(class, ran);
+            self.placement.record_run_time(class, run_time);
         }
         self.placement.release(worker, id);
     }
@@ -358,14 +363,14 @@ impl Bullpen {
         first: InstanceId,
         last: InstanceId,
         spec: &InstanceSpec,
-        ask: &ResourceRequest,
+        request: &ResourceRequest,
     ) {
         let limits = self.set_implied_limits(spec);
         let arrival = Arrival {
             first,
             last,
             demand: Demand {
-                request: ask,
+                request,
                 limits: &limits,
             },
             owner: &spec.owner,

@@ -210,7 +210,7 @@ impl fmt::Display for TriggerError {
                 "its launch_rate is used up; the next launch is allowed in {} s",
                 wait.0.div_ceil(1_000)
             ),
-            Self::Plan(why) => f.write_str(why),
+            Self::Plan(reason) => f.write_str(reason),
             Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
         }
@@ -290,7 +290,7 @@ fn check(cx: &Cx<'_>, command: &DefineCommand) -> Result<(), LibraryError> {
     if let Some(plan) = &definition.plan {
         launch::check_plan(cx, plan).map_err(|error| match error {
             PlanError::StrictNeedsStore => LibraryError::StrictNeedsStore,
-            PlanError::Invalid(why) => LibraryError::Plan(why),
+            PlanError::Invalid(reason) => LibraryError::Plan(reason),
         })?;
     }
     let strict = |spec: &Arc<InstanceSpec>| launch::lacks_store(cx, spec);
@@ -512,7 +512,7 @@ fn check_payload(cx: &Cx<'_>, payload: &Payload) -> Result<(), TriggerError> {
         Payload::Spec(_) => Ok(()),
         Payload::Plan(plan) => launch::check_plan(cx, plan).map_err(|error| match error {
             PlanError::StrictNeedsStore => TriggerError::StrictNeedsStore,
-            PlanError::Invalid(why) => TriggerError::Plan(why),
+            PlanError::Invalid(reason) => TriggerError::Plan(reason),
         }),
     }
 }

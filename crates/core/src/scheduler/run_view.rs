@@ -63,7 +63,7 @@ impl Scheduler {
             total: *progress.total(),
             leased: run.all_leased(),
             problems: problems
-                .map(|(task, item, why)| (task, item, why.to_owned()))
+                .map(|(task, item, reason)| (task, item, reason.to_owned()))
                 .collect(),
             tasks: tasks.collect(),
         })

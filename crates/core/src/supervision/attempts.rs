@@ -113,8 +113,8 @@ impl Assignment {
                 Outcome::Killed(killed.unwrap_or(KillCause::Requested))
             }
             Outcome::Exited(TASK_KILLED) if self.is_task() => {
-                let ran = self.began.or(started).map(|began| ending.at.since(began));
-                let late = self.timeout.is_some() && ran >= self.timeout;
+                let run_time = self.began.or(started).map(|began| ending.at.since(began));
+                let late = self.timeout.is_some() && run_time >= self.timeout;
                 let late = late.then_some(KillCause::TimedOut);
                 Outcome::Killed(killed.or(late).unwrap_or(KillCause::Requested))
             }

@@ -177,10 +177,10 @@ fn what_leads_out_of_the_archive_is_refused() {
         (&[("h", EntryType::Link, "../in")], "leads out"),
         (&[("f", EntryType::Fifo, "")], "special file"),
     ];
-    for (entries, why) in cases {
+    for (entries, reason) in cases {
         let place = Place::new();
-        let error = place.unpack(&tarball(entries), MAX).expect_err(why);
-        assert!(error.contains(why), "{entries:?}: {error}");
+        let error = place.unpack(&tarball(entries), MAX).expect_err(reason);
+        assert!(error.contains(reason), "{entries:?}: {error}");
         let left = fs::read_dir(place.0.path()).expect("listed").count();
         assert_eq!(left, 1, "only the archive is there");
     }

@@ -41,7 +41,7 @@ impl Reader {
         let mut variables: BTreeMap<String, &str> = BTreeMap::new();
         for (name, value, position) in self.entries(item, PARAMS_HINT) {
             let other = variables.insert(params::variable(name), name);
-            let why = if !is_name(name) {
+            let reason = if !is_name(name) {
                 Some("is not a valid parameter name".to_owned())
             } else {
                 other.map(|other| {
@@ -51,10 +51,10 @@ impl Reader {
                     )
                 })
             };
-            if let Some(why) = why {
+            if let Some(reason) = reason {
                 let mut problem = value.problem(
                     Kind::BadName,
-                    format!("{} {why}", quote(name)),
+                    format!("{} {reason}", quote(name)),
                     "use letters, digits, `_` and `-`, and names that differ in more than case and dashes",
                 );
                 problem.position = position;
@@ -278,8 +278,8 @@ impl Reader {
         };
         match param::finite(text) {
             Ok(number) => Some(number),
-            Err((kind, why)) => {
-                self.note(item, kind, format!("{} {why}", quote(text)), HINT);
+            Err((kind, reason)) => {
+                self.note(item, kind, format!("{} {reason}", quote(text)), HINT);
                 None
             }
         }

@@ -182,8 +182,8 @@ impl Reader {
         const HINT: &str =
             "use a short name without spaces or slashes that does not start with a dot";
         let text = self.text(item, HINT)?;
-        if let Some(why) = bad_name(text) {
-            let message = format!("{} is not a valid name: {why}", quote(text));
+        if let Some(reason) = bad_name(text) {
+            let message = format!("{} is not a valid name: {reason}", quote(text));
             self.note(item, Kind::BadName, message, HINT);
             return None;
         }

@@ -213,8 +213,8 @@ impl Reader {
     fn task_name(&mut self, item: &Item<'_>, owner: &str) -> Option<TaskName> {
         let text = self.text(item, AFTER_HINT)?;
         let (owner, name) = text.split_once('/').unwrap_or((owner, text));
-        if let Some(why) = bad_name(owner).or_else(|| bad_name(name)) {
-            let message = format!("{} is not a valid task name: {why}", quote(text));
+        if let Some(reason) = bad_name(owner).or_else(|| bad_name(name)) {
+            let message = format!("{} is not a valid task name: {reason}", quote(text));
             self.note(item, Kind::BadName, message, AFTER_HINT);
             return None;
         }

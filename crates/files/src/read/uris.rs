@@ -123,7 +123,7 @@ impl Reader {
         let text = self.text(item, FROM_HINT)?;
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
         let scheme = scheme.to_ascii_lowercase();
-        let (why, hint) = if text.len() > URI_BYTES_MAX {
+        let (reason, hint) = if text.len() > URI_BYTES_MAX {
             (format!("is longer than {URI_BYTES_MAX} bytes"), FROM_HINT)
         } else if !text.chars().all(|c| c.is_ascii_graphic()) {
             let hint = "percent-encode spaces and special characters as %XX";
@@ -143,12 +143,17 @@ impl Reader {
                 }
                 "http" | "https" => ("has no host".to_owned(), FROM_HINT),
                 _ => {
-                    let why = "begins with none of https://, http:// and file://";
-                    (why.to_owned(), FROM_HINT)
+                    let reason = "begins with none of https://, http:// and file://";
+                    (reason.to_owned(), FROM_HINT)
                 }
             }
         };
-        self.note(item, Kind::BadValue, format!("{} {why}", quote(text)), hint);
+        self.note(
+            item,
+            Kind::BadValue,
+            format!("{} {reason}", quote(text)),
+            hint,
+        );
         None
     }
 
@@ -172,8 +177,8 @@ impl Reader {
 
     fn file_name(&mut self, item: &Item<'_>) -> Option<String> {
         let text = self.text(item, NAME_HINT)?;
-        if let Some(why) = bad_name(text) {
-            let message = format!("{} is not a plain file name: {why}", quote(text));
+        if let Some(reason) = bad_name(text) {
+            let message = format!("{} is not a plain file name: {reason}", quote(text));
             self.note(item, Kind::BadName, message, NAME_HINT);
             return None;
         }

@@ -252,8 +252,8 @@ impl Reader {
     }
 
     pub(super) fn key_name(&mut self, name: &str, item: &Item<'_>, position: Option<Position>) {
-        if let Some(why) = bad_name(name) {
-            let message = format!("{} is not a valid name: {why}", quote(name));
+        if let Some(reason) = bad_name(name) {
+            let message = format!("{} is not a valid name: {reason}", quote(name));
             let mut problem = item.problem(Kind::BadName, message, NAME_HINT);
             problem.position = position;
             self.problems.push(problem);

@@ -227,7 +227,7 @@ impl Fact {
             Self::RunDefined { run, .. } => format!("run {run} is fully defined"),
             Self::RunAdvanced { run, to, .. } => format!("run {run} is {}", to.word()),
             Self::RunHalting { run, mode, cause } => {
-                let why = match cause {
+                let reason = match cause {
                     HaltCause::Requested => "requested",
                     HaltCause::TimedOut => "timed out",
                     HaltCause::Replaced => "a later run takes its place",
@@ -237,7 +237,7 @@ impl Fact {
                     HaltMode::Kill => "is being killed",
                     HaltMode::KillNow => "is being killed at once",
                 };
-                format!("run {run} {what}: {why}{by}")
+                format!("run {run} {what}: {reason}{by}")
             }
             Self::RunEnded {
                 run,

@@ -60,7 +60,7 @@ impl Display for LaunchVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Accepted => f.write_str("accepted"),
-            Self::Refused(why) => write!(f, "refused ({why:?})"),
+            Self::Refused(reason) => write!(f, "refused ({reason:?})"),
         }
     }
 }

@@ -159,7 +159,7 @@ impl Link {
         };
         let extra = command.extra.iter().map(|(fd, _)| *fd);
         let fds: Vec<BorrowedFd<'_>> = command.stderr.into_iter().chain(extra).collect();
-        match self.ask(&request, &fds)? {
+        match self.exchange(&request, &fds)? {
             Reply::Spawned { .. } => Ok(()),
             Reply::Failed { reason } => Err(io::Error::other(reason)),
             other => Err(unexpected(&other)),
@@ -182,7 +182,7 @@ impl Link {
     pub fn take_exits(&mut self, exits: &mut Exits) -> io::Result<()> {
         loop {
             let after = self.last_exit;
-            match self.ask(&Request::Exits { after }, &[])? {
+            match self.exchange(&Request::Exits { after }, &[])? {
                 Reply::Exits {
                     exits: new,
                     last,
@@ -201,7 +201,7 @@ impl Link {
         }
     }
 
-    fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<Reply> {
+    fn exchange(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> io::Result<Reply> {
         self.packets.send(&serde_json::to_vec(request)?, fds)?;
         receive(&self.packets)
     }

@@ -228,12 +228,12 @@ fn is_self_or_parent(name: &CStr) -> bool {
 }
 
 fn explain(error: Errno) -> io::Error {
-    let why = match error {
+    let reason = match error {
         Errno::LOOP => "is a symbolic link, which is not followed",
         Errno::XDEV => "is a mount, which is not entered; unmount it first",
         other => return other.into(),
     };
-    io::Error::new(io::Error::from(error).kind(), why)
+    io::Error::new(io::Error::from(error).kind(), reason)
 }
 
 /// Prefixes the error with a name; on the way up, with all names.

@@ -93,9 +93,9 @@ impl Links {
 
     /// Sends a worker the reason for which its connection ends, and ends it. Returns the worker that
     /// thereby has no connection left.
-    pub(super) fn refuse(&mut self, id: LinkId, why: &str) -> Option<WorkerAddress> {
+    pub(super) fn refuse(&mut self, id: LinkId, reason: &str) -> Option<WorkerAddress> {
         let mut frame = Vec::new();
-        if let Err(error) = encode_refusal(why, &mut frame) {
+        if let Err(error) = encode_refusal(reason, &mut frame) {
             tracing::error!("cannot encode a refusal: {error}");
         }
         if let Some(open) = self.open.get(&id) {

@@ -429,13 +429,13 @@ impl Driver {
         let is_void = |owner: &NameOwner| credential.is_void(owner);
         let foreign = leader.foreign_name(worker, &credential.owner, &is_void);
         if let Some((name, owner)) = foreign {
-            let why = foreign_name(worker, &name, owner);
+            let reason = foreign_name(worker, &name, owner);
             tracing::warn!(
-                "worker {} of {} refused: {why}",
+                "worker {} of {} refused: {reason}",
                 worker.worker,
                 credential.owner
             );
-            if let Some(left) = self.links.refuse(id, &why) {
+            if let Some(left) = self.links.refuse(id, &reason) {
                 self.input(Input::Disconnected(left));
             }
             return false;

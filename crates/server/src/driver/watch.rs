@@ -121,14 +121,14 @@ impl Watch {
 
     /// True if all of them have ended, and that is durable.
     fn is_over(&self, ledger: &Ledger, (first, last): Span) -> bool {
-        let lives = ledger.waiting_within(first, last).next().is_some()
+        let is_live = ledger.waiting_within(first, last).next().is_some()
             || ledger.requeued(first, last).next().is_some()
             || ledger.leased(first, last).next().is_some();
         let in_flight = || {
             let mut ends = self.unconfirmed.iter().flatten().chain(&self.decided);
             ends.any(|end| end.0 <= last && first <= end.1)
         };
-        !lives && !in_flight()
+        !is_live && !in_flight()
     }
 }
 

@@ -46,8 +46,8 @@ pub(super) async fn accept_client(
     let channel = match handshake {
         Ok(channel) => channel,
         Err(HandshakeError::Plain(stream)) => return refuse(stream).await,
-        Err(HandshakeError::Failed(why)) => {
-            return tracing::debug!("TLS handshake with client {peer} failed: {why}");
+        Err(HandshakeError::Failed(reason)) => {
+            return tracing::debug!("TLS handshake with client {peer} failed: {reason}");
         }
     };
     let peer = Peer {

@@ -65,11 +65,11 @@ pub(super) async fn read(
                 "worker {worker} has not started attempt {attempt} yet"
             )));
         }
-        ProcessAnswer::Unavailable(why) => {
+        ProcessAnswer::Unavailable(reason) => {
             return Err(Fault::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "worker-unavailable",
-                format!("the processes run on worker {worker}, which is unavailable: {why}"),
+                format!("the processes run on worker {worker}, which is unavailable: {reason}"),
             ));
         }
     };

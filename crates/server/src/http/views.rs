@@ -64,7 +64,7 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
     let last = record.span.unwrap_or(it.id);
     // While an attempt is open, the end of the previous one is not shown.
     let ended = record.last.as_ref().filter(|_| lease.is_none());
-    let ran = ended.and_then(|ended| ended.stats);
+    let stats = ended.and_then(|ended| ended.stats);
     let holder = lease.map(|lease| &lease.holder.worker);
     let worker = holder.or_else(|| ended.map(|ended| &ended.worker));
     let index = it.spec.array.filter(|_| record.span.is_none());
@@ -96,10 +96,10 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
         changed_at: record.changed_at.0,
         reason: None,
         details: None,
-        started_at: ran.map(|ran| ran.started).or(since).map(|at| at.0),
-        elapsed_seconds: ran.map(|ran| ran.elapsed).or(elapsed).map(seconds),
-        cpu_seconds: ran.map(|ran| seconds(ran.cpu)),
-        memory_peak_bytes: ran.map(|ran| ran.memory_peak),
+        started_at: stats.map(|stats| stats.started).or(since).map(|at| at.0),
+        elapsed_seconds: stats.map(|stats| stats.elapsed).or(elapsed).map(seconds),
+        cpu_seconds: stats.map(|stats| seconds(stats.cpu)),
+        memory_peak_bytes: stats.map(|stats| stats.memory_peak),
         links: instance_links(record, last),
     }
 }

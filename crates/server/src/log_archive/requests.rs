@@ -49,8 +49,8 @@ pub enum BucketError {
         endpoint: String,
         code: String,
     },
-    #[error("{endpoint} is unreachable: {why}")]
-    Unreachable { endpoint: String, why: String },
+    #[error("{endpoint} is unreachable: {reason}")]
+    Unreachable { endpoint: String, reason: String },
     #[error("{endpoint} answers {answer}")]
     Unexpected { endpoint: String, answer: String },
 }
@@ -225,7 +225,7 @@ impl Requests {
     fn unreachable(&self, error: &reqwest::Error) -> BucketError {
         BucketError::Unreachable {
             endpoint: self.endpoint.clone(),
-            why: reason(error),
+            reason: reason(error),
         }
     }
 

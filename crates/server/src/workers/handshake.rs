@@ -62,7 +62,7 @@ pub(super) async fn authenticate(
     let read_token = timeout(PREAMBLE_WAIT, read_token(reader, input)).await;
     let secret = match read_token {
         Ok(Ok(Some(secret))) => secret,
-        Ok(Err(why)) => return Err(why),
+        Ok(Err(reason)) => return Err(reason),
         Ok(Ok(None)) | Err(_) => return Err(missing),
     };
     let caller = authenticator.access.caller(&secret, now);
@@ -124,7 +124,7 @@ pub(super) async fn until_invalid(credential: Option<(&Authenticator, Credential
         }
     };
     tokio::select! {
-        why = token => why,
-        why = certificate => why,
+        reason = token => reason,
+        reason = certificate => reason,
     }
 }

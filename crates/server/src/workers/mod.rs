@@ -112,9 +112,9 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
         // Without it only latency suffers.
         tracing::debug!("{peer}: {error}");
     }
-    let refused = |why: &str| {
+    let refused = |reason: &str| {
         if port.refusals.allow() {
-            tracing::warn!("worker at {peer} refused: {why}");
+            tracing::warn!("worker at {peer} refused: {reason}");
         }
     };
     match port.acceptor.handshake(stream).await {
@@ -130,18 +130,18 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
                     (Box::new(reader), Box::new(writer))
                 }
             };
-            if let Err(why) = serve(reader, writer, certificate, peer, id, inbox, port).await {
-                refused(&why);
+            if let Err(reason) = serve(reader, writer, certificate, peer, id, inbox, port).await {
+                refused(&reason);
             }
         }
-        Err(HandshakeError::Failed(why)) => refused(&why),
+        Err(HandshakeError::Failed(reason)) => refused(&reason),
         Err(HandshakeError::Plain(stream)) => {
-            let why = "this port requires TLS; name the CA certificate with --ca";
-            refused(why);
+            let reason = "this port requires TLS; name the CA certificate with --ca";
+            refused(reason);
             let (reader, mut writer) = stream.into_split();
             // A peer that cannot take the preamble cannot take the reason either.
             if writer.write_all(&PREAMBLE).await.is_ok() {
-                refuse(Box::new(reader), Box::new(writer), why).await;
+                refuse(Box::new(reader), Box::new(writer), reason).await;
             }
         }
     }
@@ -159,8 +159,8 @@ async fn serve(
 ) -> Result<(), String> {
     let preambles = timeout(PREAMBLE_WAIT, exchange_preambles(&mut reader, &mut writer)).await;
     let preambles = preambles.unwrap_or_else(|_| Err("it sent no preamble in time".to_owned()));
-    if let Err(why) = preambles {
-        tracing::info!("disconnected {peer}: {why}");
+    if let Err(reason) = preambles {
+        tracing::info!("disconnected {peer}: {reason}");
         return Ok(());
     }
     let mut input = Input::default();
@@ -168,17 +168,17 @@ async fn serve(
         Some(authenticator) => {
             match authenticate(&mut reader, &mut input, certificate, authenticator).await {
                 Ok(credential) => Some((authenticator, credential)),
-                Err(why) => {
-                    refuse(reader, writer, &why).await;
-                    return Err(why);
+                Err(reason) => {
+                    refuse(reader, writer, &reason).await;
+                    return Err(reason);
                 }
             }
         }
         None => None,
     };
-    if let Some(why) = port.elsewhere() {
-        tracing::debug!("worker at {peer}: {why}");
-        refuse(reader, writer, &why).await;
+    if let Some(reason) = port.elsewhere() {
+        tracing::debug!("worker at {peer}: {reason}");
+        refuse(reader, writer, &reason).await;
         return Ok(());
     }
     let (out, frames) = mpsc::unbounded_channel();
@@ -194,13 +194,13 @@ async fn serve(
             }),
     };
     inbox.send(Event::Opened(id, link));
-    let why = tokio::select! {
-        why = read(reader, input, id, &inbox) => why,
-        why = write(writer, frames, &unread) => why,
-        why = until_invalid(credential) => Some(why),
+    let reason = tokio::select! {
+        reason = read(reader, input, id, &inbox) => reason,
+        reason = write(writer, frames, &unread) => reason,
+        reason = until_invalid(credential) => Some(reason),
     };
-    if let Some(why) = why {
-        tracing::info!("disconnected {peer}: {why}");
+    if let Some(reason) = reason {
+        tracing::info!("disconnected {peer}: {reason}");
     }
     inbox.send(Event::Closed(id));
     Ok(())
@@ -219,9 +219,9 @@ async fn exchange_preambles(reader: &mut Reader, writer: &mut Writer) -> Result<
 
 /// Sends a worker the reason of its refusal. Input is read and dropped: otherwise the kernel might
 /// reset the connection before the worker reads the reason.
-async fn refuse(mut reader: Reader, mut writer: Writer, why: &str) {
+async fn refuse(mut reader: Reader, mut writer: Writer, reason: &str) {
     let mut frame = Vec::new();
-    if let Err(error) = encode_refusal(why, &mut frame) {
+    if let Err(error) = encode_refusal(reason, &mut frame) {
         return tracing::error!("cannot encode a refusal: {error}");
     }
     let sent = async {

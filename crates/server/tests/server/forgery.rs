@@ -57,8 +57,11 @@ async fn a_form_from_another_origin_is_refused() {
         for origin in ["http://evil.example", "null"] {
             let refused = post(origin).await;
             assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path} {origin}");
-            let why = refused.text().await.expect("a page");
-            assert!(why.contains("page of another server"), "{path}: {why}");
+            let reason = refused.text().await.expect("a page");
+            assert!(
+                reason.contains("page of another server"),
+                "{path}: {reason}"
+            );
         }
         let obeyed = post(&own).await;
         assert_ne!(obeyed.status(), StatusCode::FORBIDDEN, "{path}");

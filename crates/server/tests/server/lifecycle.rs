@@ -272,14 +272,14 @@ async fn a_drained_worker_gets_nothing_until_it_is_undrained() {
         (StatusCode::OK, &json!(true))
     );
     let path = server.submit("hello").await;
-    let why = server.get(&format!("{path}/explain")).await.body;
-    assert_eq!(why["reason"], "no-worker", "{why}");
+    let explanation = server.get(&format!("{path}/explain")).await.body;
+    assert_eq!(explanation["reason"], "no-worker", "{explanation}");
     assert!(
-        why["text"]
+        explanation["text"]
             .as_str()
             .expect("text")
             .contains("w1 would do, and is drained: undrain it with `baton drain --undo w1`"),
-        "{why}"
+        "{explanation}"
     );
     assert_eq!(worker.observed.launched.load(Ordering::SeqCst), 0);
     let drained = server
@@ -458,8 +458,8 @@ async fn without_a_store_work_runs_and_strict_work_is_refused() {
         assert_eq!(hint, "use --store sqlite, or exclusive: timed");
     }
     let path = server.submit("hello").await;
-    let why = server.get(&format!("{path}/explain")).await.body;
-    assert_eq!(why["reason"], "initial-wait");
+    let explanation = server.get(&format!("{path}/explain")).await.body;
+    assert_eq!(explanation["reason"], "initial-wait");
     server.stop().await;
     let server = Server::memory(dir.path()).await;
     assert!(server.ready.epoch > first);

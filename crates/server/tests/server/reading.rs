@@ -273,29 +273,34 @@ async fn every_instance_explains_what_it_waits_for() {
     };
     let server = Server::start(limited).await;
     let path = server.submit("hold").await;
-    let why = explained(&server, &path, "no-worker").await;
-    assert!(why["text"].as_str().expect("text").contains("baton worker"));
-    assert_eq!(why["links"]["instance"], path);
+    let explanation = explained(&server, &path, "no-worker").await;
+    assert!(
+        explanation["text"]
+            .as_str()
+            .expect("text")
+            .contains("baton worker")
+    );
+    assert_eq!(explanation["links"]["instance"], path);
     let _worker = server.worker("w1").await;
-    let why = explained(&server, &path, "running").await;
-    assert_eq!(why["worker"], "w1");
+    let explanation = explained(&server, &path, "running").await;
+    assert_eq!(explanation["worker"], "w1");
     let large = json!({"file": {"task": "x", "run": ["true"], "resources": {"memory": "64GiB"}}});
     let large = server.send(Method::POST, "/instances/", &large).await;
     let large = large.body["links"]["control"]
         .as_str()
         .expect("a link")
         .to_owned();
-    let why = explained(&server, &large, "never-fits").await;
+    let explanation = explained(&server, &large, "never-fits").await;
     assert_eq!(
-        (&why["resource"], &why["worker"]),
+        (&explanation["resource"], &explanation["worker"]),
         (&json!("memory"), &json!("w1"))
     );
-    assert_eq!(why["short"], 56_u64 << 30);
+    assert_eq!(explanation["short"], 56_u64 << 30);
     server.delete(&path).await;
     server.get(&format!("{path}?wait=60")).await;
-    let why = explained(&server, &path, "ended").await;
+    let explanation = explained(&server, &path, "ended").await;
     assert!(
-        why["text"]
+        explanation["text"]
             .as_str()
             .expect("text")
             .contains("killed on request")

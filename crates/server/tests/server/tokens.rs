@@ -467,10 +467,10 @@ async fn a_port_that_others_can_reach_is_not_opened_without_a_valid_token() {
     server.stop().await;
 }
 
-async fn until_refused(worker: &Worker, why: &str) {
+async fn until_refused(worker: &Worker, reason: &str) {
     let refused = async || {
         let refusal = worker.observed.refusal.lock().expect("no panic");
-        refusal.as_ref().is_some_and(|it| it.contains(why))
+        refusal.as_ref().is_some_and(|it| it.contains(reason))
     };
     assert!(until(refused).await, "{:?}", worker.observed);
 }
@@ -506,8 +506,8 @@ async fn only_workers_with_a_valid_token_get_a_seat_and_others_get_the_reason() 
         (server.worker_with("expired", &expired), "has expired"),
     ];
     let waiting = server.worker_with("late", &late);
-    for (worker, why) in &strangers {
-        until_refused(worker, why).await;
+    for (worker, reason) in &strangers {
+        until_refused(worker, reason).await;
     }
     until_refused(&waiting, "is unknown").await;
     keep(&store, &late, Role::Worker, None);

@@ -83,13 +83,13 @@ impl Worker {
     pub(crate) fn start_life(
         address: SocketAddr,
         name: &str,
-        life: u64,
+        number: u64,
         token: Option<Secret>,
     ) -> Self {
         let observed = Arc::new(Observed::default());
         let begun = Instant::now();
         let body = Body {
-            machine: machine(name, life),
+            machine: machine(name, number),
             token,
             begun,
             observed: Arc::clone(&observed),
@@ -115,14 +115,14 @@ fn mono(begun: Instant) -> Mono {
     Mono(passed.expect("short") + 1)
 }
 
-fn machine(name: &str, life: u64) -> Machine {
+fn machine(name: &str, number: u64) -> Machine {
     // Different names are different state directories.
     let lineage = name.bytes().fold(7, |sum, byte| sum * 31 + u64::from(byte));
     let me = Holder {
         worker: WorkerName::new(name),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            number: IncarnationNo(life),
+            number: IncarnationNo(number),
         },
         host: HostId(lineage),
         boot: BootId(1),
@@ -188,8 +188,8 @@ impl Body {
                 let (message, taken) = match decode_to_worker(&bytes) {
                     Ok(Some(read)) => read,
                     Ok(None) => break,
-                    Err(FrameError::Refused(why)) => {
-                        *self.observed.refusal.lock().expect("no panic") = Some(why);
+                    Err(FrameError::Refused(reason)) => {
+                        *self.observed.refusal.lock().expect("no panic") = Some(reason);
                         return Ok(());
                     }
                     Err(error) => panic!("{error}"),
@@ -288,7 +288,7 @@ impl Body {
     }
 
     fn ended(&mut self, lease: LeaseId, outcome: Outcome, outputs: Option<Arc<str>>) {
-        let ran = AttemptStats {
+        let stats = AttemptStats {
             started: Wall(1_000),
             ended: Wall(2_500),
             elapsed: Millis(1_500),
@@ -297,7 +297,7 @@ impl Body {
         };
         let report = Report {
             outcome,
-            stats: Some(ran),
+            stats: Some(stats),
             outputs,
             stderr_tail: None,
         };

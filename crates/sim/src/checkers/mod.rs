@@ -438,7 +438,7 @@ impl Checkers {
         if let Some(lease) = alive {
             self.violate(
                 "survivor",
-                format!("life {who} ended while {lease} is alive"),
+                format!("incarnation {who} ended while {lease} is alive"),
             );
         }
     }

@@ -75,7 +75,7 @@ impl World {
         if self.calm {
             return;
         }
-        let how = if self.is_shared {
+        let restoration = if self.is_shared {
             Restoration::Standby
         } else {
             self.copies_rng.pick(&[
@@ -84,8 +84,10 @@ impl World {
                 Restoration::FileSystem,
             ])
         };
-        self.note(&how, || format!("the store goes back in time ({how:?})"));
-        if how == Restoration::Standby {
+        self.note(&restoration, || {
+            format!("the store goes back in time ({restoration:?})")
+        });
+        if restoration == Restoration::Standby {
             self.lose_server();
         } else {
             for index in 0..self.schedulers.len() {
@@ -99,7 +101,7 @@ impl World {
             .history_lost(&self.store.ledger, &backup.ledger);
         self.checkers.runs.restore(backup.runs);
         self.checkers.conditions = backup.conditions;
-        if how == Restoration::FileSystem {
+        if restoration == Restoration::FileSystem {
             // No worker can tell, if the lost future had no term of its own, or if every agent that
             // has obeyed it is restarted, too.
             for lease in backup.ledger.open_leases() {
@@ -116,7 +118,7 @@ impl World {
             file,
             ..backup.state
         };
-        match how {
+        match restoration {
             Restoration::Database => {}
             Restoration::Directory => {
                 self.store.state.file.inode += 1;

@@ -38,9 +38,9 @@ pub(super) struct Host {
     pub(super) boot: BootId,
     /// The state directory.
     pub(super) lineage: Lineage,
-    pub(super) life: IncarnationNo,
+    pub(super) incarnation: IncarnationNo,
     /// The boot in which the incarnation began.
-    pub(super) life_boot: BootId,
+    pub(super) incarnation_boot: BootId,
     /// The epoch of the last leader that was obeyed.
     pub(super) epoch: Epoch,
     pub(super) handover: Handover,
@@ -49,7 +49,7 @@ pub(super) struct Host {
     /// The incarnation was given up: it can only end.
     pub(super) is_dying: bool,
     /// The incarnation has not begun yet.
-    pub(super) is_new_life: bool,
+    pub(super) is_new_incarnation: bool,
     pub(super) processes: Processes,
     pub(super) workload: Workload,
     /// The attempts of runs that were launched.
@@ -83,7 +83,7 @@ impl Host {
             worker: self.name.clone(),
             incarnation: Incarnation {
                 lineage: self.lineage,
-                number: self.life,
+                number: self.incarnation,
             },
             host: self.id,
             boot: self.boot,
@@ -119,13 +119,13 @@ impl World {
             clock,
             boot: BootId(index as u64 * 1_000),
             lineage,
-            life: IncarnationNo(0),
-            life_boot: BootId(0),
+            incarnation: IncarnationNo(0),
+            incarnation_boot: BootId(0),
             epoch: Epoch(0),
             handover: Handover::default(),
             disk: Disk::default(),
             is_dying: false,
-            is_new_life: false,
+            is_new_incarnation: false,
             processes: Processes::default(),
             workload: Workload::default(),
             leases: BTreeMap::new(),
@@ -156,8 +156,8 @@ impl World {
             self.checkers.truth.cloned(machine, self.now);
         }
         let disk = &self.hosts[original];
-        let (id, lineage, life) = (disk.id, disk.lineage, disk.life);
-        let (life_boot, epoch) = (disk.life_boot, disk.epoch);
+        let (id, lineage, incarnation) = (disk.id, disk.lineage, disk.incarnation);
+        let (incarnation_boot, epoch) = (disk.incarnation_boot, disk.epoch);
         let (handover, leases) = (disk.handover.clone(), disk.leases.clone());
         let mut files = disk.disk.clone();
         let survivors = self.host_rng.below(files.unsynced() as u64 + 1);
@@ -166,8 +166,8 @@ impl World {
         host.is_cloned = true;
         host.id = id;
         host.lineage = lineage;
-        host.life = life;
-        host.life_boot = life_boot;
+        host.incarnation = incarnation;
+        host.incarnation_boot = incarnation_boot;
         host.epoch = epoch;
         host.handover = handover;
         host.leases = leases;
@@ -182,7 +182,7 @@ impl World {
         self.by_lineage.insert(lineage, vec![index]);
         let host = &mut self.hosts[index];
         host.lineage = lineage;
-        host.life = IncarnationNo(0);
+        host.incarnation = IncarnationNo(0);
         host.handover = Handover::default();
         host.disk = Disk::default();
     }

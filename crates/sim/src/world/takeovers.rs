@@ -45,10 +45,10 @@ impl World {
         if host.destroyed || host.agent.is_some() {
             return;
         }
-        if host.is_new_life {
+        if host.is_new_incarnation {
             let ended = std::mem::take(&mut host.handover.attempts);
             self.start_coordinator(index, false);
-            self.begin_life(index, ended);
+            self.begin_incarnation(index, ended);
         } else {
             self.start_or_resume(index);
         }
@@ -74,9 +74,9 @@ impl World {
         let handover = host.handover.clone();
         let guard = found.guard.or(handover.guard);
         let owned = owned(&found);
-        let existed = host.life.0 > 0;
+        let existed = host.incarnation.0 > 0;
         let remnant = Remnant {
-            is_of_this_boot: existed && host.life_boot == host.boot,
+            is_of_this_boot: existed && host.incarnation_boot == host.boot,
             is_dying: host.is_dying,
             coordinator: match found.state {
                 CoordinatorState::Dead { .. } => CoordinatorState::Dead {
@@ -96,7 +96,7 @@ impl World {
             if has_predecessor {
                 self.kill_leftovers(index);
             }
-            return self.begin_life(index, inventory.into_ended());
+            return self.begin_incarnation(index, inventory.into_ended());
         }
         let sightings = self.sightings(index, &inventory);
         let now = self.hosts[index].clock.mono(self.now);
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Begins the next incarnation, with the ends of the one before. All its processes are dead.
-    fn begin_life(&mut self, index: usize, ended: Vec<KnownAttempt>) {
+    fn begin_incarnation(&mut self, index: usize, ended: Vec<KnownAttempt>) {
         let host = &mut self.hosts[index];
         host.leases = ended
             .iter()
@@ -132,10 +132,10 @@ impl World {
             guard: None,
             attempts: ended.clone(),
         };
-        host.is_new_life = false;
+        host.is_new_incarnation = false;
         host.is_dying = false;
-        host.life = host.life.next();
-        host.life_boot = host.boot;
+        host.incarnation = host.incarnation.next();
+        host.incarnation_boot = host.boot;
         let (epoch, now) = (host.epoch, host.clock.mono(self.now));
         self.reaper_start(index);
         let mut supervisor = Supervisor::begin(&self.identity(index), ended, now);
@@ -146,7 +146,9 @@ impl World {
     /// The worker reports that everything of this incarnation has ended.
     pub(super) fn incarnation_ends(&mut self, index: usize) {
         let incarnation = self.hosts[index].me().incarnation;
-        self.note(&incarnation, || format!("h{index} life {incarnation} ends"));
+        self.note(&incarnation, || {
+            format!("h{index} incarnation {incarnation} ends")
+        });
         let alive = self.hosts[index].workload.leases().first().copied();
         self.checkers.incarnation_ended(incarnation, alive);
         self.reaper_guard(index, None);
@@ -154,7 +156,7 @@ impl World {
         let agent = host.agent.take();
         host.coordinator = None;
         host.exits.clear();
-        host.is_new_life = true;
+        host.is_new_incarnation = true;
         let attempts = agent.iter().flat_map(|it| it.supervisor.attempts().iter());
         let over = attempts.filter(|attempt| attempt.is_over());
         host.handover = Handover {

@@ -209,7 +209,7 @@ impl World {
         let (seen, stored) = (row.generation, row.stored(head.clone()));
         let tasks = &row.plan.tasks;
         let rng = &mut self.workflows.rng;
-        let again = (rerun || rng.chance(300)).then(|| {
+        let rerun_task = (rerun || rng.chance(300)).then(|| {
             let at = rng.below(tasks.len() as u64) as usize;
             (tasks[at].name.clone(), rng.chance(500))
         });
@@ -221,12 +221,12 @@ impl World {
             run,
             seen,
             plan: plan.clone(),
-            again: again.clone(),
+            rerun: rerun_task.clone(),
         });
         let command = RunCommand::Resume(Resume {
             run: stored,
             plan,
-            rerun: again,
+            rerun: rerun_task,
             generation,
         });
         self.send_request(Request::Resume(seen), command);
@@ -317,9 +317,9 @@ fn describe(command: &RunCommand) -> String {
         RunCommand::Resume(resume) => {
             let head = &resume.run.head;
             let changed = resume.plan.is_some();
-            let again = &resume.rerun;
+            let rerun = &resume.rerun;
             format!(
-                "resume {} {}, changed: {changed}, again: {again:?}",
+                "resume {} {}, changed: {changed}, rerun: {rerun:?}",
                 head.id, head.generation
             )
         }

@@ -63,7 +63,7 @@ pub(crate) fn possible(world: &World, cluster: &Cluster, actions: &mut Vec<Actio
         actions.push(Action::ChangeLeader);
     }
     for (index, host) in cluster.hosts.iter().enumerate() {
-        let doubts = cluster.leader.awaits_reply_from(host.life());
+        let doubts = cluster.leader.awaits_reply_from(host.incarnation());
         if index == FAULTY && cluster.faults.breaks < world.bound.breaks && doubts {
             actions.push(Action::Break(index));
         }
@@ -157,8 +157,8 @@ pub(crate) fn follow(world: &World, before: &Cluster, action: Action) -> Option<
         }
         Action::NextLife(host) => {
             cluster.faults.deaths += 1;
-            let dead = cluster.hosts[host].life();
-            cluster.hosts[host].edit(Host::next_life);
+            let dead = cluster.hosts[host].incarnation();
+            cluster.hosts[host].edit(Host::next_incarnation);
             cluster.network.edit(|network| network.drop_for(dead));
             send_heartbeat(world, &mut cluster, host);
         }
@@ -181,7 +181,7 @@ fn deliver(world: &World, cluster: &mut Cluster, message: &Hashed<Message>) {
             let receiver = cluster
                 .hosts
                 .iter()
-                .position(|host| host.life() == to.incarnation);
+                .position(|host| host.incarnation() == to.incarnation);
             let Some(host) = receiver.filter(|host| !cluster.hosts[*host].over) else {
                 return;
             };

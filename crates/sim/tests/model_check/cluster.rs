@@ -107,7 +107,7 @@ impl Cluster {
     pub(crate) fn seat_state(&self, host: usize) -> Option<WorkerState> {
         let host = &self.hosts[host];
         let seat = self.leader.scheduler().seats().get(host.name())?;
-        (seat.holder.incarnation == host.life()).then_some(seat.state)
+        (seat.holder.incarnation == host.incarnation()).then_some(seat.state)
     }
 
     /// The term of the current leader.
@@ -321,7 +321,7 @@ impl Cluster {
                 | ToWorker::GetRunningTasks { .. }
                 | ToWorker::CheckHealth { .. }
         );
-        (greeting && to.incarnation == self.hosts[host].life()).then(|| message.clone())
+        (greeting && to.incarnation == self.hosts[host].incarnation()).then(|| message.clone())
     }
 
     /// Sends the effects of the leader.
@@ -331,7 +331,10 @@ impl Cluster {
                 if let ToWorker::StatusAck { leases, .. } = message {
                     self.note_acknowledged(leases);
                 }
-                let lives = self.hosts.iter().any(|host| host.life() == to.incarnation);
+                let lives = self
+                    .hosts
+                    .iter()
+                    .any(|host| host.incarnation() == to.incarnation);
                 if lives {
                     self.send(Message::ToWorker(to.clone(), message.clone()));
                 }

@@ -130,7 +130,7 @@ impl Host {
     }
 
     /// The current incarnation.
-    pub(crate) fn life(&self) -> Incarnation {
+    pub(crate) fn incarnation(&self) -> Incarnation {
         self.worker.me().incarnation
     }
 
@@ -214,7 +214,7 @@ impl Host {
 
     /// Kills everything of this incarnation; the next one begins with the recorded ends. Running
     /// processes leave no record of their outcome.
-    pub(crate) fn next_life(&mut self) {
+    pub(crate) fn next_incarnation(&mut self) {
         self.clock += RESTART_PAUSE;
         self.processes.retain(|_, process| !process.lives());
         let mut me = self.worker.me().clone();

@@ -117,9 +117,9 @@ impl Leader {
     }
 
     /// True if a launch to the incarnation awaits its reply.
-    pub(crate) fn awaits_reply_from(&self, life: Incarnation) -> bool {
+    pub(crate) fn awaits_reply_from(&self, incarnation: Incarnation) -> bool {
         let mut open = self.scheduler().ledger().open_leases();
-        open.any(|lease| !lease.confirmed && lease.holder.incarnation == life)
+        open.any(|lease| !lease.confirmed && lease.holder.incarnation == incarnation)
     }
 
     /// Returns the effects of a step, and whether it has no facts.

@@ -122,7 +122,7 @@ fn a_leader_is_lost_and_a_life_ends() {
     let witnesses = &[
         seen::ALL_DONE,
         seen::OUTLIVED_LEADER,
-        seen::NEWER_LIFE,
+        seen::NEWER_INCARNATION,
         seen::RETRIED_ELSEWHERE,
         seen::STALE_SEQUENCE,
     ];
@@ -141,7 +141,7 @@ fn an_agent_is_killed_a_life_ends_and_a_connection_breaks() {
     let witnesses: &[_] = &[
         seen::ALL_DONE,
         seen::READOPTED,
-        seen::NEWER_LIFE,
+        seen::NEWER_INCARNATION,
         seen::TOLD_BY_NEXT_LIFE,
         seen::RETRIED_ELSEWHERE,
         seen::COPY_SUPPRESSED,
@@ -150,7 +150,7 @@ fn an_agent_is_killed_a_life_ends_and_a_connection_breaks() {
     let all: &[_] = &[
         seen::ALL_DONE,
         seen::READOPTED,
-        seen::NEWER_LIFE,
+        seen::NEWER_INCARNATION,
         seen::TOLD_BY_NEXT_LIFE,
         seen::RETRIED_ELSEWHERE,
         seen::STALE_SEQUENCE,
@@ -175,7 +175,7 @@ fn timed_a_lease_runs_out_after_the_dead_man_timer_has_fired() {
         seen::RAN_OUT,
         seen::KILLED_BY_GUARD,
         seen::RETRIED_ELSEWHERE,
-        seen::NEWER_LIFE,
+        seen::NEWER_INCARNATION,
     ];
     exhaust("timed, lease run out", bound, witnesses);
 }

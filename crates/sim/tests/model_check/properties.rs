@@ -157,12 +157,13 @@ pub(crate) const READOPTED: Named = (
 );
 
 /// A later incarnation proves the end of an earlier one.
-pub(crate) const NEWER_LIFE: Named = ("an attempt is lost with its worker's life", |_, cluster| {
-    any_closed(
-        cluster,
-        AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::NewerIncarnation)),
-    )
-});
+pub(crate) const NEWER_INCARNATION: Named =
+    ("an attempt is lost with its worker's life", |_, cluster| {
+        any_closed(
+            cluster,
+            AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::NewerIncarnation)),
+        )
+    });
 
 /// An end survives its incarnation.
 pub(crate) const TOLD_BY_NEXT_LIFE: Named = (
@@ -238,11 +239,11 @@ const fn is_loss(end: AttemptEnd) -> bool {
     }
 }
 
-fn was_refused(cluster: &Cluster, why: LaunchRefusal) -> bool {
+fn was_refused(cluster: &Cluster, reason: LaunchRefusal) -> bool {
     cluster.network.iter().any(|message| match &**message {
         Message::ToScheduler(ToScheduler::RunTaskReply { verdicts, .. }) => verdicts
             .iter()
-            .any(|(_, verdict)| *verdict == LaunchVerdict::Refused(why)),
+            .any(|(_, verdict)| *verdict == LaunchVerdict::Refused(reason)),
         _ => false,
     })
 }

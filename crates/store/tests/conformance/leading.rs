@@ -165,12 +165,12 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
     }
 }
 
-pub(crate) fn condemned(lineage: u64, life: u64) -> Fact {
+pub(crate) fn condemned(lineage: u64, number: u64) -> Fact {
     Fact::WorkerCondemned {
         worker: WorkerName::new("w"),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            number: IncarnationNo(life),
+            number: IncarnationNo(number),
         },
         reason: Condemnation::Unhealthy,
     }

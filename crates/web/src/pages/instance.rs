@@ -98,7 +98,7 @@ impl LogView {
 
     /// An output that cannot be shown.
     #[must_use]
-    pub fn missing(stream: &'static str, why: String) -> Self {
+    pub fn missing(stream: &'static str, reason: String) -> Self {
         Self {
             stream,
             html: Markup::default(),
@@ -106,7 +106,7 @@ impl LogView {
             href: String::new(),
             file: String::new(),
             begin: 0,
-            missing: Some(why),
+            missing: Some(reason),
         }
     }
 }
@@ -144,7 +144,7 @@ impl InstancePage {
         };
         let (processes, no_processes) = match processes {
             Ok(found) => (found.processes.iter().map(ProcessRow::new).collect(), None),
-            Err(why) => (Vec::new(), Some(why)),
+            Err(reason) => (Vec::new(), Some(reason)),
         };
         let definition = definition(&timeline);
         let earlier = timeline.len().saturating_sub(EVENTS_MAX);

@@ -202,9 +202,9 @@ fn line(task: &TaskStatus, now: Wall) -> Vec<Cell> {
         Ok(view) => view,
         Err(error) => {
             let blank = || Cell::from("-");
-            let why = clean(&error.to_string());
+            let reason = clean(&error.to_string());
             let state = Cell::new("UNREADABLE", Style::Bad);
-            return vec![id, state, blank(), blank(), blank(), why.into()];
+            return vec![id, state, blank(), blank(), blank(), reason.into()];
         }
     };
     let began = view.history.header.began.wall;

@@ -105,7 +105,7 @@ fn shown(path: &Path) -> String {
 }
 
 fn text(path: &Path) -> Result<String, Failure> {
-    let failure = |why: String| Failure::usage(format!("{}: {why}", shown(path)));
+    let failure = |reason: String| Failure::usage(format!("{}: {reason}", shown(path)));
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
         let stdin = std::io::stdin().lock();
@@ -145,14 +145,14 @@ fn elements(text: &str, path: &Path) -> Result<Vec<Value>, Failure> {
 }
 
 fn counted(items: Vec<Value>, path: &Path) -> Result<Vec<Value>, Failure> {
-    let why = match items.len() {
+    let reason = match items.len() {
         0 => "there is no item in it".to_owned(),
         count if count > ITEMS_MAX => {
             format!("{count} items, and an array has at most {ITEMS_MAX}; submit it in parts")
         }
         _ => return Ok(items),
     };
-    Err(Failure::usage(format!("{}: {why}", shown(path))))
+    Err(Failure::usage(format!("{}: {reason}", shown(path))))
 }
 
 #[cfg(test)]

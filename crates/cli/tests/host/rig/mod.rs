@@ -184,11 +184,8 @@ impl Rig {
         let facts = self.scheduler.facts();
         let ends = facts.iter().filter_map(|fact| match fact {
             Fact::AttemptEnded {
-                lease,
-                end,
-                stats: ran,
-                ..
-            } if lease.attempt.instance == InstanceId(instance) => Some((*end, *ran)),
+                lease, end, stats, ..
+            } if lease.attempt.instance == InstanceId(instance) => Some((*end, *stats)),
             _ => None,
         });
         ends.collect()

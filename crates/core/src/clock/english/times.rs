@@ -92,12 +92,12 @@ fn time(tokens: &mut Tokens<'_>) -> Result<(u32, bool), ScheduleError> {
         "" => tokens.read(|word| HALVES.iter().copied().find(|half| *half == word)),
         half => Some(half),
     };
-    let bad = |why: &str, hint: &str| {
+    let bad = |reason: &str, hint: &str| {
         let whole = match suffix.filter(|_| end.is_none()) {
             Some(half) => format!("{text} {half}"),
             None => text.to_owned(),
         };
-        ScheduleError::new(format!("{} {why}", quote(&whole)), hint)
+        ScheduleError::new(format!("{} {reason}", quote(&whole)), hint)
     };
     let usual = "write a time such as 9:00, 17:30 or 6pm";
     if let Some((hour, minute)) = without_colon(numbers) {

@@ -162,7 +162,7 @@ impl RunHead {
         }
     }
 
-    fn wrong(&self, why: &str) -> LedgerError {
-        LedgerError::Run(self.id, why.to_owned())
+    fn wrong(&self, reason: &str) -> LedgerError {
+        LedgerError::Run(self.id, reason.to_owned())
     }
 }

@@ -456,11 +456,11 @@ impl Run {
     }
 
     /// Starts the next generation with the items that stay DONE.
-    fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[CarriedItems], again: &[ItemSpan]) {
+    fn resume(&mut self, plan: Option<&Arc<Plan>>, carried: &[CarriedItems], rerun: &[ItemSpan]) {
         // Taken, not cloned: there may be a million results, and they are not needed any more.
         let done = self.done.take();
         let done = done.unwrap_or_else(|| self.progress.done().collect());
-        let done = invalidate::without(done, again);
+        let done = invalidate::without(done, rerun);
         let done = match plan {
             None => done,
             Some(plan) => {

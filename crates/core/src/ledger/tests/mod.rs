@@ -187,20 +187,20 @@ fn the_same_attempt_of_another_epoch_is_another_lease() {
 #[test]
 fn condemning_a_life_condemns_the_ones_before_it_and_none_after() {
     let mut ledger = Ledger::default();
-    let life = |life| Incarnation {
+    let incarnation = |number| Incarnation {
         lineage: Lineage(7),
-        number: IncarnationNo(life),
+        number: IncarnationNo(number),
     };
     ledger
         .apply(&Fact::WorkerCondemned {
             worker: WorkerName::new("w"),
-            incarnation: life(2),
+            incarnation: incarnation(2),
             reason: Condemnation::Unhealthy,
         })
         .expect("fits");
-    assert!(ledger.is_condemned(life(1)));
-    assert!(ledger.is_condemned(life(2)));
-    assert!(!ledger.is_condemned(life(3)));
+    assert!(ledger.is_condemned(incarnation(1)));
+    assert!(ledger.is_condemned(incarnation(2)));
+    assert!(!ledger.is_condemned(incarnation(3)));
 }
 
 #[test]

@@ -224,11 +224,11 @@ fn a_record_that_does_not_follow_is_refused_and_changes_nothing() {
         (ProcessNo(9), 0, "the task has no process p9"),
     ];
     let mut plan = rig.replayed();
-    for (process, run, why) in wrong {
+    for (process, run, reason) in wrong {
         let run = RunNo(run);
         let change = PlanChange::RunOrdered { process, run };
         let error = plan.apply(&PlanEvent { at, change }).unwrap_err();
-        assert_eq!(error.to_string(), why);
+        assert_eq!(error.to_string(), reason);
     }
     for change in [
         PlanChange::FinalizingBegun,

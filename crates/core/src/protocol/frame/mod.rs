@@ -120,8 +120,8 @@ pub fn encode_token(secret: &Secret, out: &mut Vec<u8>) -> Result<(), FrameError
 ///
 /// # Errors
 /// If that is longer than a frame may be.
-pub fn encode_refusal(why: &str, out: &mut Vec<u8>) -> Result<(), FrameError> {
-    encode(&Worded::Refused(why), out)
+pub fn encode_refusal(reason: &str, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    encode(&Worded::Refused(reason), out)
 }
 
 /// Takes the token that a worker may begin with: `None` if that cannot be known yet; no token
@@ -172,8 +172,8 @@ pub fn decode_to_scheduler(read: &[u8]) -> Result<Option<(ToScheduler, usize)>, 
             })
         }
         IncomingFrame::Token(_) => {
-            let why = "a token, which comes before everything else".to_owned();
-            return Err(FrameError::Malformed(why));
+            let reason = "a token, which comes before everything else".to_owned();
+            return Err(FrameError::Malformed(reason));
         }
     };
     Ok(Some((message, taken)))
@@ -191,7 +191,7 @@ pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameE
     let message = match message {
         Read::Other(message) => message,
         Read::RunTask(shared) => shared.apart()?,
-        Read::Refused(why) => return Err(FrameError::Refused(why)),
+        Read::Refused(reason) => return Err(FrameError::Refused(reason)),
     };
     Ok(Some((message, taken)))
 }

@@ -156,8 +156,8 @@ fn what_is_no_token_is_refused_and_not_repeated() {
 fn a_worker_that_is_not_let_in_reads_why() {
     let mut bytes = Vec::new();
     encode_refusal("no token", &mut bytes).expect("short enough");
-    let why = FrameError::Refused("no token".to_owned());
-    assert_eq!(decode_to_worker(&bytes), Err(why));
+    let reason = FrameError::Refused("no token".to_owned());
+    assert_eq!(decode_to_worker(&bytes), Err(reason));
 }
 
 #[test]

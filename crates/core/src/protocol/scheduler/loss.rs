@@ -29,7 +29,7 @@ use crate::fsm::WorkerEvent;
 
 impl Protocol {
     /// Condemns the holder of a seat and orders it to die.
-    pub(super) fn condemn(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
+    pub(super) fn condemn(&mut self, cx: &mut Cx<'_>, name: &WorkerName, reason: Condemnation) {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
@@ -44,7 +44,7 @@ impl Protocol {
             cx.commit(Fact::WorkerCondemned {
                 worker: name.clone(),
                 incarnation,
-                reason: why,
+                reason,
             });
             self.update_offer(cx, name);
         }
@@ -135,11 +135,11 @@ impl Protocol {
                 self.condemn_once(cx, &name, Condemnation::Forgotten);
             } else if !cx.ledger().is_condemned(incarnation) {
                 let worker = self.holdings.0[&incarnation].holder.worker.clone();
-                let why = Condemnation::Forgotten;
+                let reason = Condemnation::Forgotten;
                 cx.commit(Fact::WorkerCondemned {
                     worker,
                     incarnation,
-                    reason: why,
+                    reason,
                 });
             }
             self.lose_all(cx, incarnation, LossProof::Forgotten);
@@ -170,9 +170,9 @@ impl Protocol {
         }
     }
 
-    fn condemn_once(&mut self, cx: &mut Cx<'_>, name: &WorkerName, why: Condemnation) {
+    fn condemn_once(&mut self, cx: &mut Cx<'_>, name: &WorkerName, reason: Condemnation) {
         if self.seats[name].state != WorkerState::MustDie {
-            self.condemn(cx, name, why);
+            self.condemn(cx, name, reason);
         }
     }
 }

@@ -72,13 +72,13 @@ impl Protocol {
         subject: Subject,
     ) -> Option<(WorkerAddress, Association)> {
         let Some(seat) = self.seats.get(worker) else {
-            let why = format!("worker {worker} is not connected");
-            unavailable(cx, request, subject, why);
+            let reason = format!("worker {worker} is not connected");
+            unavailable(cx, request, subject, reason);
             return None;
         };
         if self.queries.0.len() >= WORKER_QUERIES_MAX {
-            let why = "too many requests to workers are open; try again";
-            unavailable(cx, request, subject, why.to_owned());
+            let reason = "too many requests to workers are open; try again";
+            unavailable(cx, request, subject, reason.to_owned());
             return None;
         }
         self.queries.0.insert(request, (worker.clone(), subject));
@@ -138,18 +138,18 @@ impl Protocol {
 
     pub(super) fn query_overdue(&mut self, cx: &mut Cx<'_>, request: RequestId) {
         if let Some((name, subject)) = self.queries.0.remove(&request) {
-            let why = format!("worker {name} did not answer in time; try again");
-            unavailable(cx, request, subject, why);
+            let reason = format!("worker {name} did not answer in time; try again");
+            unavailable(cx, request, subject, reason);
         }
     }
 }
 
-fn unavailable(cx: &mut Cx<'_>, request: RequestId, subject: Subject, why: String) {
+fn unavailable(cx: &mut Cx<'_>, request: RequestId, subject: Subject, reason: String) {
     match subject {
-        Subject::Logs => cx.leader.logs_read(request, LogAnswer::Unavailable(why)),
+        Subject::Logs => cx.leader.logs_read(request, LogAnswer::Unavailable(reason)),
         Subject::Processes => {
             cx.leader
-                .processes_read(request, ProcessAnswer::Unavailable(why));
+                .processes_read(request, ProcessAnswer::Unavailable(reason));
         }
     }
 }

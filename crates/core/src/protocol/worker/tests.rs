@@ -331,10 +331,10 @@ fn ends_on_record_are_told_by_the_next_agent() {
         statuses(&effects),
         [(lease(1), Status::Ended(Outcome::Exited(3).into()))]
     );
-    let ask = ToWorker::GetRunningTasks {
+    let request = ToWorker::GetRunningTasks {
         association: association(1),
     };
-    let effects = worker.handle(Mono(3), Input::Message(ask));
+    let effects = worker.handle(Mono(3), Input::Message(request));
     let listed = effects.iter().any(|effect| match effect {
         Effect::Send(ToScheduler::RunningTasks { held, .. }) => held
             .iter()
@@ -358,10 +358,10 @@ fn an_end_with_outputs_is_told_by_its_status_and_not_by_the_list() {
     let mut worker = worker(records, 0);
     let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
     worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
-    let ask = ToWorker::GetRunningTasks {
+    let request = ToWorker::GetRunningTasks {
         association: association(1),
     };
-    let effects = worker.handle(Mono(3), Input::Message(ask));
+    let effects = worker.handle(Mono(3), Input::Message(request));
     let listed = effects.iter().find_map(|effect| match effect {
         Effect::Send(ToScheduler::RunningTasks { held, .. }) => Some(held),
         _ => None,

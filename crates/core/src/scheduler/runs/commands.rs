@@ -129,7 +129,7 @@ impl std::fmt::Display for RunError {
             Self::Generation(run, generation) => {
                 write!(f, "{run} is at generation {} now", generation.0)
             }
-            Self::Plan(why) => f.write_str(why),
+            Self::Plan(reason) => f.write_str(reason),
             Self::NoTask(run, task) => write!(f, "{run} has no task `{task}`"),
             Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
             Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
@@ -309,7 +309,7 @@ fn changes(
 
 fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
     launch::check_plan(cx, plan).map_err(|error| match error {
-        PlanError::Invalid(why) => RunError::Plan(why),
+        PlanError::Invalid(reason) => RunError::Plan(reason),
         PlanError::StrictNeedsStore => RunError::StrictNeedsStore,
     })
 }

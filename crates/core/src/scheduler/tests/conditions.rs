@@ -79,7 +79,7 @@ impl Leader {
         halts.collect()
     }
 
-    pub(super) fn why(&self, id: u64) -> Option<WaitReason> {
+    pub(super) fn wait_reason(&self, id: u64) -> Option<WaitReason> {
         let standing = self.core.explain(InstanceId(id), self.clock())?;
         Some(standing.wait()?.reason.clone())
     }
@@ -93,10 +93,10 @@ fn an_instance_starts_when_all_that_it_comes_after_has_ended() {
     submit(&mut leader, 4, 1, after(&["i1:any", "i3"]));
     assert_eq!(leader.running(), [1, 2]);
     let waits = |text: &str| Some(WaitReason::After(text.parse().expect("a dependency")));
-    assert_eq!(leader.why(3), waits("i1..i2"));
+    assert_eq!(leader.wait_reason(3), waits("i1..i2"));
     leader.ends(&worker, &[1], Outcome::Exited(0), 9);
     assert_eq!(leader.running(), [2]);
-    assert_eq!(leader.why(4), waits("i3"));
+    assert_eq!(leader.wait_reason(4), waits("i3"));
     leader.ends(&worker, &[2], Outcome::Exited(0), 9);
     assert_eq!(leader.running(), [3]);
     leader.ends(&worker, &[3], Outcome::Exited(0), 9);

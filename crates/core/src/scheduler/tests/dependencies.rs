@@ -196,8 +196,8 @@ fn retried_work_is_waited_for_again_under_every_leader() {
         if leaders == 2 {
             leader.take_over(&mut worker, &[]);
         }
-        let why = leader.why(8);
-        assert!(matches!(why, Some(WaitReason::After(_))), "{why:?}");
+        let reason = leader.wait_reason(8);
+        assert!(matches!(reason, Some(WaitReason::After(_))), "{reason:?}");
         leader.end_together(&worker, &[(1, OK), (2, OK), (3, OK), (5, OK)]);
         assert!(!leader.has_begun(8) && !leader.has_begun(9));
         leader.end_together(&worker, &[(4, OK)]);

@@ -49,12 +49,12 @@ struct Remote {
 }
 
 impl Remote {
-    fn new(name: &str, lineage: u64, life: u64) -> Self {
+    fn new(name: &str, lineage: u64, number: u64) -> Self {
         let holder = Holder {
             worker: WorkerName::new(name),
             incarnation: Incarnation {
                 lineage: Lineage(lineage),
-                number: IncarnationNo(life),
+                number: IncarnationNo(number),
             },
             host: HostId(lineage),
             boot: BootId(lineage),

@@ -66,7 +66,7 @@ impl Leader {
     }
 
     pub(super) fn ends(&mut self, worker: &Remote, ids: &[u64], outcome: Outcome, elapsed: u64) {
-        let ran = AttemptStats {
+        let stats = AttemptStats {
             started: Wall(0),
             ended: Wall(elapsed),
             elapsed: Millis(elapsed),
@@ -75,7 +75,7 @@ impl Leader {
         };
         let report = Report {
             outcome,
-            stats: Some(ran),
+            stats: Some(stats),
             outputs: None,
             stderr_tail: None,
         };
@@ -253,12 +253,12 @@ fn a_failed_instance_backs_off_and_then_goes_before_later_ones() {
     leader.submit_range(2, 9, &spec(4, 0));
     leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
     assert_eq!(leader.leased(), [2], "the next one need not wait");
-    assert_eq!(leader.why(1), Some(backoff(100)));
+    assert_eq!(leader.wait_reason(1), Some(backoff(100)));
     leader.wait(Millis(100));
     leader.ends(&worker, &[2], Outcome::Exited(0), 60_000);
     assert_eq!(leader.leased(), [1]);
     leader.ends(&worker, &[1], Outcome::Exited(3), 60_000);
-    assert_eq!(leader.why(1), Some(backoff(200)));
+    assert_eq!(leader.wait_reason(1), Some(backoff(200)));
 }
 
 const fn backoff(left: u64) -> WaitReason {
@@ -561,8 +561,8 @@ fn a_lease_whose_worker_is_silent_is_unsure_until_it_runs_out() {
     };
     assert!(!stopping);
     leader.wait(Millis::from_secs(40));
-    let Some(WaitReason::Unsure(unsure)) = leader.why(1) else {
-        panic!("{:?}", leader.why(1));
+    let Some(WaitReason::Unsure(unsure)) = leader.wait_reason(1) else {
+        panic!("{:?}", leader.wait_reason(1));
     };
     assert_eq!(&*unsure.worker.0, "w");
     assert!(unsure.left.is_some_and(|left| left > Millis(0)));

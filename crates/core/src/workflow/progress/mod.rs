@@ -266,6 +266,6 @@ impl Progress {
     /// Items that failed to start, as (task, item, reason): unresolved references, `when` errors.
     pub fn problems(&self) -> impl Iterator<Item = (u32, u32, &str)> {
         let problems = self.problems.iter();
-        problems.map(|((task, item), why)| (*task, *item, why.as_str()))
+        problems.map(|((task, item), reason)| (*task, *item, reason.as_str()))
     }
 }

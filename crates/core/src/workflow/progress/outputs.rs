@@ -121,7 +121,7 @@ impl Progress {
         }
         match self.joined(dag, task, from, key) {
             Some(Ok(joined)) => Ok(Cow::Borrowed(&joined.value)),
-            Some(Err(why)) => Err(why.clone()),
+            Some(Err(reason)) => Err(reason.clone()),
             None => Err(missing()),
         }
     }

@@ -203,8 +203,8 @@ impl Progress {
         }
         match self.assign_items(dag, task, *from, key) {
             Ok(()) => true,
-            Err(why) => {
-                self.fail_item(task, 0, why, work);
+            Err(reason) => {
+                self.fail_item(task, 0, reason, work);
                 false
             }
         }
@@ -260,7 +260,7 @@ impl Progress {
                 }
                 Ok(true) => self.set_state(dag, task, item, ItemState::Ready),
                 Ok(false) => work.push((task, item, ItemState::Skipped)),
-                Err(why) => self.fail_item(task, item, why, work),
+                Err(reason) => self.fail_item(task, item, reason, work),
             },
         }
     }
@@ -270,7 +270,7 @@ impl Progress {
         if let Some(when) = dag.graph.when(task) {
             let holds =
                 when.holds(&mut |reference| self.condition_value(dag, (task, item), reference));
-            if !holds.map_err(|why| format!("its `when` cannot be evaluated: {why}"))? {
+            if !holds.map_err(|reason| format!("its `when` cannot be evaluated: {reason}"))? {
                 return Ok(false);
             }
         }
@@ -289,9 +289,9 @@ impl Progress {
         Ok(true)
     }
 
-    fn fail_item(&mut self, task: u32, item: u32, why: String, work: &mut Worklist) {
+    fn fail_item(&mut self, task: u32, item: u32, reason: String, work: &mut Worklist) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.insert((task, item), why);
+            self.problems.insert((task, item), reason);
         }
         work.push((task, item, ItemState::Failed));
     }

@@ -38,8 +38,8 @@ impl Drop for SmallDisk {
 fn a_really_full_disk_stops_the_log_and_loses_nothing_appended_before() {
     let disk = match SmallDisk::mount() {
         Ok(disk) => disk,
-        Err(why) => {
-            eprintln!("skipped: cannot mount a small disk here: {why}");
+        Err(reason) => {
+            eprintln!("skipped: cannot mount a small disk here: {reason}");
             return;
         }
     };

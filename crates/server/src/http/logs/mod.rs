@@ -194,10 +194,10 @@ fn classify(source: &AttemptSource, selector: &LogSelector, answer: LogAnswer) -
              removed, or it has no process or run of that name",
             lease.attempt
         ))),
-        LogAnswer::Unavailable(why) => Err(Fault::new(
+        LogAnswer::Unavailable(reason) => Err(Fault::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker-unavailable",
-            format!("the log is on worker {worker}, which is unavailable: {why}"),
+            format!("the log is on worker {worker}, which is unavailable: {reason}"),
         )),
     }
 }
@@ -265,12 +265,12 @@ impl App {
         let answer = match (answer, first) {
             (answer @ LogAnswer::Chunk(_), _) => answer,
             (_, Ok(Some((answer, _)))) => answer,
-            (LogAnswer::Unavailable(why), Err(error)) => LogAnswer::Unavailable(format!(
-                "{why}; the collected logs cannot be read either: {error}"
+            (LogAnswer::Unavailable(reason), Err(error)) => LogAnswer::Unavailable(format!(
+                "{reason}; the collected logs cannot be read either: {error}"
             )),
-            (LogAnswer::Unavailable(why), Ok(None)) if self.0.log_archive.is_none() => {
+            (LogAnswer::Unavailable(reason), Ok(None)) if self.0.log_archive.is_none() => {
                 LogAnswer::Unavailable(format!(
-                    "{why}; a scheduler with --collect-logs SIZE keeps the logs of ended attempts \
+                    "{reason}; a scheduler with --collect-logs SIZE keeps the logs of ended attempts \
                      itself"
                 ))
             }

@@ -15,7 +15,7 @@ use baton_web::pages::launch::Refusal;
 use baton_web::time::day;
 use serde_json::{Map, Value, json};
 
-use super::ask::{Answered, Asker, problem};
+use super::api_client::{Answered, ApiClient, problem};
 use super::session::{form, old_form};
 use super::{Pages, entry, redirect};
 use crate::limits::FORM_BYTES_MAX;
@@ -113,23 +113,23 @@ fn unified(text: &str) -> String {
 }
 
 pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     // A form of anyone else is not read.
-    if ask.session.caller().is_none() {
-        return pages.error(&ask, problem(401, "sign in first"), None);
+    if api.session.caller().is_none() {
+        return pages.error(&api, problem(401, "sign in first"), None);
     }
     let fields = match form(request, FORM_BYTES_MAX).await {
         Ok(fields) => Fields(fields),
-        Err(problem) => return pages.error(&ask, problem, None),
+        Err(problem) => return pages.error(&api, problem, None),
     };
     let back = local(fields.one("back").unwrap_or("/")).to_owned();
-    let token = ask.session.form_token(&pages);
+    let token = api.session.form_token(&pages);
     if token.is_none() || fields.one("csrf") != token.as_deref() {
-        return pages.error(&ask, old_form(), Some(back));
+        return pages.error(&api, old_form(), Some(back));
     }
     let outcome = match (fields.one("selected"), fields.one("target")) {
-        (Some(operation), _) => selected(&ask, operation, &fields).await.map(|()| None),
-        (None, Some(target)) => perform(&ask, target, &fields).await,
+        (Some(operation), _) => selected(&api, operation, &fields).await.map(|()| None),
+        (None, Some(target)) => perform(&api, target, &fields).await,
         (None, None) => Err(problem(400, "the form names no operation")),
     };
     match outcome {
@@ -137,9 +137,9 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
         Err(problem) if is_refused(&problem) && fields.one("form") == Some("launch") => {
             let typed = fields.typed().into_iter();
             let typed = typed.map(|(name, typed)| (name, typed.text)).collect();
-            entry::refused(&pages, &ask, &back, Refusal { typed, problem }).await
+            entry::refused(&pages, &api, &back, Refusal { typed, problem }).await
         }
-        Err(problem) => pages.error(&ask, problem, Some(back)),
+        Err(problem) => pages.error(&api, problem, Some(back)),
     }
 }
 
@@ -150,13 +150,17 @@ fn is_refused(problem: &Problem) -> bool {
 
 /// Carries out `METHOD /path`; returns the address of what it has created, or of the list without what
 /// is gone.
-async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<String>, Problem> {
+async fn perform(
+    api: &ApiClient,
+    target: &str,
+    fields: &Fields,
+) -> Result<Option<String>, Problem> {
     let more: Vec<_> = fields
         .one("key")
         .map(|key| (IDEMPOTENCY_KEY, key.to_owned()))
         .into_iter()
         .collect();
-    let answered = send(ask, target, fields.body()?, &more).await?;
+    let answered = send(api, target, fields.body()?, &more).await?;
     let reply: Value = json::from_slice(&answered.body).unwrap_or(Value::Null);
     let mut links = ["/links/control", "/links/backfill", "/links/workers"].iter();
     // A link with a method is an operation: an entry has one for backfills.
@@ -168,7 +172,7 @@ async fn perform(ask: &Asker, target: &str, fields: &Fields) -> Result<Option<St
 }
 
 async fn send(
-    ask: &Asker,
+    api: &ApiClient,
     target: &str,
     body: Option<String>,
     more: &[(header::HeaderName, String)],
@@ -184,7 +188,7 @@ async fn send(
     if local(path) != path {
         return Err(wrong());
     }
-    let answered = ask.send(method, path, body, more).await?;
+    let answered = api.send(method, path, body, more).await?;
     if answered.status.is_success() {
         return Ok(answered);
     }
@@ -192,7 +196,7 @@ async fn send(
 }
 
 /// Carries out the same operation for each selected row.
-async fn selected(ask: &Asker, operation: &str, fields: &Fields) -> Result<(), Problem> {
+async fn selected(api: &ApiClient, operation: &str, fields: &Fields) -> Result<(), Problem> {
     let rows: Vec<&str> = fields.all("id").collect();
     if rows.is_empty() {
         return Err(problem(400, "nothing is selected"));
@@ -212,7 +216,7 @@ async fn selected(ask: &Asker, operation: &str, fields: &Fields) -> Result<(), P
         if !row.starts_with("/instances/") {
             return Err(problem(400, "a row must be an instance or a range"));
         }
-        if let Err(problem) = send(ask, &target, None, &[]).await {
+        if let Err(problem) = send(api, &target, None, &[]).await {
             errors.push(FieldProblem {
                 field: row.trim_start_matches("/instances/").to_owned(),
                 message: problem.detail,

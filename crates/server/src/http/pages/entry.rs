@@ -9,7 +9,7 @@ use baton_web::pages::entry::{Answers, EntryPage};
 use baton_web::pages::launch::Refusal;
 use serde_json::Value;
 
-use super::ask::Asker;
+use super::api_client::ApiClient;
 use super::shared::ForOneReader;
 use super::show::{Pairs, ROWS, with_query};
 use super::{Pages, html};
@@ -20,14 +20,14 @@ const GRID_TASKS: usize = 100;
 
 pub(super) async fn page(
     pages: &Pages,
-    ask: &Asker,
+    api: &ApiClient,
     owner: &str,
     name: &str,
     query: &Pairs,
 ) -> Result<Response, Problem> {
-    let answers = answers(ask, owner, name, query).await?;
+    let answers = answers(api, owner, name, query).await?;
     let title = format!("{}/{}", answers.entry.owner, answers.entry.name);
-    let frame = pages.frame(ask, title, "/library/");
+    let frame = pages.frame(api, title, "/library/");
     let mut response = html(StatusCode::OK, &EntryPage::new(frame, answers));
     // The form has a key of its own: the same key would launch once for two readers.
     response.extensions_mut().insert(ForOneReader);
@@ -35,19 +35,24 @@ pub(super) async fn page(
 }
 
 /// The page of an entry after a launch was refused: with what was typed, and with the errors.
-pub(super) async fn refused(pages: &Pages, ask: &Asker, back: &str, refusal: Refusal) -> Response {
+pub(super) async fn refused(
+    pages: &Pages,
+    api: &ApiClient,
+    back: &str,
+    refusal: Refusal,
+) -> Response {
     let path = back.split('?').next().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let [owner, "tasks", name] = segments[..] else {
-        return pages.error(ask, refusal.problem, Some(back.to_owned()));
+        return pages.error(api, refusal.problem, Some(back.to_owned()));
     };
-    let answers = match answers(ask, owner, name, &Pairs::new()).await {
+    let answers = match answers(api, owner, name, &Pairs::new()).await {
         Ok(answers) => answers,
-        Err(problem) => return pages.error(ask, problem, Some(back.to_owned())),
+        Err(problem) => return pages.error(api, problem, Some(back.to_owned())),
     };
     let status = StatusCode::from_u16(refusal.problem.status);
     let title = format!("{}/{}", answers.entry.owner, answers.entry.name);
-    let mut frame = pages.frame(ask, title, "/library/");
+    let mut frame = pages.frame(api, title, "/library/");
     back.clone_into(&mut frame.here);
     // Its address is that of the form.
     frame.refresh = Refresh::Never;
@@ -59,10 +64,15 @@ pub(super) async fn refused(pages: &Pages, ask: &Asker, back: &str, refusal: Ref
     html(status, &EntryPage::new(frame, answers))
 }
 
-async fn answers(ask: &Asker, owner: &str, name: &str, query: &Pairs) -> Result<Answers, Problem> {
+async fn answers(
+    api: &ApiClient,
+    owner: &str,
+    name: &str,
+    query: &Pairs,
+) -> Result<Answers, Problem> {
     // Segments of the address are encoded already.
     let path = format!("/{owner}/tasks/{name}");
-    let entry: Task<Value> = ask.get(&with_query(&path, query)).await?;
+    let entry: Task<Value> = api.get(&with_query(&path, query)).await?;
     let (due, ticks, revisions) = (
         format!("{path}/due"),
         format!("{path}/ticks?limit=50"),
@@ -76,19 +86,19 @@ async fn answers(ask: &Asker, owner: &str, name: &str, query: &Pairs) -> Result<
     let (history, of_workflow) = (format!("/history?{of}"), format!("/runs?{of}"));
     let is_workflow = entry.kind == EntryKind::Workflow;
     let (due, ticks, revisions, latest) = tokio::join!(
-        ask.get_part::<DueTimes>(&due, "The schedule"),
-        ask.get::<List<Tick>>(&ticks),
-        ask.get::<List<Task<Value>>>(&revisions),
+        api.get_part::<DueTimes>(&due, "The schedule"),
+        api.get::<List<Tick>>(&ticks),
+        api.get::<List<Task<Value>>>(&revisions),
         async {
             if is_workflow {
                 (
                     None,
-                    ask.get_part::<List<Run>>(&of_workflow, "The latest runs")
+                    api.get_part::<List<Run>>(&of_workflow, "The latest runs")
                         .await,
                 )
             } else {
                 (
-                    ask.get_part::<List<Instance>>(&history, "The latest instances")
+                    api.get_part::<List<Instance>>(&history, "The latest instances")
                         .await,
                     None,
                 )
@@ -99,13 +109,13 @@ async fn answers(ask: &Asker, owner: &str, name: &str, query: &Pairs) -> Result<
         0 | 1 => None,
         revision => {
             let before = format!("{path}?revision={}", revision - 1);
-            ask.get_part::<Task<Value>>(&before, "The revision before")
+            api.get_part::<Task<Value>>(&before, "The revision before")
                 .await
         }
     };
     Ok(Answers {
         before: before.and_then(|before| before.definition),
-        latest: self::latest(ask, latest.1.as_ref()).await,
+        latest: self::latest(api, latest.1.as_ref()).await,
         entry,
         due,
         ticks: ticks?,
@@ -117,12 +127,12 @@ async fn answers(ask: &Asker, owner: &str, name: &str, query: &Pairs) -> Result<
 }
 
 /// The latest runs of a workflow with their tasks, for the grid.
-async fn latest(ask: &Asker, runs: Option<&List<Run>>) -> Vec<(Run, Vec<RunTask>)> {
+async fn latest(api: &ApiClient, runs: Option<&List<Run>>) -> Vec<(Run, Vec<RunTask>)> {
     let mut latest = Vec::new();
     for run in runs.map(|list| &*list.items).unwrap_or_default() {
         let tasks = format!("/runs/{}/tasks?limit={GRID_TASKS}", run.id);
         let part = format!("The tasks of {}", run.id);
-        if let Some(tasks) = ask.get_part::<List<RunTask>>(&tasks, &part).await {
+        if let Some(tasks) = api.get_part::<List<RunTask>>(&tasks, &part).await {
             latest.push((run.clone(), tasks.items));
         }
     }

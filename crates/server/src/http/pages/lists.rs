@@ -8,13 +8,13 @@ use baton_web::pages::instances::{InstancesPage, ListKind, Reach};
 use baton_web::pages::runs::RunsPage;
 use baton_web::time::Stamp;
 
-use super::ask::Asker;
+use super::api_client::ApiClient;
 use super::show::{Pairs, with_query};
 use super::{Pages, html};
 
 pub(super) async fn instances(
     pages: &Pages,
-    ask: &Asker,
+    api: &ApiClient,
     kind: ListKind,
     query: &Pairs,
 ) -> Result<Response, Problem> {
@@ -24,18 +24,18 @@ pub(super) async fn instances(
         ListKind::History => ("History", "/history/"),
     };
     let path = section.trim_end_matches('/');
-    let list: List<Instance> = ask.get(&with_query(path, query)).await?;
-    let reach = reach(ask, &list).await;
-    let frame = pages.frame(ask, title, section);
+    let list: List<Instance> = api.get(&with_query(path, query)).await?;
+    let reach = reach(api, &list).await;
+    let frame = pages.frame(api, title, section);
     let page = InstancesPage::new(frame, kind, Filters::new(query), &list, reach);
     Ok(html(StatusCode::OK, &page))
 }
 
 /// How far a page has looked that is not full and not the last.
-async fn reach(ask: &Asker, list: &List<Instance>) -> Option<Reach> {
+async fn reach(api: &ApiClient, list: &List<Instance>) -> Option<Reach> {
     let last = list.links.get("last")?;
     let part = "How far the list was looked through";
-    let last: Option<Instance> = ask.get_part(last, part).await;
+    let last: Option<Instance> = api.get_part(last, part).await;
     let at = |last: Instance| {
         if last.state.is_terminal() {
             last.changed_at
@@ -47,9 +47,13 @@ async fn reach(ask: &Asker, list: &List<Instance>) -> Option<Reach> {
     Some(Reach { to })
 }
 
-pub(super) async fn runs(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
-    let list: List<Run> = ask.get(&with_query("/runs", query)).await?;
-    let frame = pages.frame(ask, "Runs", "/runs/");
+pub(super) async fn runs(
+    pages: &Pages,
+    api: &ApiClient,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let list: List<Run> = api.get(&with_query("/runs", query)).await?;
+    let frame = pages.frame(api, "Runs", "/runs/");
     let page = RunsPage::new(frame, Filters::new(query), &list);
     Ok(html(StatusCode::OK, &page))
 }

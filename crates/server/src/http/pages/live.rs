@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::ask::Asker;
+use super::api_client::ApiClient;
 use super::{App, Pages};
 use crate::http::streams::StreamRequest;
 use crate::limits::EVENTS_HEARTBEAT;
@@ -72,13 +72,13 @@ impl Changes {
 }
 
 pub(super) async fn changes(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     // A viewer that may not read the root gets no stream.
-    if let Err(problem) = ask.get::<Value>("/").await {
-        return pages.error(&ask, problem, None);
+    if let Err(problem) = api.get::<Value>("/").await {
+        return pages.error(&api, problem, None);
     }
     let (mut parts, _) = request.into_parts();
-    ask.session.authenticate(&mut parts.headers);
+    api.session.authenticate(&mut parts.headers);
     let Ok(request) = StreamRequest::from_request_parts(&mut parts, &()).await;
     let mut count = pages.0.changes.count.clone();
     // A page loads itself when its stream opens, and so has seen this one.

@@ -6,7 +6,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `ask` | requests to the API on behalf of the viewer |
+//! | `api_client` | requests to the API on behalf of the viewer |
 //! | `session` | signing in and out, and the tokens and origins of forms |
 //! | `show` | the page of each address |
 //! | `entry` | the page of an entry of the library |
@@ -35,7 +35,7 @@
 //! prefers no page, and has the cookie alone, has no token.
 
 mod act;
-mod ask;
+mod api_client;
 mod entry;
 mod lists;
 mod live;
@@ -65,7 +65,7 @@ use tower::ServiceExt as _;
 use super::app::App;
 use super::negotiation;
 use crate::clock;
-use ask::Asker;
+use api_client::ApiClient;
 use live::Changes;
 use recent::Recent;
 use shared::Shared;
@@ -156,34 +156,34 @@ impl Pages {
     }
 
     /// The frame of a page, after everything that the page asks was asked.
-    fn frame(&self, ask: &Asker, title: impl Into<String>, section: &'static str) -> Frame {
+    fn frame(&self, api: &ApiClient, title: impl Into<String>, section: &'static str) -> Frame {
         Frame {
             site: Site::Scheduler,
             title: title.into(),
             section,
             mood: Mood::Idle,
-            viewer: ask.session.viewer(self),
-            here: ask.here.clone(),
+            viewer: api.session.viewer(self),
+            here: api.here.clone(),
             refresh: Refresh::Changes,
-            failures: ask.failures(),
+            failures: api.failures(),
             now: clock::now().wall.0,
         }
     }
 
     /// The page of an error; the form for signing in, if that is what is missing.
-    fn error(&self, ask: &Asker, problem: Problem, back: Option<String>) -> Response {
+    fn error(&self, api: &ApiClient, problem: Problem, back: Option<String>) -> Response {
         let status = StatusCode::from_u16(problem.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut frame = self.frame(ask, problem.title.clone(), "");
+        let mut frame = self.frame(api, problem.title.clone(), "");
         frame.refresh = Refresh::Never;
         if status == StatusCode::UNAUTHORIZED {
-            return self.sign_in_form(ask, None, ask.here.clone());
+            return self.sign_in_form(api, None, api.here.clone());
         }
         html(status, &ErrorPage::new(frame, problem, back))
     }
 
-    fn sign_in_form(&self, ask: &Asker, problem: Option<String>, back: String) -> Response {
-        let mut frame = self.frame(ask, "Sign in", "");
+    fn sign_in_form(&self, api: &ApiClient, problem: Option<String>, back: String) -> Response {
+        let mut frame = self.frame(api, "Sign in", "");
         frame.refresh = Refresh::Never;
         frame.viewer.name = None;
         let page = SignInPage {

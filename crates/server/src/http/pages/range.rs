@@ -17,33 +17,33 @@ use baton_web::pages::Template as _;
 use baton_web::pages::instances::{RangeCounts, RangePage};
 use tokio::time::timeout;
 
-use super::ask::Asker;
+use super::api_client::ApiClient;
 use super::{Pages, html};
 use crate::http::streams::{Pipe, StreamRequest};
 
 /// Time that the page waits for the counts before it begins without them.
 const COUNT_WAIT: Duration = Duration::from_millis(40);
 
-pub(super) async fn page(pages: &Pages, ask: Asker, id: &str, request: Request) -> Response {
-    let ask = Arc::new(ask);
+pub(super) async fn page(pages: &Pages, api: ApiClient, id: &str, request: Request) -> Response {
+    let api = Arc::new(api);
     let mut counting = Box::pin({
-        let (ask, path) = (Arc::clone(&ask), format!("/instances/{id}"));
-        async move { ask.get::<RangeSummary>(&path).await }
+        let (api, path) = (Arc::clone(&api), format!("/instances/{id}"));
+        async move { api.get::<RangeSummary>(&path).await }
     });
-    let mut frame = pages.frame(&ask, id, "");
+    let mut frame = pages.frame(&api, id, "");
     match timeout(COUNT_WAIT, &mut counting).await {
         Ok(Ok(summary)) => {
             let counts = Some(counts(frame.clone(), summary));
             return html(StatusCode::OK, &RangePage { frame, counts });
         }
-        Ok(Err(problem)) => return pages.error(&ask, problem, None),
+        Ok(Err(problem)) => return pages.error(&api, problem, None),
         Err(_) => frame.refresh = Refresh::Throttled,
     }
     let Ok((begin, end)) = RangePage::around_counts(frame.clone()) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let (mut head, _) = request.into_parts();
-    ask.session.authenticate(&mut head.headers);
+    api.session.authenticate(&mut head.headers);
     let rest = |pipe: Pipe| async move {
         if !pipe.put(begin).await {
             return;

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use super::ask::{Asker, problem};
+use super::api_client::{ApiClient, problem};
 use super::{Pages, redirect};
 use crate::access::{Caller, Identity};
 use crate::http::peer::Peer;
@@ -134,10 +134,10 @@ pub(super) async fn check_origin(
     if guard::is_our_origin(request.headers(), secure) {
         return next.run(request).await;
     }
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     let detail = "the form comes from a page of another server; open the page on this one, and \
                   repeat it";
-    pages.error(&ask, problem(403, detail), None)
+    pages.error(&api, problem(403, detail), None)
 }
 
 /// The form for signing in.
@@ -150,25 +150,25 @@ pub(super) struct SignIn {
 
 /// Signs in with a token that the API accepts.
 pub(super) async fn sign_in(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     let peer = Peer::of(request.extensions());
     let Ok(form) = form::<SignIn>(request, SIGN_IN_BYTES_MAX).await else {
-        let why = "the form has no token".to_owned();
-        return pages.sign_in_form(&ask, Some(why), "/".to_owned());
+        let reason = "the form has no token".to_owned();
+        return pages.sign_in_form(&api, Some(reason), "/".to_owned());
     };
     let SignIn { token, back } = form;
     let back = local(&back).to_owned();
     let token = token.trim();
     let Some(secret) = Secret::parse(token) else {
-        let why = "that is no token: it begins with baton_, as `baton token create` prints it";
-        return pages.sign_in_form(&ask, Some(why.to_owned()), back);
+        let reason = "that is no token: it begins with baton_, as `baton token create` prints it";
+        return pages.sign_in_form(&api, Some(reason.to_owned()), back);
     };
     let bearer = format!("Bearer {}", secret.expose());
     let more = [(header::AUTHORIZATION, bearer)];
-    let answer = ask.send(Method::GET, "/", None, &more).await;
+    let answer = api.send(Method::GET, "/", None, &more).await;
     let answer = answer.and_then(|answered| answered.parse::<serde_json::Value>());
     if let Err(problem) = answer {
-        return pages.sign_in_form(&ask, Some(problem.detail), back);
+        return pages.sign_in_form(&api, Some(problem.detail), back);
     }
     let secure = if peer.secure { "; Secure" } else { "" };
     let cookie = format!(
@@ -187,13 +187,13 @@ pub(super) struct SignOut {
 }
 
 pub(super) async fn sign_out(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     let form = form::<SignOut>(request, SIGN_IN_BYTES_MAX).await;
     let Ok(SignOut { csrf }) = form else {
-        return pages.error(&ask, problem(400, "the form is incomplete"), None);
+        return pages.error(&api, problem(400, "the form is incomplete"), None);
     };
-    if Some(csrf) != ask.session.form_token(&pages) {
-        return pages.error(&ask, old_form(), Some("/".to_owned()));
+    if Some(csrf) != api.session.form_token(&pages) {
+        return pages.error(&api, old_form(), Some("/".to_owned()));
     }
     let cookie = format!(
         "{}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0",

@@ -19,7 +19,7 @@ use hyper::body::Body as _;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::ask::Asker;
+use super::api_client::ApiClient;
 use super::{Pages, show};
 use crate::access::Caller;
 use crate::http::conditional::{is_known, tag};
@@ -65,8 +65,8 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
     if !is_told {
         return show::page(pages, request).await;
     }
-    let ask = Asker::new(pages, &request);
-    let Some(cell) = cell(pages, &ask) else {
+    let api = ApiClient::new(pages, &request);
+    let Some(cell) = cell(pages, &api) else {
         return show::page(pages, request).await;
     };
     let mut is_mine = false;
@@ -79,8 +79,8 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         Err(response) => return response,
     };
     // The authorization and the rate of a viewer are checked by what it asks of the API.
-    if !is_mine && let Err(problem) = ask.get::<Value>("/").await {
-        return pages.error(&ask, problem, None);
+    if !is_mine && let Err(problem) = api.get::<Value>("/").await {
+        return pages.error(&api, problem, None);
     }
     let is_known = is_known(&known, Some(&tag));
     let (status, text) = if is_known {
@@ -94,11 +94,11 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
 }
 
 /// The place of the rendering for a viewer, since the last change.
-fn cell(pages: &Pages, ask: &Asker) -> Option<Arc<OnceCell<Rendering>>> {
+fn cell(pages: &Pages, api: &ApiClient) -> Option<Arc<OnceCell<Rendering>>> {
     let key = Key {
-        here: ask.here.clone(),
-        caller: ask.session.caller()?.clone(),
-        form_token: ask.session.form_token(pages),
+        here: api.here.clone(),
+        caller: api.session.caller()?.clone(),
+        form_token: api.session.form_token(pages),
     };
     // Every change leaves it valid.
     let renderings = pages.0.shared.0.lock();

@@ -25,7 +25,7 @@ use baton_web::pages::schedulers::{Leadership, SchedulersPage, leader};
 use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
-use super::ask::Asker;
+use super::api_client::ApiClient;
 use super::{Pages, entry, html, lists, range, redirect};
 use crate::http::views::encoded;
 
@@ -54,35 +54,35 @@ pub(super) type Pairs = Vec<(String, String)>;
 
 /// The page of a request.
 pub(super) async fn page(pages: &Pages, request: Request) -> Response {
-    let ask = Asker::new(pages, &request);
+    let api = ApiClient::new(pages, &request);
     let path = request.uri().path().to_owned();
     let query = pairs(&request);
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let shown = match segments[..] {
-        [] => overview(pages, &ask).await,
-        ["arena"] => lists::instances(pages, &ask, ListKind::Arena, &query).await,
-        ["bullpen"] => lists::instances(pages, &ask, ListKind::Bullpen, &query).await,
-        ["history"] => lists::instances(pages, &ask, ListKind::History, &query).await,
+        [] => overview(pages, &api).await,
+        ["arena"] => lists::instances(pages, &api, ListKind::Arena, &query).await,
+        ["bullpen"] => lists::instances(pages, &api, ListKind::Bullpen, &query).await,
+        ["history"] => lists::instances(pages, &api, ListKind::History, &query).await,
         ["instances", id] if id.contains("..") => {
-            return range::page(pages, ask, id, request).await;
+            return range::page(pages, api, id, request).await;
         }
-        ["instances", id] => one(pages, &ask, id, &query).await,
-        ["runs"] => lists::runs(pages, &ask, &query).await,
-        ["runs", id] => one_run(pages, &ask, id).await,
-        ["runs", id, "items"] => items(pages, &ask, id, &query).await,
-        ["library"] => library(pages, &ask, "/library", &query).await,
-        ["backfills"] => backfills(pages, &ask, &query).await,
-        ["backfills", id] => backfill(pages, &ask, id).await,
-        [owner, "tasks"] => library(pages, &ask, &format!("/{owner}/tasks"), &query).await,
-        [owner, "tasks", name] => entry::page(pages, &ask, owner, name, &query).await,
-        ["workers"] => workers(pages, &ask).await,
-        ["schedulers"] => schedulers(pages, &ask).await,
-        ["workers", name] => worker(pages, &ask, name).await,
-        ["usage"] => usage(pages, &ask, &query).await,
-        ["events"] => events(pages, &ask, query).await,
-        _ => return other(pages, ask, request).await,
+        ["instances", id] => one(pages, &api, id, &query).await,
+        ["runs"] => lists::runs(pages, &api, &query).await,
+        ["runs", id] => one_run(pages, &api, id).await,
+        ["runs", id, "items"] => items(pages, &api, id, &query).await,
+        ["library"] => library(pages, &api, "/library", &query).await,
+        ["backfills"] => backfills(pages, &api, &query).await,
+        ["backfills", id] => backfill(pages, &api, id).await,
+        [owner, "tasks"] => library(pages, &api, &format!("/{owner}/tasks"), &query).await,
+        [owner, "tasks", name] => entry::page(pages, &api, owner, name, &query).await,
+        ["workers"] => workers(pages, &api).await,
+        ["schedulers"] => schedulers(pages, &api).await,
+        ["workers", name] => worker(pages, &api, name).await,
+        ["usage"] => usage(pages, &api, &query).await,
+        ["events"] => events(pages, &api, query).await,
+        _ => return other(pages, api, request).await,
     };
-    shown.unwrap_or_else(|problem| pages.error(&ask, problem, None))
+    shown.unwrap_or_else(|problem| pages.error(&api, problem, None))
 }
 
 fn pairs(request: &Request) -> Pairs {
@@ -108,9 +108,9 @@ pub(super) fn parameter(query: &Pairs, name: &str) -> String {
     found.map(|(_, value)| value.clone()).unwrap_or_default()
 }
 
-async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
+async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
     // First alone: without authorization nothing else is asked.
-    let arena = ask.get(&format!("/arena?limit={ROWS}")).await?;
+    let arena = api.get(&format!("/arena?limit={ROWS}")).await?;
     let failed = format!("/history?state=FAILED&limit={ROWS}");
     let (bullpen, failed, runs) = (
         format!("/bullpen?limit={ROWS}"),
@@ -118,14 +118,14 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         format!("/runs?limit={ROWS}"),
     );
     let (ready, schedulers, bullpen, failed, runs, library, workers, usage) = tokio::join!(
-        readiness(ask),
-        ask.get_part("/schedulers", "The schedulers"),
-        ask.get(&bullpen),
-        ask.get(&failed),
-        ask.get(&runs),
-        ask.get_part::<Entries<Value>>("/library", "What is due next"),
-        ask.get_part("/workers", "The workers"),
-        ask.get_part("/usage?limit=1000", "The instances that ended by hour"),
+        readiness(api),
+        api.get_part("/schedulers", "The schedulers"),
+        api.get(&bullpen),
+        api.get(&failed),
+        api.get(&runs),
+        api.get_part::<Entries<Value>>("/library", "What is due next"),
+        api.get_part("/workers", "The workers"),
+        api.get_part("/usage?limit=1000", "The instances that ended by hour"),
     );
     // As the numbers of workers, it is not for a token of one owner.
     let queue = match &workers {
@@ -144,26 +144,26 @@ async fn overview(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         usage,
         queue,
     };
-    let frame = pages.frame(ask, "Overview", "/");
+    let frame = pages.frame(api, "Overview", "/");
     Ok(html(StatusCode::OK, &OverviewPage::new(frame, answers)))
 }
 
 /// Whether the server is ready. If it is not, the answer is an error with the same body.
-async fn readiness(ask: &Asker) -> Option<Readiness> {
-    let answered = ask.send(Method::GET, "/readyz", None, &[]).await;
+async fn readiness(api: &ApiClient) -> Option<Readiness> {
+    let answered = api.send(Method::GET, "/readyz", None, &[]).await;
     let readiness = answered.and_then(|it| json::from_slice(&it.body).or_else(|_| it.parse()));
     readiness
-        .inspect_err(|problem| ask.leave_out("Whether the scheduler is ready", problem))
+        .inspect_err(|problem| api.leave_out("Whether the scheduler is ready", problem))
         .ok()
 }
 
-async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
-    let instance: Instance = ask.get(&format!("/instances/{id}")).await?;
+async fn one(pages: &Pages, api: &ApiClient, id: &str, query: &Pairs) -> Result<Response, Problem> {
+    let instance: Instance = api.get(&format!("/instances/{id}")).await?;
     let id = instance.id.clone();
     let selected = query.iter().find(|(name, _)| name == "attempt");
     let selected = selected.map(|(_, number)| {
         let number = number.parse::<u32>();
-        number.map_err(|_| super::ask::problem(400, "an attempt is a number"))
+        number.map_err(|_| super::api_client::problem(400, "an attempt is a number"))
     });
     let selected = selected.transpose()?;
     let of_attempt = selected.map_or_else(String::new, |number| format!("?attempt={number}"));
@@ -172,19 +172,19 @@ async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Resp
     let processes = of(&format!("processes{of_attempt}"));
     let has_attempt = instance.attempts > 0;
     let (explanation, timeline, processes, stdout, stderr) = tokio::join!(
-        ask.get_part::<Explanation>(&explain, "The reason for which it waits"),
-        whole_timeline(ask, timeline),
+        api.get_part::<Explanation>(&explain, "The reason for which it waits"),
+        whole_timeline(api, timeline),
         async {
             if has_attempt {
-                ask.get_from_worker(&processes)
+                api.get_from_worker(&processes)
                     .await
                     .map_err(|it: Problem| it.detail)
             } else {
                 Err("No attempt has begun.".to_owned())
             }
         },
-        log(ask, &id, "stdout", &of_attempt, has_attempt),
-        log(ask, &id, "stderr", &of_attempt, has_attempt),
+        log(api, &id, "stdout", &of_attempt, has_attempt),
+        log(api, &id, "stderr", &of_attempt, has_attempt),
     );
     let title = format!("{id} {} {}", instance.name, instance.state);
     let answers = instance::Answers {
@@ -195,17 +195,17 @@ async fn one(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Resp
         processes,
         logs: vec![stdout, stderr],
     };
-    let frame = pages.frame(ask, title, "");
+    let frame = pages.frame(api, title, "");
     Ok(html(StatusCode::OK, &InstancePage::new(frame, answers)))
 }
 
 /// All events of a timeline.
-async fn whole_timeline(ask: &Asker, path: String) -> Result<Vec<Event>, Problem> {
+async fn whole_timeline(api: &ApiClient, path: String) -> Result<Vec<Event>, Problem> {
     let mut events = Vec::new();
     let mut next = Some(path);
     for _ in 0..TIMELINE_PAGES_MAX {
         let Some(path) = next else { break };
-        let page: List<Event> = ask.get(&path).await?;
+        let page: List<Event> = api.get(&path).await?;
         events.extend(page.items);
         next = page.links.get("next").cloned();
     }
@@ -213,7 +213,7 @@ async fn whole_timeline(ask: &Asker, path: String) -> Result<Vec<Event>, Problem
 }
 
 async fn log(
-    ask: &Asker,
+    api: &ApiClient,
     id: &str,
     stream: &'static str,
     of_attempt: &str,
@@ -223,14 +223,14 @@ async fn log(
         return LogView::missing(stream, "No attempt has begun.".to_owned());
     }
     let path = format!("/instances/{id}/logs/{stream}{of_attempt}");
-    match ask.tail(&path, LOG_BYTES).await {
+    match api.tail(&path, LOG_BYTES).await {
         Ok((output, size)) => LogView::new(stream, &output, size, id, path),
         Err(problem) => LogView::missing(stream, problem.detail),
     }
 }
 
-async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
-    let run: Run = ask.get(&format!("/runs/{id}")).await?;
+async fn one_run(pages: &Pages, api: &ApiClient, id: &str) -> Result<Response, Problem> {
+    let run: Run = api.get(&format!("/runs/{id}")).await?;
     let id = run.id.clone();
     let (tasks, items) = (
         format!("/runs/{id}/tasks?limit={TASKS}"),
@@ -238,10 +238,10 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
     );
     let errors = format!("/runs/{id}/errors");
     let (tasks, items, errors, before) = tokio::join!(
-        ask.get::<List<RunTask>>(&tasks),
-        ask.get::<List<RunItem<Value>>>(&items),
-        ask.get::<List<ErrorGroup>>(&errors),
-        run_before(ask, &run),
+        api.get::<List<RunTask>>(&tasks),
+        api.get::<List<RunItem<Value>>>(&items),
+        api.get::<List<ErrorGroup>>(&errors),
+        run_before(api, &run),
     );
     let title = format!("{id} {} {}", run.name, run.state);
     let answers = run::Answers {
@@ -251,86 +251,94 @@ async fn one_run(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Probl
         errors: errors?,
         before,
     };
-    let frame = pages.frame(ask, title, "/runs/");
+    let frame = pages.frame(api, title, "/runs/");
     Ok(html(StatusCode::OK, &RunPage::new(frame, answers)))
 }
 
-async fn items(pages: &Pages, ask: &Asker, id: &str, query: &Pairs) -> Result<Response, Problem> {
-    let run: Run = ask.get(&format!("/runs/{id}")).await?;
+async fn items(
+    pages: &Pages,
+    api: &ApiClient,
+    id: &str,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let run: Run = api.get(&format!("/runs/{id}")).await?;
     let filters = Filters::new(query);
     let mut query = query.clone();
     if parameter(&query, "limit").is_empty() {
         query.push(("limit".to_owned(), ITEMS.to_string()));
     }
     let path = format!("/runs/{}/items", run.id);
-    let list: List<RunItem<Value>> = ask.get(&with_query(&path, &query)).await?;
+    let list: List<RunItem<Value>> = api.get(&with_query(&path, &query)).await?;
     let title = format!("Items of {} {}", run.id, run.name);
-    let frame = pages.frame(ask, title, "/runs/");
+    let frame = pages.frame(api, title, "/runs/");
     let page = ItemsPage::new(frame, run, filters, &list);
     Ok(html(StatusCode::OK, &page))
 }
 
 /// The previous run of the same workflow with its tasks and first items, if it is still there.
-async fn run_before(ask: &Asker, run: &Run) -> Option<(Run, List<RunTask>, List<RunItem<Value>>)> {
+async fn run_before(
+    api: &ApiClient,
+    run: &Run,
+) -> Option<(Run, List<RunTask>, List<RunItem<Value>>)> {
     let (owner, name) = (encoded(&run.owner), encoded(&run.name));
     let number = run.id.trim_start_matches('r');
     let path = format!("/runs?owner={owner}&name={name}&cursor={number}&limit=1");
-    let found: List<Run> = ask.get_part(&path, "The previous run").await?;
+    let found: List<Run> = api.get_part(&path, "The previous run").await?;
     let before = found.items.into_iter().next()?;
     let tasks = format!("/runs/{}/tasks?limit={TASKS}", before.id);
     let items = format!("/runs/{}/items?limit={ITEMS}", before.id);
     let part = format!("The tasks of {}, the previous run,", before.id);
-    let (tasks, items) = tokio::join!(ask.get_part(&tasks, &part), ask.get_part(&items, &part));
+    let (tasks, items) = tokio::join!(api.get_part(&tasks, &part), api.get_part(&items, &part));
     Some((before, tasks?, items?))
 }
 
 async fn library(
     pages: &Pages,
-    ask: &Asker,
+    api: &ApiClient,
     path: &str,
     query: &Pairs,
 ) -> Result<Response, Problem> {
-    let entries: Entries<Value> = ask.get(&with_query(path, query)).await?;
-    let frame = pages.frame(ask, "Library", "/library/");
+    let entries: Entries<Value> = api.get(&with_query(path, query)).await?;
+    let frame = pages.frame(api, "Library", "/library/");
     Ok(html(StatusCode::OK, &LibraryPage::new(frame, entries)))
 }
 
-async fn backfills(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
-    let list: List<Backfill> = ask.get(&with_query("/backfills", query)).await?;
-    let frame = pages.frame(ask, "Backfills", "/backfills/");
+async fn backfills(pages: &Pages, api: &ApiClient, query: &Pairs) -> Result<Response, Problem> {
+    let list: List<Backfill> = api.get(&with_query("/backfills", query)).await?;
+    let frame = pages.frame(api, "Backfills", "/backfills/");
     Ok(html(StatusCode::OK, &BackfillsPage::new(frame, &list)))
 }
 
-async fn backfill(pages: &Pages, ask: &Asker, id: &str) -> Result<Response, Problem> {
-    let backfill: Backfill = ask.get(&format!("/backfills/{id}")).await?;
+async fn backfill(pages: &Pages, api: &ApiClient, id: &str) -> Result<Response, Problem> {
+    let backfill: Backfill = api.get(&format!("/backfills/{id}")).await?;
     let launches = format!("/backfills/{}/launches", backfill.id);
-    let launches: List<BackfillLaunch> = ask.get(&launches).await?;
-    let frame = pages.frame(ask, backfill.id.clone(), "/backfills/");
+    let launches: List<BackfillLaunch> = api.get(&launches).await?;
+    let frame = pages.frame(api, backfill.id.clone(), "/backfills/");
     let page = BackfillPage::new(frame, &backfill, &launches);
     Ok(html(StatusCode::OK, &page))
 }
 
-async fn workers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
-    let list: List<Worker> = ask.get("/workers").await?;
-    let mut frame = pages.frame(ask, "Workers", "/workers/");
+async fn workers(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
+    let list: List<Worker> = api.get("/workers").await?;
+    let mut frame = pages.frame(api, "Workers", "/workers/");
     // The history does not tell of the health of workers.
     frame.refresh = Refresh::Often;
     Ok(html(StatusCode::OK, &WorkersPage::new(frame, &list)))
 }
 
-async fn worker(pages: &Pages, ask: &Asker, name: &str) -> Result<Response, Problem> {
-    let worker: Worker = ask.get(&format!("/workers/{name}")).await?;
+async fn worker(pages: &Pages, api: &ApiClient, name: &str) -> Result<Response, Problem> {
+    let worker: Worker = api.get(&format!("/workers/{name}")).await?;
     let running = format!("/arena?worker={}&limit=1000", encoded(&worker.name));
-    let running: List<Instance> = ask.get(&running).await?;
-    let mut frame = pages.frame(ask, worker.name.clone(), "/workers/");
+    let running: List<Instance> = api.get(&running).await?;
+    let mut frame = pages.frame(api, worker.name.clone(), "/workers/");
     frame.refresh = Refresh::Often;
     let changes = pages.0.recent.worker(&worker.name);
     let page = WorkerPage::new(frame, &worker, &running, changes);
     Ok(html(StatusCode::OK, &page))
 }
 
-async fn schedulers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
-    let list: List<Scheduler> = ask.get("/schedulers").await?;
+async fn schedulers(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
+    let list: List<Scheduler> = api.get("/schedulers").await?;
     let recent = &pages.0.recent;
     let epoch = leader(&list.items).and_then(|leader| leader.epoch);
     let leadership = Leadership {
@@ -338,15 +346,15 @@ async fn schedulers(pages: &Pages, ask: &Asker) -> Result<Response, Problem> {
         since: epoch.and_then(|epoch| recent.leads_since(epoch)),
         changes: recent.leadership(),
     };
-    let mut frame = pages.frame(ask, "Schedulers", "/schedulers/");
+    let mut frame = pages.frame(api, "Schedulers", "/schedulers/");
     // The history does not tell of terms and silence.
     frame.refresh = Refresh::Often;
     let page = SchedulersPage::new(frame, &list, leadership);
     Ok(html(StatusCode::OK, &page))
 }
 
-async fn usage(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Problem> {
-    let list: List<Usage> = ask.get(&with_query("/usage", query)).await?;
+async fn usage(pages: &Pages, api: &ApiClient, query: &Pairs) -> Result<Response, Problem> {
+    let list: List<Usage> = api.get(&with_query("/usage", query)).await?;
     let of = |name: &str| query.iter().find(|(key, _)| key == name);
     let number = |name: &str| of(name).and_then(|(_, value)| value.parse().ok());
     let period = usage::Period {
@@ -360,10 +368,10 @@ async fn usage(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Pr
     let (all, is_cut) = if of("cursor").is_some() {
         (Vec::new(), false)
     } else {
-        all_usage(ask, &list, query).await?
+        all_usage(api, &list, query).await?
     };
     let answers = usage::Answers { list, all, is_cut };
-    let frame = pages.frame(ask, "Usage", "/usage/");
+    let frame = pages.frame(api, "Usage", "/usage/");
     Ok(html(
         StatusCode::OK,
         &UsagePage::new(frame, period, answers),
@@ -372,7 +380,7 @@ async fn usage(pages: &Pages, ask: &Asker, query: &Pairs) -> Result<Response, Pr
 
 /// The usage of which a page of the table is the beginning, and whether there is still more.
 async fn all_usage(
-    ask: &Asker,
+    api: &ApiClient,
     first: &List<Usage>,
     query: &Pairs,
 ) -> Result<(Vec<Usage>, bool), Problem> {
@@ -386,17 +394,17 @@ async fn all_usage(
     let mut path = Some(with_query("/usage", &query));
     for _ in 0..USAGE_PAGES_MAX {
         let Some(now) = path else { break };
-        let page: List<Usage> = ask.get(&now).await?;
+        let page: List<Usage> = api.get(&now).await?;
         all.extend(page.items);
         path = page.links.get("next").cloned();
     }
     Ok((all, path.is_some()))
 }
 
-async fn events(pages: &Pages, ask: &Asker, mut query: Pairs) -> Result<Response, Problem> {
+async fn events(pages: &Pages, api: &ApiClient, mut query: Pairs) -> Result<Response, Problem> {
     // The stream is for the script; this only asks whether the viewer may read it.
-    ask.get::<Value>("/").await?;
-    let mut frame = pages.frame(ask, "Events", "/events");
+    api.get::<Value>("/").await?;
+    let mut frame = pages.frame(api, "Events", "/events");
     frame.refresh = Refresh::Never;
     let mut set = |name: &str, value: u64| {
         if !query.iter().any(|(it, _)| it == name) {
@@ -420,8 +428,8 @@ async fn events(pages: &Pages, ask: &Asker, mut query: Pairs) -> Result<Response
 
 /// What has no page of its own: a representation is shown as it is; a stream, a document or a log
 /// is passed on.
-async fn other(pages: &Pages, ask: Asker, request: Request) -> Response {
-    let response = ask.pass(request).await;
+async fn other(pages: &Pages, api: ApiClient, request: Request) -> Response {
+    let response = api.pass(request).await;
     let media = response.headers().get(header::CONTENT_TYPE);
     let media = media.and_then(|media| media.to_str().ok());
     let is_error = !response.status().is_success();
@@ -432,22 +440,22 @@ async fn other(pages: &Pages, ask: Asker, request: Request) -> Response {
     let bytes = axum::body::to_bytes(response.into_body(), PAGE_BYTES_MAX).await;
     let Ok(bytes) = bytes else {
         let detail = "it is too large for a page; ask for it without `Accept: text/html`";
-        return pages.error(&ask, super::ask::problem(502, detail), None);
+        return pages.error(&api, super::api_client::problem(502, detail), None);
     };
     if is_error {
         let problem = json::from_slice(&bytes);
-        let problem =
-            problem.unwrap_or_else(|_| super::ask::problem(status.as_u16(), "the request failed"));
-        return pages.error(&ask, problem, None);
+        let problem = problem
+            .unwrap_or_else(|_| super::api_client::problem(status.as_u16(), "the request failed"));
+        return pages.error(&api, problem, None);
     }
     let value: Value = match json::from_slice(&bytes) {
         Ok(value) => value,
         Err(error) => {
             let detail = format!("the answer cannot be read: {error}");
-            return pages.error(&ask, super::ask::problem(502, &detail), None);
+            return pages.error(&api, super::api_client::problem(502, &detail), None);
         }
     };
-    let frame = pages.frame(&ask, ask.here.clone(), "");
+    let frame = pages.frame(&api, api.here.clone(), "");
     html(StatusCode::OK, &DataPage::new(frame, &value))
 }
 
@@ -455,22 +463,22 @@ async fn other(pages: &Pages, ask: Asker, request: Request) -> Response {
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
 pub(super) async fn keys(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
-    let mut frame = pages.frame(&ask, "Keys", "");
+    let api = ApiClient::new(&pages, &request);
+    let mut frame = pages.frame(&api, "Keys", "");
     frame.refresh = Refresh::Never;
     html(StatusCode::OK, &KeysPage { frame })
 }
 
 pub(super) async fn components(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
-    let mut frame = pages.frame(&ask, "Components", "");
+    let api = ApiClient::new(&pages, &request);
+    let mut frame = pages.frame(&api, "Components", "");
     frame.refresh = Refresh::Never;
     html(StatusCode::OK, &ComponentsPage::new(frame))
 }
 
 /// Goes to the page of what was typed: an id, an entry, a worker, or a name.
 pub(super) async fn go(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     let query = pairs(&request);
     let typed = query.iter().find(|(name, _)| name == "q");
     let typed = typed.map_or("", |(_, value)| value.trim());
@@ -479,7 +487,7 @@ pub(super) async fn go(State(pages): State<Pages>, request: Request) -> Response
         return redirect(&place);
     }
     let worker = format!("/workers/{}", encoded(typed));
-    if ask.get::<Value>(&worker).await.is_ok() {
+    if api.get::<Value>(&worker).await.is_ok() {
         return redirect(&worker);
     }
     redirect(&format!("/history/?name={}", encoded(typed)))
@@ -520,7 +528,7 @@ fn place(typed: &str) -> Option<String> {
 
 /// The events of the API, for the script of their page: it has no token to send.
 pub(super) async fn follow_events(State(pages): State<Pages>, mut request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     let query = request.uri().query();
     let address = query.map_or("/events".to_owned(), |query| format!("/events?{query}"));
     match address.parse() {
@@ -531,30 +539,30 @@ pub(super) async fn follow_events(State(pages): State<Pages>, mut request: Reque
         }
         Err(_) => {
             let detail = "the query of the events is invalid";
-            return pages.error(&ask, super::ask::problem(400, detail), None);
+            return pages.error(&api, super::api_client::problem(400, detail), None);
         }
     }
-    ask.pass(request).await
+    api.pass(request).await
 }
 
 /// What a retry of a run from a task on would run.
 pub(super) async fn preview_retry(State(pages): State<Pages>, request: Request) -> Response {
-    let ask = Asker::new(&pages, &request);
+    let api = ApiClient::new(&pages, &request);
     let query = pairs(&request);
     let of = |name: &str| parameter(&query, name);
     let (run, task, downstream) = (of("run"), of("task"), of("downstream") == "true");
     let body = json!({ "task": task, "downstream": downstream }).to_string();
     let path = format!("/runs/{}/retry?dryRun=true", encoded(&run));
-    let answered = ask.send(Method::POST, &path, Some(body.clone()), &[]).await;
+    let answered = api.send(Method::POST, &path, Some(body.clone()), &[]).await;
     let preview = answered.and_then(|answered| answered.parse::<ResumePreview>());
     match preview {
         Ok(preview) => {
-            let mut frame = pages.frame(&ask, format!("Run {task} of {run} again"), "/runs/");
+            let mut frame = pages.frame(&api, format!("Run {task} of {run} again"), "/runs/");
             frame.refresh = Refresh::Never;
             let page = PreviewPage::new(frame, &run, &task, downstream, body, preview);
             html(StatusCode::OK, &page)
         }
-        Err(problem) => pages.error(&ask, problem, Some(format!("/runs/{}", encoded(&run)))),
+        Err(problem) => pages.error(&api, problem, Some(format!("/runs/{}", encoded(&run)))),
     }
 }
 

@@ -57,7 +57,7 @@ impl EndedRun {
                 items: counts::counts(progress.total(), 0),
                 tasks: tasks.collect(),
                 problems: problems
-                    .map(|(task, item, why)| (task, item, why.to_owned()))
+                    .map(|(task, item, reason)| (task, item, reason.to_owned()))
                     .collect(),
                 dag: Arc::new(dag),
                 progress: OnceCell::from(progress),

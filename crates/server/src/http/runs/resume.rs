@@ -180,7 +180,7 @@ async fn resume_run(app: &App, run: RunId, options: ResumeOptions) -> Answer<Res
         let preview = compiled(move || {
             let rerun = rerun.as_ref().map(|(task, down)| (task.as_str(), *down));
             let seen = preview::preview(&kept.plan, &kept.ended, plan.as_ref(), rerun);
-            seen.map_err(|why| no_task(&why))
+            seen.map_err(|reason| no_task(&reason))
         });
         let preview = ResumedOrPreview::Preview(preview_view(preview.await?));
         return Ok(respond(StatusCode::OK, &preview));

@@ -139,7 +139,7 @@ fn row(
     // While an attempt is open, the times of the previous one are not shown.
     let open = record.is_some_and(|record| record.instance.lease.is_some());
     let last = record.and_then(|record| record.last.as_ref());
-    let ran = last.and_then(|last| last.stats).filter(|_| !open);
+    let stats = last.and_then(|last| last.stats).filter(|_| !open);
     RunItem {
         task: named.map_or_else(String::new, |task| task.name.clone()),
         item,
@@ -149,7 +149,7 @@ fn row(
         generation: 0,
         attempts: it.as_ref().map_or(0, |it| it.attempts),
         started_at: it.as_ref().and_then(|it| it.started_at),
-        ended_at: ran.map(|ran| ran.ended.0),
+        ended_at: stats.map(|stats| stats.ended.0),
         worker: it.as_ref().and_then(|it| it.worker.clone()),
         end_text: it.and_then(|it| it.end_text),
         outputs: None,

@@ -62,7 +62,7 @@ pub struct ResumeRequest {
     /// A changed plan.
     pub plan: Option<Arc<Plan>>,
     /// A task to rerun, and whether to rerun its downstream tasks.
-    pub again: Option<(String, bool)>,
+    pub rerun: Option<(String, bool)>,
 }
 
 /// The checkers of runs.
@@ -397,8 +397,8 @@ impl RunChecks {
             it.run == *run && it.seen == before.generation && it.plan == *plan
         };
         let right = |it: &ResumeRequest| {
-            let (plan, again) = (plan.as_deref(), it.again.as_ref());
-            retained::done_items(&before.plan, &before.ends, plan, again)
+            let (plan, rerun) = (plan.as_deref(), it.rerun.as_ref());
+            retained::done_items(&before.plan, &before.ends, plan, rerun)
         };
         let right: Vec<_> = self.requests.iter().filter(about).map(right).collect();
         if right.contains(&stays) {

@@ -20,9 +20,9 @@ pub(super) fn done_items(
     old: &Plan,
     ends: &BTreeMap<ItemPosition, ItemEnd>,
     new: Option<&Plan>,
-    again: Option<&(String, bool)>,
+    rerun: Option<&(String, bool)>,
 ) -> BTreeSet<ItemPosition> {
-    let rerun_tasks = rerun_tasks(old, again);
+    let rerun_tasks = rerun_tasks(old, rerun);
     let done = ends.iter().filter(|(_, end)| **end == ItemEnd::Done);
     let done = done.map(|(task_index, _)| *task_index);
     let done = done.filter(|(task, _)| !rerun_tasks.contains(task));
@@ -78,9 +78,9 @@ fn task_index(plan: &Plan, name: &str) -> Option<u32> {
 }
 
 /// The tasks to rerun.
-fn rerun_tasks(plan: &Plan, again: Option<&(String, bool)>) -> BTreeSet<u32> {
+fn rerun_tasks(plan: &Plan, rerun: Option<&(String, bool)>) -> BTreeSet<u32> {
     let mut rerun_tasks = BTreeSet::new();
-    let Some((name, downstream)) = again else {
+    let Some((name, downstream)) = rerun else {
         return rerun_tasks;
     };
     rerun_tasks.extend(task_index(plan, name));

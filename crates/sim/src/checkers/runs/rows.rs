@@ -94,13 +94,13 @@ impl Row {
         &mut self,
         plan: Option<&Arc<Plan>>,
         carried: &[CarriedItems],
-        again: &[ItemSpan],
+        rerun: &[ItemSpan],
     ) {
         let within = |span: &ItemSpan, it: ItemPosition| {
             span.task == it.0 && (span.first..=span.last).contains(&it.1)
         };
         self.ends.retain(|position, end| {
-            *end == ItemEnd::Done && !again.iter().any(|span| within(span, *position))
+            *end == ItemEnd::Done && !rerun.iter().any(|span| within(span, *position))
         });
         if let Some(plan) = plan {
             self.plan = Arc::clone(plan);

@@ -307,7 +307,7 @@ fn only_one_resume_of_a_generation_succeeds() {
         run: R1,
         seen: Generation(1),
         plan: None,
-        again: None,
+        rerun: None,
     });
     let (one, two) = (Generation(1), Generation(2));
     let early = checks

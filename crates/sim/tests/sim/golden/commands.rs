@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `scheduler S [memory epoch=N] [allow_bump] [SPAN=5s…]` | becomes the leader; with a store, under its next epoch |
 //! | `crash S` | kills it; uncommitted batches are lost |
-//! | `worker W [seat= lineage= life= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins an incarnation |
+//! | `worker W [seat= lineage= incarnation= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins an incarnation |
 //! | `join W…` | exchanges everything until each is HEALTHY |
 //! | `busy I… [strict] …` | submits, and exchanges everything until each runs |
 //! | `submit I… [strict] [lost-after=SECONDS] [failures=N] [losses=N]`, `cancel I`, `forget W` | client requests to the leader |
@@ -19,7 +19,7 @@
 //! | `end W I exit\|signal N`, `launch W` | an attempt ends; a slow coordinator launches |
 //! | `sick W`, `well W` | whether health checks succeed |
 //! | `stop W`, `start W [as=SEAT]` | kills the agent; restarts it as the same incarnation |
-//! | `next-life W [as=SEAT]`, `reboot H` | begins a new incarnation; every worker of a host begins one |
+//! | `next-incarnation W [as=SEAT]`, `reboot H` | begins a new incarnation; every worker of a host begins one |
 //! | `show P`, `in-flight` | prints the current state |
 //!
 //! A pattern is a list of words that a message must have: the call, a lease,
@@ -61,7 +61,7 @@ pub(crate) fn run(world: &mut World, line: &str) -> Done {
     };
     match *verb {
         "scheduler" => scheduler(world, rest),
-        "crash" | "worker" | "stop" | "start" | "next-life" | "reboot" | "sick" | "well" => {
+        "crash" | "worker" | "stop" | "start" | "next-incarnation" | "reboot" | "sick" | "well" => {
             host(world, verb, rest)
         }
         "submit" | "cancel" | "kill-attempt" | "forget" | "logs" | "processes" | "disconnect" => {
@@ -169,7 +169,7 @@ fn host(world: &mut World, verb: &str, words: &[&str]) -> Done {
         }
         "worker" => return worker(world, name, rest),
         "stop" => world.worker(name)?.stop(),
-        "start" | "next-life" => return begin(world, verb, name, rest),
+        "start" | "next-incarnation" => return begin(world, verb, name, rest),
         "reboot" => return reboot(world, name),
         "sick" => world.worker(name)?.quirks.sick = true,
         _ => world.worker(name)?.quirks.sick = false,
@@ -186,7 +186,7 @@ fn worker(world: &mut World, name: &str, words: &[&str]) -> Done {
         worker: WorkerName::new(seat),
         incarnation: Incarnation {
             lineage: Lineage(lineage),
-            number: IncarnationNo(options.number("life", 1)?),
+            number: IncarnationNo(options.number("incarnation", 1)?),
         },
         host: HostId(options.number("host", lineage)?),
         boot: BootId(options.number("boot", 1)?),
@@ -221,7 +221,7 @@ fn begin(world: &mut World, verb: &str, name: &str, words: &[&str]) -> Done {
     if verb == "start" {
         party.start();
     } else {
-        party.next_life();
+        party.next_incarnation();
     }
     Ok(())
 }

@@ -167,17 +167,20 @@ impl Leader {
             .iter()
             .map(|(name, seat)| (name.clone(), (seat.holder.incarnation, seat.state)))
             .collect();
-        for (name, (life, state)) in &states {
+        for (name, (incarnation, state)) in &states {
             match self.reported.states.get(name) {
-                Some((same, before)) if same == life && before == state => {}
-                Some((same, before)) if same == life => {
+                Some((same, before)) if same == incarnation && before == state => {}
+                Some((same, before)) if same == incarnation => {
                     out.line(&format!("{}: {name} {before} -> {state}", self.name));
                 }
                 Some((other, _)) => {
-                    let who = format!("{life} takes the seat of {other}");
+                    let who = format!("{incarnation} takes the seat of {other}");
                     out.line(&format!("{}: {name} {state}, {who}", self.name));
                 }
-                None => out.line(&format!("{}: {name} {state}, {life} takes it", self.name)),
+                None => out.line(&format!(
+                    "{}: {name} {state}, {incarnation} takes it",
+                    self.name
+                )),
             }
         }
         self.reported.states = states;

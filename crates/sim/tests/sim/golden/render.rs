@@ -153,7 +153,7 @@ pub(crate) fn reply(request: RequestId, reply: &Reply) -> String {
             format!("submitted {request}: {first}")
         }
         Reply::Submitted(Ok((first, last))) => format!("submitted {request}: {first}..{last}"),
-        Reply::Submitted(Err(why)) => format!("refused {request}: {why}"),
+        Reply::Submitted(Err(reason)) => format!("refused {request}: {reason}"),
         Reply::Cancelled(counts) => format!(
             "cancelled {request}: {} halted, {} stopping",
             counts.halted, counts.stopping
@@ -170,7 +170,7 @@ fn log_answer(answer: &LogAnswer) -> String {
     match answer {
         LogAnswer::Chunk(chunk) => format!("{:?}", String::from_utf8_lossy(&chunk.bytes)),
         LogAnswer::NotFound => "not found".to_owned(),
-        LogAnswer::Unavailable(why) => format!("unavailable: {why}"),
+        LogAnswer::Unavailable(reason) => format!("unavailable: {reason}"),
     }
 }
 
@@ -183,7 +183,7 @@ fn process_answer(answer: &ProcessAnswer) -> String {
             format!("{} [{}]", found.state, processes.join(", "))
         }
         ProcessAnswer::NotFound => "not found".to_owned(),
-        ProcessAnswer::Unavailable(why) => format!("unavailable: {why}"),
+        ProcessAnswer::Unavailable(reason) => format!("unavailable: {reason}"),
     }
 }
 
@@ -240,12 +240,12 @@ fn status(status: &Status) -> String {
 fn verdict(verdict: LaunchVerdict) -> String {
     match verdict {
         LaunchVerdict::Accepted => "accepted".to_owned(),
-        LaunchVerdict::Refused(why) => format!("refused ({})", launch_refusal(why)),
+        LaunchVerdict::Refused(reason) => format!("refused ({})", launch_refusal(reason)),
     }
 }
 
-const fn launch_refusal(why: LaunchRefusal) -> &'static str {
-    match why {
+const fn launch_refusal(reason: LaunchRefusal) -> &'static str {
+    match reason {
         LaunchRefusal::NotHealthy => "not healthy",
         LaunchRefusal::StaleSequence => "stale sequence",
         LaunchRefusal::StaleStamp => "stale stamp",

@@ -91,7 +91,7 @@ fn play_block(name: &str, world: &mut World, block: &Block<'_>) -> Result<Vec<St
         let done = catch_unwind(AssertUnwindSafe(|| commands::run(world, command)));
         match done {
             Ok(Ok(())) => lines.extend(world.take_lines()),
-            Ok(Err(why)) => return Err(failure(name, line, command, why)),
+            Ok(Err(reason)) => return Err(failure(name, line, command, reason)),
             Err(panic) => return Err(failure(name, line, command, panic_message(&*panic))),
         }
     }

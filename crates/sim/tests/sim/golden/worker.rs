@@ -218,7 +218,7 @@ impl Party {
 
     /// Begins the next incarnation. Running attempts are killed first; unacknowledged ends are
     /// carried over.
-    pub(crate) fn next_life(&mut self) {
+    pub(crate) fn next_incarnation(&mut self) {
         let order = self.coordinator.host().guard_order();
         let runs: Vec<KnownRun> = self.coordinator.host().known().collect();
         let inventory = Inventory::new(Vec::new(), self.reported(runs), None);
@@ -237,7 +237,7 @@ impl Party {
     pub(crate) fn reboot(&mut self, boot: BootId) {
         self.me.boot = boot;
         self.clock = Mono(0);
-        self.next_life();
+        self.next_incarnation();
     }
 
     pub(crate) const fn is_up(&self) -> bool {

@@ -76,8 +76,8 @@ impl World {
                 self.release(name);
                 Ok(more)
             }
-            Err(why) => {
-                self.out.line(&format!("{name}: commit refused: {why}"));
+            Err(reason) => {
+                self.out.line(&format!("{name}: commit refused: {reason}"));
                 self.out.line(&format!("{name}: steps down"));
                 self.leaders.remove(name);
                 Ok(false)

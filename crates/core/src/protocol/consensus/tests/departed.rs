@@ -87,10 +87,10 @@ fn a_storm_of_deaths_is_remembered_within_bounds_and_stays_safe() {
     let mut consensus = joined([w(0)]);
     for n in 1..=2 * REMOVED_MAX as u64 {
         consensus.join(w(n), None);
-        consensus.join(life(n, 2), None);
+        consensus.join(incarnation(n, 2), None);
         exchange(&mut consensus, w(n));
         consensus.leave(w(n));
-        consensus.leave(life(n, 2));
+        consensus.leave(incarnation(n, 2));
         assert!(consensus.departed.len() <= REMOVED_MAX);
     }
     assert_eq!(consensus.departed.len(), REMOVED_MAX);

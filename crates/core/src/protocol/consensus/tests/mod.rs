@@ -14,15 +14,15 @@ const BEFORE: Epoch = Epoch(1);
 const NOW: Epoch = Epoch(2);
 const NEXT: Epoch = Epoch(3);
 
-fn life(lineage: u64, life: u64) -> Incarnation {
+fn incarnation(lineage: u64, number: u64) -> Incarnation {
     Incarnation {
         lineage: Lineage(lineage),
-        number: IncarnationNo(life),
+        number: IncarnationNo(number),
     }
 }
 
 fn w(n: u64) -> Incarnation {
-    life(n, 1)
+    incarnation(n, 1)
 }
 
 fn all_count(_: Incarnation) -> bool {
@@ -71,9 +71,9 @@ fn each_join_and_each_departure_is_one_version() {
     assert_eq!(consensus.current(), id_of(NOW, 3, [w(2)]));
     // Replaced by its next life: two changes.
     consensus.leave(w(2));
-    consensus.join(life(2, 2), None);
-    assert_eq!(consensus.current(), id_of(NOW, 5, [life(2, 2)]));
-    assert!(consensus.contains(life(2, 2)) && !consensus.contains(w(2)));
+    consensus.join(incarnation(2, 2), None);
+    assert_eq!(consensus.current(), id_of(NOW, 5, [incarnation(2, 2)]));
+    assert!(consensus.contains(incarnation(2, 2)) && !consensus.contains(w(2)));
     assert_eq!(consensus.len(), 1);
 }
 
@@ -126,7 +126,10 @@ fn ids_must_be_the_same_in_every_part() {
 #[test]
 fn another_life_is_another_worker() {
     let complete = Some(id_of(BEFORE, 7, [w(1), w(2)]));
-    assert!(!restarted(&[(w(1), complete), (life(2, 2), complete)]));
+    assert!(!restarted(&[
+        (w(1), complete),
+        (incarnation(2, 2), complete)
+    ]));
 }
 
 #[test]
@@ -281,7 +284,7 @@ fn crash_looping_workers_do_not_block_an_established_one() {
     exchange(&mut consensus, w(1));
     exchange(&mut consensus, w(2));
     for n in 100..140 {
-        consensus.join(life(n, 1), None);
+        consensus.join(incarnation(n, 1), None);
     }
     consensus.join(w(3), None);
     for who in [w(1), w(2), w(3)] {
@@ -292,15 +295,15 @@ fn crash_looping_workers_do_not_block_an_established_one() {
     // None of the forty ever echoes. Each new life replaces the one before.
     for n in 100..140 {
         assert!(!consensus.permits(w(3), all_count));
-        consensus.leave(life(n, 1));
-        consensus.join(life(n, 2), None);
+        consensus.leave(incarnation(n, 1));
+        consensus.join(incarnation(n, 2), None);
         consensus.propagate();
     }
     assert!(consensus.permits(w(3), all_count), "now all came after it");
     for number in 3..20 {
         for n in 100..140 {
-            consensus.leave(life(n, number - 1));
-            consensus.join(life(n, number), None);
+            consensus.leave(incarnation(n, number - 1));
+            consensus.join(incarnation(n, number), None);
             assert!(consensus.permits(w(3), all_count));
         }
         consensus.propagate();
@@ -312,7 +315,7 @@ fn crash_looping_workers_do_not_block_an_established_one() {
 fn a_newcomer_among_crash_loops_waits_for_one_round_of_them_only() {
     let mut consensus = Consensus::new(NOW);
     for n in 100..140 {
-        consensus.join(life(n, 1), None);
+        consensus.join(incarnation(n, 1), None);
     }
     for (newcomer, number) in (1..10).zip(1..) {
         consensus.join(w(newcomer), None);
@@ -321,8 +324,8 @@ fn a_newcomer_among_crash_loops_waits_for_one_round_of_them_only() {
         }
         assert!(!consensus.permits(w(newcomer), all_count));
         for n in 100..140 {
-            consensus.leave(life(n, number));
-            consensus.join(life(n, number + 1), None);
+            consensus.leave(incarnation(n, number));
+            consensus.join(incarnation(n, number + 1), None);
         }
         assert!(consensus.permits(w(newcomer), all_count));
     }

@@ -115,7 +115,7 @@ struct World {
     calm: u64,
     consensus: Consensus,
     naive: Naive,
-    lives: u64,
+    incarnations: u64,
     /// The id that each worker really holds, the departed included.
     held: BTreeMap<Incarnation, Option<WorkerSetId>>,
     /// Those who left and might connect all the same.
@@ -139,7 +139,7 @@ impl World {
             calm: 1 + seed % 5,
             consensus: Consensus::new(NOW),
             naive,
-            lives: 0,
+            incarnations: 0,
             held: BTreeMap::new(),
             undead: Vec::new(),
             gone: BTreeSet::new(),
@@ -181,12 +181,12 @@ impl World {
         if self.naive.now().len() == MEMBERS_MAX {
             return;
         }
-        self.lives += 1;
-        let who = w(self.lives);
+        self.incarnations += 1;
+        let who = w(self.incarnations);
         let initial = match self.random.below(4) {
             0 => Some(id_of(BEFORE, 1, [who])),
-            1 => Some(id_of(BEFORE, 2, [who, w(self.lives + 1)])),
-            2 => Some(id_of(BEFORE, 2, [w(self.lives.max(2) - 1), who])),
+            1 => Some(id_of(BEFORE, 2, [who, w(self.incarnations + 1)])),
+            2 => Some(id_of(BEFORE, 2, [w(self.incarnations.max(2) - 1), who])),
             _ => None,
         };
         self.held.insert(who, initial);

@@ -307,7 +307,7 @@ fn a_removed_entry_halts_its_backfill_in_the_same_step_and_a_revision_does_not()
     });
     let cause = BackfillHalt::EntryUnusable;
     assert!(
-        matches!(facts.last(), Some(Fact::BackfillHalted { cause: why, .. }) if *why == cause),
+        matches!(facts.last(), Some(Fact::BackfillHalted { cause: reason, .. }) if *reason == cause),
         "{facts:?}"
     );
     assert_eq!(leader.ends_and_launches(2), hours([]));

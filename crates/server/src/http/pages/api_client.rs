@@ -24,7 +24,7 @@ const WORKER_WAIT: Duration = Duration::from_secs(2);
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Asks the API on behalf of a viewer.
-pub(super) struct Asker {
+pub(super) struct ApiClient {
     pages: Pages,
     pub(super) session: Session,
     /// Path and query of the page.
@@ -44,7 +44,7 @@ pub(super) struct Answered {
     pub(super) body: Bytes,
 }
 
-impl Asker {
+impl ApiClient {
     pub(super) fn new(pages: &Pages, request: &Request) -> Self {
         let mut headers = HeaderMap::new();
         for name in [header::HOST, header::ORIGIN] {
