@@ -11,7 +11,7 @@ use crate::instance::{DEFAULT_OWNER, instance};
 use crate::limits::TASK_LIMITS;
 use crate::param::Param;
 use crate::source;
-use crate::template::{Reference, Text};
+use crate::template::LocatedReference;
 use crate::workflow::WorkflowFile;
 use crate::{AnyFile, Trigger};
 
@@ -58,11 +58,11 @@ impl TaskFile {
     /// parameter values.
     pub fn definition(&self, file: Option<String>) -> Result<(TaskName, Definition), Errors> {
         let fail = |problems| Errors::new(&self.file, problems);
-        self.entry().check().map_err(fail)?;
+        let entry = self.entry();
+        entry.check().map_err(fail)?;
         let spec = if is_closed(&self.params) {
             let task = self.bound(&Binding::default()).map_err(fail)?;
-            let spec = instance(task, &self.policy, self.body.requests_cpu);
-            Some(Arc::new(spec))
+            Some(Arc::new(instance(task, &self.policy)))
         } else {
             let bind = |params| {
                 let binding = Binding {
@@ -71,10 +71,10 @@ impl TaskFile {
                 };
                 self.bound(&binding).map(drop)
             };
-            check_unbound(&self.params, self.body.texts(), bind).map_err(fail)?;
+            check_unbound(&self.params, self.references.iter(), bind).map_err(fail)?;
             None
         };
-        Ok(self.entry().definition(Definition {
+        Ok(entry.definition(Definition {
             kind: EntryKind::Task,
             spec,
             file,
@@ -87,7 +87,7 @@ impl TaskFile {
             name: self.name(),
             owner: self.owner(),
             owner_location: &self.owner_location,
-            source: &self.source,
+            source: self.to_json(),
             params: &self.params,
             trigger: &self.policy.trigger,
         }
@@ -102,16 +102,17 @@ impl WorkflowFile {
     /// parameter values.
     pub fn definition(&self, file: Option<String>) -> Result<(TaskName, Definition), Errors> {
         let fail = |problems| Errors::new(&self.file, problems);
-        self.entry().check().map_err(fail)?;
+        let entry = self.entry();
+        entry.check().map_err(fail)?;
         let plan = if is_closed(&self.params) {
             Some(Arc::new(self.bound(&BTreeMap::new(), None).map_err(fail)?))
         } else {
             let bind = |params| self.bound(&params, None).map(drop);
-            let texts = self.tasks.iter().flat_map(|task| task.body.texts());
-            check_unbound(&self.params, texts, bind).map_err(fail)?;
+            let references = self.tasks.iter().flat_map(|task| &task.references);
+            check_unbound(&self.params, references, bind).map_err(fail)?;
             None
         };
-        Ok(self.entry().definition(Definition {
+        Ok(entry.definition(Definition {
             kind: EntryKind::Workflow,
             plan,
             file,
@@ -124,7 +125,7 @@ impl WorkflowFile {
             name: self.name(),
             owner: self.owner(),
             owner_location: &self.owner_location,
-            source: &self.source,
+            source: self.to_json(),
             params: &self.params,
             trigger: &self.trigger,
         }
@@ -136,7 +137,7 @@ struct Entry<'a> {
     name: &'a str,
     owner: Option<&'a str>,
     owner_location: &'a Location,
-    source: &'a serde_json::Value,
+    source: serde_json::Value,
     params: &'a BTreeMap<String, Param>,
     trigger: &'a Trigger,
 }
@@ -157,7 +158,7 @@ impl Entry<'_> {
         // Aliases may expand a file beyond the JSON limits; report that now rather than when
         // it is launched. A workflow may be larger than an entry of the library, which is written
         // to the store with each revision and with each run.
-        source::from_json(self.source, &TASK_LIMITS).map(drop)
+        source::from_json(&self.source, &TASK_LIMITS).map(drop)
     }
 
     /// The defaults that a launch renders.
@@ -167,15 +168,14 @@ impl Entry<'_> {
         nominal.flatten().collect()
     }
 
-    fn definition(&self, definition: Definition) -> (TaskName, Definition) {
-        let mut source = self.source.clone();
-        source.sort_all_objects();
+    fn definition(mut self, definition: Definition) -> (TaskName, Definition) {
+        self.source.sort_all_objects();
         let name = TaskName {
             owner: self.owner.unwrap_or(DEFAULT_OWNER).to_owned(),
             name: self.name.to_owned(),
         };
         let definition = Definition {
-            source: source.to_string().into(),
+            source: self.source.to_string().into(),
             trigger: self.trigger.clone(),
             nominal_params: self.nominal_params(),
             ..definition
@@ -193,7 +193,7 @@ fn is_closed(params: &BTreeMap<String, Param>) -> bool {
 /// templates with placeholders for these values.
 fn check_unbound<'a>(
     params: &BTreeMap<String, Param>,
-    texts: impl Iterator<Item = &'a Text>,
+    references: impl Iterator<Item = &'a LocatedReference>,
     bind: impl FnOnce(BTreeMap<String, String>) -> Result<(), Vec<Problem>>,
 ) -> Result<(), Vec<Problem>> {
     let open = |name: &str| {
@@ -210,13 +210,10 @@ fn check_unbound<'a>(
         return Ok(());
     };
     // A problem of a value that contains a placeholder may not exist with a real argument.
-    let is_open = |text: &&Text| {
-        let mut references = text.references();
-        references.any(|reference| matches!(reference, Reference::Param(name) if open(name)))
-    };
-    let unsure: BTreeSet<&str> = texts
+    let is_open = |located: &&LocatedReference| located.reference.param().is_some_and(open);
+    let unsure: BTreeSet<&str> = references
         .filter(is_open)
-        .map(|text| &*text.location.path)
+        .map(|located| &*located.location.path)
         .collect();
     problems.retain(|problem| {
         let is_reference = matches!(problem.kind, Kind::Unbound | Kind::UnknownReference);

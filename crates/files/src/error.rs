@@ -106,6 +106,14 @@ pub(crate) struct Location {
 }
 
 impl Location {
+    /// The location of an argument of a start: a field without a position in the file.
+    pub(crate) fn argument(what: &str, name: &str) -> Self {
+        Self {
+            path: format!("{what}.{}", clean(name)),
+            position: None,
+        }
+    }
+
     pub(crate) fn problem(&self, kind: Kind, message: String, hint: impl Into<String>) -> Problem {
         Problem {
             kind,

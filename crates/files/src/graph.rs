@@ -6,12 +6,26 @@
 
 use std::collections::BTreeMap;
 
-use baton_model::task::Condition;
+use baton_model::task::{Condition, Dependency, ProcessName, ProcessSpec};
 
 use crate::error::{Kind, Location, Problem, quote};
-use crate::file::{UnboundDependency, UnboundProcess};
 use crate::limits::PROBLEMS_MAX;
 use crate::suggest;
+
+/// A process with the locations of its name and of its dependencies.
+#[derive(Debug)]
+pub(crate) struct LocatedProcess {
+    pub(crate) spec: ProcessSpec,
+    pub(crate) name_location: Location,
+    /// One for each of `spec.after`.
+    pub(crate) after_locations: Vec<Location>,
+}
+
+impl LocatedProcess {
+    fn dependencies(&self) -> impl Iterator<Item = (&Dependency, &Location)> {
+        self.spec.after.iter().zip(&self.after_locations)
+    }
+}
 
 /// A chain of process names with their locations.
 pub(crate) type Chain = Vec<(String, Location)>;
@@ -19,7 +33,7 @@ pub(crate) type Chain = Vec<(String, Location)>;
 /// Adds the dependencies of `order`: each process waits for the success of the one before.
 pub(crate) fn order(
     chains: &[Chain],
-    processes: &mut [UnboundProcess],
+    processes: &mut [LocatedProcess],
     problems: &mut Vec<Problem>,
 ) {
     let known = names(processes);
@@ -40,37 +54,32 @@ pub(crate) fn order(
         }
     }
     for (at, before, location) in arrows {
-        let after = &mut processes[at].after;
-        // Also in `after`, or in two chains: add it once.
-        let same = |known: &UnboundDependency| {
-            known.process == *before && known.condition == Condition::Success
+        let process = &mut processes[at];
+        let dependency = Dependency {
+            process: ProcessName(before.clone()),
+            condition: Condition::Success,
         };
-        if !after.iter().any(same) {
-            after.push(UnboundDependency {
-                process: before.clone(),
-                condition: Condition::Success,
-                location: location.clone(),
-            });
+        // Also in `after`, or in two chains: add it once.
+        if !process.spec.after.contains(&dependency) {
+            process.spec.after.push(dependency);
+            process.after_locations.push(location.clone());
         }
     }
 }
 
 /// Checks names and dependencies.
-pub(crate) fn check(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
+pub(crate) fn check(processes: &[LocatedProcess], problems: &mut Vec<Problem>) {
     report_duplicates(processes, problems);
     let known = names(processes);
     for process in processes {
-        for dependency in &process.after {
-            match known.get(dependency.process.as_str()) {
+        for (dependency, location) in process.dependencies() {
+            let name = dependency.process.0.as_str();
+            match known.get(name) {
                 Some(&at) => {
-                    problems.extend(forbidden_dependency(process, dependency, &processes[at]))
+                    let (from, to) = (&process.spec, &processes[at].spec);
+                    problems.extend(forbidden_dependency(from, to, dependency, location));
                 }
-                None => problems.push(unknown_process(
-                    problems.len(),
-                    &dependency.process,
-                    &dependency.location,
-                    &known,
-                )),
+                None => problems.push(unknown_process(problems.len(), name, location, &known)),
             }
         }
     }
@@ -78,7 +87,7 @@ pub(crate) fn check(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
 }
 
 /// Maps each name to its index; to the first one if it is used twice.
-fn names(processes: &[UnboundProcess]) -> BTreeMap<&str, usize> {
+fn names(processes: &[LocatedProcess]) -> BTreeMap<&str, usize> {
     let mut names = BTreeMap::new();
     for (index, process) in processes.iter().enumerate() {
         names.entry(process.spec.name.0.as_str()).or_insert(index);
@@ -88,7 +97,7 @@ fn names(processes: &[UnboundProcess]) -> BTreeMap<&str, usize> {
     names
 }
 
-fn report_duplicates(processes: &[UnboundProcess], problems: &mut Vec<Problem>) {
+fn report_duplicates(processes: &[LocatedProcess], problems: &mut Vec<Problem>) {
     let known = names(processes);
     for (index, process) in processes.iter().enumerate() {
         let name = &process.spec.name.0;
@@ -123,36 +132,37 @@ fn unknown_process(
 
 /// Returns why `from` must not wait for `to` with this condition.
 fn forbidden_dependency(
-    from: &UnboundProcess,
-    dependency: &UnboundDependency,
-    to: &UnboundProcess,
+    from: &ProcessSpec,
+    to: &ProcessSpec,
+    dependency: &Dependency,
+    location: &Location,
 ) -> Vec<Problem> {
-    let (waiter, waited) = (quote(&from.spec.name.0), quote(&to.spec.name.0));
+    let (waiter, waited) = (quote(&from.name.0), quote(&to.name.0));
     let mut problems = Vec::new();
     let ends = matches!(dependency.condition, Condition::Success | Condition::Exit);
-    if to.spec.daemon && ends {
-        problems.push(dependency.location.problem(
+    if to.daemon && ends {
+        problems.push(location.problem(
             Kind::DaemonDependency,
             format!("{waiter} waits for {waited} to end, but {waited} is a daemon and never ends"),
             format!(
                 "wait for its start with {{ process: {}, condition: started }} or healthy, or remove \
                  `daemon`",
-                to.spec.name
+                to.name
             ),
         ));
     }
-    if from.spec.is_final != to.spec.is_final {
-        let hint = if from.spec.is_final {
+    if from.is_final != to.is_final {
+        let hint = if from.is_final {
             "remove it: a final process starts after all regular processes anyway"
         } else {
             "remove it, or remove `final`: a final process starts only after all regular processes"
         };
-        let (first, second) = if from.spec.is_final {
+        let (first, second) = if from.is_final {
             ("final", "regular")
         } else {
             ("regular", "final")
         };
-        problems.push(dependency.location.problem(
+        problems.push(location.problem(
             Kind::FinalDependency,
             format!(
                 "{waiter} is a {first} process and cannot wait for {waited}, a {second} process"
@@ -160,8 +170,8 @@ fn forbidden_dependency(
             hint,
         ));
     }
-    if to.spec.ephemeral && !from.spec.ephemeral {
-        problems.push(dependency.location.problem(
+    if to.ephemeral && !from.ephemeral {
+        problems.push(location.problem(
             Kind::EphemeralDependency,
             format!("{waiter} waits for {waited}, which is ephemeral: the task does not wait for it to end"),
             "make both ephemeral, or neither",
@@ -171,18 +181,17 @@ fn forbidden_dependency(
 }
 
 fn cycles(
-    processes: &[UnboundProcess],
+    processes: &[LocatedProcess],
     known: &BTreeMap<&str, usize>,
     problems: &mut Vec<Problem>,
 ) {
     let arrows: Vec<Vec<(usize, &Location)>> = processes
         .iter()
         .map(|process| {
-            process
-                .after
-                .iter()
-                .filter_map(|d| Some((*known.get(d.process.as_str())?, &d.location)))
-                .collect()
+            let known = process.dependencies().filter_map(|(dependency, location)| {
+                Some((*known.get(dependency.process.0.as_str())?, location))
+            });
+            known.collect()
         })
         .collect();
     let name = |at: usize| processes[at].spec.name.0.as_str();

@@ -1,8 +1,7 @@
-//! From a task file to an `InstanceSpec`, with the scheduler's defaults.
+//! From a bound task to an `InstanceSpec`, with the scheduler's defaults.
 
 use std::collections::BTreeMap;
 
-use baton_core::workflow::template::plain;
 use baton_model::conditions::Conditions;
 use baton_model::paths::{DIRECTORY_LABEL, Paths};
 use baton_model::placement::{Constraint, ResourceRequest, Rule};
@@ -10,8 +9,7 @@ use baton_model::spec::{InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
 use baton_model::task::{CommandLine, ProcessSpec, TaskSpec};
 use baton_model::time::Millis;
 
-use crate::error::Errors;
-use crate::file::{Binding, BoundTask, TaskFile};
+use crate::file::TaskBody;
 use crate::policy::{Growth, Policy, Retry, Scaling};
 
 /// The owner of a task without `owner`.
@@ -36,32 +34,11 @@ const FINALIZATION_WAIT: Millis = Millis::from_secs(30);
 /// for, because the worker is another host.
 const SHELL: &str = "/bin/bash";
 
-impl TaskFile {
-    /// Binds the task and applies the scheduler's defaults: one core, the owner
-    /// [`DEFAULT_OWNER`], a backoff of 1s to 1m. A task of one process without process policies
-    /// becomes a plain command; a worker runs it without a runner.
-    ///
-    /// # Errors
-    /// As [`TaskFile::bind`].
-    pub fn instance(&self, binding: &Binding) -> Result<InstanceSpec, Errors> {
-        self.check_time(binding)?;
-        let task = self.bound(binding);
-        let task = task.map_err(|problems| Errors::new(&self.file, problems))?;
-        let mut spec = instance(task, &self.policy, self.body.requests_cpu);
-        if let Some(item) = &binding.item {
-            let text = plain(item).into_owned();
-            spec.env.insert(ITEM_VARIABLE.to_owned(), text);
-        }
-        Ok(spec)
-    }
-}
-
-/// Builds the instance of a bound task. `requests_cpu` is false for a task without
-/// `resources.cpu`.
-pub(crate) fn instance(bound: BoundTask, policy: &Policy, requests_cpu: bool) -> InstanceSpec {
+/// Builds the instance of a bound task.
+pub(crate) fn instance(bound: TaskBody, policy: &Policy) -> InstanceSpec {
     let task = bound.spec;
     let mut request = task.resources.clone();
-    if !requests_cpu {
+    if !bound.requests_cpu {
         request.cpu_milli = DEFAULT_CPU_MILLI;
     }
     let name = task.name.clone();
@@ -97,8 +74,8 @@ pub(crate) fn instance(bound: BoundTask, policy: &Policy, requests_cpu: bool) ->
         part: None,
         paths: Paths {
             cwd,
-            stdout: bound.stdout,
-            stderr: bound.stderr,
+            stdout: bound.stdout.map(|file| file.path),
+            stderr: bound.stderr.map(|file| file.path),
         },
         conditions: Conditions::default(),
         tags: policy.tags.clone(),

@@ -19,10 +19,13 @@
 //! |---|---|---|
 //! | text to tree | `tree` | the three formats, with line and column |
 //! | tree to [`TaskFile`] | `read`, `schema`, `graph` | the fields, names, the order of processes |
-//! | [`TaskFile`] to `TaskSpec` | `file`, `binding`, `bind`, `template` | parameters, ports, the task id |
-//! | the same to `InstanceSpec` | `instance` | the scheduler's input, with its defaults |
-//! | the same to [`Definition`] | `definition` | a library revision, with unbound templates |
-//! | tree to [`WorkflowFile`] to plan | `read`, `workflow` | tasks, their order and items |
+//! | its tree and values to `TaskSpec` | `binding`, `template`, `read` | parameters, ports, the task id |
+//! | `TaskSpec` to `InstanceSpec` | `instance` | the scheduler's input, with its defaults |
+//! | a file to [`Definition`] | `definition` | a library revision, with unbound templates |
+//! | tree to [`WorkflowFile`] to plan | `read`, `workflow`, `plan` | tasks, their order and items |
+//!
+//! One reader serves both steps with a tree: a file is checked without values of its templates, and
+//! each binding reads the fields that may have templates again, with values.
 //!
 //! Further modules: [`units`] (durations and sizes, also for command lines), [`times`], [`indices`] of arrays, [`Param`],
 //! [`Policy`], [`Errors`], [`limits`], and [`wfcommons`] (imports recorded workflows).
@@ -30,7 +33,6 @@
 //! `schema` has the tables of all fields, from which `docs/tasks.md` and the JSON Schemas come;
 //! `baton_model::task` specifies a bound task. This crate starts no process and reads no clock.
 
-mod bind;
 mod binding;
 mod definition;
 mod error;
@@ -42,6 +44,7 @@ mod instance;
 pub mod limits;
 mod name;
 mod param;
+mod plan;
 mod policy;
 mod read;
 mod schema;
@@ -123,14 +126,14 @@ pub fn load_any(path: impl AsRef<Path>) -> Result<AnyFile, Errors> {
 pub fn parse_any(bytes: &[u8], format: Format, name: &str) -> Result<AnyFile, Errors> {
     let text = text(bytes, &WORKFLOW_LIMITS, name)?;
     let fail = |problems| Errors::new(name, problems);
-    let read_workflow = |root: &Tree| read::workflow(root, name).map_err(fail);
+    let read_workflow = |root: Tree| read::workflow(root, name).map_err(fail);
     // The kind decides the size limit, and is known only after parsing.
     match tree::parse(text, format, &TASK_LIMITS) {
-        Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
-        Ok(root) => read::task(&root, name).map_err(fail).map(AnyFile::from),
+        Ok(root) if read::is_workflow(&root) => read_workflow(root).map(AnyFile::from),
+        Ok(root) => read::task(root, name).map_err(fail).map(AnyFile::from),
         Err(problems) if problems.iter().any(|it| it.kind == Kind::TooLarge) => {
             match tree::parse(text, format, &WORKFLOW_LIMITS) {
-                Ok(root) if read::is_workflow(&root) => read_workflow(&root).map(AnyFile::from),
+                Ok(root) if read::is_workflow(&root) => read_workflow(root).map(AnyFile::from),
                 Ok(_) => Err(fail(problems)),
                 Err(problems) => Err(fail(problems)),
             }
@@ -157,7 +160,7 @@ impl From<WorkflowFile> for AnyFile {
 /// Every problem of the file.
 pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors> {
     tree::parse(text, format, &TASK_LIMITS)
-        .and_then(|root| read::task(&root, name))
+        .and_then(|root| read::task(root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
@@ -167,7 +170,7 @@ pub fn parse(text: &str, format: Format, name: &str) -> Result<TaskFile, Errors>
 /// Every problem of the file.
 pub fn parse_workflow(text: &str, format: Format, name: &str) -> Result<WorkflowFile, Errors> {
     tree::parse(text, format, &WORKFLOW_LIMITS)
-        .and_then(|root| read::workflow(&root, name))
+        .and_then(|root| read::workflow(root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
@@ -178,7 +181,7 @@ pub fn parse_workflow(text: &str, format: Format, name: &str) -> Result<Workflow
 /// Every problem of the file.
 pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Errors> {
     source::from_json(value, &TASK_LIMITS)
-        .and_then(|root| read::task(&root, name))
+        .and_then(|root| read::task(root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
@@ -189,7 +192,7 @@ pub fn from_json(value: &serde_json::Value, name: &str) -> Result<TaskFile, Erro
 /// Every problem of the file.
 pub fn workflow_from_json(value: &serde_json::Value, name: &str) -> Result<WorkflowFile, Errors> {
     source::from_json(value, &WORKFLOW_LIMITS)
-        .and_then(|root| read::workflow(&root, name))
+        .and_then(|root| read::workflow(root, name))
         .map_err(|problems| Errors::new(name, problems))
 }
 
@@ -255,8 +258,10 @@ pub fn is_workflow(value: &serde_json::Value) -> bool {
 /// Every problem of the tasks.
 pub fn workflow_part(tasks: &str, before: &Plan, name: &str) -> Result<Plan, Errors> {
     tree::parse(tasks, Format::Json, &WORKFLOW_LIMITS)
-        .and_then(|root| read::part(&root, before))
-        .and_then(|part| workflow::extend(before, &part))
+        .and_then(|root| {
+            let part = read::part(&root, before)?;
+            plan::extend(before, &root, &part)
+        })
         .map_err(|problems| Errors::new(name, problems))
 }
 

@@ -5,18 +5,9 @@
 //! numbers elsewhere. An item becomes a string only if the number would be written differently.
 //! [`from_json`] reads back the same task that [`task_to_json`] writes.
 
-use crate::TaskFile;
 use crate::error::Problem;
 use crate::limits::{DEPTH_MAX, SizeLimits};
 use crate::tree::{Entry, Tree, Value, too_large};
-
-impl TaskFile {
-    /// The parsed task with unbound templates. [`crate::from_json`] reads it back.
-    #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
-        self.source.clone()
-    }
-}
 
 /// Converts the tree of a task.
 pub(crate) fn task_to_json(tree: &Tree) -> serde_json::Value {

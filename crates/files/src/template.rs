@@ -35,14 +35,13 @@ pub(crate) enum Scope {
     Workflow,
 }
 
-/// A template and its location.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Text {
+/// A parsed template.
+#[derive(Debug)]
+pub(crate) struct Template {
     pieces: Vec<Piece>,
-    pub(crate) location: Location,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Piece {
     Literal(String),
     Reference(Reference),
@@ -86,22 +85,30 @@ impl std::fmt::Display for Reference {
     }
 }
 
-/// The values of references.
-pub(crate) struct Values<'a> {
-    pub(crate) params: &'a BTreeMap<String, Option<String>>,
-    pub(crate) ports: &'a BTreeMap<String, u16>,
-    pub(crate) task_id: Option<&'a str>,
-    pub(crate) task_name: &'a str,
-    /// The name of the workflow; `None` in a task file.
-    pub(crate) workflow: Option<&'a str>,
-    /// The item of an element of an array.
-    pub(crate) item: Option<&'a serde_json::Value>,
-    /// Parameters that only a launch can render: references to them stay.
-    pub(crate) late: BTreeSet<&'a str>,
+/// A reference with the location of its template.
+#[derive(Clone, Debug)]
+pub(crate) struct LocatedReference {
+    pub(crate) reference: Reference,
+    pub(crate) location: Location,
 }
 
-impl Text {
-    /// Parses the references. Whether they have values is checked by [`Text::render`].
+/// The values of references.
+#[derive(Debug, Default)]
+pub(crate) struct Values {
+    pub(crate) params: BTreeMap<String, Option<String>>,
+    pub(crate) ports: BTreeMap<String, u16>,
+    pub(crate) task_id: Option<String>,
+    pub(crate) task_name: String,
+    /// The name of the workflow; `None` in a task file.
+    pub(crate) workflow: Option<String>,
+    /// The item of an element of an array.
+    pub(crate) item: Option<serde_json::Value>,
+    /// Parameters that only a launch can render: references to them stay.
+    pub(crate) late: BTreeSet<String>,
+}
+
+impl Template {
+    /// Parses the references. Whether they have values is checked by [`Template::render`].
     pub(crate) fn parse(
         text: &str,
         item: &Item<'_>,
@@ -135,30 +142,28 @@ impl Text {
                 )),
             }
         }
-        Self {
-            pieces,
-            location: item.location(),
-        }
+        Self { pieces }
     }
 
-    /// A default value, located at `item`.
-    pub(crate) fn literal(text: &str, item: &Item<'_>) -> Self {
-        Self {
-            pieces: vec![Piece::Literal(text.to_owned())],
-            location: item.location(),
-        }
-    }
-
-    /// All references.
-    pub(crate) fn references(&self) -> impl Iterator<Item = &Reference> {
-        self.pieces.iter().filter_map(|piece| match piece {
+    /// All references of the template at `item`.
+    pub(crate) fn references(self, item: &Item<'_>) -> impl Iterator<Item = LocatedReference> {
+        let references = self.pieces.into_iter().filter_map(|piece| match piece {
             Piece::Reference(reference) => Some(reference),
             Piece::Literal(_) => None,
+        });
+        references.map(|reference| LocatedReference {
+            reference,
+            location: item.location(),
         })
     }
 
-    /// Replaces every reference, or reports those without a value.
-    pub(crate) fn render(&self, values: &Values<'_>, problems: &mut Vec<Problem>) -> String {
+    /// Replaces every reference, or reports those without a value at `item`.
+    pub(crate) fn render(
+        &self,
+        item: &Item<'_>,
+        values: &Values,
+        problems: &mut Vec<Problem>,
+    ) -> String {
         // Escape the whole run of literals and values: a double brace may span two pieces.
         let (mut text, mut open) = (String::new(), String::new());
         for piece in &self.pieces {
@@ -170,14 +175,14 @@ impl Text {
                 Piece::Literal(literal) => open.push_str(literal),
                 Piece::Reference(reference) => match values.runtime(reference) {
                     Some(reference) => {
-                        self.no_brace_before(&open, &reference, problems);
+                        problems.extend(brace_before(item, &open, &reference));
                         text.push_str(&values.literal(&std::mem::take(&mut open)));
                         text.push_str(&format!("{{{{ {reference} }}}}"));
                     }
                     None => match values.get(reference, problems.len()) {
                         Ok(value) => open.push_str(&value),
                         Err((kind, message, hint)) => {
-                            problems.push(self.location.problem(
+                            problems.push(item.problem(
                                 kind,
                                 format!("{reference} {message}"),
                                 hint,
@@ -190,28 +195,23 @@ impl Text {
         text.push_str(&values.literal(&open));
         text
     }
+}
 
-    /// Reports a single brace before a reference: it would open the template too early.
-    fn no_brace_before(
-        &self,
-        before: &str,
-        reference: &RuntimeReference,
-        problems: &mut Vec<Problem>,
-    ) {
-        let braces = before.len() - before.trim_end_matches('{').len();
-        if braces % 2 == 1 {
-            problems.push(self.location.problem(
-                Kind::Template,
-                format!("a brace directly precedes {{{{ {reference} }}}}"),
-                "separate them, or pass the value in a variable of `env`",
-            ));
-        }
-    }
+/// Reports a single brace before a reference: it would open the template too early.
+fn brace_before(item: &Item<'_>, before: &str, reference: &RuntimeReference) -> Option<Problem> {
+    let braces = before.len() - before.trim_end_matches('{').len();
+    (braces % 2 == 1).then(|| {
+        item.problem(
+            Kind::Template,
+            format!("a brace directly precedes {{{{ {reference} }}}}"),
+            "separate them, or pass the value in a variable of `env`",
+        )
+    })
 }
 
 type TemplateError = (Kind, String, String);
 
-impl Values<'_> {
+impl Values {
     /// Whether the result is rendered a second time: when an item of a workflow is ready, or when
     /// a task with late parameters is launched.
     fn is_rendered_again(&self) -> bool {
@@ -240,7 +240,7 @@ impl Values<'_> {
     fn runtime(&self, reference: &Reference) -> Option<RuntimeReference> {
         match reference {
             Reference::Runtime(reference) => Some(reference.clone()),
-            Reference::Param(name) if self.late.contains(&**name) => {
+            Reference::Param(name) if self.late.contains(name) => {
                 Some(RuntimeReference::Param(name.clone()))
             }
             _ => None,
@@ -267,7 +267,7 @@ impl Values<'_> {
                 )),
                 None => Err((
                     Kind::UnknownReference,
-                    match self.workflow {
+                    match &self.workflow {
                         Some(_) => "is not a parameter of this workflow".to_owned(),
                         None => "is not a parameter of this task".to_owned(),
                     },
@@ -292,22 +292,22 @@ impl Values<'_> {
                 },
                 |port| Ok(port.to_string()),
             ),
-            Reference::TaskId => self.task_id.map(str::to_owned).ok_or_else(|| {
+            Reference::TaskId => self.task_id.clone().ok_or_else(|| {
                 (
                     Kind::Unbound,
                     "is known only at run time".to_owned(),
                     "pass --task-id ID".to_owned(),
                 )
             }),
-            Reference::TaskName => Ok(self.task_name.to_owned()),
-            Reference::WorkflowName => Ok(self.workflow.unwrap_or_default().to_owned()),
+            Reference::TaskName => Ok(self.task_name.clone()),
+            Reference::WorkflowName => Ok(self.workflow.clone().unwrap_or_default()),
             Reference::Item(key) => self.item(key.as_deref()),
             Reference::Runtime(reference) => Ok(format!("{{{{ {reference} }}}}")),
         }
     }
 
     fn item(&self, key: Option<&str>) -> Result<String, TemplateError> {
-        let Some(item) = self.item else {
+        let Some(item) = &self.item else {
             return Err((
                 Kind::Unbound,
                 "has a value only in an array of items".to_owned(),

@@ -1,11 +1,11 @@
 //! Readiness and health checks.
 
+use baton_model::task::{Check, Probe};
+
 use super::{Fields, Item, Reader};
 use crate::error::Kind;
-use crate::file::{UnboundCheck, UnboundProbe};
 use crate::schema::Object;
 use crate::schema::process::{HTTP, TCP};
-use crate::template::{Reference, Text};
 use crate::tree::Value;
 
 const PROBES: &[&str] = &["command", "http", "tcp"];
@@ -13,17 +13,13 @@ const PORT_HINT: &str = "write a port, such as 8080 or \"{{ ports.http }}\"";
 
 impl Reader {
     /// `table` has the default timing.
-    pub(super) fn check(
-        &mut self,
-        item: &Item<'_>,
-        table: &'static Object,
-    ) -> Option<UnboundCheck> {
+    pub(super) fn check(&mut self, item: &Item<'_>, table: &'static Object) -> Option<Check> {
         let fields = self.fields(item, table, |_| None)?;
         let probe = self.probe(&fields);
         let mut span = |name| self.duration_field(&fields, name).unwrap_or_default();
         let (delay, interval, timeout) = (span("delay"), span("interval"), span("timeout"));
         let mut count = |name| self.integer_field(&fields, name).unwrap_or_default();
-        Some(UnboundCheck {
+        Some(Check {
             delay,
             interval,
             timeout,
@@ -33,7 +29,7 @@ impl Reader {
         })
     }
 
-    fn probe(&mut self, fields: &Fields<'_>) -> Option<UnboundProbe> {
+    fn probe(&mut self, fields: &Fields<'_>) -> Option<Probe> {
         let probes: Vec<&str> = PROBES
             .iter()
             .copied()
@@ -60,46 +56,30 @@ impl Reader {
         };
         let item = fields.get(name)?;
         match name {
-            "command" => self.run(&item).map(UnboundProbe::Command),
+            "command" => self.run(&item).map(Probe::Command),
             "http" => {
                 let fields = self.fields(&item, &HTTP, |_| None)?;
                 let path = match fields.get("path") {
-                    Some(path) => self.template(&path, "write a path, such as /health")?,
-                    None => Text::literal("/", &item),
+                    Some(path) => self.http_path(&path)?,
+                    None => "/".to_owned(),
                 };
                 let port = self.required_port(&fields)?;
-                Some(UnboundProbe::Http { port, path })
+                Some(Probe::Http { port, path })
             }
             _ if matches!(item.tree.value, Value::Map(_)) => {
                 let fields = self.fields(&item, &TCP, |_| None)?;
                 let port = self.required_port(&fields)?;
-                Some(UnboundProbe::Tcp { port })
+                Some(Probe::Tcp { port })
             }
-            _ => self.port(&item).map(|port| UnboundProbe::Tcp { port }),
+            _ => self.port(&item, PORT_HINT).map(|port| Probe::Tcp { port }),
         }
     }
 
-    /// A port may be a template; it must be a number after rendering.
-    fn required_port(&mut self, fields: &Fields<'_>) -> Option<Text> {
+    fn required_port(&mut self, fields: &Fields<'_>) -> Option<u16> {
         let Some(port) = fields.get("port") else {
             self.missing(fields, "port", PORT_HINT);
             return None;
         };
-        self.port(&port)
-    }
-
-    fn port(&mut self, item: &Item<'_>) -> Option<Text> {
-        let text = self.template(item, PORT_HINT)?;
-        let is_runtime = |reference: &Reference| matches!(reference, Reference::Runtime(_));
-        if let Some(reference) = text.references().find(|it| is_runtime(it)) {
-            self.note(
-                item,
-                Kind::Template,
-                format!("{reference} is known only at run time and cannot be a port"),
-                "write the number, or a parameter",
-            );
-            return None;
-        }
-        Some(text)
+        self.port(&port, PORT_HINT)
     }
 }

@@ -5,6 +5,7 @@
 //! task. Problems of defaults and templates alone are reported first, and such layers are not
 //! inherited.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::workflow::Pool;
@@ -69,6 +70,36 @@ pub(super) struct Template<'a> {
     pool: Option<u32>,
 }
 
+impl<'a> Layers<'a> {
+    /// The layers of a checked file.
+    pub(super) fn checked(root: &'a Tree) -> Self {
+        let templates = root.get("templates").into_iter().flat_map(Tree::entries);
+        let templates = templates.map(|entry| {
+            let template = Template {
+                layer: Some(Layer::new(&entry.value, SHARED)),
+                max_concurrent: None,
+                pool: None,
+            };
+            (entry.key.as_str(), template)
+        });
+        Self {
+            defaults: root.get("defaults").map(|tree| Layer::new(tree, &[])),
+            templates: templates.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The layers below a task, the uppermost first. Invalid ones are not inherited.
+    pub(super) fn below(&self, task: &Tree) -> Vec<&Layer<'a>> {
+        let template = match task.get("template").map(|tree| &tree.value) {
+            Some(Value::String(name)) => self.templates.get(name.as_str()),
+            _ => None,
+        };
+        let template = template.and_then(|template| template.layer.as_ref());
+        template.into_iter().chain(&self.defaults).collect()
+    }
+}
+
 impl Reader {
     pub(super) fn layers<'a>(&mut self, fields: &Fields<'a>) -> Layers<'a> {
         let defaults = fields
@@ -80,18 +111,15 @@ impl Reader {
             for (name, value, position) in self.entries(&item, hint) {
                 self.key_name(name, &value, position);
                 let layer = self.layer(&value, &TEMPLATE, SHARED);
-                let limit = value
-                    .tree
-                    .entries()
-                    .iter()
-                    .find(|entry| SHARED.contains(&&*entry.key));
+                let limit = SHARED.iter().find_map(|name| value.tree.get(name));
                 let template = Template {
-                    max_concurrent: layer.as_ref().and(limit).and_then(|entry| {
-                        match &entry.value.value {
+                    max_concurrent: layer
+                        .as_ref()
+                        .and(limit)
+                        .and_then(|tree| match &tree.value {
                             Value::Number(text) => text.parse().ok(),
                             _ => None,
-                        }
-                    }),
+                        }),
                     layer,
                     pool: None,
                 };
@@ -117,7 +145,7 @@ impl Reader {
         if let Some(mut fields) = self.fields(item, table, misplaced_workflow_task_field) {
             // Read as a task, which has more fields.
             fields.table = &WORKFLOW_TASK;
-            self.unbound_task(&fields, String::new(), Completeness::Partial);
+            self.checked_task(&fields, String::new(), Completeness::Partial);
         }
         // Totals count only what tasks inherit.
         self.totals = before.1;
@@ -125,11 +153,7 @@ impl Reader {
     }
 
     /// Resolves a template and the concurrency limit that its tasks share.
-    pub(super) fn use_template<'a>(
-        &mut self,
-        item: &Item<'_>,
-        layers: &mut Layers<'a>,
-    ) -> Option<(&'a str, Option<u32>)> {
+    pub(super) fn use_template(&mut self, item: &Item<'_>, layers: &mut Layers<'_>) -> Option<u32> {
         if !layers.has_templates {
             return None;
         }
@@ -150,15 +174,15 @@ impl Reader {
                 max_concurrent,
             });
         }
-        Some((name, template.pool))
+        template.pool
     }
 }
 
 /// Merges the task `own` with the layers below it, the uppermost first.
-pub(super) fn merged(own: &Tree, below: &[&Layer<'_>]) -> Tree {
-    let mut tree = own.clone();
+pub(super) fn merged<'t>(own: &'t Tree, below: &[&Layer<'_>]) -> Cow<'t, Tree> {
+    let mut tree = Cow::Borrowed(own);
     for layer in below {
-        merge_below(&mut tree, layer);
+        merge_below(tree.to_mut(), layer);
     }
     tree
 }

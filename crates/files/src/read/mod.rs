@@ -1,4 +1,5 @@
-//! From a tree of values to a [`TaskFile`](crate::TaskFile), field by field.
+//! From a tree of values to the types of `baton_model`, field by field: without values of
+//! templates to check a file, and with values to bind it.
 //!
 //! A [`Reader`] reports every problem and continues with a default; the caller discards the
 //! result if there is any problem. So every visible default is a documented one.
@@ -8,6 +9,7 @@
 //! | [`scalars`] | strings, numbers, durations, sizes, names |
 //! | [`task`] | the top level of a task file |
 //! | [`process`], [`check`] | a process and its checks |
+//! | [`render`] | strings with templates, with and without their values |
 //! | [`params`] | parameters |
 //! | [`trigger`] | schedule, launch limits, upstream tasks of the library |
 //! | [`policy`] | retry, backoff |
@@ -27,6 +29,7 @@ mod params;
 mod placement;
 mod policy;
 mod process;
+mod render;
 mod resources;
 mod scalars;
 mod scale;
@@ -38,12 +41,12 @@ mod workflow;
 use crate::error::{Kind, Position, Problem, quote};
 use crate::schema::Object;
 use crate::suggest;
-use crate::template::Scope;
+use crate::template::{LocatedReference, Scope};
 use crate::tree::{Entry, Item, Value};
 
 pub use resources::is_resource_name;
-pub(crate) use task::task;
-pub(crate) use workflow::{is_workflow, part, workflow};
+pub(crate) use task::{bound_task, task};
+pub(crate) use workflow::{BoundTasks, is_workflow, part, workflow};
 
 /// Reads a tree and collects problems.
 #[derive(Debug, Default)]
@@ -53,6 +56,10 @@ pub(crate) struct Reader {
     pub(crate) scope: Scope,
     /// Amounts that are limited for a whole workflow.
     totals: items::Totals,
+    /// The values of templates; `None` to check a file without them.
+    pub(crate) rendering: Option<render::Rendering>,
+    /// The references of templates that were read without values.
+    references: Vec<LocatedReference>,
 }
 
 /// The fields of one map.
@@ -63,6 +70,15 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    /// The fields of a map whose keys are checked already.
+    fn checked(item: Item<'a>, table: &'static Object) -> Self {
+        Self {
+            entries: item.tree.entries(),
+            item,
+            table,
+        }
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
         debug_assert!(self.table.has(name), "{}: {name}", self.table.what);
         let entry = self.entries.iter().find(|entry| entry.key == name)?;
@@ -142,11 +158,7 @@ impl Reader {
                 hint,
             });
         }
-        Some(Fields {
-            item: item.clone(),
-            entries,
-            table,
-        })
+        Some(Fields::checked(item.clone(), table))
     }
 
     /// Reads a map with arbitrary keys.

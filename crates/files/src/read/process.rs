@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_model::task::{CommandLine, Condition, LogMode, Logger, ProcessName, ProcessSpec, Stop};
+use baton_model::task::{
+    CommandLine, Condition, Dependency, LogMode, Logger, ProcessName, ProcessSpec, Stop,
+};
 
 use super::{Fields, Item, Reader};
-use crate::error::{Kind, quote};
-use crate::file::{UnboundDependency, UnboundProcess, UnboundRun};
+use crate::error::{Kind, Location, quote};
+use crate::graph::LocatedProcess;
 use crate::schema::process::{DEPENDENCY, HEALTH, LOG, PROCESS, READY, SIGNALS, STOP};
 use crate::suggest;
-use crate::template::Text;
 use crate::tree::Value;
 
 /// The signal that stops a process by default.
@@ -24,15 +25,23 @@ const ROTATE_BACKUPS: u32 = 5;
 const RUN_HINT: &str =
     "write a shell command, such as \"make test\", or a list, such as [\"make\", \"test\"]";
 
+/// The variables and the directory that the processes of a task inherit from it.
+#[derive(Debug, Default)]
+pub(super) struct Inherited {
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) cwd: Option<String>,
+}
+
 impl Reader {
     /// `misplaced` returns a hint for a field that belongs elsewhere.
     pub(super) fn process(
         &mut self,
         item: &Item<'_>,
+        inherited: &Inherited,
         misplaced: impl Fn(&str) -> Option<String>,
-    ) -> Option<UnboundProcess> {
+    ) -> Option<LocatedProcess> {
         let fields = self.fields(item, &PROCESS, misplaced)?;
-        let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
+        let mut spec = inherited.process("", CommandLine::Exec(Vec::new()));
         let mut name_location = item.location();
         match fields.get("name") {
             Some(item) => {
@@ -45,32 +54,28 @@ impl Reader {
         }
         self.policies(&fields, &mut spec);
         self.host_settings(&fields, &mut spec);
-        let run = match fields.get("run") {
-            Some(item) => self.run(&item),
-            None => {
-                self.missing(&fields, "run", RUN_HINT);
-                None
-            }
-        };
-        Some(UnboundProcess {
+        match fields.get("run") {
+            Some(item) => spec.run = self.run(&item).unwrap_or(spec.run),
+            None => self.missing(&fields, "run", RUN_HINT),
+        }
+        let after = fields.get("after");
+        let after = after.map_or_else(Vec::new, |item| self.after(&item));
+        let after_locations;
+        (spec.after, after_locations) = after.into_iter().unzip();
+        let mut check = |name, table| self.check(&fields.get(name)?, table);
+        spec.ready = check("ready", &READY);
+        spec.health = check("health", &HEALTH);
+        if let Some(item) = fields.get("env") {
+            spec.env.extend(self.env(&item));
+        }
+        if let Some(item) = fields.get("cwd") {
+            spec.cwd = self.process_cwd(&item, inherited.cwd.as_deref());
+        }
+        self.count_variables(&spec.env, &name_location);
+        Some(LocatedProcess {
             spec,
             name_location,
-            run: run.unwrap_or(UnboundRun::Exec(Vec::new())),
-            after: fields
-                .get("after")
-                .map_or_else(Vec::new, |item| self.after(&item)),
-            ready: fields
-                .get("ready")
-                .and_then(|item| self.check(&item, &READY)),
-            health: fields
-                .get("health")
-                .and_then(|item| self.check(&item, &HEALTH)),
-            env: fields
-                .get("env")
-                .map_or_else(BTreeMap::new, |item| self.env(&item)),
-            cwd: fields
-                .get("cwd")
-                .and_then(|item| self.template(&item, "write the path of a directory")),
+            after_locations,
         })
     }
 
@@ -105,61 +110,54 @@ impl Reader {
         spec.logger = fields.get("log").and_then(|item| self.log(&item));
     }
 
-    pub(super) fn run(&mut self, item: &Item<'_>) -> Option<UnboundRun> {
-        match &item.tree.value {
-            Value::String(text) if text.trim().is_empty() => {
-                self.note(
-                    item,
-                    Kind::BadValue,
-                    "the command is empty".to_owned(),
-                    RUN_HINT,
-                );
-                None
-            }
-            Value::String(_) => self.template(item, RUN_HINT).map(UnboundRun::Shell),
-            Value::List(words) if words.is_empty() => {
-                self.note(
-                    item,
-                    Kind::BadValue,
-                    "the command is empty".to_owned(),
-                    RUN_HINT,
-                );
-                None
-            }
-            Value::List(_) => {
-                let words: Vec<Text> = self
-                    .list(item, RUN_HINT)
-                    .iter()
-                    .filter_map(|word| self.template(word, "write each argument as a string"))
-                    .collect();
-                Some(UnboundRun::Exec(words))
-            }
+    pub(super) fn run(&mut self, item: &Item<'_>) -> Option<CommandLine> {
+        let before = self.problems.len();
+        let is_empty = match &item.tree.value {
+            Value::String(text) => text.trim().is_empty(),
+            Value::List(words) => words.is_empty(),
             _ => {
                 self.wrong_type(item, "a command", RUN_HINT);
-                None
+                return None;
             }
+        };
+        if is_empty {
+            let message = "the command is empty".to_owned();
+            self.note(item, Kind::BadValue, message, RUN_HINT);
+            return None;
         }
+        let (run, first) = if matches!(item.tree.value, Value::List(_)) {
+            let items = self.list(item, RUN_HINT);
+            let words = items.iter();
+            let words =
+                words.filter_map(|word| self.template(word, "write each argument as a string"));
+            (CommandLine::Exec(words.collect()), items[0].clone())
+        } else {
+            let command = self.template(item, RUN_HINT)?;
+            (CommandLine::Shell(command), item.clone())
+        };
+        self.check_command(&run, &first, before);
+        Some(run)
     }
 
-    fn after(&mut self, item: &Item<'_>) -> Vec<UnboundDependency> {
+    fn after(&mut self, item: &Item<'_>) -> Vec<(Dependency, Location)> {
         let hint = "write a list, such as [fetch, { process: db, condition: healthy }]";
         let mut after = Vec::new();
         let mut seen = BTreeSet::new();
         for item in self.list(item, hint) {
-            let Some(dependency) = self.dependency(&item) else {
+            let Some((dependency, location)) = self.dependency(&item) else {
                 continue;
             };
             if !seen.insert((dependency.process.clone(), dependency.condition)) {
-                let message = format!("{} is listed twice", quote(&dependency.process));
+                let message = format!("{} is listed twice", quote(&dependency.process.0));
                 self.note(&item, Kind::DuplicateName, message, "remove one of the two");
                 continue;
             }
-            after.push(dependency);
+            after.push((dependency, location));
         }
         after
     }
 
-    fn dependency(&mut self, item: &Item<'_>) -> Option<UnboundDependency> {
+    fn dependency(&mut self, item: &Item<'_>) -> Option<(Dependency, Location)> {
         let hint = "write the name of a process, or { process: NAME, condition: exit }";
         let (name, condition) = match &item.tree.value {
             Value::Map(_) => {
@@ -173,16 +171,12 @@ impl Reader {
             }
             _ => (item.clone(), Condition::Success),
         };
-        let process = self.text(&name, hint)?.to_owned();
-        Some(UnboundDependency {
-            process,
-            condition,
-            location: name.location(),
-        })
+        let process = ProcessName(self.text(&name, hint)?.to_owned());
+        Some((Dependency { process, condition }, name.location()))
     }
 
     /// Reads the environment variables of a process or a task.
-    pub(super) fn env(&mut self, item: &Item<'_>) -> BTreeMap<String, Text> {
+    pub(super) fn env(&mut self, item: &Item<'_>) -> BTreeMap<String, String> {
         let mut env = BTreeMap::new();
         let hint = "write variables, such as { LANG: C.UTF-8 }";
         for (name, value, position) in self.entries(item, hint) {
@@ -332,6 +326,17 @@ impl Reader {
             return None;
         }
         Some(size)
+    }
+}
+
+impl Inherited {
+    /// A process with these variables and this directory.
+    pub(super) fn process(&self, name: &str, run: CommandLine) -> ProcessSpec {
+        ProcessSpec {
+            env: self.env.clone(),
+            cwd: self.cwd.clone(),
+            ..ProcessSpec::new(name, run)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Kind, quote};
 use crate::name::bad_name;
 use crate::schema::{Field, Type, Zero};
 use crate::suggest;
-use crate::template::{self, Text};
+use crate::template;
 use crate::tree::Value;
 use crate::units::{self, UnitError};
 
@@ -43,12 +43,6 @@ impl Reader {
         };
         self.reject_nul(item, &text);
         Some(text)
-    }
-
-    /// Reads a string with templates.
-    pub(super) fn template(&mut self, item: &Item<'_>, hint: &str) -> Option<Text> {
-        let text = self.scalar_text(item, hint)?;
-        Some(Text::parse(&text, item, self.scope, &mut self.problems))
     }
 
     fn reject_nul(&mut self, item: &Item<'_>, text: &str) {

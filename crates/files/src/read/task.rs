@@ -1,38 +1,48 @@
 //! The top level of a task file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use baton_model::library::Trigger;
 use baton_model::spec::InstanceSpec;
-use baton_model::task::{CommandLine, ProcessName, ProcessSpec, Resources, TaskSpec};
+use baton_model::task::{Resources, TaskSpec};
 use baton_model::time::Millis;
 use baton_model::timeouts::LOST_AFTER_MIN;
 
+use super::process::Inherited;
 use super::scale::FirstAttempt;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Problem};
-use crate::file::{TaskBody, TaskFile, UnboundProcess};
-use crate::graph;
+use crate::file::{TaskBody, TaskFile};
+use crate::graph::{self, LocatedProcess};
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::PROCESSES_MAX;
 use crate::policy::Policy;
 use crate::schema::process::PROCESS;
 use crate::schema::task::{TASK, TRIGGER};
-use crate::source;
-use crate::template::Text;
 use crate::tree::{Tree, Value};
 
-/// Reads a task from the tree of a file called `file`.
-pub(crate) fn task(root: &Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
+/// Reads and checks a task without values of its templates. `file` is the name of the file.
+pub(crate) fn task(root: Tree, file: &str) -> Result<TaskFile, Vec<Problem>> {
     let mut reader = Reader::default();
-    let item = Item {
-        tree: root,
-        path: String::new(),
-    };
-    let task = reader.task(&item, file);
+    let root = Arc::new(root);
+    let task = reader.task(&root, file);
     match task {
         Some(task) if reader.problems.is_empty() => Ok(task),
         _ => Err(reader.problems),
+    }
+}
+
+/// Reads the body of a checked task again, with the values of its templates.
+pub(crate) fn bound_task(file: &TaskFile, mut reader: Reader) -> Result<TaskBody, Vec<Problem>> {
+    let fields = Fields::checked(Item::root(&file.tree), &TASK);
+    let mut body = reader.body(&fields, Some(file.name.clone()), Completeness::Complete);
+    body.spec.name.clone_from(&file.name);
+    body.spec.owner.clone_from(&file.owner);
+    if reader.problems.is_empty() {
+        Ok(body)
+    } else {
+        Err(reader.problems)
     }
 }
 
@@ -87,7 +97,8 @@ fn misplaced_process_field(key: &str) -> Option<String> {
 }
 
 impl Reader {
-    fn task(&mut self, item: &Item<'_>, file: &str) -> Option<TaskFile> {
+    fn task(&mut self, root: &Arc<Tree>, file: &str) -> Option<TaskFile> {
+        let item = &Item::root(root);
         self.is_task(item)?;
         let fields = self.fields(item, &TASK, misplaced_task_field)?;
         let name = fields.get("task").map(|item| self.name(&item));
@@ -95,37 +106,36 @@ impl Reader {
             self.missing(&fields, "task", "add `task: NAME`");
         }
         let owner = fields.get("owner").and_then(|item| self.name(&item));
-        let mut body = self.body(&fields, name.clone().flatten(), Completeness::Complete);
-        body.spec.owner = owner;
+        let body = self.body(&fields, name.clone().flatten(), Completeness::Complete);
         let params = fields.get("params").map(|item| self.params(&item));
         // As in Thermos, a task without a name is named after its first process.
-        let name = match name {
-            Some(name) => name,
-            None => body
-                .processes
-                .first()
-                .map(|process| process.spec.name.0.clone()),
-        };
-        let owner = body.spec.owner.as_deref().unwrap_or(DEFAULT_OWNER);
-        let trigger = fields.get("trigger");
-        let trigger = trigger.and_then(|item| self.trigger(&item, owner, name.as_deref()));
+        let name = name.unwrap_or_else(|| {
+            let first = body.spec.processes.first();
+            first.map(|process| process.name.0.clone())
+        });
+        let trigger = fields.get("trigger").and_then(|item| {
+            let owner = owner.as_deref().unwrap_or(DEFAULT_OWNER);
+            self.trigger(&item, owner, name.as_deref())
+        });
         let mut policy = self.policy(&fields, &body.spec);
         policy.trigger = trigger.unwrap_or_default();
         let params = params.unwrap_or_default();
         if let Some(item) = fields.get("params") {
             self.check_unattended_params(&item, &params, &policy.trigger);
         }
-        body.spec.name = name?;
         Some(TaskFile {
-            file: file.to_owned(),
-            source: source::task_to_json(item.tree),
             params,
+            policy,
+            file: file.to_owned(),
+            tree: root.clone(),
+            name: name?,
+            owner,
             owner_location: fields
                 .get("owner")
                 .unwrap_or_else(|| item.clone())
                 .location(),
-            policy,
-            body,
+            resources: body.spec.resources,
+            references: std::mem::take(&mut self.references),
         })
     }
 
@@ -136,7 +146,7 @@ impl Reader {
         name: Option<String>,
         completeness: Completeness,
     ) -> TaskBody {
-        let spec = TaskSpec {
+        let mut spec = TaskSpec {
             name: String::new(),
             owner: None,
             processes: Vec::new(),
@@ -156,32 +166,45 @@ impl Reader {
             },
             ports: BTreeMap::new(),
         };
-        let mut processes = self.processes(fields, name, completeness);
-        // The processes of a layer may be in another layer.
-        if let Some(order) = fields.get("order")
-            && (completeness == Completeness::Complete || !processes.is_empty())
-        {
-            self.order(&order, &mut processes);
+        let inherited = self.inherited(fields);
+        let mut processes = self.processes(fields, name, &inherited, completeness);
+        // Beyond the byte limit some processes are not read.
+        if !self.is_full() {
+            // The processes of a layer may be in another layer.
+            if let Some(order) = fields.get("order")
+                && (completeness == Completeness::Complete || !processes.is_empty())
+            {
+                self.order(&order, &mut processes);
+            }
+            graph::check(&processes, &mut self.problems);
         }
-        graph::check(&processes, &mut self.problems);
+        spec.processes = processes.into_iter().map(|process| process.spec).collect();
+        if let Some(rendering) = &self.rendering {
+            spec.ports.clone_from(&rendering.values.ports);
+        }
         let resources = fields.get("resources");
+        let mut output = |name| self.output(&fields.get(name)?, &spec);
         TaskBody {
-            spec,
-            processes,
-            env: match fields.get("env") {
-                Some(item) => self.env(&item),
-                None => BTreeMap::new(),
-            },
             requests_cpu: resources.is_some_and(|item| item.tree.has("cpu")),
-            cwd: self.path_field(fields, "cwd"),
-            stdout: self.path_field(fields, "stdout"),
-            stderr: self.path_field(fields, "stderr"),
+            stdout: output("stdout"),
+            stderr: output("stderr"),
+            spec,
         }
     }
 
-    fn path_field(&mut self, fields: &Fields<'_>, name: &str) -> Option<Text> {
-        let item = fields.get(name)?;
-        self.template(&item, "write a path")
+    /// Reads what the processes of a task inherit. A check without values needs no copy for each.
+    fn inherited(&mut self, fields: &Fields<'_>) -> Inherited {
+        let env = fields.get("env").map(|item| self.env(&item));
+        let cwd = fields.get("cwd").and_then(|item| self.task_cwd(&item));
+        let Some(rendering) = &self.rendering else {
+            return Inherited::default();
+        };
+        let mut inherited = Inherited {
+            env: rendering.env.clone(),
+            cwd,
+        };
+        inherited.env.extend(env.unwrap_or_default());
+        inherited
     }
 
     /// Reports early that the file is empty or a workflow.
@@ -213,8 +236,9 @@ impl Reader {
         &mut self,
         fields: &Fields<'_>,
         task: Option<String>,
+        inherited: &Inherited,
         completeness: Completeness,
-    ) -> Vec<UnboundProcess> {
+    ) -> Vec<LocatedProcess> {
         match (fields.get("run"), fields.get("processes")) {
             (Some(_), Some(_)) => {
                 self.problems.push(fields.key_problem(
@@ -238,24 +262,20 @@ impl Reader {
                 let Some(run) = self.run(&run) else {
                     return Vec::new();
                 };
-                let mut spec = ProcessSpec::new("", CommandLine::Exec(Vec::new()));
-                spec.name = ProcessName(task.unwrap_or_else(|| "run".to_owned()));
-                vec![UnboundProcess {
-                    spec,
+                let name = task.unwrap_or_else(|| "run".to_owned());
+                let process = LocatedProcess {
+                    spec: inherited.process(&name, run),
                     name_location: fields.item.location(),
-                    run,
-                    after: Vec::new(),
-                    ready: None,
-                    health: None,
-                    env: BTreeMap::new(),
-                    cwd: None,
-                }]
+                    after_locations: Vec::new(),
+                };
+                self.count_variables(&process.spec.env, &process.name_location);
+                vec![process]
             }
-            (None, Some(processes)) => self.process_list(&processes),
+            (None, Some(processes)) => self.process_list(&processes, inherited),
         }
     }
 
-    fn process_list(&mut self, item: &Item<'_>) -> Vec<UnboundProcess> {
+    fn process_list(&mut self, item: &Item<'_>, inherited: &Inherited) -> Vec<LocatedProcess> {
         let hint = "write a list, such as [{ name: build, run: make }]";
         let items = self.list(item, hint);
         if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
@@ -275,14 +295,18 @@ impl Reader {
             );
             return Vec::new();
         }
-        items
-            .iter()
-            .filter_map(|item| self.process(item, misplaced_process_field))
-            .collect()
+        let mut processes = Vec::with_capacity(items.len());
+        for item in &items {
+            processes.extend(self.process(item, inherited, misplaced_process_field));
+            if self.is_full() {
+                break;
+            }
+        }
+        processes
     }
 
     /// Reads chains of names: each process waits for the success of the one before.
-    fn order(&mut self, item: &Item<'_>, processes: &mut [UnboundProcess]) {
+    fn order(&mut self, item: &Item<'_>, processes: &mut [LocatedProcess]) {
         let hint = "write a list of chains, such as [[a, b, c], [a, d]]";
         let mut chains = Vec::new();
         for chain in self.list(item, hint) {

@@ -1,27 +1,27 @@
 //! The top level of a workflow file, and parts that extend a workflow.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use baton_model::library::Trigger;
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::workflow::Plan;
 
-use super::layers::{self, Layer, Layers};
+use super::layers::{self, Layers};
 use super::task::{Completeness, nested_field};
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, Position, Problem, quote};
+use crate::file::TaskBody;
 use crate::instance::DEFAULT_OWNER;
-use crate::limits::WORKFLOW_INHERITED_BYTES_MAX;
+use crate::limits::{PLAN_BYTES_MAX, WORKFLOW_INHERITED_BYTES_MAX};
 use crate::name::bad_name;
 use crate::param::Param;
 use crate::schema::process::PROCESS;
 use crate::schema::task::TRIGGER;
 use crate::schema::workflow::{DEFAULTS, PART, PART_TASK, WORKFLOW, WORKFLOW_TASK};
-use crate::source;
-use crate::template::Scope;
+use crate::template::{Scope, Values};
 use crate::tree::{Tree, Value};
-use crate::workflow::{Context, ItemKeys, UnboundTask, WorkflowFile, resolve};
+use crate::workflow::{Context, ItemKeys, WorkflowFile, WorkflowTask, resolve};
 
 const TASKS_HINT: &str = "write a map of tasks, such as { build: { run: make } }";
 const NAME_HINT: &str = "use a short name without spaces or slashes that does not start with a dot";
@@ -31,24 +31,21 @@ pub(crate) fn is_workflow(root: &Tree) -> bool {
     root.has("workflow") || root.has("tasks")
 }
 
-/// Reads a workflow from the tree of a file called `file`.
-pub(crate) fn workflow(root: &Tree, file: &str) -> Result<WorkflowFile, Vec<Problem>> {
+/// Reads and checks a workflow without values of its templates. `file` is the name of the file.
+pub(crate) fn workflow(root: Tree, file: &str) -> Result<WorkflowFile, Vec<Problem>> {
     let mut reader = Reader {
         scope: Scope::Workflow,
         ..Reader::default()
     };
-    let item = Item {
-        tree: root,
-        path: String::new(),
-    };
-    match reader.workflow(&item, file) {
+    let root = Arc::new(root);
+    match reader.workflow(&root, file) {
         Some(workflow) if reader.problems.is_empty() => Ok(workflow),
         _ => Err(reader.problems),
     }
 }
 
 /// Reads tasks that extend an existing workflow.
-pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<UnboundTask>, Vec<Problem>> {
+pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<WorkflowTask>, Vec<Problem>> {
     let mut reader = Reader {
         scope: Scope::Workflow,
         ..Reader::default()
@@ -56,14 +53,51 @@ pub(crate) fn part(root: &Tree, before: &Plan) -> Result<Vec<UnboundTask>, Vec<P
     let counts = before.tasks.iter().map(|task| &task.items);
     let counts = counts.map(|items| baton_core::workflow::items::count(items).unwrap_or(1));
     reader.totals.items = counts.fold(0, u64::saturating_add);
-    let item = Item {
-        tree: root,
-        path: String::new(),
-    };
-    let tasks = reader.part(&item, before);
-    match tasks {
+    match reader.part(&Item::root(root), before) {
         Some(tasks) if reader.problems.is_empty() => Ok(tasks),
         _ => Err(reader.problems),
+    }
+}
+
+/// The bodies of checked tasks, read again with the values of their templates.
+pub(crate) struct BoundTasks<'a> {
+    pub(crate) reader: Reader,
+    tasks: Option<Item<'a>>,
+    layers: Layers<'a>,
+}
+
+impl<'a> BoundTasks<'a> {
+    /// `root` is the tree of a workflow or of a part.
+    pub(crate) fn new(root: &'a Tree, values: Values, problems: Vec<Problem>) -> Self {
+        Self {
+            reader: Reader::with_values(values, problems, PLAN_BYTES_MAX),
+            tasks: Fields::checked(Item::root(root), &WORKFLOW).get("tasks"),
+            layers: Layers::checked(root),
+        }
+    }
+
+    /// The value of a parameter.
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
+        let values = &self.reader.rendering.as_ref()?.values;
+        values.params.get(name)?.as_deref()
+    }
+
+    pub(crate) fn read(&mut self, task: &WorkflowTask) -> TaskBody {
+        let tasks = self.tasks.as_ref().expect("a checked workflow has tasks");
+        let entry = &tasks.tree.entries()[task.entry];
+        let tree = layers::merged(&entry.value, &self.layers.below(&entry.value));
+        let item = Item {
+            tree: &tree,
+            path: tasks.path_of(&entry.key),
+        };
+        if let Some(rendering) = &mut self.reader.rendering {
+            rendering.values.task_name.clone_from(&task.name);
+        }
+        let fields = Fields::checked(item, &WORKFLOW_TASK);
+        let name = Some(task.name.clone());
+        let mut body = self.reader.body(&fields, name, Completeness::Complete);
+        body.spec.name.clone_from(&task.name);
+        body
     }
 }
 
@@ -113,7 +147,8 @@ pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
 }
 
 impl Reader {
-    fn workflow(&mut self, item: &Item<'_>, file: &str) -> Option<WorkflowFile> {
+    fn workflow(&mut self, root: &Arc<Tree>, file: &str) -> Option<WorkflowFile> {
+        let item = &Item::root(root);
         self.expect_workflow(item)?;
         let fields = self.fields(item, &WORKFLOW, misplaced_workflow_field)?;
         let name = match fields.get("workflow") {
@@ -151,16 +186,11 @@ impl Reader {
             pools: layers.pools,
             tasks,
             file: file.to_owned(),
-            // The source of an invalid file is never used.
-            source: if self.problems.is_empty() {
-                source::workflow_to_json(item.tree)
-            } else {
-                serde_json::Value::Null
-            },
+            tree: root.clone(),
         })
     }
 
-    fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<UnboundTask>> {
+    fn part(&mut self, item: &Item<'_>, before: &Plan) -> Option<Vec<WorkflowTask>> {
         let fields = self.fields(item, &PART, |key| {
             Some(format!(
                 "remove it: a part has only `tasks`; `{key}` is set when the workflow is submitted"
@@ -222,7 +252,7 @@ impl Reader {
         fields: &Fields<'_>,
         layers: &mut Layers<'_>,
         before: usize,
-    ) -> Vec<UnboundTask> {
+    ) -> Vec<WorkflowTask> {
         let Some(item) = fields.get("tasks") else {
             self.missing(fields, "tasks", TASKS_HINT);
             return Vec::new();
@@ -241,9 +271,11 @@ impl Reader {
             return Vec::new();
         }
         let mut tasks = Vec::with_capacity(count);
-        for (name, value, position) in self.entries(&item, TASKS_HINT) {
+        let entries = self.entries(&item, TASKS_HINT).into_iter().enumerate();
+        for (entry, (name, value, position)) in entries {
             self.key_name(name, &value, position);
             if let Some(mut task) = self.workflow_task(name, &value, layers) {
+                task.entry = entry;
                 task.location.position = position.or(task.location.position);
                 tasks.push(task);
             }
@@ -265,25 +297,13 @@ impl Reader {
         name: &str,
         item: &Item<'_>,
         layers: &mut Layers<'_>,
-    ) -> Option<UnboundTask> {
-        let template = item
-            .tree
-            .entries()
-            .iter()
-            .find(|entry| entry.key == "template");
-        let template = template.map(|entry| Item {
-            tree: &entry.value,
-            path: format!("{}.template", item.path),
+    ) -> Option<WorkflowTask> {
+        let template = item.tree.get("template").map(|tree| Item {
+            tree,
+            path: item.path_of("template"),
         });
         let pool = template.and_then(|item| self.use_template(&item, layers));
-        let below: Vec<&Layer<'_>> = [
-            pool.as_ref()
-                .and_then(|(name, _)| layers.templates[*name].layer.as_ref()),
-            layers.defaults.as_ref(),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let below = layers.below(item.tree);
         self.totals.inherited_bytes += below.iter().map(|layer| layer.bytes).sum::<usize>();
         if self.totals.inherited_bytes > WORKFLOW_INHERITED_BYTES_MAX {
             self.note(
@@ -294,11 +314,7 @@ impl Reader {
             );
             return None;
         }
-        let tree = if below.is_empty() {
-            Cow::Borrowed(item.tree)
-        } else {
-            Cow::Owned(layers::merged(item.tree, &below))
-        };
+        let tree = layers::merged(item.tree, &below);
         let item = Item {
             tree: &tree,
             path: item.path.clone(),
@@ -320,26 +336,27 @@ impl Reader {
         } else {
             Completeness::Complete
         };
-        let mut task = self.unbound_task(&fields, name.to_owned(), completeness);
+        let mut task = self.checked_task(&fields, name.to_owned(), completeness);
         if lacks_template {
             task.items.keys = ItemKeys::Unknown;
         }
-        task.pool = pool.and_then(|(_, pool)| pool);
+        task.pool = pool;
         Some(task)
     }
 
     /// Reads a task or a layer.
-    pub(super) fn unbound_task(
+    pub(super) fn checked_task(
         &mut self,
         fields: &Fields<'_>,
         name: String,
         completeness: Completeness,
-    ) -> UnboundTask {
-        let mut body = self.body(fields, Some(name.clone()), completeness);
-        body.spec.name = name;
+    ) -> WorkflowTask {
+        let body = self.body(fields, Some(name.clone()), completeness);
         let policy = self.policy(fields, &body.spec);
-        UnboundTask {
-            body,
+        WorkflowTask {
+            name,
+            entry: 0,
+            references: std::mem::take(&mut self.references),
             policy,
             location: fields.item.location(),
             at: 0,

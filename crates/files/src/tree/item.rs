@@ -12,6 +12,13 @@ pub(crate) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
+    pub(crate) fn root(tree: &'a Tree) -> Self {
+        Self {
+            tree,
+            path: String::new(),
+        }
+    }
+
     pub(crate) fn position(&self) -> Option<Position> {
         self.tree.position
     }

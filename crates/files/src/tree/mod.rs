@@ -43,9 +43,15 @@ pub(crate) struct Entry {
 }
 
 impl Tree {
+    /// The value of a key of a map.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        let entry = self.entries().iter().find(|entry| entry.key == key)?;
+        Some(&entry.value)
+    }
+
     /// True for a map with this key.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.entries().iter().any(|entry| entry.key == key)
+        self.get(key).is_some()
     }
 
     /// The entries of a map; empty for other values.

@@ -12,7 +12,7 @@ use baton_model::limits::PLAN_EDGES_MAX;
 use baton_model::workflow::{Edges, Items};
 
 use super::references::{self, References};
-use super::{Context, UnboundTask, UnresolvedAfter, UnresolvedItems};
+use super::{Context, UnresolvedAfter, UnresolvedItems, WorkflowTask};
 use crate::error::{Kind, Location, Problem, quote};
 use crate::graph;
 use crate::limits::SUGGESTED_TASKS_MAX;
@@ -24,10 +24,10 @@ pub(super) type Names = BTreeMap<String, u32>;
 /// Checks tasks in file order and sorts them into dependency order. The result is valid only if
 /// no problem is reported.
 pub(crate) fn resolve(
-    mut tasks: Vec<UnboundTask>,
+    mut tasks: Vec<WorkflowTask>,
     context: &Context<'_>,
     problems: &mut Vec<Problem>,
-) -> Vec<UnboundTask> {
+) -> Vec<WorkflowTask> {
     let names = names(&tasks, context, problems);
     let first = u32::try_from(context.before.tasks.len()).unwrap_or(u32::MAX);
     for task in &mut tasks {
@@ -71,7 +71,7 @@ pub(crate) fn resolve(
     tasks
 }
 
-fn names(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<Problem>) -> Names {
+fn names(tasks: &[WorkflowTask], context: &Context<'_>, problems: &mut Vec<Problem>) -> Names {
     let before = context.before.tasks.iter().map(|task| &task.name);
     let mut names: Names = before.cloned().zip(0..).collect();
     let first = u32::try_from(names.len()).unwrap_or(u32::MAX);
@@ -109,7 +109,7 @@ pub(super) fn unknown_task(
 }
 
 /// A task whose items are an output of another depends on all of that task.
-fn add_implied_dependency(task: &mut UnboundTask, problems: &mut Vec<Problem>) {
+fn add_implied_dependency(task: &mut WorkflowTask, problems: &mut Vec<Problem>) {
     let Some(from) = &task.items.from else {
         return;
     };
@@ -129,7 +129,7 @@ fn add_implied_dependency(task: &mut UnboundTask, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<Problem>) {
+fn check_edges(tasks: &[WorkflowTask], context: &Context<'_>, problems: &mut Vec<Problem>) {
     let before = &context.before.tasks;
     let other = |at: u32| {
         (at as usize)
@@ -142,7 +142,7 @@ fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<
     };
     let is_wrong = |at: u32| other(at).is_some_and(UnresolvedItems::is_wrong);
     // Both have the values of the same output, so equally many and in the same order.
-    let same_source = |task: &UnboundTask, at: u32| {
+    let same_source = |task: &WorkflowTask, at: u32| {
         let key = |items: &Items| match items {
             Items::Output { key, .. } => Some(key.clone()),
             _ => None,
@@ -195,14 +195,14 @@ fn check_edges(tasks: &[UnboundTask], context: &Context<'_>, problems: &mut Vec<
 }
 
 /// Whether its items are a parameter.
-const fn is_bound_later(task: &UnboundTask) -> bool {
+const fn is_bound_later(task: &WorkflowTask) -> bool {
     task.items.param.is_some()
 }
 
 /// Checks the edges of tasks whose items, or whose upstream items, are a parameter. `count` is the
 /// number of items of each task of the plan.
-pub(super) fn bound_edge_problems(
-    tasks: &[UnboundTask],
+pub(crate) fn bound_edge_problems(
+    tasks: &[WorkflowTask],
     count: impl Fn(u32) -> Option<u64>,
 ) -> Vec<Problem> {
     let bound: BTreeSet<u32> = tasks
@@ -223,7 +223,7 @@ pub(super) fn bound_edge_problems(
 
 /// Returns why edges do not match the items of both tasks.
 fn edge_mismatch(
-    task: &UnboundTask,
+    task: &WorkflowTask,
     after: &UnresolvedAfter,
     own: Option<u64>,
     theirs: Option<u64>,
@@ -273,7 +273,7 @@ fn edge_mismatch(
     }
 }
 
-fn report_cycles(tasks: &[UnboundTask], first: u32, problems: &mut Vec<Problem>) {
+fn report_cycles(tasks: &[WorkflowTask], first: u32, problems: &mut Vec<Problem>) {
     let arrows: Vec<Vec<(usize, &Location)>> = tasks
         .iter()
         .map(|task| {
@@ -286,7 +286,7 @@ fn report_cycles(tasks: &[UnboundTask], first: u32, problems: &mut Vec<Problem>)
 }
 
 /// Sorts tasks topologically, otherwise in file order. There is no cycle.
-fn sort(tasks: &mut [UnboundTask], first: u32) {
+fn sort(tasks: &mut [WorkflowTask], first: u32) {
     let own = |after: &UnresolvedAfter| Some(after.at.checked_sub(first)? as usize);
     let mut waits = vec![0_usize; tasks.len()];
     let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); tasks.len()];

@@ -5,31 +5,33 @@ use std::collections::BTreeSet;
 use baton_model::workflow::{Edges, Items, Plan};
 
 use super::order::{Names, unknown_task};
-use super::{Context, ItemKeys, UnboundTask, UnresolvedAfter};
+use super::{Context, ItemKeys, UnresolvedAfter, WorkflowTask};
 use crate::error::{Kind, Location, Problem, quote};
 use crate::limits::UPSTREAM_STEPS_MAX;
 use crate::suggest;
-use crate::template::{Reference, RuntimeReference};
+use crate::template::{LocatedReference, Reference, RuntimeReference};
 
 /// Checks everything except the order: parameters, items, and that tasks exist.
 pub(super) fn check_own(
-    tasks: &[UnboundTask],
+    tasks: &[WorkflowTask],
     context: &Context<'_>,
     names: &Names,
     problems: &mut Vec<Problem>,
 ) {
     for consumer in tasks {
-        for text in consumer.body.texts() {
-            for reference in text.references() {
-                let found = problems.len();
-                problems.extend(match reference {
-                    Reference::Param(name) => param(found, name, &text.location, context),
-                    Reference::Runtime(reference) => {
-                        check_runtime_reference(found, consumer, reference, &text.location, names)
-                    }
-                    _ => None,
-                });
-            }
+        for LocatedReference {
+            reference,
+            location,
+        } in &consumer.references
+        {
+            let found = problems.len();
+            problems.extend(match reference {
+                Reference::Param(name) => param(found, name, location, context),
+                Reference::Runtime(reference) => {
+                    check_runtime_reference(found, consumer, reference, location, names)
+                }
+                _ => None,
+            });
         }
         if let Some(name) = &consumer.items.param {
             let location = &consumer.items.location;
@@ -70,7 +72,7 @@ fn param(found: usize, name: &str, location: &Location, context: &Context<'_>) -
 
 fn check_runtime_reference(
     found: usize,
-    consumer: &UnboundTask,
+    consumer: &WorkflowTask,
     reference: &RuntimeReference,
     location: &Location,
     names: &Names,
@@ -120,7 +122,7 @@ fn check_runtime_reference(
 
 /// Upstream search for tasks whose outputs are referenced.
 pub(super) struct References<'a> {
-    tasks: &'a [UnboundTask],
+    tasks: &'a [WorkflowTask],
     before: &'a Plan,
     /// For each task, the last consumer whose search visited it.
     seen: Vec<usize>,
@@ -129,7 +131,7 @@ pub(super) struct References<'a> {
 
 impl<'a> References<'a> {
     /// `tasks` are in dependency order and follow those of `context`.
-    pub(super) fn new(tasks: &'a [UnboundTask], context: &Context<'a>) -> Self {
+    pub(super) fn new(tasks: &'a [WorkflowTask], context: &Context<'a>) -> Self {
         Self {
             tasks,
             before: context.before,
@@ -213,7 +215,7 @@ impl<'a> References<'a> {
     /// Reports a reference to the outputs of a task of which the consumer awaits only some items.
     fn partial_wait(
         &self,
-        consumer: &UnboundTask,
+        consumer: &WorkflowTask,
         after: &UnresolvedAfter,
         (name, key, location): &OutputReference<'_>,
     ) -> Option<Problem> {
@@ -304,7 +306,7 @@ type OutputReference<'a> = (&'a str, &'a str, &'a Location);
 
 /// Returns the output references of a task, with the indexes of the referenced tasks.
 fn output_references<'a>(
-    consumer: &'a UnboundTask,
+    consumer: &'a WorkflowTask,
     names: &Names,
 ) -> Vec<(OutputReference<'a>, u32)> {
     let mut wanted = Vec::new();
@@ -315,11 +317,9 @@ fn output_references<'a>(
             wanted.push(((task.as_str(), key.as_str(), location), *at));
         }
     };
-    for text in consumer.body.texts() {
-        for reference in text.references() {
-            if let Reference::Runtime(reference) = reference {
-                add(reference, &text.location);
-            }
+    for located in &consumer.references {
+        if let Reference::Runtime(reference) = &located.reference {
+            add(reference, &located.location);
         }
     }
     if let Some(when) = &consumer.when {

@@ -230,3 +230,17 @@ fn a_small_file_cannot_fill_the_memory() {
     let file = parse(&json.to_string(), Format::Json, "t").expect("it is a good file");
     assert_eq!(kinds(file.bind(&Binding::default())), [Kind::TooLarge]);
 }
+
+#[test]
+fn nothing_is_rendered_beyond_the_byte_limit() {
+    let mut words = vec!["{{params.x}}"; 2_000];
+    // It would be reported if it were rendered.
+    words.push("{{params.unknown}}");
+    let json = serde_json::json!({ "task": "t", "params": { "x": null }, "run": words });
+    let file = parse(&json.to_string(), Format::Json, "t").expect("it is a good file");
+    let binding = Binding {
+        params: BTreeMap::from([("x".to_owned(), "x".repeat(100_000))]),
+        ..Binding::default()
+    };
+    assert_eq!(kinds(file.bind(&binding)), [Kind::TooLarge]);
+}
