@@ -42,10 +42,10 @@ impl Reader {
         let mut env = BTreeMap::new();
         for (name, value) in &values.params {
             let Some(value) = value else { continue };
-            if let Some(why) = argument_defect(value) {
+            if let Some(reason) = argument_defect(value) {
                 problems.push(Location::argument("params", name).problem(
                     Kind::BadValue,
-                    format!("the value {why}"),
+                    format!("the value {reason}"),
                     "pass a shorter value, or put it into a file and pass the file name",
                 ));
             }
@@ -78,8 +78,8 @@ impl Reader {
         };
         let value = template.render(item, &rendering.values, &mut self.problems);
         rendering.bytes += value.len();
-        if let Some(why) = argument_defect(&value) {
-            let message = format!("the value {why}");
+        if let Some(reason) = argument_defect(&value) {
+            let message = format!("the value {reason}");
             let hint = "put the value into a file and pass the file name";
             self.note(item, Kind::BadValue, message, hint);
         }
