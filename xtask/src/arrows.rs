@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-testing", 0),
     ("baton-tzdata", 0),
     ("baton-core", 1),
+    ("baton-service", 1),
     ("baton-tls", 1),
     ("baton-files", 2),
     ("baton-store", 2),

@@ -23,6 +23,7 @@ use baton_runner::sys::cgroup::{self, Cgroup};
 use baton_runner::sys::clock::Alarm;
 use baton_runner::sys::signals::{self, Signals};
 use baton_runner::sys::{clock, reap};
+use baton_service::Watchdog;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::connection::Connection;
@@ -37,7 +38,6 @@ use crate::scheduler::Scheduler;
 use crate::state::{CHECKPOINT, StateDir};
 use crate::sweep::Sweep;
 use crate::usage::UsageWatch;
-use crate::watchdog::{self, Watchdog};
 use crate::{AgentExit, Config};
 
 /// A running agent.
@@ -109,7 +109,8 @@ impl Agent {
         let wanted = [libc::SIGCHLD, libc::SIGTERM, libc::SIGHUP, libc::SIGINT];
         let mut signals = Signals::listen(&wanted).map_err(Error::io("listen to signals"))?;
         let alarm = Alarm::new().map_err(Error::io("create a timer"))?;
-        let mut watchdog = Watchdog::start(clock::now().mono);
+        baton_service::ready();
+        let mut watchdog = Watchdog::from_env();
         loop {
             watchdog.turn(clock::now().mono);
             if std::mem::take(&mut self.life_ended)
@@ -160,7 +161,7 @@ impl Agent {
             libc::SIGINT => {
                 tracing::info!("shutting down: killing everything; interrupt again to exit now");
                 self.shutting_down = true;
-                watchdog::stopping();
+                baton_service::stopping();
                 self.handle(Event::GiveUp);
             }
             _ => {
@@ -173,7 +174,7 @@ impl Agent {
 
     /// Exits and leaves the attempts running.
     fn detach(&mut self) {
-        watchdog::stopping();
+        baton_service::stopping();
         if self.supervisor.is_idle() {
             // The coordinator is not needed; its log tells the next agent the state.
             self.coordinator.dismiss();

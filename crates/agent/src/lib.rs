@@ -41,7 +41,6 @@
 //! | `stderr_tail` | reading the last lines of its standard error |
 //! | `sweep` | removing old files |
 //! | `end_filing` | recording the ends of killed tasks in their roots |
-//! | `watchdog` | notifications to the service manager (systemd) |
 //! | [`resources`] | the capacity of this machine |
 //!
 //! May use model, core, runner and tls.
@@ -75,7 +74,6 @@ mod sweep;
 mod tag;
 mod takeover;
 mod usage;
-mod watchdog;
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use baton_client::Client;
 use baton_fs::private::file_options;
-use baton_server::service;
 use baton_terminal::connection::refused;
 use baton_terminal::output::{Failure, INTERNAL, STORE_IN_USE, USAGE, clean, note};
 use baton_terminal::variables;
@@ -287,7 +286,7 @@ fn spawn(
     // This same binary, even if its file was replaced.
     let binary = Path::new("/proc/self/exe");
     let mut command = Command::new(binary);
-    for variable in service::VARIABLES {
+    for variable in baton_service::VARIABLES {
         command.env_remove(variable);
     }
     command

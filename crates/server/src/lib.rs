@@ -23,7 +23,6 @@
 //! | `peers` | the other schedulers of a shared store |
 //! | `mark` | the file beside the store that recognises copies of it |
 //! | `prune` | pruning of the history |
-//! | [`service`] | notifications to the service manager (systemd) |
 //! | `log_archive` | collected logs of ended attempts |
 //! | `log_throttle` | rate limiting of repeated log messages |
 //! | [`limits`] | every bound, with its reason |
@@ -53,7 +52,6 @@ mod peers;
 mod ports;
 mod prune;
 mod rate_limit;
-pub mod service;
 mod shutdown;
 mod tls;
 mod workers;
@@ -431,7 +429,7 @@ async fn run(
     background.extend(collecting);
     background.extend(keeper.map(|keeper| tokio::spawn(keeper.run())));
     ready(started);
-    service::ready();
+    baton_service::ready();
     let failure = tokio::select! {
         () = stop => None,
         end = &mut ended => Some(match end {
@@ -440,7 +438,7 @@ async fn run(
         }),
     };
     tracing::info!("shutting down");
-    service::stopping();
+    baton_service::stopping();
     background.iter().for_each(JoinHandle::abort);
     shutdown_sender.send_replace(true);
     // Requests in flight are still answered, then the last commits finish.

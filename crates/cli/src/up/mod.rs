@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 use baton_model::api::LocalWorker;
-use baton_server::{Config, Ports, Ready, serve_at, service};
+use baton_server::{Config, Ports, Ready, serve_at};
 use baton_store::data_dir;
 use baton_terminal::interrupts::{Interrupt, Interrupts};
 use clap::Args;
@@ -162,7 +162,7 @@ async fn serve_with(
     let orders = end.clone();
     let shutdown = async move {
         let signal = interrupts.next().await;
-        service::stopping();
+        baton_service::stopping();
         match signal {
             Interrupt::Interrupted => end_worker(&orders, worker_ended, interrupts).await,
             Interrupt::Terminated => {

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use baton_fs::private;
 use baton_model::token::Secret;
-use baton_server::service;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::config::FILE_VARIABLE;
@@ -82,7 +81,7 @@ impl WorkerSupervisor {
             // A token in our environment is for other commands.
             None => worker.env_remove(TOKEN_VARIABLE),
         };
-        for variable in service::VARIABLES {
+        for variable in baton_service::VARIABLES {
             worker.env_remove(variable);
         }
         // It has what this process has read for it.

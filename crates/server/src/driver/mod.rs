@@ -65,7 +65,7 @@ use crate::limits::{
 };
 use crate::mark::MarkFile;
 use crate::metrics::Metrics;
-use crate::service::Watchdog;
+use baton_service::Watchdog;
 use election::Elector;
 use event::{Event, Inbox, ReplyTo, Unanswered};
 use links::{LinkId, Links};

@@ -18,7 +18,7 @@ use super::watch::Watch;
 use super::{Driver, Handle, Leading, Setup, State, Status};
 use crate::clock;
 use crate::leadership::Taken;
-use crate::service::Watchdog;
+use baton_service::Watchdog;
 
 /// Reports the end of the driver: with the reason if it could not continue.
 type Report = oneshot::Sender<Option<String>>;

@@ -1,0 +1,152 @@
+//! Notifications to the service manager, as in `sd_notify(3)`: none without `NOTIFY_SOCKET`.
+//!
+//! The watchdog belongs to an event loop: it pings in the loop's own turns, so a loop that hangs or
+//! waits for a lock is noticed, and the service manager restarts the process. Schedulers and agents
+//! share this crate; how they start and stop is theirs.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use baton_model::time::{Millis, Mono};
+
+const SOCKET: &str = "NOTIFY_SOCKET";
+const WATCHDOG_PID: &str = "WATCHDOG_PID";
+const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
+
+/// Variables of the service manager. They are about one process: none that it starts may inherit
+/// them.
+pub const VARIABLES: [&str; 3] = [SOCKET, WATCHDOG_PID, WATCHDOG_USEC];
+
+/// Tells the service manager that this process does its work from now on.
+pub fn ready() {
+    notify("READY=1");
+}
+
+/// Tells the service manager that this process shuts down.
+pub fn stopping() {
+    notify("STOPPING=1");
+}
+
+/// Pings of one loop, if the service manager wants them.
+#[derive(Clone, Copy, Debug)]
+pub struct Watchdog {
+    interval: Option<Millis>,
+    due: Mono,
+}
+
+impl Watchdog {
+    /// The watchdog of this process' environment. It pings in its first turn, and twice in each
+    /// timeout.
+    pub fn from_env() -> Self {
+        let variable = |name| std::env::var(name).ok();
+        let timeout = timeout(
+            variable(WATCHDOG_USEC).as_deref(),
+            variable(WATCHDOG_PID).as_deref(),
+            std::process::id(),
+        );
+        Self {
+            interval: timeout.map(|it| Millis(it.0 / 2)),
+            due: Mono(0),
+        }
+    }
+
+    /// When [`Self::turn`] pings next; the loop must not sleep longer.
+    pub fn next_due(&self) -> Option<Mono> {
+        self.interval.map(|_| self.due)
+    }
+
+    /// Pings if it is time. Call it in each turn, and only there.
+    pub fn turn(&mut self, now: Mono) {
+        if let Some(interval) = self.interval
+            && now >= self.due
+        {
+            self.due = now + interval;
+            notify("WATCHDOG=1");
+        }
+    }
+}
+
+/// The timeout of the watchdog, if there is one and it is this process'.
+fn timeout(microseconds: Option<&str>, watched: Option<&str>, own: u32) -> Option<Millis> {
+    let is_own = watched.is_none_or(|pid| pid.parse() == Ok(own));
+    let microseconds: u64 = microseconds.filter(|_| is_own)?.parse().ok()?;
+    (microseconds > 0).then_some(Millis(microseconds / 1000))
+}
+
+fn notify(state: &str) {
+    let Some(socket) = std::env::var_os(SOCKET).filter(|it| !it.is_empty()) else {
+        return;
+    };
+    if let Err(error) = send(&socket, state) {
+        tracing::warn!("cannot notify the service manager: {error}");
+    }
+}
+
+fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    UnixDatagram::unbound()?
+        .send_to_addr(state.as_bytes(), &address(socket)?)
+        .map(|_| ())
+}
+
+/// The address that `NOTIFY_SOCKET` names: a path, or behind an `@` the name of an abstract socket,
+/// which containers have.
+fn address(socket: &OsStr) -> io::Result<SocketAddr> {
+    match socket.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(socket),
+        _ => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("{SOCKET} is neither a path nor an abstract socket: {socket:?}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(socket: &UnixDatagram) -> String {
+        let mut text = [0; 64];
+        let length = socket.recv(&mut text).expect("a notification");
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+
+    #[test]
+    fn a_path_and_an_abstract_socket_are_notified() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("bound");
+        send(path.as_os_str(), "READY=1").expect("sent");
+        assert_eq!(received(&socket), "READY=1");
+
+        // Abstract names are the host's, so this one has the name of a directory of this test.
+        let name = path.as_os_str().as_bytes();
+        let own = SocketAddr::from_abstract_name(name).expect("an address");
+        let socket = UnixDatagram::bind_addr(&own).expect("bound");
+        let variable = [b"@", name].concat();
+        send(OsStr::from_bytes(&variable), "STOPPING=1").expect("sent");
+        assert_eq!(received(&socket), "STOPPING=1");
+    }
+
+    #[test]
+    fn an_address_of_another_kind_is_an_error() {
+        for other in ["vsock:2:1234", "notify"] {
+            let error = send(OsStr::new(other), "READY=1").expect_err(other);
+            assert!(error.to_string().contains(other), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_watchdog_of_another_process_is_ignored() {
+        let minute = Some("60000000");
+        assert_eq!(timeout(minute, None, 7), Some(Millis(60_000)));
+        assert_eq!(timeout(minute, Some("7"), 7), Some(Millis(60_000)));
+        assert_eq!(timeout(minute, Some("8"), 7), None);
+        assert_eq!(timeout(None, Some("7"), 7), None);
+        assert_eq!(timeout(Some("0"), None, 7), None);
+        assert_eq!(timeout(Some("soon"), None, 7), None);
+    }
+}
