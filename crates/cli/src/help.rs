@@ -62,6 +62,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "import",
             "bench",
             "completions",
+            "man",
             "version",
         ],
     ),
@@ -138,6 +139,7 @@ const UNCONNECTED: &[&str] = &[
     "import",
     "bench",
     "completions",
+    "man",
     "version",
     "check",
 ];

@@ -15,7 +15,7 @@
 //! | [`token`] | creating, listing and revoking tokens |
 //! | [`config`] | the configuration file, and what it makes of a command line |
 //! | [`connection`], [`credentials`] | the client of a command; token and TLS files of clients and workers |
-//! | [`completions`] | shell completions |
+//! | [`completions`], [`manual`] | shell completions; manual pages |
 //! | [`version`] | versions of the binary and of its time zone data |
 //! | [`tzdata`] | loading of time zone data |
 //! | [`attempt`] | hidden command that a worker starts for an attempt |
@@ -45,6 +45,7 @@ mod host_key;
 mod import;
 mod local;
 mod logging;
+mod manual;
 mod remote;
 mod run;
 mod schedule;
@@ -115,6 +116,7 @@ enum Command {
     Import(import::Import),
     Bench(baton_bench::Bench),
     Completions(completions::Completions),
+    Man(manual::Man),
     Version(version::Version),
 }
 
@@ -154,6 +156,7 @@ fn main() -> ExitCode {
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => baton_bench::run(&command),
         Command::Completions(command) => completions::run(&command, help::arrange(Cli::command())),
+        Command::Man(command) => manual::run(&command, help::arrange(Cli::command())),
         Command::Version(command) => version::run(&command),
     };
     output::exit_code(result)
