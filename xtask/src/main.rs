@@ -8,6 +8,7 @@
 //! | [`arrows`] | `arrows`: crates depend on lower layers only, and the core on nothing with IO |
 //! | [`circles`] | `circles`: no circle of files across module folders |
 //! | [`licences`] | `licences`: every dependency has a permissive licence |
+//! | [`sbom`] | `sbom TARGET`: the bill of materials of the binary |
 //! | [`tidy`], [`links`], [`summary`], [`commands`], [`language`], [`names`] | `tidy`: rules for every text file, dead links, the contents of the book, commands that do not exist, the terms of the field, names in the design chapters |
 //! | [`protocol_doc`] | `protocol-doc`: every test that the protocol page names exists |
 //! | [`repo`], [`markdown`] | shared by the commands |
@@ -28,6 +29,7 @@ mod markdown;
 mod names;
 mod protocol_doc;
 mod repo;
+mod sbom;
 mod states;
 mod summary;
 mod tidy;
@@ -47,12 +49,13 @@ commands:
   arrows           fail if a crate depends on one that is not in a lower layer
   circles          fail if files of several module folders depend on each other
   licences         fail if a dependency has no permissive licence
+  sbom TARGET      print the bill of materials of the binary for a target, such as x86_64-unknown-linux-gnu
   tidy             fail if a text file breaks a rule of this repository
   protocol-doc     fail if docs/PROTOCOL.md names a test that does not exist
   --help           print this
 ";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Command {
     WriteStates,
     CheckStates,
@@ -61,6 +64,7 @@ enum Command {
     Arrows,
     Circles,
     Licences,
+    Sbom(String),
     Tidy,
     ProtocolDoc,
     Help,
@@ -105,6 +109,7 @@ fn parse(words: &[&str]) -> Option<Command> {
         ["arrows"] => Some(Command::Arrows),
         ["circles"] => Some(Command::Circles),
         ["licences"] => Some(Command::Licences),
+        ["sbom", target] => Some(Command::Sbom((*target).to_owned())),
         ["tidy"] => Some(Command::Tidy),
         ["protocol-doc"] => Some(Command::ProtocolDoc),
         ["--help" | "-h" | "help"] => Some(Command::Help),
@@ -121,6 +126,7 @@ fn run(command: Command, repo: &Repo) -> Result<Findings, String> {
         Command::Arrows => arrows::run(repo),
         Command::Circles => circles::run(repo),
         Command::Licences => licences::run(repo),
+        Command::Sbom(target) => sbom::run(repo, &target).map(|()| Findings::new()),
         Command::Tidy => tidy::run(repo),
         Command::ProtocolDoc => protocol_doc::run(repo),
         Command::Help => Ok(Findings::new()),
@@ -143,7 +149,7 @@ mod tests {
             assert!(parse(&words).is_some(), "{command}");
             understood += 1;
         }
-        assert_eq!(understood, 10);
+        assert_eq!(understood, 11);
     }
 
     #[test]
