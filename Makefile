@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
-        xtask-checks api python wheel book pages screenshots sim-smoke soak bench fmt states golden clean
+        xtask-checks api python wheel dist install-test package-test book pages screenshots sim-smoke soak bench fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -46,7 +46,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-test: tools fmt-check shipped lint unit doctest doc xtask-checks api python pages sim-smoke ## everything that CI checks
+test: tools fmt-check shipped lint unit doctest doc xtask-checks api python install-test pages sim-smoke ## everything that CI checks
 	@echo "all checks passed"
 
 tools: ## install what the tests need, where it is missing
@@ -125,6 +125,16 @@ pages: shipped ## the pages in a browser
 
 wheel: ## the wheels for pip, with the release binary; each way to install them
 	@scripts/wheel.sh
+
+dist: ## what a release has, in target/dist: wheels, Debian package, tarball, SBOM, SHA256SUMS
+	@scripts/dist.sh
+
+install-test: ## the installer of the tarball
+	@echo "== installer"
+	@scripts/install-test.sh
+
+package-test: ## the Debian package of target/dist under systemd: installed, upgraded, removed; needs root
+	@scripts/package-test.sh "$$(ls -t $(TARGET)/dist/baton_*.deb | head -1)"
 
 book: ## the book of docs/ in target/book, by mdBook, with its links checked
 	@scripts/book.sh

@@ -86,6 +86,7 @@ tarball() {
     rm -rf "${package:?}/$name"
     mkdir -p "$package/$name/bin" "$package/$name/share"
     cp "$baton" "$package/$name/bin/"
+    [[ $profile == release ]] || strip "$package/$name/bin/baton"
     cp -r "$package/man" "$package/$name/share/man1"
     cp -r "$package/completions" "$package/$name/share/completions"
     cp "$package/baton.toml" "$package/$name/share/"
