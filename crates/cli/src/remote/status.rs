@@ -37,8 +37,12 @@ const LATELY: Millis = Millis::from_secs(24 * 60 * 60);
 Examples:
   baton status
   watch -n 5 baton status
-  baton status --json | jq .waiting.total")]
+  baton status --json | jq .waiting.total
+  baton status --ready               a health check")]
 pub(crate) struct Status {
+    /// Only ask whether the scheduler is ready, which needs no token; exit with 1 if it is not
+    #[arg(long)]
+    ready: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -91,6 +95,9 @@ struct Due {
 }
 
 pub(super) async fn run(command: &Status, client: &Client) -> CommandResult {
+    if command.ready {
+        return report_readiness(command.json, client).await;
+    }
     let overview = read(client).await?;
     let mut out = Output::new();
     if command.json {
@@ -99,6 +106,25 @@ pub(super) async fn run(command: &Status, client: &Client) -> CommandResult {
         print(&overview, &mut out)?;
     }
     out.done()
+}
+
+async fn report_readiness(json: bool, client: &Client) -> CommandResult {
+    let scheduler = client.ready().await.map_err(refused)?;
+    let mut out = Output::new();
+    if json {
+        out.json(&scheduler)?;
+    } else if scheduler.ready {
+        writeln!(out, "ready")?;
+    }
+    out.done()?;
+    if scheduler.ready {
+        return Ok(());
+    }
+    let reason = scheduler.reason.as_deref().unwrap_or("it gives no reason");
+    Err(Failure::failed(format!(
+        "the scheduler is not ready: {}",
+        clean(reason)
+    )))
 }
 
 async fn read(client: &Client) -> Result<Overview, Failure> {

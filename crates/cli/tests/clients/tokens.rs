@@ -123,6 +123,17 @@ fn a_server_for_others_does_not_start_without_a_token_and_says_how_to_make_one()
 }
 
 #[test]
+fn a_health_check_needs_no_token() {
+    let server = Server::start("scheduler");
+    let check = ["status", "--ready"];
+    assert_eq!(server.run_with_token(None, &check).good(), "ready\n");
+    let whole = server.run_with_token(None, &["status"]);
+    assert_eq!(whole.code, Some(3), "{whole:?}");
+    let json = server.run_with_token(None, &["status", "--ready", "--json"]);
+    assert_eq!(json.json()["ready"], true);
+}
+
+#[test]
 fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
     let server = Server::start("up");
     let refused = server.run_with_token(None, &["workers"]);
