@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use baton_files::nearest;
 use baton_fs::regular;
 use clap::{Arg, Command};
+use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
@@ -40,8 +41,9 @@ pub(crate) struct ConfigFile {
 }
 
 /// An error of a file, with its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
+    #[serde(rename = "file")]
     pub(crate) path: PathBuf,
     pub(crate) line: Option<usize>,
     pub(crate) message: String,

@@ -34,7 +34,7 @@ use self::file::Problem;
 use self::keys::{Section, key};
 use self::layers::{Config, Origin, PROFILE_VARIABLE, Places};
 use crate::help;
-use crate::output::{CommandResult, Failure, Output, Style, note};
+use crate::output::{CommandResult, Failure, Output, Style, USAGE, note};
 use crate::table::{Cell, Table};
 use crate::text::shell;
 
@@ -88,6 +88,9 @@ struct Show {
 struct Check {
     /// File to check [default: those that commands read]
     file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Write a commented configuration file
@@ -295,39 +298,68 @@ fn check(command: &Check, cli: &Command) -> CommandResult {
         },
         None => Places::of(&variable),
     };
-    if let Some(file) = &command.file
-        && let Err(error) = std::fs::metadata(file)
-    {
-        let text = format!("{}: it cannot be read: {error}", file.display());
-        return Err(Failure::usage(text));
-    }
-    let config = Config::read(&places, None, &|_| None, cli).map_err(failure)?;
+    let read = match command.file.as_ref().map(|file| (file, file.metadata())) {
+        Some((file, Err(error))) => Err(vec![Problem {
+            path: file.clone(),
+            line: None,
+            message: format!("it cannot be read: {error}"),
+        }]),
+        _ => Config::read(&places, None, &|_| None, cli),
+    };
+    let checked = read.and_then(|config| {
+        let exposed = exposed_password(&config, cli)?;
+        let files: Vec<PathBuf> = config.paths().map(Path::to_owned).collect();
+        Ok((files, exposed))
+    });
     let mut out = Output::new();
-    let mut any = false;
-    for path in config.paths() {
-        any = true;
+    if command.json {
+        let ((files, exposed), problems) = match checked {
+            Ok(valid) => (valid, Vec::new()),
+            Err(problems) => ((Vec::new(), None), problems),
+        };
+        let warnings: Vec<Problem> = exposed.into_iter().collect();
+        out.json(&json!({ "files": files, "problems": problems, "warnings": warnings }))?;
+        out.done()?;
+        return match &*problems {
+            [] => Ok(()),
+            _ => Err(Failure::Silent(USAGE)),
+        };
+    }
+    let (files, exposed) = checked.map_err(failure)?;
+    for path in &files {
         writeln!(out, "{}: valid", path.display())?;
     }
-    let secret = config.resolve(Section::Scheduler, &|_| None, cli);
-    let secret = secret.map_err(failure)?;
-    if let Some(store) = secret.get("store")
-        && let Origin::File(path, line) = &store.origin
-        && store
-            .values
-            .iter()
-            .any(|url| StoreUrl::from(&**url).has_password())
-        && others_can_read(path)
-    {
-        let file = shell(&path.display().to_string());
-        note(&format!(
-            "{}:{line}: `store` has a password, and other users can read the file; `chmod 600 {file}`",
-            path.display()
-        ));
+    if let Some(exposed) = exposed {
+        note(&exposed.to_string());
     }
-    if !any {
+    if files.is_empty() {
         writeln!(out, "no configuration file is read")?;
     }
     out.done()
+}
+
+/// A password in a file that other users can read.
+fn exposed_password(config: &Config, cli: &Command) -> Result<Option<Problem>, Vec<Problem>> {
+    let scheduler = config.resolve(Section::Scheduler, &|_| None, cli)?;
+    let Some(store) = scheduler.get("store") else {
+        return Ok(None);
+    };
+    let Origin::File(path, line) = &store.origin else {
+        return Ok(None);
+    };
+    let mut urls = store.values.iter();
+    let has_password = urls.any(|url| StoreUrl::from(&**url).has_password());
+    if !has_password || !others_can_read(path) {
+        return Ok(None);
+    }
+    let file = shell(&path.display().to_string());
+    Ok(Some(Problem {
+        path: path.clone(),
+        line: Some(*line),
+        message: format!(
+            "`store` has a password, and other users can read the file; `chmod 600 {file}`"
+        ),
+    }))
 }
 
 fn others_can_read(path: &Path) -> bool {

@@ -1,11 +1,13 @@
 //! The configuration file, with real servers.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use baton_testing::command::{Ended, baton, end, ready};
 use baton_testing::until;
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 /// Runs a command with the file `baton.toml` of a directory.
 fn run(dir: &Path, args: &[&str]) -> Ended {
@@ -81,9 +83,38 @@ fn a_wrong_file_stops_commands_that_read_it() {
         let hint = "baton.toml:2: unknown key `slot` in [worker]; did you mean `slots`?";
         assert!(ended.err.contains(hint), "{args:?} {}", ended.err);
     }
+    let checked = run(dir.path(), &["config", "check", "--json"]);
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    let checked: Value = serde_json::from_str(&checked.out).expect("it is JSON");
+    assert_eq!(checked["problems"][0]["line"], 2, "{checked}");
     for args in [&["version"][..], &["config", "init", "-"]] {
         run(dir.path(), args).good();
     }
+}
+
+#[test]
+fn a_password_that_others_can_read_is_a_warning() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("with password.toml");
+    let text = "[scheduler]\nstore = \"postgres://ann:secret@db/baton\"\n";
+    fs::write(&file, text).expect("written");
+    let check = || {
+        run(
+            dir.path(),
+            &["config", "check", "with password.toml", "--json"],
+        )
+        .json()
+    };
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("ours");
+    let warning = &check()["warnings"][0];
+    assert_eq!(warning["line"], 2, "{warning}");
+    let message = warning["message"].as_str().expect("a text");
+    assert!(
+        message.contains("chmod 600 'with password.toml'"),
+        "{message}"
+    );
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+    assert_eq!(check()["warnings"], json!([]));
 }
 
 #[test]
