@@ -50,6 +50,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "limits",
             "token",
             "store",
+            "doctor",
         ],
     ),
     (
@@ -115,7 +116,8 @@ const SUGGESTIONS: &[(&[&str], &str)] = &[
     (&["workflows", "dags", "dag"], "runs, or library ls"),
     (&["tail", "output"], "logs ID -f"),
     (&["cron", "schedules"], "library ls, or schedule preview"),
-    (&["health", "overview"], "status"),
+    (&["health", "overview"], "status, or doctor"),
+    (&["diagnose", "diagnostics", "checkup"], "doctor"),
     (&["dashboard", "web", "browse", "open"], "ui"),
 ];
 

@@ -6,6 +6,7 @@
 //! | [`mod@run`] | a task or workflow on this host, with its own scheduler and worker |
 //! | [`up`], [`scheduler`], [`worker`] | server processes: both together, the scheduler, a worker |
 //! | [`down`] | the end of a server process |
+//! | [`doctor`] | examination of this host and of its scheduler |
 //! | [`remote`] | client commands, which call a scheduler's API |
 //! | [`schedule`] | preview of a schedule's due times |
 //! | [`check`] | validation of files |
@@ -39,6 +40,7 @@ mod completions;
 mod config;
 mod connection;
 mod credentials;
+mod doctor;
 mod down;
 mod help;
 mod host_key;
@@ -101,6 +103,7 @@ enum Command {
     Run(run::Run),
     Up(up::Up),
     Down(down::Down),
+    Doctor(doctor::Doctor),
     Scheduler(scheduler::Scheduler),
     Worker(worker::Worker),
     #[command(flatten)]
@@ -142,6 +145,7 @@ fn main() -> ExitCode {
         Command::Run(command) => run::run(&command),
         Command::Up(command) => up::run(&command, credentials, configured.worker_arguments),
         Command::Down(command) => down::run(&command),
+        Command::Doctor(command) => doctor::run(&command, url, credentials),
         Command::Scheduler(command) => scheduler::run(&command, credentials),
         Command::Worker(command) => worker::run(&command, credentials),
         Command::Remote(command) => remote::run(&command, url, credentials),

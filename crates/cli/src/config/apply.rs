@@ -40,6 +40,11 @@ pub(super) fn apply(
             let shared = |key: &str| key == "data";
             defaults(config, cli, Section::Scheduler, command, variables, shared)
         }
+        "doctor" => {
+            let cli = all(Section::Client, cli)?;
+            let shared = |key: &str| key == "data";
+            defaults(config, cli, Section::Scheduler, command, variables, shared)
+        }
         _ => all(Section::Client, cli),
     }
 }

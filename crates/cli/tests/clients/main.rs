@@ -5,6 +5,7 @@ mod benchmarks;
 mod conditions;
 mod config;
 mod directories;
+mod doctor;
 mod documents;
 mod inspection;
 mod kill;

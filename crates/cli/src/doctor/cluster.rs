@@ -1,0 +1,257 @@
+//! Checks of the scheduler and of what it knows.
+
+use baton_client::{Client, ClientError};
+use baton_model::api::{LibraryPage, SchedulerRole, Token, Worker};
+use baton_model::state::WorkerState;
+use baton_model::time::{Millis, Wall};
+use serde_json::Value;
+
+use super::Finding;
+use crate::time::{between, now, span};
+use crate::views::rows::millis;
+
+/// A token that expires sooner is named.
+const TOKEN_SOON: Millis = Millis::from_secs(14 * 24 * 3_600);
+
+pub(super) async fn examine(client: &Client) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let root = match client.root().await {
+        Ok(root) => root,
+        Err(error) => {
+            let remedy = "`baton doctor --host` examines this host alone";
+            return vec![Finding::problem("scheduler", error.to_string(), remedy)];
+        }
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    findings.push(if root.version == own {
+        Finding::good("version", format!("{own}, here and of the scheduler"))
+    } else {
+        let message = format!("{own} here, {} of the scheduler", root.version);
+        Finding::warning("version", message, "install the same version everywhere")
+    });
+    findings.push(readiness(client).await);
+    findings.extend(schedulers(client).await);
+    match client.workers().await {
+        Ok(workers) => findings.extend(examine_workers(&workers)),
+        Err(error) => findings.push(unread("workers", &error)),
+    }
+    // Only administrators may list tokens, and a server without tokens has none.
+    if let Ok(tokens) = client.tokens().await {
+        findings.extend(examine_tokens(&tokens, now()));
+    }
+    match client.library(None).await {
+        Ok(page) => findings.extend(examine_library(&page)),
+        Err(error) => findings.push(unread("library", &error)),
+    }
+    findings
+}
+
+fn unread(check: &'static str, error: &ClientError) -> Finding {
+    Finding::warning(check, format!("not examined: {error}"), "")
+}
+
+async fn readiness(client: &Client) -> Finding {
+    match client.ready().await {
+        Ok(it) if it.ready => Finding::good("scheduler", "ready: its store accepts writes"),
+        Ok(it) => {
+            let reason = it.reason.unwrap_or_else(|| "no reason given".to_owned());
+            let remedy = "its log has more; work that runs goes on meanwhile";
+            Finding::problem("scheduler", format!("not ready: {reason}"), remedy)
+        }
+        Err(error) => unread("scheduler", &error),
+    }
+}
+
+async fn schedulers(client: &Client) -> Vec<Finding> {
+    let all = match client.schedulers().await {
+        Ok(all) => all,
+        Err(error) => return vec![unread("schedulers", &error)],
+    };
+    let silent = all.iter().filter(|it| it.role == SchedulerRole::Silent);
+    let silent: Vec<Finding> = silent
+        .map(|it| {
+            let heard = span(millis(it.heard_seconds));
+            let message = format!("{} was last heard {heard} ago", it.name);
+            Finding::warning("schedulers", message, "start it again, or ignore it")
+        })
+        .collect();
+    if all.len() > 1 && silent.is_empty() {
+        return vec![Finding::good(
+            "schedulers",
+            format!("all {} are heard", all.len()),
+        )];
+    }
+    silent
+}
+
+fn examine_workers(workers: &[Worker]) -> Vec<Finding> {
+    const CHECK: &str = "workers";
+    if workers.is_empty() {
+        let remedy = "`baton worker --scheduler HOST:8081` starts one";
+        return vec![Finding::problem(
+            CHECK,
+            "there are none: nothing can run",
+            remedy,
+        )];
+    }
+    let mut findings: Vec<Finding> = workers.iter().filter_map(trouble).collect();
+    let able = workers.iter().filter(|it| trouble(it).is_none()).count();
+    if able > 0 {
+        let message = format!("{able} of {} can take work", workers.len());
+        findings.insert(0, Finding::good(CHECK, message));
+    }
+    findings
+}
+
+/// What keeps a worker from taking work.
+fn trouble(worker: &Worker) -> Option<Finding> {
+    const CHECK: &str = "workers";
+    let name = &worker.name;
+    if worker.state != WorkerState::Healthy {
+        let heard = span(millis(worker.heard_seconds));
+        let message = format!("{name} is {}, last heard {heard} ago", worker.state);
+        let remedy = format!(
+            "look at its host and its log; `baton forget {name}` if it is gone for good and its work must run elsewhere"
+        );
+        return Some(Finding::problem(CHECK, message, &remedy));
+    }
+    if let Some(fault) = &worker.fault {
+        let message = format!("{name} cannot launch anything: {fault}");
+        let remedy = "it comes back by itself when that is mended";
+        return Some(Finding::problem(CHECK, message, remedy));
+    }
+    if worker.suspicion.is_some() {
+        let message = format!("on {name}, different tasks fail that succeed elsewhere");
+        let remedy = format!("`baton workers` has the figures; `baton drain {name}` takes it out");
+        return Some(Finding::warning(CHECK, message, &remedy));
+    }
+    if worker.drained {
+        let message = format!("{name} is drained, and gets no new work");
+        let remedy = format!("`baton drain {name} --undo` if that is over");
+        return Some(Finding::warning(CHECK, message, &remedy));
+    }
+    None
+}
+
+/// Names the tokens that expire soon.
+fn examine_tokens(tokens: &[Token], now: Wall) -> Vec<Finding> {
+    let soon = Wall(now.0.saturating_add(TOKEN_SOON.0));
+    let valid = tokens.iter().filter(|token| !token.revoked);
+    let ending = valid.filter_map(|token| {
+        let end = token.expires_at.map(Wall)?;
+        if end < now || end > soon {
+            return None;
+        }
+        let left = span(between(now, end));
+        let message = format!("{} ({}) expires in {left}", token.id, token.name);
+        let remedy = "`baton token create` makes another one; give it to its user before";
+        Some(Finding::warning("tokens", message, remedy))
+    });
+    ending.collect()
+}
+
+fn examine_library(page: &LibraryPage<Value>) -> Vec<Finding> {
+    const CHECK: &str = "library";
+    let never = page.items.iter().filter(|entry| {
+        entry.trigger.schedule.is_some() && entry.next_at.is_none() && entry.paused_at.is_none()
+    });
+    let never = never.map(|entry| {
+        let name = format!("{}/{}", entry.owner, entry.name);
+        let message = format!("{name} is never due again by its schedule");
+        let remedy = format!("`baton library show {name}` has it; change it, or remove the entry");
+        Finding::warning(CHECK, message, &remedy)
+    });
+    let unusable = page.problems.iter().map(|problem| {
+        let message = format!("{}: {}", problem.file, problem.text);
+        let remedy = "`baton check FILE` has all its errors; the definition before stays in force";
+        Finding::problem(CHECK, message, remedy)
+    });
+    never.chain(unusable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::api::Links;
+    use baton_model::library::{EntryKind, Schedule, Trigger};
+    use baton_model::schedule::{CatchUp, Dst};
+    use baton_model::token::Role;
+
+    use super::super::Grade;
+    use super::*;
+
+    const DAY: u64 = 24 * 3_600_000;
+
+    fn token(id: &str, expires_at: Option<u64>, revoked: bool) -> Token {
+        Token {
+            id: id.to_owned(),
+            name: "ci".to_owned(),
+            role: Role::Operator,
+            owner: None,
+            created_at: 0,
+            expires_at,
+            revoked,
+            links: Links::new(),
+        }
+    }
+
+    #[test]
+    fn only_valid_tokens_that_expire_soon_are_named() {
+        let now = Wall(100 * DAY);
+        let tokens = [
+            token("t1", Some(105 * DAY), false),
+            token("t2", Some(105 * DAY), true),
+            token("t3", Some(99 * DAY), false),
+            token("t4", Some(200 * DAY), false),
+            token("t5", None, false),
+        ];
+        let found = examine_tokens(&tokens, now);
+        let messages: Vec<&str> = found.iter().map(|it| &*it.message).collect();
+        assert_eq!(messages, ["t1 (ci) expires in 5d00h"]);
+    }
+
+    #[test]
+    fn an_entry_that_is_never_due_again_is_named() {
+        let entry = |name: &str, next_at, paused_at| baton_model::api::Task::<Value> {
+            owner: "lab".to_owned(),
+            name: name.to_owned(),
+            kind: EntryKind::default(),
+            revision: 1,
+            current: true,
+            defined_at: 0,
+            file: None,
+            trigger: Trigger {
+                schedule: Some(Schedule {
+                    text: "0 0 1 1 * 2020".to_owned(),
+                    zone: "UTC".to_owned(),
+                    dst: Dst::default(),
+                    slack: Millis(0),
+                    catch_up: CatchUp::All,
+                    jitter: Millis(0),
+                }),
+                ..Trigger::default()
+            },
+            schedule_text: None,
+            next_at,
+            paused_at,
+            pause_reason: None,
+            definition: None,
+            links: Links::new(),
+        };
+        let page = LibraryPage {
+            items: vec![
+                entry("over", None, None),
+                entry("due", Some(1), None),
+                entry("paused", None, Some(1)),
+            ],
+            problems: Vec::new(),
+            links: Links::new(),
+        };
+        let found = examine_library(&page);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].grade, Grade::Warning);
+        assert_eq!(
+            found[0].message,
+            "lab/over is never due again by its schedule"
+        );
+    }
+}
