@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::output::{CommandResult, FAILED, Failure, Output, note};
+use crate::text::count;
 
 /// Check, back up, restore and copy the store of a scheduler
 #[derive(Debug, Args)]
@@ -267,13 +268,14 @@ fn check_store(command: &Check) -> CommandResult {
         for sentence in &report.contradictions {
             writeln!(out, "{sentence}")?;
         }
-        let how = if report.replayed {
+        let result = if report.replayed {
             "its rows are what its history adds up to"
         } else {
             "a part of its history was removed, so its rows were compared with each other only"
         };
-        let (instances, facts) = (report.instances, report.facts);
-        writeln!(out, "{instances} instances, {facts} facts; {how}")?;
+        let instances = count(report.instances, "instance", "instances");
+        let facts = count(report.facts, "fact", "facts");
+        writeln!(out, "{instances}, {facts}; {result}")?;
     }
     out.done()?;
     if report.contradictions.is_empty() {
@@ -287,7 +289,13 @@ fn check_store(command: &Check) -> CommandResult {
 fn backup(command: &Backup) -> CommandResult {
     let opened = command.store.place()?.open()?;
     let file = &command.file;
-    let failed = |error: io::Error| Failure::failed(format!("{}: {error}", file.display()));
+    let failed = |error: io::Error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AlreadyExists => "; a backup replaces no file: name a new one",
+            _ => "",
+        };
+        Failure::failed(format!("{}: {error}{hint}", file.display()))
+    };
     // Private from the beginning, and never over a file that exists.
     let mut options = OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(file);
@@ -408,7 +416,7 @@ fn copy_store(command: &Copy) -> CommandResult {
 /// Tells that a scheduler recognises the copy.
 fn note_wait() {
     note(
-        "a scheduler that starts with this copy places nothing for a lease time (its --lease), \
+        "a scheduler that starts with this copy places nothing for a lease time (its --lost-after), \
          because attempts that the copy does not know may be running",
     );
 }

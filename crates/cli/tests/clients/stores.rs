@@ -49,7 +49,7 @@ fn a_store_is_checked_backed_up_and_restored() {
     assert!(!here.join("b.db-wal").exists());
     let again = run(&here, &backup);
     assert!(
-        again.code == Some(1) && again.err.contains("exists"),
+        again.code == Some(1) && again.err.contains("name a new one"),
         "{again:?}"
     );
     let used = run(&here, &["store", "check", "--data", &data]);
