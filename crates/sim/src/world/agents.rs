@@ -315,7 +315,13 @@ impl World {
 
     /// Every process of a worker is to be killed.
     pub(super) fn everything_dies(&mut self, index: usize, cause: KillCause) {
-        for lease in self.hosts[index].workload.leases() {
+        let host = &self.hosts[index];
+        // Also of a launch that its coordinator has not read yet.
+        let agent = host.agent.iter();
+        let ordered = agent.flat_map(|agent| agent.supervisor.attempts().iter());
+        let ordered = ordered.map(|attempt| attempt.assignment.lease);
+        let leases: Vec<LeaseId> = host.workload.leases().into_iter().chain(ordered).collect();
+        for lease in leases {
             self.checkers.signals.kill(lease, cause);
         }
     }
