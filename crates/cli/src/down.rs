@@ -8,6 +8,7 @@ use baton_server::DataLock;
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 
@@ -15,6 +16,8 @@ use crate::output::{CommandResult, Failure, Output, note};
 
 /// How long a scheduler may take before it is said why.
 const QUIET_WAIT: Duration = Duration::from_secs(2);
+/// How often the process is looked for. One that is not visible here holds the directory all the same.
+const FIND_TRIES: usize = 10;
 /// Interval between two signals with `--now`. A signal that follows another at once is lost.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -81,7 +84,7 @@ fn find(data: &Path) -> Result<Option<(Pid, OwnedFd)>, Failure> {
     // Another process may get the number of one that ends meanwhile. If the directory is still held
     // by that number after it was opened, it was its own.
     let mut last = None;
-    loop {
+    for _ in 0..FIND_TRIES {
         let Some(holder) = DataLock::holder(data) else {
             return Ok(None);
         };
@@ -91,10 +94,14 @@ fn find(data: &Path) -> Result<Option<(Pid, OwnedFd)>, Failure> {
             return Ok(Some((pid, process)));
         }
         // One that is gone is not found again.
-        last = pidfd_open(pid, PidfdFlags::empty())
-            .ok()
-            .map(|process| (pid, process));
+        let process = pidfd_open(pid, PidfdFlags::empty());
+        last = process.ok().map(|process| (pid, process));
     }
+    let data = data.display();
+    Err(Failure::failed(format!(
+        "the scheduler that uses {data} cannot be seen from here; end it where it was started, such as in \
+         its container"
+    )))
 }
 
 /// Sends a signal, and waits until the process has ended. If it is in a hurry, it is told so by a
@@ -102,10 +109,10 @@ fn find(data: &Path) -> Result<Option<(Pid, OwnedFd)>, Failure> {
 fn end(process: &OwnedFd, signal: Signal, now: bool) -> io::Result<()> {
     let started = Instant::now();
     let mut is_told = false;
-    pidfd_send_signal(process, signal)?;
+    send(process, signal)?;
     while !has_ended(process, SIGNAL_INTERVAL)? {
         if now {
-            pidfd_send_signal(process, signal)?;
+            send(process, signal)?;
         } else if started.elapsed() > QUIET_WAIT && !std::mem::replace(&mut is_told, true) {
             note("waiting until its attempts have ended; `baton down --now` does not");
         }
@@ -113,12 +120,20 @@ fn end(process: &OwnedFd, signal: Signal, now: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a signal. One that has ended meanwhile needs none.
+fn send(process: &OwnedFd, signal: Signal) -> io::Result<()> {
+    match pidfd_send_signal(process, signal) {
+        Ok(()) | Err(Errno::SRCH) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn has_ended(process: &OwnedFd, wait: Duration) -> io::Result<bool> {
     let timeout = Timespec::try_from(wait).ok();
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     match poll(&mut fds, timeout.as_ref()) {
         Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -10,6 +10,9 @@ use super::Finding;
 use crate::time::{between, now, span};
 use crate::views::rows::millis;
 
+/// The HTTP status of a request that this user may not make.
+const FORBIDDEN: u16 = 403;
+
 /// A token that expires sooner is named.
 const TOKEN_SOON: Millis = Millis::from_secs(14 * 24 * 3_600);
 
@@ -35,9 +38,11 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
         Ok(workers) => findings.extend(examine_workers(&workers)),
         Err(error) => findings.push(unread("workers", &error)),
     }
-    // Only administrators may list tokens, and a server without tokens has none.
-    if let Ok(tokens) = client.tokens().await {
-        findings.extend(examine_tokens(&tokens, now()));
+    match client.tokens().await {
+        Ok(tokens) => findings.extend(examine_tokens(&tokens, now())),
+        // Only administrators may list them.
+        Err(ClientError::Problem(problem)) if problem.status == FORBIDDEN => {}
+        Err(error) => findings.push(unread("tokens", &error)),
     }
     match client.library(None).await {
         Ok(page) => findings.extend(examine_library(&page)),
@@ -95,7 +100,7 @@ fn examine_workers(workers: &[Worker]) -> Vec<Finding> {
         )];
     }
     let mut findings: Vec<Finding> = workers.iter().filter_map(trouble).collect();
-    let able = workers.iter().filter(|it| trouble(it).is_none()).count();
+    let able = workers.len() - findings.len();
     if able > 0 {
         let message = format!("{able} of {} can take work", workers.len());
         findings.insert(0, Finding::good(CHECK, message));
@@ -171,8 +176,11 @@ fn examine_library(page: &LibraryPage<Value>) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use baton_model::api::Links;
     use baton_model::library::{EntryKind, Schedule, Trigger};
+    use baton_model::placement::Capacity;
     use baton_model::schedule::{CatchUp, Dst};
     use baton_model::token::Role;
 
@@ -192,6 +200,46 @@ mod tests {
             revoked,
             links: Links::new(),
         }
+    }
+
+    fn worker(name: &str, state: WorkerState, fault: Option<&str>) -> Worker {
+        Worker {
+            name: name.to_owned(),
+            state,
+            drained: false,
+            fault: fault.map(str::to_owned),
+            suspicion: None,
+            lineage: "1".to_owned(),
+            incarnation: 1,
+            executor: None,
+            attempts: 0,
+            slots: 1,
+            capacity: Capacity::default(),
+            used: Capacity::default(),
+            measured: None,
+            labels: BTreeMap::new(),
+            heard_seconds: 61.0,
+            lost_at: None,
+            links: Links::new(),
+        }
+    }
+
+    #[test]
+    fn workers_that_take_no_work_are_named_with_the_reason() {
+        let none = examine_workers(&[]);
+        assert_eq!(none[0].grade, Grade::Problem, "{none:?}");
+        let found = examine_workers(&[
+            worker("a", WorkerState::Healthy, None),
+            worker("b", WorkerState::Unhealthy, None),
+            worker("c", WorkerState::Healthy, Some("disk full")),
+        ]);
+        let messages: Vec<&str> = found.iter().map(|it| &*it.message).collect();
+        let expected = [
+            "1 of 3 can take work",
+            "b is UNHEALTHY, last heard 1m01s ago",
+            "c cannot launch anything: disk full",
+        ];
+        assert_eq!(messages, expected);
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn memory_limits() -> Finding {
     let Some(group) = cgroup::create(&name) else {
         return Finding::warning(
             CHECK,
-            "no control group can be created: the worker measures memory, and kills work that exceeds it, some seconds late",
+            "no control group can be created: memory is sampled twice a second, so that work may exceed its limit for a moment",
             "start the worker as a service with Delegate=yes, or as root",
         );
     };
@@ -147,7 +147,7 @@ fn memory_limits() -> Finding {
     }
     Finding::warning(
         CHECK,
-        "control groups have no memory controller here: the worker measures memory, and kills work that exceeds it, some seconds late",
+        "control groups have no memory controller here: memory is sampled twice a second, so that work may exceed its limit for a moment",
         "enable the memory controller for the service (Delegate=yes)",
     )
 }

@@ -1,6 +1,6 @@
 //! `baton up --detach` and `baton down`.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -139,4 +139,22 @@ fn a_second_up_on_the_same_directory_and_ports_names_the_first() {
     server.run(&["status"]).good();
     let log = dir.path().join(".baton/baton.log.1");
     assert!(!log.exists(), "the log of the first is still its log");
+}
+
+#[test]
+fn a_scheduler_that_cannot_be_seen_is_not_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::create_dir(dir.path().join(".baton")).expect("created");
+    // As that of another container: it holds the lock, and its number means nothing here.
+    let lock = File::create(dir.path().join(".baton/scheduler.lock")).expect("created");
+    lock.try_lock().expect("free");
+    for (pid, text) in [
+        ("1999999999\n", "cannot be seen from here"),
+        ("", "names no process"),
+    ] {
+        fs::write(dir.path().join(".baton/scheduler.lock"), pid).expect("written");
+        let ended = run(dir.path(), &["down"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.err.contains(text), "{ended:?}");
+    }
 }
