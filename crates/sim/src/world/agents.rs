@@ -297,6 +297,8 @@ impl World {
                 let lease = host.leases.get(&run).copied();
                 let is_replaced = |lease| attempts.is_some_and(|it| it.contains(lease));
                 if let Some(lease) = lease.filter(|lease| !is_replaced(*lease)) {
+                    // Judged once: a coordinator that was stopped is told again by the next agent.
+                    host.leases.remove(&run);
                     host.workload.forget(lease);
                     let wanted = self.still_wanted(lease);
                     self.checkers.forgotten(lease, wanted);
