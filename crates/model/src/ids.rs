@@ -94,6 +94,10 @@ number! {
     BackfillId, u64, "b"
 }
 number! {
+    /// A job that was requested of a fleet; never reused.
+    JobId, u64, "p"
+}
+number! {
     /// One execution of a workflow, in all its generations; never reused.
     RunId, u64, "r"
 }
@@ -252,6 +256,12 @@ impl ExecutorId {
         let short = lineage.0 >> 32;
         let host = printable(host, Self::HOST_CHARS_MAX);
         Self(format!("{host}:{pid}:{short:08x}").into())
+    }
+
+    /// The name of its host.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.0.rsplitn(3, ':').nth(2).unwrap_or(&self.0)
     }
 }
 

@@ -14,6 +14,9 @@
 //! | [`coordinator`] | the calls between a coordinator and its runner or agent, and its records |
 //! | [`conditions`] | what the instances of a submission start after, and how many may run and fail |
 //! | [`paths`] | the directory of an instance, and the files of its output |
+//! | [`fleet`] | sources of workers, and the jobs that were requested of them |
+//! | [`cpu`] | lists of CPUs, and how attempts are bound to them |
+//! | [`device`] | devices, and amounts of them |
 //! | [`placement`] | resource requests of instances, and offers of workers |
 //! | [`outcome`] | the end of an attempt, and the evidence for it |
 //! | [`mark`] | the mark of a store, by which copies are recognised |
@@ -22,6 +25,7 @@
 //! | [`json`] | decoding of JSON |
 //! | [`large`] | numbers above 2⁵³ in JSON |
 //! | [`message`] | the calls between scheduler and worker, and their replies |
+//! | [`notify`] | notifications: what is told to whom |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
 //! | [`token`] | credentials and roles |
 //! | [`principal`] | who has made a request |
@@ -35,7 +39,10 @@ pub mod api;
 pub mod backfill;
 pub mod conditions;
 pub mod coordinator;
+pub mod cpu;
+pub mod device;
 pub mod fact;
+pub mod fleet;
 pub mod hex;
 pub mod ids;
 pub mod json;
@@ -44,6 +51,7 @@ pub mod library;
 pub mod limits;
 pub mod mark;
 pub mod message;
+pub mod notify;
 pub mod outcome;
 pub mod paths;
 pub mod placement;

@@ -3,11 +3,14 @@
 use crate::time::Millis;
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of a version that a worker reports and a scheduler keeps.
+pub const VERSION_BYTES_MAX: usize = 64;
 
 /// Launches in one `runTask` message: enough to amortise a frame, small enough
 /// that a worker's reply is never late because of one message.
@@ -151,6 +154,9 @@ pub const BACKFILLS_OPEN_MAX: usize = 100;
 /// Launches of backfills in one step, so that other inputs are not delayed.
 pub const BACKFILL_STEP_LAUNCHES: usize = 1_000;
 
+/// Jobs of fleets that have ended and are still listed.
+pub const FLEET_JOBS_ENDED_MAX: u64 = 10_000;
+
 /// Backfills that are DONE and still listed.
 pub const BACKFILLS_DONE_MAX: u64 = 10_000;
 
@@ -208,3 +214,10 @@ pub const TASK_FILLED_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Instances or runs of a library entry that wait for their turn under `overlap: queue`. More would
 /// mean that the entry is launched faster than it ends, for ever.
 pub const OVERLAP_QUEUE_MAX: u32 = 1_000;
+
+/// How long the pilots of a job of a fleet must have been here before its failure no longer speaks against the
+/// fleet: a broken script or a missing file shows in the first minutes.
+pub const JOB_STABLE: Millis = Millis::from_secs(5 * 60);
+
+/// Nodes of a fleet whose failures are remembered; beyond it, those that failed longest ago are forgotten.
+pub const FLEET_NODES_MAX: usize = 100;

@@ -29,6 +29,11 @@ pub enum KillCause {
     /// An operator killed this attempt, not its instance. Workers report it as `Requested`: only
     /// the scheduler knows who requested the kill.
     Operator,
+    /// Its worker ended in order: it was killed then, or failed after it was warned of that.
+    WorkerEnded,
+    /// A member of its gang was lost: it was killed for that, or failed after it. Workers report it as
+    /// `Requested`, or by its own end: only the scheduler knows of the loss.
+    MemberLost,
 }
 
 /// How an attempt is killed. A later request may be harder than an earlier one, never gentler.
@@ -65,6 +70,8 @@ impl KillCause {
             Self::TimedOut => "killed, timed out",
             Self::OutOfMemory => "killed, out of memory",
             Self::Operator => "killed by an operator",
+            Self::WorkerEnded => "lost, its worker ended",
+            Self::MemberLost => "lost, a member of its gang was lost",
         }
     }
 }
@@ -101,7 +108,12 @@ impl Outcome {
         self.is_outside_kill()
             || matches!(
                 self,
-                Self::Killed(KillCause::LeaseLapsed | KillCause::Suicide)
+                Self::Killed(
+                    KillCause::LeaseLapsed
+                        | KillCause::Suicide
+                        | KillCause::WorkerEnded
+                        | KillCause::MemberLost
+                )
             )
     }
 
@@ -203,6 +215,31 @@ pub enum LossProof {
     /// The store is a copy: the worker does not have the attempt, and its end is part of a lost
     /// future.
     StoreCopied,
+    /// The cluster manager that ran the worker as a job has ended the job, with all its processes.
+    JobOver,
+}
+
+/// The way in which a member of a gang was lost, other than the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberLoss {
+    /// An attempt on it would be lost, with this proof.
+    Proved(LossProof),
+    /// It has ended in order.
+    Left,
+    /// It was not healthy when the attempt failed.
+    Unhealthy,
+}
+
+impl fmt::Display for MemberLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proved(proof) => Synthetic::WorkerLost(*proof).fmt(f),
+            Self::Left => f.write_str("it has left"),
+            Self::Unhealthy => f.write_str("it was not healthy when the attempt failed"),
+        }
+    }
 }
 
 /// An end without an observation: the scheduler's conclusion.
@@ -230,6 +267,7 @@ impl fmt::Display for Synthetic {
             Self::WorkerLost(LossProof::HostRebooted) => "worker lost, host rebooted",
             Self::WorkerLost(LossProof::Forgotten) => "worker lost, forgotten by operator",
             Self::WorkerLost(LossProof::StoreCopied) => "lost with the future of a copied store",
+            Self::WorkerLost(LossProof::JobOver) => "worker lost, its job is over",
             Self::HostFault => "not started, fault of the host",
         })
     }

@@ -6,11 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::NodeSizes;
+use crate::device::{DeviceAmount, DeviceLists};
 use crate::task::Resources;
 
 /// The total resources of a worker, in use or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default)]
 pub struct Capacity {
     /// Thousandths of a core.
     pub cpu_milli: u64,
@@ -18,8 +21,8 @@ pub struct Capacity {
     pub memory: u64,
     /// Bytes of disk.
     pub disk: u64,
-    /// Whole devices.
-    pub gpu: u32,
+    /// GPUs, of which parts may be claimed.
+    pub gpu: DeviceAmount,
     /// Anything else that can be counted, such as licences.
     pub named: BTreeMap<String, u64>,
 }
@@ -68,9 +71,28 @@ pub struct Offer {
     pub capacity: Capacity,
     /// For constraints.
     pub labels: BTreeMap<String, String>,
+    /// The devices of resources whose units the worker tells apart, in the order in which it assigns
+    /// them.
+    pub devices: DeviceLists,
+    /// The NUMA nodes of its cores, which are devices, too.
+    pub core_nodes: NodeSizes,
     /// False while it is drained or unhealthy: its attempts go on, and no more are placed on it.
     pub open: bool,
 }
+
+/// The label that every worker has: its name.
+pub const WORKER_LABEL: &str = "worker";
+
+/// The label of the workers that a fleet has requested: its name.
+pub const FLEET_LABEL: &str = "fleet";
+
+/// The label by which workers belong together: the members of a gang have the same value of it. Pilots of one
+/// job of a fleet do.
+pub const GROUP_LABEL: &str = "group";
+
+/// The label with the name under which other hosts of its group reach a worker's host, if that is not the
+/// host's own name.
+pub const HOST_LABEL: &str = "host";
 
 /// A condition on one label of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

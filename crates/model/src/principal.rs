@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::FleetName;
 use crate::ids::TokenId;
 
 /// The client that has made a request. The history records it with its name: a token may be revoked later, and
@@ -55,6 +56,8 @@ impl fmt::Display for Principal {
 pub enum NameOwner {
     /// A token or a certificate.
     Client(Arc<Principal>),
+    /// Any token of this fleet: they are renewed, and only its own pilots have them.
+    Fleet(FleetName),
     /// The token of the worker in the process of the scheduler, which is in no store.
     LocalWorker,
 }
@@ -63,6 +66,7 @@ impl fmt::Display for NameOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Client(principal) => principal.fmt(f),
+            Self::Fleet(fleet) => write!(f, "fleet {fleet}"),
             Self::LocalWorker => f.write_str("the worker of the scheduler itself"),
         }
     }

@@ -7,10 +7,12 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::conditions::Conditions;
+use crate::device::DeviceAmount;
 use crate::ids::{InstanceId, Revision, TaskNo};
+use crate::notify::NotifyRule;
 use crate::paths::Paths;
 use crate::placement::{Constraint, ResourceRequest};
-use crate::task::TaskSpec;
+use crate::task::{Resources, TaskSpec};
 use crate::time::{Millis, Wall};
 use crate::workflow::Part;
 
@@ -89,6 +91,50 @@ pub struct Scale {
     pub memory_steps: Vec<u64>,
     /// The same for the timeout.
     pub timeout_steps: Vec<Millis>,
+    /// Growth of further requests.
+    pub requests: Vec<RequestScale>,
+}
+
+/// A request that grows between attempts, beside memory and timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ScaledRequest {
+    /// In thousandths of a core.
+    Cpu,
+    /// In bytes.
+    Disk,
+    /// In thousandths of a device.
+    Gpu,
+    /// The time that its worker must have left, in milliseconds.
+    Time,
+}
+
+/// Growth of a request after an attempt has run out of memory or time; that of the time, after an attempt
+/// has timed out, or was ended with its worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RequestScale {
+    pub request: ScaledRequest,
+    /// The amount of the first attempt.
+    pub first: u64,
+    /// The factor, in percent of the previous amount.
+    pub percent: u32,
+    /// The largest amount that the factor leads to.
+    pub cap: Option<u64>,
+    /// The amounts after running out once, twice, and so on; the last entry stays. If there are any,
+    /// the factor is not used.
+    pub steps: Vec<u64>,
+}
+
+/// A request that has grown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GrownRequest {
+    pub request: ScaledRequest,
+    pub amount: u64,
+    /// The number of [`RequestScale::steps`] taken.
+    pub step: u32,
 }
 
 impl Default for Scale {
@@ -100,6 +146,7 @@ impl Default for Scale {
             timeout_cap: None,
             memory_steps: Vec::new(),
             timeout_steps: Vec::new(),
+            requests: Vec::new(),
         }
     }
 }
@@ -208,6 +255,14 @@ pub struct InstanceSpec {
     pub conditions: Conditions,
     /// Words by which lists are filtered; sorted, none twice.
     pub tags: Vec<String>,
+    /// How long one attempt runs, as far as placement is concerned; if none, as long as its timeout.
+    pub time_request: Option<Millis>,
+    /// The signal before its end is forced.
+    pub warn: Option<Warning>,
+    /// Workers that one attempt takes, each with the whole request.
+    pub nodes: Nodes,
+    /// Who is told of its end.
+    pub notify: Option<NotifyRule>,
 }
 
 impl InstanceSpec {
@@ -221,6 +276,70 @@ impl InstanceSpec {
         let item = || self.part.map(|part| u64::from(part.item));
         in_array.or_else(item).unwrap_or(0)
     }
+
+    /// The time that a worker must have left to be given an attempt with this timeout: what it
+    /// requests, or else its timeout; and never less than it wants to be warned before its end. None
+    /// if it may be placed on any.
+    #[must_use]
+    pub fn time_needed(&self, timeout: Option<Millis>, grown: &[GrownRequest]) -> Option<Millis> {
+        let before = self.warn.map(|warn| warn.before);
+        let grown = grown.iter().find(|it| it.request == ScaledRequest::Time);
+        let requested = grown.map(|it| Millis(it.amount)).or(self.time_request);
+        requested.or(timeout).max(before)
+    }
+}
+
+/// The number of workers that an attempt takes at the same time. An attempt of several is a gang: its
+/// command runs on the first of its members, and the others are held for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = u32))]
+#[serde(transparent)]
+pub struct Nodes(u32);
+
+impl Nodes {
+    /// The most that a task may ask for: their names and hosts are part of one fact and one message.
+    pub const MAX: u32 = 1_000;
+
+    #[must_use]
+    pub const fn new(count: u32) -> Self {
+        Self(count)
+    }
+
+    /// The number, at least 1.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        if self.0 == 0 { 1 } else { self.0 }
+    }
+
+    /// True if there are several.
+    #[must_use]
+    pub const fn is_gang(self) -> bool {
+        self.0 > 1
+    }
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+/// The variable with the number of members of a gang.
+pub const NODES_VARIABLE: &str = "BATON_NODES";
+
+/// The variable with the hosts of the members of a gang, separated by commas, the first member's first. The
+/// scheduler sets it in the spec that it sends with a launch; agents write the host files from it.
+pub const NODE_LIST_VARIABLE: &str = "BATON_NODE_LIST";
+
+/// A signal to the processes of an attempt, so that they can save what they have: some time before
+/// the end of the worker or the timeout, and when the worker begins to drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Warning {
+    /// The number of the signal.
+    pub signal: i32,
+    pub before: Millis,
 }
 
 /// The library task, revision and due time of an instance.
@@ -271,6 +390,10 @@ impl Serialize for SparseSpec<'_> {
             paths,
             conditions,
             tags,
+            time_request,
+            warn,
+            nodes,
+            notify,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -300,6 +423,10 @@ impl Serialize for SparseSpec<'_> {
             "paths": paths,
             "conditions": conditions,
             "tags": tags,
+            "time_request": time_request,
+            "warn": warn,
+            "nodes": nodes,
+            "notify": notify,
         }
         map.end()
     }
@@ -321,6 +448,8 @@ pub struct Allowance {
     pub timeout_step: u32,
     /// Replaces the constraints of the instance.
     pub constraints: Option<Vec<Constraint>>,
+    /// The requests that have grown, each once.
+    pub requests: Vec<GrownRequest>,
 }
 
 impl InstanceSpec {
@@ -334,6 +463,22 @@ impl InstanceSpec {
             memory_step: 0,
             timeout_step: 0,
             constraints: None,
+            requests: Vec::new(),
         }
+    }
+
+    /// The resources of an attempt whose requests have grown like this.
+    #[must_use]
+    pub fn resources(&self, grown: &[GrownRequest]) -> Resources {
+        let mut resources = self.request.resources.clone();
+        for grown in grown {
+            match grown.request {
+                ScaledRequest::Cpu => resources.cpu_milli = grown.amount,
+                ScaledRequest::Disk => resources.disk = grown.amount,
+                ScaledRequest::Gpu => resources.gpu = DeviceAmount::from_milli(grown.amount),
+                ScaledRequest::Time => {}
+            }
+        }
+        resources
     }
 }

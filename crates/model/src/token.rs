@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fleet::FleetName;
 use crate::ids::TokenId;
 use crate::limits::TOKEN_NAME_CHARS_MAX;
 use crate::time::Wall;
@@ -123,6 +124,8 @@ pub struct NewToken {
     pub role: Role,
     /// Restricts it to the objects of this owner.
     pub owner: Option<String>,
+    /// Restricts it to the pilots of this fleet, for which the scheduler has issued it.
+    pub fleet: Option<FleetName>,
     pub hash: SecretHash,
     pub created_at: Wall,
     /// The end of its validity, if it has one.
@@ -137,6 +140,8 @@ pub struct Token {
     pub role: Role,
     /// Restricts it to the objects of this owner.
     pub owner: Option<String>,
+    /// Restricts it to the pilots of this fleet, for which the scheduler has issued it.
+    pub fleet: Option<FleetName>,
     pub hash: SecretHash,
     pub created_at: Wall,
     /// The end of its validity, if it has one.
@@ -227,6 +232,7 @@ mod tests {
             name: "ci".to_owned(),
             role: Role::Viewer,
             owner: None,
+            fleet: None,
             hash: SecretHash([0; 32]),
             created_at: Wall(5),
             expires_at: Some(Wall(10)),

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, RunId};
+use crate::notify::NotifyRule;
 use crate::outcome::KillMode;
 use crate::spec::InstanceSpec;
 use crate::time::Millis;
@@ -39,6 +40,9 @@ pub struct Plan {
     pub pools: Vec<Pool>,
     /// In dependency order.
     pub tasks: Vec<PlanTask>,
+    /// Who is told of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notify: Option<NotifyRule>,
     /// The workflow file as JSON with unbound parameters, so that a resume can bind others. None
     /// if the library stores it, it was sent in parts, or it exceeds `WORKFLOW_SOURCE_BYTES_MAX`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Submitter;
+use crate::device::DeviceShare;
 use crate::placement::Constraint;
 use crate::spec::Exclusive;
 use crate::task::Resources;
@@ -42,6 +43,9 @@ pub struct InstanceDetails {
     pub user: Option<String>,
     /// Resources that it requests.
     pub resources: Resources,
+    /// The devices that its current attempt holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceShare>,
     /// Labels that its worker must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,

@@ -8,9 +8,13 @@
 
 mod attempts;
 mod backfills;
+mod cores;
 mod details;
 mod filters;
+mod fleets;
 mod library;
+mod limits;
+mod notifications;
 mod once;
 mod processes;
 mod runs;
@@ -20,6 +24,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::DeviceAmount;
 use crate::fact::Fact;
 use crate::outcome::AttemptEnd;
 use crate::placement::{Capacity, MeasuredUse, Suspicion};
@@ -29,11 +34,16 @@ use crate::token::Role;
 pub use backfills::{Backfill, BackfillLaunch, BackfillReply, BackfillRequest};
 pub use details::{InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand};
 pub use filters::{InstanceFilter, ItemFilter, RunFilter, query_pairs};
+pub use fleets::{
+    Fleet, FleetJob, FleetJobLog, FleetPage, FleetState, FleetUsage, PauseFleet, RemoveFleet,
+};
 pub use library::{
     DefineReply, DueTimes, FileProblem, LibraryPage, PauseRequest, Task, Tick, TriggerReply,
     TriggerTask,
 };
 
+pub use limits::{Limit, LimitOrigin, LimitRemoval};
+pub use notifications::{ChannelTest, Notification, NotificationChannel, NotificationFilter};
 pub use processes::{AttemptProcesses, Process, UsageSample};
 pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
@@ -293,8 +303,8 @@ pub struct Event {
     /// The client that has asked for it, if it is known; none for what follows by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<Submitter>,
-    /// In the event stream: `instance`, if it concerns an instance or a range, and `run`, if it
-    /// concerns a run or submits an instance of one.
+    /// In the event stream: `instance`, if it concerns an instance or a range; `run`, if it
+    /// concerns a run or submits an instance of one; `fleet`, if it concerns a fleet or one of its jobs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
@@ -374,6 +384,9 @@ pub struct Explanation {
     /// While it waits to be placed: all workers, each in one group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerGroup>,
+    /// While it waits for a worker: what each fleet does for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fleets: Vec<FleetWait>,
     /// The worker concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
@@ -407,6 +420,22 @@ pub struct WorkerGroup {
     /// What to do about it; absent if they take work again by themselves when other work ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+}
+
+/// What a fleet does for an instance that waits for a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct FleetWait {
+    pub fleet: String,
+    /// Machine-readable: `misfit` (none of its workers can run it), `queued`, `starting`, `requesting`, `idle`; or why it
+    /// requests nothing: `paused`, `removed`, `max`, `backlog`, `starts`, `takeover`, `cancelled`, `silent`, `failing`.
+    pub reason: String,
+    /// The same as a sentence.
+    pub text: String,
+    /// Since when its first job is queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
 }
 
 /// Result of a cancellation.
@@ -504,8 +533,25 @@ pub struct Worker {
     /// absent if it has not, or is of a version that does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredUse>,
-    /// Labels for placement constraints.
+    /// Its devices, with their holders, by resource and in the order in which they are assigned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<WorkerDevice>,
+    /// Labels for placement constraints. Its name is the label `worker`, which is not listed.
     pub labels: BTreeMap<String, String>,
+    /// Whether it is ending in order, and takes no more work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+    /// When it stops taking work by itself, at the latest; milliseconds since 1970. Absent if it does
+    /// not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<u64>,
+    /// Version of its binary, as it was when it last connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Seconds by which its wall clock was ahead of the scheduler's when it connected, nearest to zero
+    /// of what the delay of the message allows; negative if it was behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_offset_seconds: Option<f64>,
     /// Seconds since its last message.
     pub heard_seconds: f64,
     /// If it is not HEALTHY: when the first of its attempts is given up and retried elsewhere, unless
@@ -515,6 +561,35 @@ pub struct Worker {
     /// `self`, `drain`, `undrain`, `forget`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
+}
+
+/// A device of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerDevice {
+    /// The resource, such as `gpu`.
+    pub resource: String,
+    /// Its id: a UUID, an index, or a word of `--resources`.
+    pub id: String,
+    /// The part of it that no attempt holds: 1 for all of it.
+    pub free: DeviceAmount,
+    /// The attempts that hold it, as the worker has reported them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<DeviceHolder>,
+}
+
+/// An attempt that holds a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceHolder {
+    /// Id of the instance.
+    pub instance: String,
+    /// Number of its attempt.
+    pub attempt: u32,
+    /// The part of the device that it holds: 1 for all of it.
+    pub amount: DeviceAmount,
 }
 
 /// The part of a scheduler among those that share a store.
@@ -563,54 +638,6 @@ pub struct Scheduler {
     pub heard_seconds: f64,
     /// Seconds since it has started, likewise.
     pub started_seconds: f64,
-}
-
-/// A cluster-wide limit of a resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Limit {
-    /// Name of the resource that tasks request.
-    pub name: String,
-    /// How much of it may be in use at once.
-    pub capacity: u64,
-    /// How much is in use: more than the capacity after that was lowered.
-    pub used: u64,
-    /// Number of waiting instances that request it.
-    pub waiting: u64,
-    /// Where the capacity comes from: `flag` (`--limit` of the scheduler) or `run-time`.
-    pub origin: LimitOrigin,
-    /// The capacity that `--limit` of the scheduler sets, which a removal restores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub default: Option<u64>,
-    /// `self`.
-    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
-    pub links: Links,
-}
-
-/// Where the capacity of a limit comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum LimitOrigin {
-    /// `--limit` of the scheduler.
-    Flag,
-    /// It was set while the scheduler ran.
-    RunTime,
-}
-
-/// Answer to `DELETE /limits/{name}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct LimitRemoval {
-    pub name: String,
-    /// The capacity now in force, if `--limit` of the scheduler sets one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<u64>,
-    /// `limits`.
-    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
-    pub links: Links,
 }
 
 /// Body of `PUT /limits/{name}`.
@@ -665,6 +692,9 @@ pub struct Token {
     /// Owner that the token is limited to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Fleet whose pilots it is limited to, if any: the scheduler issues such tokens itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
     /// Time of creation.
     pub created_at: u64,
     /// When it expires, if ever.
@@ -685,6 +715,7 @@ impl From<crate::token::Token> for Token {
             name: token.name,
             role: token.role,
             owner: token.owner,
+            fleet: token.fleet.map(String::from),
             created_at: token.created_at.0,
             expires_at: token.expires_at.map(|end| end.0),
             revoked: token.revoked,

@@ -1,7 +1,11 @@
 //! Launches: everything that the process of a run needs.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::{CpuList, Pin};
+use crate::device::DeviceShare;
 use crate::task::ExecSettings;
 use crate::time::Millis;
 use crate::timeouts::LeaseTerm;
@@ -89,6 +93,13 @@ pub struct Launch {
     /// empty claim never waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claim: Vec<u64>,
+    /// The devices that it needs; it waits for them as for its claim.
+    #[serde(default, skip_serializing_if = "DeviceClaim::is_empty")]
+    pub devices: DeviceClaim,
+    /// The CPUs that its process may run on; all of the coordinator's if it is empty. They follow from
+    /// its cores.
+    #[serde(default, skip_serializing_if = "CpuList::is_empty")]
+    pub cpus: CpuList,
     /// The maximum run time; then it is stopped with SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
@@ -119,6 +130,32 @@ pub struct Launch {
     pub is_check: bool,
 }
 
+/// The devices that a launch needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceClaim {
+    /// Thousandths of devices of each resource: a part of one, or whole ones.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub amounts: BTreeMap<String, u64>,
+    /// The variables that list the ids of the devices of a resource, with commas between them; empty
+    /// if it holds none. They replace variables of the same name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+    /// The devices that its attempt holds already, for a later run of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<DeviceShare>,
+    /// What it is bound to, if it needs cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
+}
+
+impl DeviceClaim {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.amounts.is_empty() && self.variables.is_empty() && self.held.is_empty()
+    }
+}
+
 fn is_zero(span: &Millis) -> bool {
     *span == Millis(0)
 }
@@ -138,6 +175,9 @@ pub struct Attempt {
     pub tag: String,
     /// As in [`Launch::claim`].
     pub claim: Vec<u64>,
+    /// The devices that it holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceShare>,
     /// As in [`Launch::timeout`], from the time of the launch.
     pub timeout: Option<Millis>,
     /// As in [`Launch::timeout_grace`].

@@ -13,12 +13,14 @@ mod record;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::NodeSizes;
+use crate::device::{DeviceLists, DeviceShare};
 use crate::ids::Epoch;
 use crate::outcome::{KillCause, Outcome};
 use crate::task::{Identity, Moment, RunKey};
 use crate::time::{Millis, Mono, Stamp};
 
-pub use launch::{Attempt, AttemptPaths, Credentials, Launch, Limit, Sink};
+pub use launch::{Attempt, AttemptPaths, Credentials, DeviceClaim, Launch, Limit, Sink};
 pub use record::{CoordinatorRecord, Evidence};
 
 /// The protocol version. A coordinator outlives the runner that started it, and so may meet a later
@@ -58,8 +60,23 @@ pub enum Request {
     /// Sets the capacity of each resource that launches claim; replaces an earlier one. From the
     /// first of these on, a launch whose claim does not fit beside what runs waits, first come
     /// first served: behind a waiting launch every launch with a claim waits. One that claims more
-    /// than the total capacity runs when nothing else with a claim does.
-    Capacity { amounts: Vec<u64> },
+    /// than the total capacity runs when nothing else with a claim does. A launch that needs devices
+    /// waits in the same queue, and starts with all of them or is refused.
+    Capacity {
+        amounts: Vec<u64>,
+        /// The devices that can be assigned.
+        #[serde(default, skip_serializing_if = "DeviceLists::is_empty")]
+        devices: DeviceLists,
+        /// The NUMA nodes of the cores among them.
+        #[serde(default, skip_serializing_if = "NodeSizes::is_empty")]
+        core_nodes: NodeSizes,
+    },
+    /// Hold these devices for an attempt whose next run is started later: the processes that its
+    /// last run has left use them.
+    HoldDevices {
+        run: RunKey,
+        devices: Vec<DeviceShare>,
+    },
     /// Start a run. Answered by `Started` or `Ended`; by `Accepted` first if it has to wait, by
     /// `Refused` if it may not start, and by `HostFault` if this host cannot start it.
     Launch { run: RunKey, launch: Box<Launch> },
@@ -78,6 +95,9 @@ pub enum Request {
         #[serde(default = "requested", skip_serializing_if = "is_requested")]
         cause: KillCause,
     },
+    /// Signal the processes of a run that has started. Not answered, and nothing else follows from
+    /// it: the run goes on. A runner passes it on to the processes of its task.
+    Signal { run: RunKey, signal: i32 },
     /// Kill what is left of a run that counts as over. Not answered, but completed before any later
     /// request. A waiting run ends at once, as by `Stop`.
     KillRun { run: RunKey },
@@ -180,6 +200,9 @@ pub struct KnownRun {
     /// [`Launch::tag`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tag: String,
+    /// The devices that its attempt holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceShare>,
 }
 
 impl KnownRun {
@@ -192,6 +215,7 @@ impl KnownRun {
             ended: None,
             waiting: true,
             tag,
+            devices: Vec::new(),
         }
     }
 }
@@ -218,6 +242,9 @@ pub enum Reply {
         run: RunKey,
         at: Moment,
         identity: Identity,
+        /// The devices that its attempt holds.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        devices: Vec<DeviceShare>,
     },
     /// A run is over, or could not be launched.
     Ended(RunEnd),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Guard, KnownRun, RunEnd};
+use crate::device::DeviceShare;
 use crate::ids::BootId;
 use crate::task::{Identity, Moment, RunKey};
 
@@ -27,6 +28,11 @@ pub enum CoordinatorRecord {
         run: RunKey,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         tag: String,
+    },
+    /// The devices of a run, before it is launched.
+    Assigned {
+        run: RunKey,
+        devices: Vec<DeviceShare>,
     },
     /// A run was launched.
     Started {
@@ -69,6 +75,10 @@ impl FromIterator<CoordinatorRecord> for Evidence {
                     known.waiting = true;
                     known.tag = tag;
                 }
+                CoordinatorRecord::Assigned { run, devices } => {
+                    let known = runs.entry(run).or_insert_with(|| unstarted(run));
+                    known.devices = devices;
+                }
                 CoordinatorRecord::Started {
                     run,
                     at,
@@ -108,5 +118,6 @@ fn unstarted(run: RunKey) -> KnownRun {
         ended: None,
         waiting: false,
         tag: String::new(),
+        devices: Vec::new(),
     }
 }

@@ -10,12 +10,13 @@ use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::backfill::{BackfillHalt, BackfillRange};
 use crate::conditions::HaltReason;
+use crate::fleet::{CancelCause, FleetName, FleetSpec, JobEnd, JobState, Removal};
 use crate::ids::{
-    BackfillId, BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, LeaseId,
-    Revision, RunId, TaskNo, WorkerName,
+    BackfillId, BootId, Epoch, ExecutorId, Generation, HostId, Incarnation, InstanceId, JobId,
+    LeaseId, Revision, RunId, TaskNo, WorkerName,
 };
 use crate::library::{Cause, Created, Definition, Execution, IdempotencyKey, RunOrigin, TaskName};
-use crate::outcome::{AttemptEnd, AttemptStats, KillMode};
+use crate::outcome::{AttemptEnd, AttemptStats, KillMode, MemberLoss};
 use crate::placement::Suspicion;
 use crate::principal::NameOwner;
 use crate::schedule;
@@ -89,6 +90,8 @@ pub enum Condemnation {
     Forgotten,
     /// It reported that it has given up.
     GaveItselfUp,
+    /// It has said goodbye: it has ended in order, and nothing of it runs.
+    Left,
 }
 
 /// The evidence that a store is a copy: a restored backup, a clone, or a file moved back in time.
@@ -135,6 +138,15 @@ pub enum Fact {
         /// The agent of the holder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         executor: Option<ExecutorId>,
+        /// The other members of a gang, which are held for the attempt until its end.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<Holder>,
+    },
+    /// A member of a gang was lost, other than the first: the attempt is killed, and counts as lost.
+    MemberLost {
+        lease: LeaseId,
+        worker: WorkerName,
+        loss: MemberLoss,
     },
     /// Without a store only: a worker reported an attempt that it held already.
     AttemptAdopted {
@@ -399,6 +411,77 @@ pub enum Fact {
         #[serde(alias = "again")]
         rerun: Vec<ItemSpan>,
     },
+    /// A fleet was defined, or its definition changed.
+    FleetDefined {
+        fleet: FleetName,
+        spec: Arc<FleetSpec>,
+        /// The file that defines it; none if a command has.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<String>,
+    },
+    /// An operator has paused or resumed a fleet: a paused one requests no jobs.
+    FleetPaused { fleet: FleetName, paused: bool },
+    /// An operator has removed a fleet. It stays known until its jobs have ended.
+    FleetRemoved { fleet: FleetName, removal: Removal },
+    /// A job is going to be submitted to a fleet: recorded before the first call of its cluster manager.
+    JobRequested {
+        job: JobId,
+        fleet: FleetName,
+        /// Its name in the lists of the cluster manager.
+        name: String,
+        /// Workers that it starts.
+        workers: u32,
+        at: Wall,
+    },
+    /// The cluster manager has the job.
+    JobSubmitted {
+        job: JobId,
+        fleet: FleetName,
+        /// Its id there.
+        native: String,
+    },
+    /// The cluster manager reports a job in another state, with another reason or on other nodes than before.
+    JobObserved {
+        job: JobId,
+        fleet: FleetName,
+        state: JobState,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<String>,
+        at: Wall,
+    },
+    /// The first pilot of a job has taken its seat.
+    JobArrived {
+        job: JobId,
+        fleet: FleetName,
+        at: Wall,
+    },
+    /// A job is going to be cancelled.
+    JobCancelRequested {
+        job: JobId,
+        fleet: FleetName,
+        cause: CancelCause,
+        /// The native id of a surplus job, if it is not the job of the request itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        surplus: Option<String>,
+    },
+    /// A job is over.
+    JobEnded {
+        job: JobId,
+        fleet: FleetName,
+        end: JobEnd,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+        at: Wall,
+    },
+    /// A channel of notifications cannot deliver, or can again.
+    ChannelFaulted {
+        channel: String,
+        /// What it reported; none if it works again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<Arc<str>>,
+    },
 }
 
 impl FactKind {
@@ -502,6 +585,7 @@ impl Fact {
             | Self::AttemptAdopted { lease, .. }
             | Self::AttemptConfirmed { lease }
             | Self::AttemptKillRequested { lease, .. }
+            | Self::MemberLost { lease, .. }
             | Self::AttemptEnded { lease, .. } => {
                 Some((lease.attempt.instance, lease.attempt.instance))
             }
@@ -532,7 +616,48 @@ impl Fact {
             | Self::RunAdvanced { .. }
             | Self::RunHalting { .. }
             | Self::RunEnded { .. }
-            | Self::RunResumed { .. } => None,
+            | Self::RunResumed { .. }
+            | Self::FleetDefined { .. }
+            | Self::FleetPaused { .. }
+            | Self::FleetRemoved { .. }
+            | Self::JobRequested { .. }
+            | Self::JobSubmitted { .. }
+            | Self::JobObserved { .. }
+            | Self::JobArrived { .. }
+            | Self::JobCancelRequested { .. }
+            | Self::JobEnded { .. }
+            | Self::ChannelFaulted { .. } => None,
+        }
+    }
+
+    /// The fleet of a fact about a fleet or one of its jobs.
+    #[must_use]
+    pub const fn fleet(&self) -> Option<&FleetName> {
+        match self {
+            Self::FleetDefined { fleet, .. }
+            | Self::FleetPaused { fleet, .. }
+            | Self::FleetRemoved { fleet, .. }
+            | Self::JobRequested { fleet, .. }
+            | Self::JobSubmitted { fleet, .. }
+            | Self::JobObserved { fleet, .. }
+            | Self::JobArrived { fleet, .. }
+            | Self::JobCancelRequested { fleet, .. }
+            | Self::JobEnded { fleet, .. } => Some(fleet),
+            _ => None,
+        }
+    }
+
+    /// The job of a fact about a job of a fleet.
+    #[must_use]
+    pub const fn job(&self) -> Option<JobId> {
+        match self {
+            Self::JobRequested { job, .. }
+            | Self::JobSubmitted { job, .. }
+            | Self::JobObserved { job, .. }
+            | Self::JobArrived { job, .. }
+            | Self::JobCancelRequested { job, .. }
+            | Self::JobEnded { job, .. } => Some(*job),
+            _ => None,
         }
     }
 }

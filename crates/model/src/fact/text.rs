@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Condemnation, CopyEvidence, Fact};
+use crate::fleet::Removal;
 use crate::ids::InstanceRange;
 use crate::library::{Cause, Execution, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, KillMode, Synthetic};
@@ -49,11 +50,25 @@ impl Fact {
                 lease,
                 holder,
                 executor,
+                others,
             } => {
                 let (number, worker) = (lease.attempt.number.0, &holder.worker);
                 let executor = executor.as_ref().map(|it| format!(" ({it})"));
                 let executor = executor.unwrap_or_default();
-                format!("attempt {number} was assigned to worker {worker}{executor}")
+                let others: Vec<&str> = others.iter().map(|it| &*it.worker.0).collect();
+                let held = match &*others {
+                    [] => String::new(),
+                    others => format!("; {} held for it", list(others)),
+                };
+                format!("attempt {number} was assigned to worker {worker}{executor}{held}")
+            }
+            Self::MemberLost {
+                lease,
+                worker,
+                loss,
+            } => {
+                let number = lease.attempt.number.0;
+                format!("worker {worker}, a member of attempt {number}, was lost: {loss}")
             }
             Self::AttemptAdopted { lease, holder, .. } => {
                 let number = lease.attempt.number.0;
@@ -117,6 +132,11 @@ impl Fact {
             Self::WorkerCondemned {
                 worker,
                 incarnation,
+                reason: Condemnation::Left,
+            } => format!("worker {worker} ({incarnation}) has ended"),
+            Self::WorkerCondemned {
+                worker,
+                incarnation,
                 reason,
             } => format!(
                 "worker {worker} ({incarnation}) is condemned: {}{}",
@@ -147,6 +167,12 @@ impl Fact {
                     "worker {worker} ({incarnation}) gets no work, since it cannot launch any: {fault}"
                 ),
                 None => format!("worker {worker} ({incarnation}) can launch work again"),
+            },
+            Self::ChannelFaulted { channel, fault } => match fault {
+                Some(fault) => {
+                    format!("the channel {channel} cannot deliver notifications: {fault}")
+                }
+                None => format!("the channel {channel} delivers notifications again"),
             },
             Self::WorkerSuspected {
                 worker,
@@ -249,6 +275,108 @@ impl Fact {
             } => {
                 format!("run {run} was resumed{by}, generation {}", generation.0)
             }
+            Self::FleetDefined { .. }
+            | Self::FleetPaused { .. }
+            | Self::FleetRemoved { .. }
+            | Self::JobRequested { .. }
+            | Self::JobSubmitted { .. }
+            | Self::JobObserved { .. }
+            | Self::JobArrived { .. }
+            | Self::JobCancelRequested { .. }
+            | Self::JobEnded { .. } => self.fleet_sentence(&by),
+        }
+    }
+
+    /// The sentence of a fact about a fleet or one of its jobs.
+    fn fleet_sentence(&self, by: &str) -> String {
+        let detail =
+            |it: &Option<String>| it.as_ref().map_or_else(String::new, |it| format!(": {it}"));
+        match self {
+            Self::FleetDefined { fleet, spec, file } => {
+                let (backend, max) = (spec.backend.word(), spec.max);
+                let by = file
+                    .as_ref()
+                    .map_or_else(|| by.to_owned(), |it| format!(" by {it}"));
+                format!("fleet {fleet} was defined{by}: {backend}, at most {max} workers")
+            }
+            Self::FleetPaused {
+                fleet,
+                paused: true,
+            } => {
+                format!("fleet {fleet} was paused{by}: it requests no more jobs")
+            }
+            Self::FleetPaused {
+                fleet,
+                paused: false,
+            } => format!("fleet {fleet} was resumed{by}"),
+            Self::FleetRemoved { fleet, removal } => match removal {
+                Removal::Cancel => format!("fleet {fleet} was removed{by}; its jobs are cancelled"),
+                Removal::Drain => format!(
+                    "fleet {fleet} was removed{by}; its queued jobs are cancelled, and running ones \
+                     end when they have no more work"
+                ),
+            },
+            Self::JobRequested {
+                job,
+                fleet,
+                workers,
+                name,
+                ..
+            } => {
+                format!("fleet {fleet} requests job {job} with {workers} workers, named {name}")
+            }
+            Self::JobSubmitted { job, fleet, native } => {
+                format!("fleet {fleet}: job {job} was submitted as {native}")
+            }
+            Self::JobObserved {
+                job,
+                fleet,
+                state,
+                detail: it,
+                nodes,
+                ..
+            } => {
+                let nodes = match nodes.as_slice() {
+                    [] => String::new(),
+                    nodes => format!(" on {}", nodes.join(", ")),
+                };
+                format!(
+                    "fleet {fleet}: job {job} is {}{nodes}{}",
+                    state.word(),
+                    detail(it)
+                )
+            }
+            Self::JobArrived { job, fleet, .. } => {
+                format!("fleet {fleet}: the first worker of job {job} is here")
+            }
+            Self::JobCancelRequested {
+                job,
+                fleet,
+                cause,
+                surplus,
+            } => {
+                let surplus = surplus
+                    .as_ref()
+                    .map_or_else(String::new, |it| format!(" ({it})"));
+                format!(
+                    "fleet {fleet}: job {job}{surplus} is cancelled, since {}",
+                    cause.sentence()
+                )
+            }
+            Self::JobEnded {
+                job,
+                fleet,
+                end,
+                detail: it,
+                ..
+            } => {
+                format!(
+                    "fleet {fleet}: job {job} is over, since {}{}",
+                    end.sentence(),
+                    detail(it)
+                )
+            }
+            _ => String::new(),
         }
     }
 
@@ -263,6 +391,7 @@ impl Fact {
             }
             Self::AttemptConfirmed { lease }
             | Self::AttemptKillRequested { lease, .. }
+            | Self::MemberLost { lease, .. }
             | Self::AttemptEnded { lease, .. } => lease.to_string(),
             Self::StopRequested { instance, .. } | Self::InstanceRetried { instance, .. } => {
                 instance.to_string()
@@ -385,6 +514,20 @@ impl Condemnation {
             Self::SeatTaken => "another worker holds the seat that it requested",
             Self::Forgotten => "an operator declared it gone",
             Self::GaveItselfUp => "it gave itself up",
+            Self::Left => "it has ended in order",
+        }
+    }
+}
+
+/// Names with their verb: `a is`, `a and b are`, `a, b and 2 more are`.
+fn list(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    match names {
+        [one] => format!("{one} is"),
+        [rest @ .., last] if rest.len() < SHOWN => format!("{} and {last} are", rest.join(", ")),
+        _ => {
+            let (shown, more) = names.split_at(SHOWN.min(names.len()));
+            format!("{} and {} more are", shown.join(", "), more.len())
         }
     }
 }

@@ -19,7 +19,14 @@ impl Display for Heartbeat {
             Maybe(self.association.as_ref()),
             self.epoch_seen,
         )?;
-        write_set(f, self.worker_set)
+        write_set(f, self.worker_set)?;
+        if let Some(left) = self.tenure.left {
+            write!(f, " left={left}")?;
+        }
+        if self.tenure.leaving {
+            f.write_str(" leaving")?;
+        }
+        Ok(())
     }
 }
 
@@ -30,10 +37,15 @@ impl Display for HeartbeatReply {
             stamp,
             state,
             worker_set,
+            held,
             ..
         } = self;
         write!(f, "heartbeatReply {association} stamp={stamp} {state}")?;
-        write_set(f, *worker_set)
+        write_set(f, *worker_set)?;
+        if *held > 0 {
+            write!(f, " held={held}")?;
+        }
+        Ok(())
     }
 }
 
@@ -117,6 +129,11 @@ impl Display for ToScheduler {
                 check,
                 reason,
             } => write!(f, "healthFault {association} {check} {reason}"),
+            Self::Goodbye { association, cause } => write!(f, "goodbye {association}: {cause}"),
+            Self::HeldDevices { association, held } => {
+                write!(f, "heldDevices {association}")?;
+                write_list(f, held.iter().map(|(lease, _)| lease))
+            }
         }
     }
 }
@@ -186,6 +203,7 @@ impl Display for ToWorker {
             } => {
                 write!(f, "getProcesses {association} {request} {}", query.lease)
             }
+            Self::GoodbyeAck { association } => write!(f, "goodbyeAck {association}"),
         }
     }
 }

@@ -10,11 +10,13 @@
 mod display;
 mod log;
 mod process;
+mod tenure;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::DeviceShare;
 use crate::fact::Holder;
 use crate::ids::{
     Association, BootId, CheckId, Epoch, ExecutorId, Incarnation, LeaseId, NotifySeq, RequestId,
@@ -32,6 +34,8 @@ use crate::worker_set::KnownSet;
 pub use log::{
     InvalidLogCursor, LogAnswer, LogChunk, LogCursor, LogFileId, LogQuery, LogStart, LogStream,
 };
+pub use tenure::{Greeting, HostSize, LeaveCause, Tenure};
+
 pub use process::{AttemptProcesses, ProcessAnswer, ProcessQuery, ProcessStatus, UsageSample};
 
 /// `processHeartbeat`: the only call that may be made without an association.
@@ -57,6 +61,10 @@ pub struct Heartbeat {
     pub state: WorkerState,
     /// The last worker set that it received.
     pub worker_set: Option<KnownSet>,
+    /// The time for work that it has left, and whether it is leaving.
+    pub tenure: Tenure,
+    /// Its version and its clock, in a heartbeat without an association.
+    pub greeting: Option<Greeting>,
     /// What its attempts use; none if it has not been measured. A frame carries it beside the
     /// heartbeat, so that a heartbeat without it is encoded as by workers that do not measure.
     #[serde(skip)]
@@ -75,6 +83,8 @@ pub struct HeartbeatReply {
     pub timeouts: WorkerTimeouts,
     /// The current worker set, where consensus is in use.
     pub worker_set: Option<KnownSet>,
+    /// Attempts on other workers for which this one is held, as a member of their gangs: it is not idle.
+    pub held: u32,
 }
 
 /// Why a heartbeat was not accepted.
@@ -113,6 +123,17 @@ pub struct Launch {
     pub allowance: Option<Box<Allowance>>,
 }
 
+impl Launch {
+    /// The time that the worker must have left.
+    #[must_use]
+    pub fn time_needed(&self) -> Option<Millis> {
+        let allowed = self.allowance.as_ref();
+        let timeout = allowed.map_or(self.spec.timeout, |allowance| allowance.timeout);
+        let grown = allowed.map_or(&[][..], |allowance| &allowance.requests);
+        self.spec.time_needed(timeout, grown)
+    }
+}
+
 /// Why a worker will not start an attempt, now or ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,6 +152,10 @@ pub enum LaunchRefusal {
     Full,
     /// The coordinator would not start it: its dead-man timer had fired.
     GuardFired,
+    /// The worker is ending.
+    Leaving,
+    /// It needs more time than the worker has left.
+    TooLong,
 }
 
 /// A worker's answer to one launch.
@@ -269,6 +294,19 @@ pub enum ToScheduler {
         /// At most [`crate::limits::FAULT_BYTES_MAX`].
         reason: Arc<str>,
     },
+    /// The last message of a worker that ends in order: nothing of this incarnation runs, nothing
+    /// of it will ever start, and every end was acknowledged.
+    Goodbye {
+        association: Association,
+        cause: LeaveCause,
+    },
+    /// The devices of attempts: sent with the reply to their launch, and after `RunningTasks`. Only
+    /// people read it; no decision depends on it.
+    HeldDevices {
+        association: Association,
+        /// Attempts that hold none are left out.
+        held: Vec<(LeaseId, Vec<DeviceShare>)>,
+    },
 }
 
 /// A message from a scheduler to a worker.
@@ -339,6 +377,8 @@ pub enum ToWorker {
         request: RequestId,
         query: ProcessQuery,
     },
+    /// The goodbye is durable: the seat is empty.
+    GoodbyeAck { association: Association },
 }
 
 /// The address of a message to a worker: several incarnations may claim a seat at once, and copies of

@@ -21,6 +21,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu::Pin;
+use crate::device::{DeviceAmount, WHOLE};
 use crate::time::Millis;
 
 pub use check::{Check, Probe};
@@ -58,10 +60,23 @@ pub struct Resources {
     pub memory_max: u64,
     /// Bytes of disk; 0 for no limit.
     pub disk: u64,
-    /// Whole devices.
-    pub gpu: u32,
+    /// Whole devices, or a part of one.
+    pub gpu: DeviceAmount,
     /// Anything else that can be counted, such as `db/orders`.
     pub named: BTreeMap<String, u64>,
+    /// What its processes are bound to; by default nothing. Then `cpu_milli` is in whole cores.
+    pub pin: Option<Pin>,
+}
+
+impl Resources {
+    /// The cores that it holds for itself.
+    #[must_use]
+    pub const fn cores(&self) -> u64 {
+        match self.pin {
+            Some(_) => self.cpu_milli.div_ceil(WHOLE),
+            None => 0,
+        }
+    }
 }
 
 /// A task, ready to run.
