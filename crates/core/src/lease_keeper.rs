@@ -36,6 +36,7 @@ struct WorkerLease {
     association: Association,
     reported_state: WorkerState,
     stamp: Stamp,
+    held: u32,
 }
 
 /// Answers heartbeats for a dropped leader.
@@ -55,6 +56,7 @@ impl LeaseKeeper {
                 association: seat.association(term),
                 reported_state: seat.reported_state,
                 stamp: seat.stamp(),
+                held: seat.held(),
             };
             (seat.holder.incarnation, lease)
         };
@@ -88,6 +90,7 @@ impl LeaseKeeper {
             state: lease.reported_state,
             timeouts: self.timeouts,
             worker_set: None,
+            held: lease.held,
         };
         Some((to, ToWorker::HeartbeatReply(reply)))
     }
@@ -156,6 +159,8 @@ mod tests {
             stamp: Stamp(Mono(at)),
             state: WorkerState::Healthy,
             worker_set: None,
+            tenure: baton_model::message::Tenure::default(),
+            greeting: None,
             measured: None,
         }
     }

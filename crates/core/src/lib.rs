@@ -19,10 +19,12 @@
 //! | [`workflow`] | which items of a run may start, and when the run ends |
 //! | [`leader`] | leader election |
 //! | [`protocol`] | both halves of the scheduler-worker protocol |
+//! | [`fleet`] | how many workers are requested of cluster managers, and what became of each request |
 //! | [`host`] | a worker host: launches, exits, kills, the queue, and the dead-man timer of its coordinator |
 //! | [`takeover`] | what becomes of a run whose coordinator has died |
 //! | [`supervision`] | a worker: composes its half of the protocol with what becomes of its attempts |
 //! | [`scheduler`] | the leader: composes the above |
+//! | [`notify`] | which committed facts deserve a notice, and who gets it |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
 //! | [`framing`] | nothing: length-prefixed frames |
 //! | [`counts`] | nothing: counters of ignored events |
@@ -36,6 +38,7 @@ pub mod bugs;
 pub mod clock;
 mod config;
 pub mod counts;
+pub mod fleet;
 pub mod framing;
 pub mod fsm;
 pub mod host;
@@ -43,6 +46,7 @@ pub mod leader;
 pub mod lease_keeper;
 pub mod ledger;
 pub mod limits;
+pub mod notify;
 pub mod placement;
 pub mod plan;
 pub mod protocol;

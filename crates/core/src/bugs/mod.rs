@@ -221,10 +221,14 @@ bugs! {
         "a worker on which unrelated work fails gets work as any other";
     SuspicionKept, "suspicion-kept",
         "a worker that has passed its trials stays suspicious";
+    LifetimeIgnored, "lifetime-ignored",
+        "a task is placed on a worker that ends before it, and started there";
     EffectBeforeRecord, "effect-before-record",
         "a coordinator replies and launches before its records are in the log";
     LaunchedAgain, "launched-again",
         "an agent that takes a coordinator over launches again what runs";
+    DeviceFreedTwice, "device-freed-twice",
+        "a host frees the devices of a task when its runner dies, and again when the task ends";
     ClaimKept, "claim-kept",
         "a coordinator keeps the room of an attempt that has ended";
     OrphanMisattributed, "orphan-misattributed",
@@ -233,6 +237,22 @@ bugs! {
         "a coordinator kills what it has just asked to stop";
     ReusedPidSignalled, "reused-pid-signalled",
         "a coordinator signals the group of a process that is gone, whatever has its number now";
+    SubmittedAgain, "submitted-again",
+        "a job of a fleet is submitted again when the answer to its submission is lost";
+    DemandCountedTwice, "demand-counted-twice",
+        "a fleet requests workers for work that the workers on their way will do";
+    AbsenceIsEnd, "absence-is-end",
+        "a job of a fleet that a list does not show counts as over";
+    CancelForgotten, "cancel-forgotten",
+        "a new leader does not cancel the jobs that the one before wanted to cancel";
+    UncontainedTrusted, "uncontained-trusted",
+        "the end of a job ends the leases of its workers, although their processes can outlive it";
+    TokenPresumed, "token-presumed",
+        "a job of a fleet is submitted before its pilots find a token that is valid";
+    MemberFreedEarly, "member-freed-early",
+        "the members of a gang are free for other work when one of them is lost, before its end is known";
+    GroupsMixed, "groups-mixed",
+        "the members of a gang are of any groups";
     SummaryIncomplete, "summary-incomplete",
         "a log that is rewritten during a launch or an exit loses it";
 }

@@ -1,7 +1,10 @@
 //! Helpers of seeded bugs in the scheduler's half of the protocol.
 
+use std::sync::Arc;
+
 use baton_model::ids::{Association, Epoch, LeaseId, WorkerName};
 use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::placement::{GROUP_LABEL, Offer};
 
 use super::{Bug, Bugs};
 use crate::protocol::scheduler::Protocol;
@@ -57,4 +60,26 @@ pub(crate) fn clear_overdue(protocol: &mut Protocol, cx: &mut Cx<'_>, overdue: V
         let end = AttemptEnd::Synthetic(Synthetic::NeverStarted);
         protocol.end_attempt(cx, lease, end, None);
     }
+}
+
+/// [`Bug::MemberFreedEarly`]: all workers of the attempt take other work again.
+pub(crate) fn free_members(protocol: &mut Protocol, cx: &mut Cx<'_>, lease: LeaseId) {
+    let Some(open) = cx.ledger().open_lease(lease) else {
+        return;
+    };
+    let others = open.others().to_vec();
+    cx.leader.free(lease);
+    protocol.free_held(cx, &others, lease);
+}
+
+/// [`Bug::GroupsMixed`]: what a worker offers, in the group of all workers.
+pub(crate) fn in_one_group(bugs: Bugs, offer: Arc<Offer>) -> Arc<Offer> {
+    if !bugs.has(Bug::GroupsMixed) {
+        return offer;
+    }
+    let mut offer = Offer::clone(&offer);
+    offer
+        .labels
+        .insert(GROUP_LABEL.to_owned(), "all".to_owned());
+    Arc::new(offer)
 }

@@ -129,6 +129,7 @@ impl Host {
         let is_attempt = run.awaits_descendants;
         turn.kernel.remove_cgroup(key, false);
         self.release(key);
+        self.devices.free(key.process);
         turn.reply(if is_attempt {
             Reply::Refused { run: key }
         } else {
@@ -315,10 +316,14 @@ impl Host {
         if !(is_kept && seeded!(self.settings.bugs, ClaimKept)) {
             self.queue.release(&claim);
         }
-        // What a runner leaves behind is watched until the next one is over.
+        // What a runner leaves behind is watched, and keeps its devices, until the next one is over.
         let is_resumable = matches!(ended.outcome, Outcome::Signaled(_));
-        if !(is_resumable && run.is_some_and(|run| run.resumes)) {
+        let is_over = !(is_resumable && run.is_some_and(|run| run.resumes));
+        if is_over {
             self.guard.unwatch(ended.run.process);
+        }
+        if is_over || seeded!(self.settings.bugs, DeviceFreedTwice) {
+            self.devices.free(ended.run.process);
         }
         turn.record(CoordinatorRecord::Ended(ended.clone()));
         turn.reply(Reply::Ended(ended));

@@ -15,6 +15,10 @@ pub const SIGTERM: i32 = 15;
 /// The signal that no process survives.
 pub const SIGKILL: i32 = 9;
 
+/// The signal that tells the runner of a task to warn its processes: SIGURG, which a runner that does
+/// not listen yet ignores.
+pub const RUNNER_WARNING: i32 = 23;
+
 /// True if a process carries the mark of such a run in its environment.
 pub type HasMark<'a> = dyn Fn(&dyn Fn(RunKey) -> bool) -> bool + 'a;
 

@@ -101,6 +101,9 @@ impl Host {
         for pid in rotators {
             turn.kernel.signal_group(pid, SIGKILL);
         }
+        if killing.left == 0 {
+            self.free_all_absent();
+        }
         if killing.id != 0 {
             turn.reply(Reply::EverythingKilled {
                 id: killing.id,

@@ -17,6 +17,7 @@ impl Host {
                 run: key,
                 at,
                 identity,
+                devices: self.devices.of(key.process).to_vec(),
             });
             let lost = run.is_lost().then_some(Reply::Unknown { run: key });
             let ended = run.ended.clone().map(Reply::Ended);
@@ -28,14 +29,15 @@ impl Host {
         }
         // A health check is no attempt: it belongs to no lease, and has a short timeout of its own.
         if !launch.is_check {
-            if !self.admits(turn, launch.term) {
+            if !self.admits(turn, launch.term) || self.lacks_devices(key, &launch) {
                 return turn.reply(Reply::Refused { run: key });
             }
             self.watch(key, launch.term);
         }
         // A later run finds the processes of its task running: they use their claim already.
         let is_first = key.run == RunNo(0);
-        let must_wait = is_first && self.queue.must_wait(&launch.claim);
+        let must_wait = is_first
+            && (self.queue.must_wait(&launch.claim) || !self.devices.has_free(&launch.devices));
         if !launch.tag.is_empty() {
             let tag = launch.tag.clone();
             turn.record(CoordinatorRecord::Accepted { run: key, tag });
@@ -51,10 +53,15 @@ impl Host {
     /// Each launch is checked for admission again.
     pub(super) fn fill(&mut self, turn: &mut Turn<'_>) {
         while self.killing.is_none() {
-            let Some((key, launch)) = self.queue.next_fitting() else {
+            let devices = &self.devices;
+            // One whose devices are gone meanwhile is refused.
+            let is_ready = |launch: &Launch| {
+                devices.has_free(&launch.devices) || !devices.exist_for(&launch.devices)
+            };
+            let Some((key, launch)) = self.queue.next_fitting(is_ready) else {
                 break;
             };
-            if self.admits(turn, launch.term) {
+            if self.admits(turn, launch.term) && !self.lacks_devices(key, &launch) {
                 self.is_filling = true;
                 return self.start(turn, key, launch);
             }
@@ -111,7 +118,7 @@ impl Host {
     /// Asks for the process of a run. Everything recorded so far is in the log before it exists: a
     /// pid note exists only for the last launch, and tells neither the tag of its run nor anything of
     /// the launch before.
-    fn start(&mut self, turn: &mut Turn<'_>, key: RunKey, launch: Box<Launch>) {
+    fn start(&mut self, turn: &mut Turn<'_>, key: RunKey, mut launch: Box<Launch>) {
         let is_attempt = launch.paths.is_some();
         if is_attempt && !self.strays_killed {
             self.kill_strays(turn);
@@ -120,6 +127,7 @@ impl Host {
         if !is_attempt && key.run > RunNo(0) {
             self.kill_predecessors(turn, key);
         }
+        self.assign_devices(turn, key, &mut launch);
         self.awaited = Some(Awaited::Spawn(key, launch.tag.clone()));
         turn.spawn(key, launch);
     }
@@ -184,6 +192,7 @@ impl Host {
             run: key,
             at,
             identity,
+            devices: self.devices.of(key.process).to_vec(),
         });
     }
 
@@ -214,6 +223,7 @@ impl Host {
             turn.record(CoordinatorRecord::Forgotten { run: key });
         }
         if key.run == RunNo(0) {
+            self.devices.free(key.process);
             let own = launch.paths.filter(|_| launch.credentials.is_none());
             self.recyclable.extend(own);
         }
@@ -231,6 +241,10 @@ impl Host {
     ) {
         if self.table.runs.contains_key(&run) || self.queue.contains(run) {
             return;
+        }
+        // Also if it is gone: what it has left may use them until the agent has settled its end.
+        if let Some(attempt) = &attempt {
+            self.devices.hold(run.process, attempt.devices.clone());
         }
         if !turn.kernel.hold(run, &identity) {
             return turn.reply(Reply::Unknown { run });
@@ -254,6 +268,10 @@ impl Host {
             identity,
             tag: attempt.tag,
         });
+        if !attempt.devices.is_empty() {
+            let devices = attempt.devices;
+            turn.record(CoordinatorRecord::Assigned { run, devices });
+        }
         self.table.insert(run, adopted);
         self.watch(run, attempt.term);
     }
@@ -270,6 +288,7 @@ impl Host {
             turn.record(CoordinatorRecord::Forgotten { run });
             self.unwatch_absent(run.process);
         }
+        self.free_absent(run.process);
     }
 
     /// Removes a run, and releases its claim.

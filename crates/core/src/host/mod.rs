@@ -19,7 +19,7 @@
 //!   is a child that is not reaped, to a held process through what holds it, to others by a walk.
 //! * An attempt of a worker (a launch with paths) is over only when none of its processes is left:
 //!   see `orphans`.
-//! * The claim of a run is occupied from its start to its end, and no longer.
+//! * The claim of a run is occupied from its start to its end, and no longer; for devices see `devices`.
 //! * The cost of an input depends on the input, not on the number of known or waiting runs.
 //!
 //! | file | concern |
@@ -28,6 +28,8 @@
 //! | [`kernel`] | the calls of the machine |
 //! | `runs` | the state of each run |
 //! | `queue` | launches that wait for capacity |
+//! | `devices` | which devices a launch gets |
+//! | `cores` | which cores, and the CPUs that follow from them |
 //! | `launches` | requests to launch, to adopt, to withdraw and to forget |
 //! | `stops` | stops, timeouts, and checks |
 //! | `ends` | exits, and the ends of runs |
@@ -48,7 +50,9 @@
 //! 3. While [`Host::is_killing`], no request is passed.
 //! 4. [`Host::next_due`] is the time of the next turn without an event.
 
+mod cores;
 mod deadlines;
+mod devices;
 mod ends;
 pub mod io;
 pub mod kernel;
@@ -75,6 +79,7 @@ use baton_model::time::{Millis, Mono};
 use crate::protocol::worker::guard::DeadMan;
 use crate::protocol::worker::io::GuardOrder;
 
+use devices::Devices;
 use io::{Effect, HostStep, Input, Settings, Urgency};
 use kernel::Kernel;
 use kill_all::KillAll;
@@ -93,6 +98,7 @@ pub struct Host {
     settings: Settings,
     table: RunTable,
     queue: Queue,
+    devices: Devices,
     orphans: Orphans,
     /// Paths of attempts that are over, recycled once waiting launches have started.
     recyclable: Vec<AttemptPaths>,
@@ -174,6 +180,7 @@ impl Host {
             settings,
             table: RunTable::default(),
             queue: Queue::default(),
+            devices: Devices::default(),
             orphans: Orphans::default(),
             recyclable: Vec::new(),
             killing: None,
@@ -307,6 +314,12 @@ impl Host {
         self.guard.order()
     }
 
+    /// True if an attempt holds a device.
+    #[must_use]
+    pub fn holds_devices(&self) -> bool {
+        !self.devices.are_free()
+    }
+
     /// The number of runs that are known or wait.
     #[must_use]
     pub fn known_runs(&self) -> usize {
@@ -343,7 +356,16 @@ impl Host {
         let now = turn.now();
         match request {
             Request::Attach { spared, reaper } => turn.kernel.attach(spared, reaper),
-            Request::Capacity { amounts } => self.queue.set_capacity(amounts),
+            Request::Capacity {
+                amounts,
+                devices,
+                core_nodes,
+            } => {
+                self.queue.set_capacity(amounts);
+                self.devices.set_lists(devices, core_nodes);
+            }
+            // The handover has them on record until the next run has.
+            Request::HoldDevices { run, devices } => self.devices.hold(run.process, devices),
             Request::Launch { run, launch } => self.launch(turn, run, launch),
             Request::Withdraw { run } => self.withdraw(turn, run),
             Request::Stop {
@@ -352,6 +374,7 @@ impl Host {
                 grace,
                 cause,
             } => self.stop(turn, run, signal, now + grace, cause),
+            Request::Signal { run, signal } => self.pass_signal(turn, run, signal),
             Request::KillRun { run } => self.kill_run(turn, run),
             Request::KillStrays => self.kill_strays_for_agent(turn),
             Request::KillEverything { id, grace } => self.kill_everything(turn, now, grace, id),

@@ -15,13 +15,14 @@
 //! of its first process, when all are gone. Processes that cannot be killed are reported, and do
 //! not hold their capacity for ever.
 //!
-//! On a kernel without that list a sweep for the attempt's mark, session and group is made at each
-//! end. That is slow, and as reliable as a sweep is.
+//! What an earlier run of the same attempt has left may be a child of the agent or of the reaper, and
+//! on a kernel without that list nothing is known of children: then a sweep for the attempt's mark,
+//! session and group is made at its end. That is slow, and as reliable as a sweep is.
 
 use std::collections::BTreeMap;
 
 use baton_model::outcome::ExitStatus;
-use baton_model::task::RunKey;
+use baton_model::task::{RunKey, RunNo};
 use baton_model::time::Millis;
 
 use super::ends::POLL_EVERY;
@@ -158,7 +159,9 @@ impl Host {
         if let Some(populated) = turn.kernel.is_cgroup_populated(key) {
             return populated;
         }
-        if self.orphans.is_unlisted {
+        // What the runner before has left may be a child of another process: it was, if its
+        // coordinator had died before it did.
+        if self.orphans.is_unlisted || key.run > RunNo(0) {
             let pid = run.pid().unwrap_or_default();
             // If the scan fails, assume that something is left.
             return self.has_members(turn, key, pid) != Some(false);

@@ -1,4 +1,4 @@
-//! The queue of launches that claim more than is free.
+//! The queue of launches that claim more than is free, or need a device that is in use.
 //!
 //! Strictly first come first served among launches with a claim: small launches cannot overtake a
 //! large one for ever, and the order is the requested one. A launch without a claim never waits.
@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use baton_model::coordinator::{KnownRun, Launch};
-use baton_model::task::RunKey;
+use baton_model::task::{ProcessNo, RunKey};
+
+use super::devices::runs_of;
 
 /// The waiting launches, and the capacity in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,6 +33,11 @@ impl Queue {
     /// True if a launch that comes now has to wait.
     pub(super) fn must_wait(&self, claim: &[u64]) -> bool {
         !claim.is_empty() && (!self.waiting.is_empty() || !self.fits(claim))
+    }
+
+    /// True if a run of this process waits.
+    pub(super) fn has_process(&self, process: ProcessNo) -> bool {
+        self.positions.range(runs_of(process)).next().is_some()
     }
 
     fn fits(&self, claim: &[u64]) -> bool {
@@ -90,10 +97,13 @@ impl Queue {
         self.waiting.remove(&position).map(|(_, launch)| launch)
     }
 
-    /// Removes the first launch, if it fits.
-    pub(super) fn next_fitting(&mut self) -> Option<(RunKey, Box<Launch>)> {
+    /// Removes the first launch, if it fits and is ready otherwise.
+    pub(super) fn next_fitting(
+        &mut self,
+        is_ready: impl FnOnce(&Launch) -> bool,
+    ) -> Option<(RunKey, Box<Launch>)> {
         let (_, (_, launch)) = self.waiting.first_key_value()?;
-        if !self.fits(&launch.claim) {
+        if !self.fits(&launch.claim) || !is_ready(launch) {
             return None;
         }
         self.next()
@@ -120,7 +130,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_model::task::{ProcessNo, RunNo};
+    use baton_model::task::RunNo;
 
     fn key(number: u64) -> RunKey {
         RunKey {
@@ -138,7 +148,7 @@ mod tests {
     }
 
     fn next(queue: &mut Queue) -> Option<u64> {
-        let (run, launch) = queue.next_fitting()?;
+        let (run, launch) = queue.next_fitting(|_| true)?;
         queue.occupy(&launch.claim);
         Some(run.run.0)
     }

@@ -38,6 +38,10 @@ impl Host {
             .filter(move |known| Some(known.run) != taken_back)
             .chain(self.queue.known())
             .chain(launching)
+            .map(|known| KnownRun {
+                devices: self.devices.of(known.run.process).to_vec(),
+                ..known
+            })
     }
 
     /// The effect that is not answered yet.
@@ -59,15 +63,17 @@ impl Host {
     }
 }
 
-/// The records that describe one run: two at most.
+/// The records that describe one run: three at most.
 fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
     let KnownRun {
         run,
         started,
         ended,
         tag,
+        devices,
         ..
     } = known;
+    let assigned = (!devices.is_empty()).then_some(CoordinatorRecord::Assigned { run, devices });
     let first = match started {
         Some((at, identity)) => Some(CoordinatorRecord::Started {
             run,
@@ -79,5 +85,6 @@ fn known_records(known: KnownRun) -> impl Iterator<Item = CoordinatorRecord> {
         None if !tag.is_empty() => Some(CoordinatorRecord::Accepted { run, tag }),
         None => None,
     };
-    first.into_iter().chain(ended.map(CoordinatorRecord::Ended))
+    let ended = ended.map(CoordinatorRecord::Ended);
+    first.into_iter().chain(assigned).chain(ended)
 }

@@ -275,6 +275,7 @@ impl RunTable {
             ended: state.ended.clone(),
             waiting: false,
             tag: state.tag.clone(),
+            devices: Vec::new(),
         })
     }
 

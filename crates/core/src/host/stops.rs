@@ -5,7 +5,7 @@ use baton_model::outcome::{ExitStatus, KillCause};
 use baton_model::task::RunKey;
 use baton_model::time::Mono;
 
-use super::kernel::{SIGKILL, SIGTERM};
+use super::kernel::{RUNNER_WARNING, SIGKILL, SIGTERM};
 use super::runs::{Probe, ProcessRun, Role, Root, Timer};
 use super::sweeps::kill_marked;
 use super::{Host, Turn};
@@ -49,6 +49,16 @@ impl Host {
             (true, true) => self.signal_runner(turn, key, signal),
             (true, false) => self.signal_run(turn, key, signal),
             (false, _) => {}
+        }
+    }
+
+    /// Signals a run that goes on. The runner of a task gets a signal of its own, which it passes on.
+    pub(super) fn pass_signal(&mut self, turn: &mut Turn<'_>, key: RunKey, signal: i32) {
+        let live = self.table.runs.get(&key).filter(|run| run.is_live());
+        match live.map(|run| run.is_runner) {
+            Some(true) => self.signal_runner(turn, key, RUNNER_WARNING),
+            Some(false) => self.signal_run(turn, key, signal),
+            None => {}
         }
     }
 

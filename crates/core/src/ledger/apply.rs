@@ -27,7 +27,12 @@ impl Ledger {
             Fact::InstancesSubmitted {
                 first, last, spec, ..
             } => self.submit(*first, *last, spec),
-            Fact::LeaseGranted { lease, holder, .. } => self.grant(*lease, holder),
+            Fact::LeaseGranted {
+                lease,
+                holder,
+                others,
+                ..
+            } => self.grant(*lease, holder, others),
             Fact::AttemptAdopted {
                 lease,
                 holder,
@@ -65,6 +70,10 @@ impl Ledger {
                 .change(lease.attempt.instance, |instance| {
                     instance.kill(*lease, *mode)
                 }),
+            Fact::MemberLost { lease, worker, .. } => self
+                .change(lease.attempt.instance, |instance| {
+                    instance.lose_member(*lease, worker)
+                }),
             Fact::InstancesHalted { first, last, .. } => self.halt(*first, *last),
             Fact::InstanceRetried { instance, .. } => {
                 let failed = self.instances.get(instance);
@@ -94,7 +103,8 @@ impl Ledger {
             // For the operator.
             Fact::AttemptsDisowned { .. }
             | Fact::WorkerFaulted { .. }
-            | Fact::WorkerSuspected { .. } => Ok(()),
+            | Fact::WorkerSuspected { .. }
+            | Fact::ChannelFaulted { .. } => Ok(()),
             Fact::WorkerDrained {
                 worker, drained, ..
             } => {
@@ -140,6 +150,15 @@ impl Ledger {
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
             | Fact::RunResumed { .. } => self.apply_run(fact),
+            Fact::FleetDefined { .. }
+            | Fact::FleetPaused { .. }
+            | Fact::FleetRemoved { .. }
+            | Fact::JobRequested { .. }
+            | Fact::JobSubmitted { .. }
+            | Fact::JobObserved { .. }
+            | Fact::JobArrived { .. }
+            | Fact::JobCancelRequested { .. }
+            | Fact::JobEnded { .. } => self.fleets.apply(fact),
         }
     }
 
@@ -250,9 +269,14 @@ impl Ledger {
         Ok(())
     }
 
-    fn grant(&mut self, lease: LeaseId, holder: &Holder) -> Result<(), LedgerError> {
+    fn grant(
+        &mut self,
+        lease: LeaseId,
+        holder: &Holder,
+        others: &[Holder],
+    ) -> Result<(), LedgerError> {
         self.change(lease.attempt.instance, |instance| {
-            instance.open(lease, holder.clone())
+            instance.open(lease, holder.clone(), others)
         })
     }
 
@@ -266,7 +290,7 @@ impl Ledger {
         if !self.known.contains(id) {
             self.submit(id, id, spec)?;
         }
-        self.grant(lease, holder)?;
+        self.grant(lease, holder, &[])?;
         self.confirm(lease)
     }
 

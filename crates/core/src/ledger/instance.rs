@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use baton_model::fact::{Holder, NextAttempt, Verdict};
-use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
+use baton_model::ids::{AttemptNo, InstanceId, LeaseId, WorkerName};
 use baton_model::outcome::{AttemptEnd, KillCause, KillMode, Outcome};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
+use serde::{Deserialize, Serialize};
 
 use super::{LedgerError, verdict_event};
 use crate::fsm::{Transition, Universal, UniversalEvent, transition};
@@ -21,8 +22,50 @@ pub struct Lease {
     pub holder: Holder,
     /// Whether the worker has confirmed that it holds the attempt.
     pub confirmed: bool,
-    /// The attempt is to be killed: its instance was stopped, or an operator kills this attempt.
+    /// The attempt is to be killed: its instance was stopped, an operator kills this attempt, or a member
+    /// of its gang was lost.
     pub kill: Option<KillMode>,
+    /// Of a gang: its other members.
+    pub gang: Option<Gang>,
+}
+
+/// The members of a gang that are held for it, other than the holder of its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Gang {
+    /// In the order of the host list. Not empty.
+    pub others: Vec<Holder>,
+    /// The first of them that was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<WorkerName>,
+}
+
+impl Gang {
+    fn of(others: &[Holder]) -> Option<Self> {
+        (!others.is_empty()).then(|| Self {
+            others: others.to_vec(),
+            lost: None,
+        })
+    }
+}
+
+impl Lease {
+    /// The other members of a gang.
+    #[must_use]
+    pub fn others(&self) -> &[Holder] {
+        self.gang.as_ref().map_or(&[], |gang| &gang.others)
+    }
+
+    /// All workers that are taken by the attempt, the holder first.
+    pub fn workers(&self) -> impl Iterator<Item = &WorkerName> {
+        let others = self.others().iter().map(|it| &it.worker);
+        std::iter::once(&self.holder.worker).chain(others)
+    }
+
+    /// The member that was lost, if one was.
+    #[must_use]
+    pub fn lost_member(&self) -> Option<&WorkerName> {
+        self.gang.as_ref()?.lost.as_ref()
+    }
 }
 
 /// One requested execution of one task.
@@ -83,9 +126,17 @@ impl Instance {
         self.next_attempt.as_ref()?.not_before
     }
 
-    /// The end of its attempt with the origin of the kill, which no worker knows.
+    /// The end of its attempt with the origin of the kill, which no worker knows. Programs of a gang often fail
+    /// by themselves when a member is gone, before they are killed for it.
     #[must_use]
     pub fn attribute(&self, end: AttemptEnd) -> AttemptEnd {
+        let is_incomplete = self
+            .lease
+            .as_ref()
+            .is_some_and(|it| it.lost_member().is_some());
+        if is_incomplete && !self.stop_requested && follows_from_loss(end) {
+            return AttemptEnd::Real(Outcome::Killed(KillCause::MemberLost));
+        }
         let is_killed = self.lease.as_ref().is_some_and(|it| it.kill.is_some());
         match end {
             AttemptEnd::Real(Outcome::Killed(KillCause::Requested))
@@ -115,7 +166,12 @@ impl Instance {
         triage::next_attempt(end, self.failures, &self.spec.retry, &self.allowance(), now)
     }
 
-    pub(super) fn open(&mut self, lease: LeaseId, holder: Holder) -> Result<(), LedgerError> {
+    pub(super) fn open(
+        &mut self,
+        lease: LeaseId,
+        holder: Holder,
+        others: &[Holder],
+    ) -> Result<(), LedgerError> {
         if let Some(open) = &self.lease {
             return Err(LedgerError::NotTheOpenLease(lease, Some(open.id)));
         }
@@ -127,6 +183,7 @@ impl Instance {
             holder,
             confirmed: false,
             kill: None,
+            gang: Gang::of(others),
         }));
         if let Some(next_attempt) = &mut self.next_attempt {
             next_attempt.not_before = None;
@@ -165,6 +222,24 @@ impl Instance {
                 Err(LedgerError::NotTheOpenLease(lease, open))
             }
         }
+    }
+
+    /// Records the loss of a member of its gang, and with it the kill of its attempt.
+    pub(super) fn lose_member(
+        &mut self,
+        lease: LeaseId,
+        worker: &WorkerName,
+    ) -> Result<(), LedgerError> {
+        self.kill(lease, KillMode::Graceful)?;
+        let gang = self.lease.as_mut().and_then(|open| open.gang.as_mut());
+        let is_member =
+            |gang: &&mut Gang| gang.others.iter().any(|holder| holder.worker == *worker);
+        let Some(gang) = gang.filter(is_member) else {
+            let reason = "has lost a member that its gang does not have";
+            return Err(LedgerError::Impossible(self.id, reason));
+        };
+        gang.lost.get_or_insert_with(|| worker.clone());
+        Ok(())
     }
 
     pub(super) fn close(
@@ -252,5 +327,14 @@ impl Instance {
             )),
             Err(illegal) => Err(LedgerError::Illegal(self.id, illegal)),
         }
+    }
+}
+
+/// True if an attempt may have ended like this because a member of its gang was lost.
+const fn follows_from_loss(end: AttemptEnd) -> bool {
+    match end {
+        AttemptEnd::Real(Outcome::Exited(code)) => code != 0,
+        AttemptEnd::Real(Outcome::Signaled(_) | Outcome::Killed(KillCause::Requested)) => true,
+        _ => false,
     }
 }

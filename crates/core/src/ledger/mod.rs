@@ -15,6 +15,7 @@
 
 mod apply;
 mod backfills;
+mod fleets;
 mod identity;
 mod ids;
 mod instance;
@@ -27,9 +28,10 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::fact::Verdict;
+use baton_model::fleet::FleetName;
 use baton_model::ids::{
-    AttemptId, AttemptNo, BackfillId, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId,
-    Lineage, RunId, TaskNo, WorkerName,
+    AttemptId, AttemptNo, BackfillId, Epoch, Incarnation, IncarnationNo, InstanceId, JobId,
+    LeaseId, Lineage, RunId, TaskNo, WorkerName,
 };
 use baton_model::principal::NameOwner;
 use baton_model::time::Millis;
@@ -37,9 +39,10 @@ use baton_model::time::Millis;
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
 pub use backfills::{Backfills, OpenBackfill};
+pub use fleets::Fleets;
 pub use identity::Identity;
 pub use ids::IdSet;
-pub use instance::{Instance, Lease};
+pub use instance::{Gang, Instance, Lease};
 pub use keys::Keys;
 pub use library::{Active, Library, Payload, Task, nominal_values};
 pub use restore::LedgerParts;
@@ -73,6 +76,12 @@ pub enum LedgerError {
     /// The same for a run.
     #[error("run {0} {1}")]
     Run(RunId, String),
+    /// The same for a fleet.
+    #[error("fleet {0} {1}")]
+    Fleet(FleetName, &'static str),
+    /// The same for a job of a fleet.
+    #[error("job {0} {1}")]
+    Job(JobId, &'static str),
 }
 
 fn open_lease(open: Option<LeaseId>) -> String {
@@ -106,6 +115,7 @@ pub struct Ledger {
     runs: Runs,
     /// The number of FAILED instances of arrays that limit it, by their first instance.
     failures: BTreeMap<InstanceId, u32>,
+    fleets: Fleets,
 }
 
 impl Ledger {
@@ -321,6 +331,12 @@ impl Ledger {
     /// Mutable access for the controller of runs, which changes transient state only.
     pub const fn runs_mut(&mut self) -> &mut Runs {
         &mut self.runs
+    }
+
+    /// Fleets, and their jobs that have not ended.
+    #[must_use]
+    pub const fn fleets(&self) -> &Fleets {
+        &self.fleets
     }
 
     /// Cluster-wide limits that were set at run time.

@@ -4,13 +4,18 @@
 //! lease. A row that contradicts this is damaged or was written by another program; it is refused,
 //! since a leader would act on it.
 
-use baton_model::ids::{BackfillId, Incarnation, InstanceId, RunId, TaskNo, WorkerName};
+use std::collections::BTreeSet;
+
+use baton_model::fleet::{Fleet, FleetJob};
+use baton_model::ids::{BackfillId, Incarnation, InstanceId, JobId, RunId, TaskNo, WorkerName};
 use baton_model::library::{Created, IdempotencyKey};
 use baton_model::principal::NameOwner;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
-use super::{Instance, Ledger, LedgerError, OpenBackfill, Range, RunHead, StoredRun, Task};
+use super::{
+    Fleets, Instance, Lease, Ledger, LedgerError, OpenBackfill, Range, RunHead, StoredRun, Task,
+};
 
 /// The contents of a ledger as a store has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +50,12 @@ pub struct LedgerParts {
     pub ended_runs: Vec<RunHead>,
     /// The highest run id ever used.
     pub last_run: RunId,
+    /// Fleets, including removed ones with jobs that have not ended.
+    pub fleets: Vec<Fleet>,
+    /// Jobs of fleets that have not ended.
+    pub jobs: Vec<FleetJob>,
+    /// The highest id of a job ever used.
+    pub last_job: JobId,
 }
 
 impl Ledger {
@@ -58,6 +69,7 @@ impl Ledger {
             drained: parts.drained.into_iter().collect(),
             name_owners: parts.name_owners.into_iter().collect(),
             limits: parts.limits.into_iter().collect(),
+            fleets: Fleets::restore(parts.fleets, parts.jobs, parts.last_job)?,
             ..Self::default()
         };
         for (first, last) in parts.known {
@@ -156,6 +168,20 @@ impl Ledger {
         self.library.admit(task);
     }
 
+    /// Restores all fleets and jobs.
+    ///
+    /// # Errors
+    /// If a job contradicts them.
+    pub fn admit_fleets(
+        &mut self,
+        fleets: Vec<Fleet>,
+        jobs: Vec<FleetJob>,
+        last: JobId,
+    ) -> Result<(), LedgerError> {
+        self.fleets = Fleets::restore(fleets, jobs, last)?;
+        Ok(())
+    }
+
     /// Restores one condemned incarnation.
     pub fn admit_condemned(&mut self, incarnation: Incarnation) {
         self.condemn(incarnation);
@@ -188,10 +214,18 @@ fn flaw(instance: &Instance) -> Option<&'static str> {
                 Some("has a lease of an attempt that was never counted")
             } else if lease.confirmed != (instance.state == S::Running) {
                 Some("has a lease whose confirmation contradicts its state")
+            } else if !has_own_members(lease) {
+                Some("has a lease whose gang names a worker twice")
             } else {
                 None
             }
         }
         (S::Queued | S::Done | S::Failed | S::Halted | S::Aborted, None) => None,
     }
+}
+
+/// True if no worker is twice a member of the lease's gang.
+fn has_own_members(lease: &Lease) -> bool {
+    let mut seen = BTreeSet::new();
+    lease.workers().all(|worker| seen.insert(worker))
 }

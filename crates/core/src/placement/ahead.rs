@@ -8,7 +8,7 @@
 //!
 //! How many: as many as free themselves within [`AHEAD_SPAN`], by the estimate of their
 //! class, among those of the class that are there: what else runs there may run for days. A
-//! class without an estimate, with a limit, or behind a reservation, gets none. An estimate
+//! class without an estimate, with a limit, or behind a reservation, gets none, nor does a gang. An estimate
 //! may be wrong, so a worker that has given one back gets none until something has ended
 //! there: or the same ones would come and go for as long as it does not.
 //! Only the first in the order of service is placed ahead, so no instance is overtaken by
@@ -35,6 +35,9 @@ impl Placement {
         }
         let (_, class_queues) = self.queue.turns.first_key_value()?;
         let (_, class, class_queue) = *class_queues.first()?;
+        if self.classes.all[class].need.is_gang() {
+            return None;
+        }
         let at = self.fleet.hungry(class, &self.classes.all[class])?;
         let settled = self.settled;
         let instance = self.queue.take(class_queue)?;
@@ -43,6 +46,7 @@ impl Placement {
             instance,
             PlacedInstance {
                 worker: at,
+                others: Vec::new(),
                 class,
                 ahead: true,
             },
@@ -55,6 +59,7 @@ impl Placement {
         Some(Decision {
             instance,
             worker: self.fleet.workers[at].name.clone(),
+            others: Vec::new(),
             class: ClassId(class),
         })
     }

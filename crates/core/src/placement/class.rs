@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Mono};
 use slab::Slab;
 
 use super::fleet::{Fleet, Worker};
@@ -17,7 +17,8 @@ use super::limits::CLASSES_MAX;
 use super::need::{Need, Room, holds};
 use crate::limits::{LimitKey, Limits};
 
-/// Where on the shelf the next of a class fits best.
+/// Where on the shelf the next of a class fits best. Of a gang only whether some group may have enough workers:
+/// unknown, or nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Spot {
     /// To be looked for.
@@ -42,6 +43,8 @@ pub(super) struct Class {
     pub(super) limited: Vec<(LimitKey, u64)>,
     /// Which workers meet the constraints, one bit each; none means all of them.
     allowed: Option<Vec<u64>>,
+    /// If it needs time: how long a worker must stay, at least.
+    stay_until: Option<Mono>,
     pub(super) spot: Spot,
     /// Its class queues that hold something: priority, owner, class queue.
     pub(super) class_queues: BTreeSet<(Reverse<i32>, usize, usize)>,
@@ -67,32 +70,61 @@ impl Class {
         })
     }
 
-    /// True if the worker has room now. Says nothing about who has reserved it.
-    pub(super) fn fits(&self, worker: &Worker, at: usize) -> bool {
-        worker.open && self.has_room(worker, at)
+    /// True if the worker stays for as long as it needs.
+    pub(super) fn has_time(&self, worker: &Worker) -> bool {
+        worker
+            .ends_at
+            .is_none_or(|end| self.stay_until <= Some(end))
     }
 
-    /// The same, whether the worker takes new instances or not.
+    /// Takes in the time. A worker has less of it left, never more.
+    fn set_now(&mut self, now: Mono, fleet: &Fleet) {
+        let Some(time) = self.need.time else {
+            return;
+        };
+        self.stay_until = Some(now + time);
+        if let Spot::Only(at) | Spot::Best(at) = self.spot
+            && !self.has_time(&fleet.workers[at])
+        {
+            self.spot = Spot::Unknown;
+        }
+    }
+
+    /// True if the worker has room and time now. Says nothing about who has reserved it.
+    pub(super) fn fits(&self, worker: &Worker, at: usize) -> bool {
+        worker.open && self.has_time(worker) && self.has_room(worker, at)
+    }
+
+    /// True if the worker has room, whether it takes new instances or not.
     pub(super) fn has_room(&self, worker: &Worker, at: usize) -> bool {
         worker.free.holds(&self.room) && self.allows(at) && self.fits_named(worker)
     }
 
     fn fits_named(&self, worker: &Worker) -> bool {
         let mut local = self.local.iter();
-        local.all(|(name, amount)| worker.free_named(name) >= *amount)
+        worker.socket >= self.need.socket
+            && local.all(|(name, amount)| worker.free_named(name) >= *amount)
     }
 
-    /// True if the worker would have room if it were empty.
+    /// True if the worker would have room if it were empty, and has time. A gang also waits for workers that
+    /// have no place at this moment: otherwise they would never have one at the same time.
     pub(super) fn could_fit(&self, worker: &Worker, at: usize) -> bool {
-        worker.open && self.is_within(worker, at)
+        let serves = worker.open || (self.need.is_gang() && worker.is_in_service());
+        serves && self.has_time(worker) && self.is_within(worker, at)
     }
 
-    /// The same, whether the worker takes new instances or not.
+    /// True if the worker would have room, whether it takes new instances or not.
     pub(super) fn is_within(&self, worker: &Worker, at: usize) -> bool {
         let mut local = self.local.iter();
         worker.capacity.holds(&self.room)
+            && worker.socket >= self.need.socket
             && self.allows(at)
             && local.all(|(name, amount)| worker.has_named(name) >= *amount)
+    }
+
+    /// How many of it are placed.
+    pub(super) const fn placed(&self) -> u64 {
+        self.placed
     }
 
     /// Its highest priority with something waiting.
@@ -136,7 +168,14 @@ impl Class {
     /// Takes in that worker `at` has changed; `grown` if more is left over on it.
     fn adjust(&mut self, fleet: &Fleet, at: usize, grown: bool) {
         let worker = &fleet.workers[at];
-        let fits = !worker.reserved && self.fits(worker, at);
+        if self.need.is_gang() {
+            // `gang` looks for all members at once, and at reservations.
+            if self.fits(worker, at) {
+                self.spot = Spot::Unknown;
+            }
+            return;
+        }
+        let fits = !worker.is_reserved() && self.fits(worker, at);
         self.spot = match self.spot {
             Spot::Only(best) if best == at && !fits => Spot::Nowhere,
             Spot::Best(best) if best == at && (grown || !fits) => Spot::Unknown,
@@ -155,7 +194,9 @@ impl Class {
     /// Where on the shelf it fits best, looked for if need be.
     pub(super) fn settle(&mut self, fleet: &Fleet) -> Option<usize> {
         if self.spot == Spot::Unknown {
-            let accept = |worker: &Worker, at| self.allows(at) && self.fits_named(worker);
+            let accept = |worker: &Worker, at| {
+                self.allows(at) && self.has_time(worker) && self.fits_named(worker)
+            };
             let found = fleet.best(&self.room, accept);
             self.spot = found.map_or(Spot::Nowhere, Spot::Best);
         }
@@ -176,6 +217,7 @@ pub(super) struct Classes {
     /// Those with nothing waiting and nothing placed, the longest idle first.
     idle: BTreeSet<(u64, usize)>,
     ticks: u64,
+    now: Mono,
 }
 
 impl Classes {
@@ -207,6 +249,7 @@ impl Classes {
         let mut class = Class {
             allowed: (!need.constraints.is_empty()).then(Vec::new),
             room: need.room,
+            stay_until: need.time.map(|time| self.now + time),
             need: Arc::clone(&need),
             idle_since: self.ticks,
             ..Class::default()
@@ -234,6 +277,7 @@ impl Classes {
         if class.active_at.is_none() {
             class.active_at = Some(self.active.len());
             class.spot = Spot::Unknown;
+            class.stay_until = class.need.time.map(|time| self.now + time);
             self.active.push(at);
         }
         self.note(at);
@@ -287,6 +331,19 @@ impl Classes {
         for (_, class) in self.all.iter_mut() {
             class.set_allowed(at, &fleet.workers[at]);
         }
+    }
+
+    /// Takes in the time. O(classes with something waiting).
+    pub(super) fn set_now(&mut self, now: Mono, fleet: &Fleet) {
+        self.now = now;
+        for class in &self.active {
+            self.all[*class].set_now(now, fleet);
+        }
+    }
+
+    /// The time that was last taken in.
+    pub(super) const fn now(&self) -> Mono {
+        self.now
     }
 
     /// Forgets where anything would go: the order of workers has changed.

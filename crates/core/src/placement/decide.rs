@@ -2,6 +2,7 @@
 
 use baton_model::ids::InstanceId;
 
+use super::gang::Place;
 use super::limits::TIED_MAX;
 use super::{Decision, Placement};
 use crate::wait::ClassId;
@@ -10,7 +11,7 @@ struct Choice {
     sequence: u64,
     class: usize,
     class_queue: usize,
-    worker: usize,
+    place: Place,
 }
 
 impl Placement {
@@ -27,7 +28,7 @@ impl Placement {
         self.rounds += 1;
         let mut passed = Vec::new();
         let decision = match self.choose(&mut passed) {
-            Some(choice) => self.place(&choice, &passed),
+            Some(choice) => self.place(choice, &passed),
             None => None,
         };
         self.settled = decision.is_none();
@@ -51,7 +52,7 @@ impl Placement {
                     }) if sequence > *first => break,
                     _ => {}
                 }
-                let Some(worker) = self.spot(class, priority.0) else {
+                let Some(place) = self.spot(class, priority.0) else {
                     self.skip(class, passed);
                     continue;
                 };
@@ -63,7 +64,7 @@ impl Placement {
                         sequence,
                         class,
                         class_queue,
-                        worker,
+                        place,
                     });
                 }
                 tied += 1;
@@ -80,19 +81,23 @@ impl Placement {
     }
 
     /// Where the next of `class` goes, if anywhere.
-    pub(super) fn spot(&mut self, class: usize, priority: i32) -> Option<usize> {
+    fn spot(&mut self, class: usize, priority: i32) -> Option<Place> {
         let kind = &mut self.classes.all[class];
         if self.limits.short_of(&kind.limited).is_some() {
             return None;
         }
+        if kind.need.is_gang() {
+            return self.gang_spot(class, priority);
+        }
         let spot = kind.settle(&self.fleet);
         if self.reservations.is_empty() {
-            return spot;
+            return spot.map(Place::from);
         }
         if self.limit_reserved(class, priority).is_some() {
             return None;
         }
-        spot.or_else(|| self.reserved_spot(class, priority))
+        let spot = spot.or_else(|| self.reserved_spot(class, priority));
+        spot.map(Place::from)
     }
 
     fn skip(&mut self, class: usize, passed: &mut Vec<usize>) {
@@ -113,27 +118,34 @@ impl Placement {
         key(class, class_queue) < key(best.class, best.class_queue)
     }
 
-    fn place(&mut self, choice: &Choice, passed: &[usize]) -> Option<Decision> {
+    fn place(&mut self, choice: Choice, passed: &[usize]) -> Option<Decision> {
         let Choice {
             class,
             class_queue,
-            worker,
+            place,
             ..
-        } = *choice;
+        } = choice;
+        let priority = self.queue.class_queues[class_queue].priority;
         let instance = self.queue.take(class_queue)?;
-        let worker = self.other_than_avoided(instance, class, worker);
-        self.charge(instance, class, worker);
+        let place = if self.classes.all[class].need.is_gang() {
+            self.members_other_than_avoided(instance, class, priority, place)
+        } else {
+            Place::from(self.other_than_avoided(instance, class, place.worker))
+        };
+        self.charge(instance, class, &place);
         if cfg!(debug_assertions) {
-            self.assert_within(class, worker);
+            place.workers().for_each(|at| self.assert_within(class, at));
         }
         self.classes.all[class].passed = 0;
         self.end_reservation(class);
         self.leave_class_queue(class_queue, class, 1);
-        self.refresh(worker);
-        self.pass_over(passed, class, worker);
+        place.workers().for_each(|at| self.refresh(at));
+        self.pass_over(passed, class, &place);
+        let name = |at: usize| self.fleet.workers[at].name.clone();
         Some(Decision {
             instance,
-            worker: self.fleet.workers[worker].name.clone(),
+            worker: name(place.worker),
+            others: place.others.iter().map(|at| name(*at)).collect(),
             class: ClassId(class),
         })
     }
@@ -145,7 +157,7 @@ impl Placement {
             return worker;
         };
         let chosen = &self.fleet.workers[worker];
-        if chosen.name != avoided || chosen.reserved {
+        if chosen.name != avoided || chosen.is_reserved() {
             return worker;
         }
         let class = &self.classes.all[class];

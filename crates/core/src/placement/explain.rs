@@ -2,17 +2,20 @@
 
 use std::cmp::Reverse;
 
+use baton_model::device::WHOLE;
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::Constraint;
+use baton_model::time::Millis;
 
 use super::class::Class;
 use super::fleet::Worker;
 use super::need::{KINDS, holds};
 use super::queue::{ClassQueue, Entry};
-use super::reserve::binds;
 use super::{PlacedInstance, Placement};
-use crate::wait::{ClassId, Exclusion, KIND_NAMES, LimitReached, Wait, WaitReason, WorkerGroup};
+use crate::wait::{
+    ClassId, Exclusion, KIND_NAMES, LimitReached, SOCKET_NAME, Wait, WaitReason, WorkerGroup,
+};
 
 impl Placement {
     /// The reason for which `instance` waits; none if it does not wait.
@@ -106,6 +109,16 @@ impl Placement {
         if !class.is_within(worker, at) {
             return self.lack(class, worker, &Worker::has).map(Obstacle::Size);
         }
+        let members = self.fleet.group_len(at);
+        if members < class.nodes() {
+            return Some(Obstacle::Group(class.need.nodes, members));
+        }
+        if !class.has_time(worker) {
+            let asked = class.need.time.unwrap_or_default();
+            let ends_at = worker.ends_at.unwrap_or_default();
+            let left = ends_at.since(self.classes.now());
+            return Some(Obstacle::Time { asked, left });
+        }
         if let Some(closed) = worker.closed.as_ref().filter(|it| it.is_lasting()) {
             return Some(Obstacle::Closed(closed));
         }
@@ -115,8 +128,7 @@ impl Placement {
         if let Some(closed) = &worker.closed {
             return Some(Obstacle::Closed(closed));
         }
-        let by = self.reservations.iter().position(|r| r.worker == Some(at));
-        let by = by.filter(|by| binds(self, *by, id, priority))?;
+        let by = self.kept_from(at, id, priority)?;
         let class = ClassId(self.reservations[by].class);
         Some(Obstacle::Reserved(class))
     }
@@ -137,15 +149,15 @@ impl Placement {
                 class: ClassId(self.reservations[at].class),
             };
         }
+        if class.need.is_gang() {
+            return self.gang_room(id, class, priority);
+        }
         self.room(id, class, priority)
     }
 
     /// What the first of a class waits for, on a worker.
     fn room(&self, id: usize, class: &Class, priority: i32) -> WaitReason {
-        let open = |at: usize| {
-            let by = self.reservations.iter().position(|r| r.worker == Some(at));
-            by.is_none_or(|by| !binds(self, by, id, priority))
-        };
+        let open = |at: usize| self.kept_from(at, id, priority).is_none();
         let fitting = || {
             let workers = self.fleet.workers.iter();
             workers.filter(|(at, worker)| class.fits(worker, *at))
@@ -154,16 +166,18 @@ impl Placement {
             return WaitReason::Nothing;
         }
         if let Some((at, worker)) = fitting().min_by_key(|(_, worker)| &worker.name)
-            && let Some(by) = self.reservations.iter().find(|r| r.worker == Some(at))
+            && let Some(by) = self.kept_from(at, id, priority)
         {
             return WaitReason::Reserved {
                 what: worker.name.to_string(),
-                class: ClassId(by.class),
+                class: ClassId(self.reservations[by].class),
             };
         }
         let mut workers = self.fleet.workers.iter();
         let busy = |(at, worker): &(usize, &Worker)| {
-            worker.closed == Some(Exclusion::Busy) && class.has_room(worker, *at)
+            worker.closed == Some(Exclusion::Busy)
+                && class.has_time(worker)
+                && class.has_room(worker, *at)
         };
         if let Some((_, worker)) = workers.find(busy) {
             return WaitReason::Busy {
@@ -171,10 +185,10 @@ impl Placement {
             };
         }
         let own = self.reservations.iter().find(|r| r.class == id);
-        let own = own.and_then(|reservation| reservation.worker);
+        let own = own.and_then(|reservation| reservation.workers.first().copied());
         let wanted = |at: usize, worker: &Worker| match own {
             Some(own) => at == own,
-            None => class.is_within(worker, at),
+            None => class.has_time(worker) && class.is_within(worker, at),
         };
         match self.nearest(class, Worker::spare, wanted) {
             Some((worker, lack)) => WaitReason::Room {
@@ -222,7 +236,13 @@ impl Placement {
             let share = units.share_named(name, short).max(u64::from(short > 0));
             (name.as_str(), *asked, short, share)
         });
-        let lacks = plain.chain(named).filter(|(_, _, short, _)| *short > 0);
+        let socket = class.need.socket.saturating_sub(worker.socket);
+        let share = units.share(0, socket.saturating_mul(WHOLE));
+        let socket = (SOCKET_NAME, class.need.socket, socket, share);
+        let lacks = plain
+            .chain(named)
+            .chain([socket])
+            .filter(|(_, _, short, _)| *short > 0);
         let (resource, asked, short, share) = lacks
             .enumerate()
             .max_by_key(|(at, (_, _, _, share))| (*share, Reverse(*at)))?
@@ -300,14 +320,22 @@ enum Obstacle<'a> {
     Closed(&'a Exclusion),
     Room(Lack<'a>),
     Size(Lack<'a>),
+    Time {
+        asked: Millis,
+        left: Millis,
+    },
+    /// How many members a gang needs, and how many workers its group has.
+    Group(u32, usize),
     Constraint(&'a Constraint),
 }
 
 impl Obstacle<'_> {
     /// How far the worker is from taking the instance, among those of its group.
-    const fn distance(&self) -> u64 {
+    fn distance(&self) -> u64 {
         match self {
             Self::Room(lack) | Self::Size(lack) => lack.share,
+            Self::Time { asked, left } => asked.saturating_sub(*left).0,
+            Self::Group(asked, has) => u64::from(*asked).saturating_sub(*has as u64),
             Self::Reserved(_) | Self::Closed(_) | Self::Constraint(_) => 0,
         }
     }
@@ -316,7 +344,9 @@ impl Obstacle<'_> {
         match (self, other) {
             (Self::Reserved(_), Self::Reserved(_))
             | (Self::Room(_), Self::Room(_))
-            | (Self::Size(_), Self::Size(_)) => true,
+            | (Self::Size(_), Self::Size(_))
+            | (Self::Group(..), Self::Group(..))
+            | (Self::Time { .. }, Self::Time { .. }) => true,
             (Self::Closed(a), Self::Closed(b)) => a == b,
             (Self::Constraint(a), Self::Constraint(b)) => a == b,
             _ => false,
@@ -335,6 +365,14 @@ impl Obstacle<'_> {
                 resource: lack.resource.to_owned(),
                 asked: lack.asked,
                 has: lack.asked - lack.short,
+            },
+            Self::Time { asked, left } => Exclusion::EndsSoon {
+                asked: *asked,
+                left: *left,
+            },
+            Self::Group(asked, has) => Exclusion::GroupTooSmall {
+                asked: *asked,
+                has: u32::try_from(*has).unwrap_or(u32::MAX),
             },
             Self::Constraint(it) if it.label == DIRECTORY_LABEL => Exclusion::Directory,
             Self::Constraint(it) => Exclusion::Constraint((*it).clone()),

@@ -6,13 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use baton_model::cpu::CORE;
+use baton_model::device::{DeviceAmount, WHOLE};
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::placement::{Capacity, Offer};
+use baton_model::placement::{Capacity, GROUP_LABEL, Offer};
+use baton_model::time::Mono;
 use slab::Slab;
 
 use super::class::Class;
 use super::limits::WORKERS_MAX;
-use super::need::{KINDS, Need, Room, Units};
+use super::need::{GPU, KINDS, Need, Room, Units};
 use super::shelf::{Key, Shelf};
 use crate::limits::{LimitKey, Limits};
 use crate::wait::Exclusion;
@@ -27,15 +30,23 @@ pub(super) struct Worker {
     pub(super) open: bool,
     /// The reason for which it does not.
     pub(super) closed: Option<Exclusion>,
-    /// A class waits for it to become free enough.
-    pub(super) reserved: bool,
+    /// How many classes wait for it to become free enough.
+    pub(super) reservations: u32,
     pub(super) capacity: Room,
     pub(super) named: BTreeMap<String, u64>,
+    /// The cores of its largest NUMA node.
+    pub(super) socket: u64,
     pub(super) labels: BTreeMap<String, String>,
+    /// Workers with the same can be members of one gang.
+    pub(super) group: Option<String>,
+    /// When it stops taking work, if it ends by itself.
+    pub(super) ends_at: Option<Mono>,
     /// What is placed, in sum. May exceed the capacity after a change of it, or
     /// by adoption; never by a decision.
     used: [u128; KINDS],
     used_named: BTreeMap<String, u128>,
+    /// The parts of devices among them, in thousandths, with the number of each.
+    gpu_parts: BTreeMap<u64, u64>,
     pub(super) placed: BTreeSet<InstanceId>,
     /// How many of each class these are.
     pub(super) of_class: BTreeMap<usize, u64>,
@@ -58,11 +69,15 @@ impl Worker {
             present: false,
             open: false,
             closed: None,
-            reserved: false,
+            reservations: 0,
             capacity: Room::default(),
             named: BTreeMap::new(),
+            socket: 0,
             labels: BTreeMap::new(),
+            group: None,
+            ends_at: None,
             used: [0; KINDS],
+            gpu_parts: BTreeMap::new(),
             used_named: BTreeMap::new(),
             placed: BTreeSet::new(),
             of_class: BTreeMap::new(),
@@ -90,7 +105,8 @@ impl Worker {
     pub(super) fn used(&self) -> Capacity {
         let amount = |used: u128| u64::try_from(used).unwrap_or(u64::MAX);
         let [cpu_milli, memory, disk, gpu] = self.used.map(amount);
-        let named = self.named.keys().map(|name| {
+        let named = self.named.keys().filter(|name| *name != CORE);
+        let named = named.map(|name| {
             let used = self.used_named.get(name).copied().unwrap_or(0);
             (name.clone(), amount(used))
         });
@@ -98,9 +114,14 @@ impl Worker {
             cpu_milli,
             memory,
             disk,
-            gpu: u32::try_from(gpu).unwrap_or(u32::MAX),
+            gpu: DeviceAmount::from_milli(gpu),
             named: named.collect(),
         }
+    }
+
+    /// True if some class waits for it to become free enough.
+    pub(super) const fn is_reserved(&self) -> bool {
+        self.reservations > 0
     }
 
     /// True if it takes new instances, now or as soon as it has a place.
@@ -126,6 +147,9 @@ impl Worker {
         for kind in 0..KINDS {
             self.used[kind] += u128::from(need.room.0[kind]);
         }
+        if let Some(part) = need.gpu_part() {
+            *self.gpu_parts.entry(part).or_default() += 1;
+        }
         for (name, amount) in &need.named {
             *self.used_named.entry(name.clone()).or_default() += u128::from(*amount);
         }
@@ -142,6 +166,12 @@ impl Worker {
         for kind in 0..KINDS {
             self.used[kind] -= u128::from(need.room.0[kind]);
         }
+        if let Some(part) = need.gpu_part()
+            && let Some(count) = self.gpu_parts.get_mut(&part)
+        {
+            *count -= 1;
+            self.gpu_parts.retain(|_, count| *count > 0);
+        }
         for (name, amount) in &need.named {
             if let Some(used) = self.used_named.get_mut(name) {
                 *used -= u128::from(*amount);
@@ -152,14 +182,61 @@ impl Worker {
         }
     }
 
+    /// The free amount of a plain kind: what fits goes into it, and nothing else.
+    fn free_of(&self, kind: usize) -> u64 {
+        let free = u128::from(self.capacity.0[kind]).saturating_sub(self.used[kind]);
+        let free = u64::try_from(free).unwrap_or(0);
+        if kind != GPU || self.gpu_parts.is_empty() {
+            return free;
+        }
+        let parts: u128 = self
+            .gpu_parts
+            .iter()
+            .map(|(part, n)| u128::from(part * n))
+            .sum();
+        let whole = self.used[GPU].saturating_sub(parts);
+        let left = u128::from(self.capacity.0[GPU]).saturating_sub(whole);
+        free.min(free_devices(
+            u64::try_from(left).unwrap_or(0),
+            &self.gpu_parts,
+        ))
+    }
+
     fn weigh(&mut self, units: &Units) {
         for kind in 0..KINDS {
-            let free = u128::from(self.capacity.0[kind]).saturating_sub(self.used[kind]);
-            self.free.0[kind] = u64::try_from(free).unwrap_or(0);
+            self.free.0[kind] = self.free_of(kind);
         }
         let names = self.named.keys();
         let named = names.map(|name| (name.as_str(), self.free_named(name)));
         self.leftover = units.leftover(&self.free, named);
+    }
+}
+
+/// The free amount of devices beside parts of devices, which are packed: the largest first, each on
+/// the first device with room. A whole device is free for anything, and without one the largest gap
+/// is.
+fn free_devices(capacity: u64, parts: &BTreeMap<u64, u64>) -> u64 {
+    let devices = capacity / WHOLE;
+    let mut gaps: Vec<u64> = Vec::new();
+    for (part, count) in parts.iter().rev() {
+        let mut left = *count;
+        for gap in &mut gaps {
+            let fitting = left.min(*gap / part);
+            *gap -= fitting * part;
+            left -= fitting;
+        }
+        while left > 0 && (gaps.len() as u64) < devices {
+            let fitting = left.min(WHOLE / part);
+            gaps.push(WHOLE - fitting * part);
+            left -= fitting;
+        }
+        if left > 0 {
+            return 0;
+        }
+    }
+    match devices - gaps.len() as u64 {
+        0 => gaps.into_iter().max().unwrap_or(0),
+        whole => whole * WHOLE,
     }
 }
 
@@ -168,6 +245,8 @@ impl Worker {
 pub(super) struct Fleet {
     pub(super) workers: Slab<Worker>,
     by_name: BTreeMap<WorkerName, usize>,
+    /// The workers that are there, by group.
+    groups: BTreeMap<String, BTreeSet<usize>>,
     shelf: Shelf,
     /// Those on the shelf, by how many they have ahead.
     pub(super) by_ahead: BTreeSet<(usize, usize)>,
@@ -192,19 +271,59 @@ impl Fleet {
         Some(at)
     }
 
-    pub(super) fn set_offer(&mut self, at: usize, offer: Offer) {
+    pub(super) fn set_offer(&mut self, at: usize, offer: Offer, ends_at: Option<Mono>) {
+        self.set_group(at, offer.labels.get(GROUP_LABEL));
         let worker = &mut self.workers[at];
         worker.present = true;
         worker.open = offer.open;
         worker.closed = (!offer.open).then_some(Exclusion::Unhealthy);
         worker.capacity = Room::of(&offer.capacity);
         worker.named = offer.capacity.named;
+        // The cores that it can assign, as a resource.
+        let cores = offer.devices.get(CORE).map_or(0, Vec::len) as u64;
+        worker.named.insert(CORE.to_owned(), cores);
+        let largest = offer.core_nodes.iter().copied().max();
+        worker.socket = largest.map_or(cores, u64::from).min(cores);
         worker.labels = offer.labels;
+        worker.ends_at = ends_at;
+    }
+
+    fn set_group(&mut self, at: usize, group: Option<&String>) {
+        let known = &mut self.workers[at].group;
+        if known.as_ref() == group {
+            return;
+        }
+        if let Some(old) = known.take()
+            && let Some(members) = self.groups.get_mut(&old)
+        {
+            members.remove(&at);
+            if members.is_empty() {
+                self.groups.remove(&old);
+            }
+        }
+        if let Some(group) = group {
+            self.groups.entry(group.clone()).or_default().insert(at);
+            self.workers[at].group = Some(group.clone());
+        }
+    }
+
+    /// The groups with their workers, by name.
+    pub(super) fn groups(&self) -> impl Iterator<Item = (&str, &BTreeSet<usize>)> {
+        self.groups
+            .iter()
+            .map(|(name, members)| (name.as_str(), members))
+    }
+
+    /// How many workers are in the group of this one, itself included.
+    pub(super) fn group_len(&self, at: usize) -> usize {
+        let group = self.workers[at].group.as_ref();
+        let members = group.and_then(|group| self.groups.get(group));
+        members.map_or(1, BTreeSet::len)
     }
 
     /// Ends its offer; what is placed on it stays.
     pub(super) fn clear_offer(&mut self, at: usize) {
-        self.set_offer(at, Offer::default());
+        self.set_offer(at, Offer::default(), None);
         self.workers[at].present = false;
     }
 
@@ -212,7 +331,7 @@ impl Fleet {
     pub(super) fn forget_if_gone(&mut self, at: usize) {
         let worker = &self.workers[at];
         let empty = worker.placed.is_empty() && worker.ahead.is_empty();
-        if worker.present || !empty || worker.reserved {
+        if worker.present || !empty || worker.is_reserved() {
             return;
         }
         debug_assert!(!worker.shelved, "an absent worker on the shelf: {worker:?}");
@@ -238,7 +357,7 @@ impl Fleet {
             self.by_ahead.remove(&(worker.ahead.len(), at));
         }
         worker.weigh(&self.units);
-        worker.shelved = worker.open && !worker.reserved;
+        worker.shelved = worker.open && !worker.is_reserved();
         if worker.shelved {
             self.shelf.put(worker.key(), at, worker.free);
             self.by_ahead.insert((worker.ahead.len(), at));
@@ -258,6 +377,8 @@ impl Fleet {
                 units.ignore(name);
             }
         }
+        // What is pinned counts as cpu already; and cores are not scarce, as every worker has some.
+        units.ignore(CORE);
         if units == self.units {
             return false;
         }
@@ -266,7 +387,7 @@ impl Fleet {
         self.by_ahead.clear();
         for (at, worker) in self.workers.iter_mut() {
             worker.weigh(&self.units);
-            worker.shelved = worker.open && !worker.reserved;
+            worker.shelved = worker.open && !worker.is_reserved();
             if worker.shelved {
                 self.shelf.put(worker.key(), at, worker.free);
                 self.by_ahead.insert((worker.ahead.len(), at));
@@ -303,10 +424,7 @@ impl Fleet {
     /// whether it takes anything new or not.
     pub(super) fn would_fit(&self, at: usize, class: &Class) -> bool {
         let worker = &self.workers[at];
-        let kinds = (0..KINDS).all(|kind| {
-            let free = u128::from(worker.capacity.0[kind]).saturating_sub(worker.used[kind]);
-            free >= u128::from(class.room.0[kind])
-        });
+        let kinds = (0..KINDS).all(|kind| worker.free_of(kind) >= class.room.0[kind]);
         let mut local = class.local.iter();
         kinds && local.all(|(name, amount)| worker.free_named(name) >= *amount)
     }

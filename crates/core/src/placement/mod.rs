@@ -15,6 +15,7 @@
 //!    are overdrawn.
 //! 2. After any change: [`Placement::next`] until it returns none. Each decision is
 //!    final and counted at once.
+//!    [`Placement::set_now`] before, if workers end by themselves.
 //! 3. [`Placement::release`] exactly when an attempt can no longer run: at its
 //!    end, or when it is lost; not when its worker leaves. If the instance is to be
 //!    tried again, [`Placement::enqueue`] once it may start, with its original
@@ -29,7 +30,8 @@
 //!
 //! **Best fit.** The worker with the least left over, as `need` defines it; ties
 //! by name. An instance that is tried again goes to another worker than the one that had it, if another
-//! one fits now; it does not wait for one.
+//! one fits now; it does not wait for one. An instance of several nodes takes workers of one group at the same time
+//! (see `gang`), each with its whole request; of a limit it takes once.
 //!
 //! **Invariants.** No decision takes more than a worker has or a limit allows;
 //! more may be in use only by adoption, or after a worker or a limit has shrunk,
@@ -43,12 +45,14 @@
 //! | call | cost |
 //! |---|---|
 //! | `next`, nothing changed | O(1) |
+//! | `next`, gangs wait | the same, and O(workers of groups) for each of their classes after a change |
 //! | `next` | O(log n + log W + C), and one step for each class queue without room ahead of the one that is placed, at most L; where the best worker of a class was used up while others may be left, a search of O(W/64), at worst O(W) |
 //! | `release` | O(log W + C) |
 //! | `enqueue`, `withdraw` | O(log n) for each entry; O(W) for a new class with constraints |
 //! | `set_offer`, `close`, `remove_worker` | O(W + C), and O(W log W) if it changes which worker is largest |
 //! | `adopt` | O(log n + log W + C) |
 //! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
+//! | `set_now` | O(C) |
 //! | `record_run_time` | O(1) |
 //! | `avoid` | O(log n), and a search for another worker when it is placed on the one to avoid |
 //! | `explain` | O(W, entries of the same class queue that are ahead) |
@@ -67,7 +71,9 @@
 //! | `decide`, `error` | one decision; errors |
 //! | `ahead` | short instances that queue on a worker |
 //! | `reserve` | reservations |
+//! | `gang` | several workers at the same time |
 //! | `explain` | the reason for which an instance waits |
+//! | `dry` | how many workers of a shape would help |
 //!
 //! Requests, constraints and offers are plain data in `baton_model::placement`.
 //! Elsewhere: the reasons and their words (`wait`), health of workers (the protocol), when a retry may start (the caller),
@@ -76,9 +82,11 @@
 mod ahead;
 mod class;
 mod decide;
+mod dry;
 mod error;
 mod explain;
 mod fleet;
+mod gang;
 pub mod limits;
 mod need;
 mod owners;
@@ -92,17 +100,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::{Capacity, Offer, ResourceRequest};
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Mono};
 
 use crate::limits::{Limit, LimitKey, Limits};
 use crate::wait::{ClassId, Exclusion};
 use class::Classes;
 use fleet::Fleet;
+use gang::Place;
 use limits::{ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX};
 use need::Need;
 use queue::{Entry, Queue};
 use reserve::Reservation;
 
+pub(crate) use dry::misfit_of;
+pub use dry::{Backlog, JobShape, Vacancy};
 pub use error::PlacementError;
 pub use need::Demand;
 pub use reserve::ReservationView;
@@ -135,6 +146,8 @@ pub struct Decision {
     /// It no longer waits.
     pub instance: InstanceId,
     pub worker: WorkerName,
+    /// The other members, if it is a gang.
+    pub others: Vec<WorkerName>,
     /// Its class, for [`Placement::record_run_time`].
     pub class: ClassId,
 }
@@ -148,9 +161,11 @@ pub struct LimitUse<'a> {
     pub waiting: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PlacedInstance {
     worker: usize,
+    /// The other members of a gang.
+    others: Vec<usize>,
     class: usize,
     /// It queues on its worker, and is not charged to it.
     ahead: bool,
@@ -255,15 +270,39 @@ impl Placement {
     /// # Errors
     /// [`PlacementError::TooManyWorkers`].
     pub fn set_offer(&mut self, name: &WorkerName, offer: Offer) -> Result<(), PlacementError> {
+        self.set_offer_until(name, offer, None)
+    }
+
+    /// The same, of a worker that ends by itself: nothing is placed on it that needs more time than
+    /// it has left.
+    ///
+    /// # Errors
+    /// [`PlacementError::TooManyWorkers`].
+    pub fn set_offer_until(
+        &mut self,
+        name: &WorkerName,
+        offer: Offer,
+        ends_at: Option<Mono>,
+    ) -> Result<(), PlacementError> {
         let at = self
             .fleet
             .find_or_add(name)
             .ok_or(PlacementError::TooManyWorkers)?;
-        self.fleet.set_offer(at, offer);
+        self.fleet.set_offer(at, offer, ends_at);
         self.classes.relabel(&self.fleet, at);
         self.promote(at);
         self.worker_changed(at);
         Ok(())
+    }
+
+    /// Takes in the time, which only grows: workers that end have less of it left.
+    pub fn set_now(&mut self, now: Mono) {
+        if now > self.classes.now() {
+            self.classes.set_now(now, &self.fleet);
+            if !self.reservations.is_empty() {
+                self.end_vain_reservations();
+            }
+        }
     }
 
     /// Places nothing more on a worker until its next offer; its instances stay.
@@ -289,27 +328,34 @@ impl Placement {
 
     /// Releases an instance whose attempt can no longer run; false if it was not placed there.
     pub fn release(&mut self, worker: &WorkerName, instance: InstanceId) -> bool {
-        let Some(placed) = self.placed.get(&instance).copied() else {
-            return false;
-        };
-        if self.fleet.find(worker) != Some(placed.worker) {
+        let at = self.fleet.find(worker);
+        let placed = self.placed.get(&instance);
+        if placed.is_none_or(|placed| at != Some(placed.worker)) {
             return false;
         }
-        self.placed.remove(&instance);
+        let Some(placed) = self.placed.remove(&instance) else {
+            return false;
+        };
+        let mut place = Place::from(placed.worker);
+        place.others = placed.others;
         if placed.ahead {
             self.fleet.remove_ahead(placed.worker, instance);
         } else {
             let class = &self.classes.all[placed.class];
-            self.fleet
-                .discharge(placed.worker, instance, placed.class, &class.need);
+            for at in place.workers() {
+                self.fleet
+                    .discharge(at, instance, placed.class, &class.need);
+            }
             self.limits.discharge(&class.limited);
         }
-        self.fleet.workers[placed.worker].stalled = placed.ahead;
         self.classes.remove_placed(placed.class);
-        // Also if it was ahead: the next in line may have room.
-        self.promote(placed.worker);
-        self.refresh(placed.worker);
-        self.fleet.forget_if_gone(placed.worker);
+        for at in place.workers() {
+            self.fleet.workers[at].stalled = placed.ahead;
+            // Also if it was ahead: the next in line may have room.
+            self.promote(at);
+            self.refresh(at);
+            self.fleet.forget_if_gone(at);
+        }
         true
     }
 
@@ -325,24 +371,42 @@ impl Placement {
         instance: InstanceId,
         demand: impl Into<Demand<'a>>,
     ) -> Result<(), PlacementError> {
+        self.adopt_gang(worker, &[], instance, demand)
+    }
+
+    /// The same, of an instance that may also take these other workers.
+    ///
+    /// # Errors
+    /// As [`Self::adopt`].
+    pub fn adopt_gang<'a>(
+        &mut self,
+        worker: &WorkerName,
+        others: &[&WorkerName],
+        instance: InstanceId,
+        demand: impl Into<Demand<'a>>,
+    ) -> Result<(), PlacementError> {
         if let Some(placed) = self.placed.get(&instance) {
             if self.fleet.workers[placed.worker].name == *worker {
                 return Ok(());
             }
             return Err(PlacementError::Placed(instance));
         }
-        let at = self
-            .fleet
-            .find_or_add(worker)
-            .ok_or(PlacementError::TooManyWorkers)?;
+        let mut find = |worker: &WorkerName| {
+            let at = self.fleet.find_or_add(worker);
+            at.ok_or(PlacementError::TooManyWorkers)
+        };
+        let mut place = Place::from(find(worker)?);
+        for other in others {
+            place.others.push(find(other)?);
+        }
         self.withdraw(instance, instance);
         let need = Need::of(&demand.into());
         let class = self
             .classes
             .find_or_add(need, &self.fleet, &self.limits, true)
             .ok_or(PlacementError::TooManyClasses)?;
-        self.charge(instance, class, at);
-        self.refresh(at);
+        self.charge(instance, class, &place);
+        place.workers().for_each(|at| self.refresh(at));
         Ok(())
     }
 
@@ -458,21 +522,26 @@ impl Placement {
     pub fn reservations(&self) -> impl Iterator<Item = ReservationView> {
         self.reservations.iter().map(|reservation| ReservationView {
             class: ClassId(reservation.class),
-            worker: reservation
-                .worker
-                .map(|at| self.fleet.workers[at].name.clone()),
+            workers: reservation
+                .workers
+                .iter()
+                .map(|at| self.fleet.workers[*at].name.clone())
+                .collect(),
             limit: reservation.limit.clone(),
         })
     }
 
-    fn charge(&mut self, instance: InstanceId, class: usize, worker: usize) {
+    fn charge(&mut self, instance: InstanceId, class: usize, place: &Place) {
         let needed = &self.classes.all[class];
-        self.fleet.charge(worker, instance, class, &needed.need);
+        for at in place.workers() {
+            self.fleet.charge(at, instance, class, &needed.need);
+        }
         self.limits.charge(&needed.limited);
         self.placed.insert(
             instance,
             PlacedInstance {
-                worker,
+                worker: place.worker,
+                others: place.others.clone(),
                 class,
                 ahead: false,
             },

@@ -11,7 +11,10 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::cpu::{CORE, Pin};
+use baton_model::device::WHOLE;
 use baton_model::placement::{Capacity, Constraint, ResourceRequest, Rule};
+use baton_model::time::Millis;
 
 use crate::limits::LimitKey;
 use crate::wait::KIND_NAMES;
@@ -19,8 +22,8 @@ use crate::wait::KIND_NAMES;
 /// How many plain kinds there are, with gpu.
 pub(super) const KINDS: usize = KIND_NAMES.len();
 
-/// The scarce one of them.
-const GPU: usize = 3;
+/// The scarce one of them, in thousandths of a device.
+pub(super) const GPU: usize = 3;
 
 /// A whole share, as a power of two.
 const SHARE_BITS: u32 = 20;
@@ -38,7 +41,7 @@ impl Room {
             capacity.cpu_milli,
             capacity.memory,
             capacity.disk,
-            u64::from(capacity.gpu),
+            capacity.gpu.milli(),
         ])
     }
 
@@ -61,6 +64,10 @@ pub struct Demand<'a> {
     pub request: &'a ResourceRequest,
     /// Limits that bind it whatever it requests; it takes one of each.
     pub limits: &'a [LimitKey],
+    /// The time that its worker must have left.
+    pub time: Option<Millis>,
+    /// Workers of one group that it takes at the same time, each with the whole request.
+    pub nodes: u32,
 }
 
 impl<'a> From<&'a ResourceRequest> for Demand<'a> {
@@ -68,6 +75,8 @@ impl<'a> From<&'a ResourceRequest> for Demand<'a> {
         Self {
             request,
             limits: &[],
+            time: None,
+            nodes: 1,
         }
     }
 }
@@ -76,19 +85,29 @@ impl<'a> From<&'a ResourceRequest> for Demand<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Need {
     pub(super) room: Room,
-    /// By name, none of them 0.
+    /// By name, none of them 0. Cores are among them.
     pub(super) named: Vec<(String, u64)>,
+    /// The cores that one NUMA node of its worker must have; 0 if it needs no node.
+    pub(super) socket: u64,
     /// Limits that bind it whatever it requests.
     pub(super) limits: Vec<LimitKey>,
     /// Sorted, each once.
     pub(super) constraints: Vec<Constraint>,
+    /// The time that its worker must have left.
+    pub(super) time: Option<Millis>,
+    /// Workers of one group that it takes at the same time; one if it is 0.
+    pub(super) nodes: u32,
 }
 
 impl Need {
     pub(super) fn of(demand: &Demand<'_>) -> Self {
         let request = demand.request;
         let resources = &request.resources;
-        let named = resources.named.iter().filter(|(_, amount)| **amount > 0);
+        let cores = (CORE.to_owned(), resources.cores());
+        let named = resources.named.iter();
+        let named = named.map(|(name, amount)| (name.clone(), *amount));
+        let named: BTreeMap<String, u64> = named.chain([cores]).filter(|it| it.1 > 0).collect();
+        let needs_node = resources.pin == Some(Pin::Socket);
         let mut constraints = request.constraints.clone();
         constraints.sort_unstable();
         constraints.dedup();
@@ -97,14 +116,25 @@ impl Need {
                 resources.cpu_milli,
                 resources.memory_min,
                 resources.disk,
-                u64::from(resources.gpu),
+                resources.gpu.milli(),
             ]),
-            named: named
-                .map(|(name, amount)| (name.clone(), *amount))
-                .collect(),
+            named: named.into_iter().collect(),
+            socket: if needs_node { resources.cores() } else { 0 },
             limits: demand.limits.to_vec(),
             constraints,
+            time: demand.time,
+            nodes: demand.nodes.max(1),
         }
+    }
+
+    /// True if it takes several workers at the same time.
+    pub(super) const fn is_gang(&self) -> bool {
+        self.nodes > 1
+    }
+
+    /// The part of a device that it needs, if it needs no whole ones.
+    pub(super) fn gpu_part(&self) -> Option<u64> {
+        Some(self.room.0[GPU]).filter(|milli| (1..WHOLE).contains(milli))
     }
 
     /// How much of a limit it takes.

@@ -6,7 +6,7 @@
 //! short there; or took of a limit that it is short of. After
 //! [`PASSED_OVER_MAX`](super::limits::PASSED_OVER_MAX) times it reserves:
 //! - the worker where the fewest instances have to end before it fits, counted
-//!   with the largest ending first; or
+//!   with the largest ending first; a gang all its members; or
 //! - the cluster-wide limit that it is short of.
 //!
 //! A reserved resource goes to no other class, with two exceptions: to those of a higher
@@ -15,13 +15,15 @@
 //! each other. The oldest is thus held up by no other, and each ends by being
 //! served, so no class starves except behind a higher priority.
 //!
-//! A class has one reservation at a time, and a worker is reserved once. It ends
+//! A class has one reservation at a time, and a worker is reserved once, except for gangs, which may come
+//! after others. It ends
 //! when one of the class is placed, anywhere; when nothing of the class waits any
-//! more; and when the worker or the limit can no longer hold it at all.
+//! more; and when one of the workers or the limit can no longer hold it at all.
 
 use super::Placement;
 use super::class::Class;
 use super::fleet::Worker;
+use super::gang::Place;
 use super::limits::{PASSED_OVER_MAX, RESERVATIONS_MAX};
 use super::need::{KINDS, Need, Room};
 use crate::limits::LimitKey;
@@ -31,7 +33,8 @@ use crate::wait::ClassId;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Reservation {
     pub(super) class: usize,
-    pub(super) worker: Option<usize>,
+    /// One, or all members of a gang.
+    pub(super) workers: Vec<usize>,
     pub(super) limit: Option<LimitKey>,
 }
 
@@ -54,17 +57,30 @@ impl Placement {
         })
     }
 
+    /// The first reservation that keeps `class` from worker `at`.
+    pub(super) fn kept_from(&self, at: usize, class: usize, priority: i32) -> Option<usize> {
+        if !self.fleet.workers[at].is_reserved() {
+            return None;
+        }
+        let mut held = self.reservations.iter().enumerate();
+        held.find_map(|(by, reservation)| {
+            let is_held = reservation.workers.contains(&at);
+            (is_held && binds(self, by, class, priority)).then_some(by)
+        })
+    }
+
     /// The reserved worker with the least left over on which `class` may go.
     pub(super) fn reserved_spot(&self, class: usize, priority: i32) -> Option<usize> {
         let kind = &self.classes.all[class];
         let workers = &self.fleet.workers;
         let mut best: Option<usize> = None;
-        for (at, reservation) in self.reservations.iter().enumerate() {
-            let Some(worker) = reservation.worker else {
-                continue;
-            };
+        let reserved = self.reservations.iter().flat_map(|it| &it.workers);
+        for worker in reserved.copied() {
             let better = best.is_none_or(|best| workers[worker].before(&workers[best]));
-            if better && kind.fits(&workers[worker], worker) && !binds(self, at, class, priority) {
+            if better
+                && kind.fits(&workers[worker], worker)
+                && self.kept_from(worker, class, priority).is_none()
+            {
                 best = Some(worker);
             }
         }
@@ -72,10 +88,11 @@ impl Placement {
     }
 
     /// Counts that `passed` were found without room before one of `winner` was
-    /// placed on worker `at`.
-    pub(super) fn pass_over(&mut self, passed: &[usize], winner: usize, at: usize) {
+    /// placed here.
+    pub(super) fn pass_over(&mut self, passed: &[usize], winner: usize, place: &Place) {
         for class in passed {
-            if !self.competes(*class, winner, at) {
+            let mut workers = place.workers();
+            if !workers.any(|at| self.competes(*class, winner, at)) {
                 continue;
             }
             let class_passed = &mut self.classes.all[*class].passed;
@@ -98,7 +115,14 @@ impl Placement {
             return winner.limited.iter().any(|(key, _)| key == limit);
         }
         let worker = &self.fleet.workers[at];
-        class.could_fit(worker, at) && took_what_is_short(class, &winner.need, worker)
+        if !class.could_fit(worker, at) {
+            return false;
+        }
+        if class.need.is_gang() {
+            // Also a place, of which placement does not know: its members must be free at the same time.
+            return self.fleet.group_len(at) >= class.nodes();
+        }
+        took_what_is_short(class, &winner.need, worker)
     }
 
     fn reserve(&mut self, class: usize) {
@@ -112,19 +136,24 @@ impl Placement {
         let kind = &self.classes.all[class];
         if let Some(limit) = self.limits.short_of(&kind.limited) {
             reservation.limit = Some(limit.clone());
-        } else if reservation.worker.is_none() {
-            reservation.worker = self.soonest(kind);
+        } else if !reservation.workers.is_empty() {
+            return;
+        } else if kind.need.is_gang() {
+            reservation.workers = self.soonest_members(kind).unwrap_or_default();
+        } else {
+            reservation.workers.extend(self.soonest(kind));
         }
-        if reservation.worker.is_none() && reservation.limit.is_none() {
+        if reservation.workers.is_empty() && reservation.limit.is_none() {
             return;
         }
-        let worker = reservation.worker;
+        let held_before = known.map_or(0, |at| self.reservations[at].workers.len());
+        let workers = reservation.workers.clone();
         match known {
             Some(at) => self.reservations[at] = reservation,
             None => self.reservations.push(reservation),
         }
-        if let Some(worker) = worker {
-            self.fleet.workers[worker].reserved = true;
+        for worker in workers.into_iter().skip(held_before) {
+            self.fleet.workers[worker].reservations += 1;
             self.refresh(worker);
         }
     }
@@ -134,7 +163,7 @@ impl Placement {
     fn soonest(&self, class: &Class) -> Option<usize> {
         let mut best: Option<(usize, &Worker, usize)> = None;
         for (at, worker) in self.fleet.workers.iter() {
-            if worker.reserved || !class.could_fit(worker, at) {
+            if worker.is_reserved() || !class.could_fit(worker, at) {
                 continue;
             }
             let most = best.map_or(usize::MAX, |(count, _, _)| count);
@@ -150,7 +179,12 @@ impl Placement {
 
     /// How many of those on `worker` have to end before `class` fits, if the one
     /// that helps most ends first; none if it is more than `most`.
-    fn ends_before_fit(&self, class: &Class, worker: &Worker, most: usize) -> Option<usize> {
+    pub(super) fn ends_before_fit(
+        &self,
+        class: &Class,
+        worker: &Worker,
+        most: usize,
+    ) -> Option<usize> {
         let mut missing = Missing::of(class, worker);
         let needs = worker.placed.iter().filter_map(|instance| {
             let placed = self.placed.get(instance)?;
@@ -177,8 +211,8 @@ impl Placement {
     pub(super) fn end_reservation(&mut self, class: usize) {
         if let Some(at) = self.reservations.iter().position(|r| r.class == class) {
             let ended = self.reservations.remove(at);
-            if let Some(worker) = ended.worker {
-                self.fleet.workers[worker].reserved = false;
+            for worker in ended.workers {
+                self.fleet.workers[worker].reservations -= 1;
                 self.refresh(worker);
             }
         }
@@ -188,8 +222,8 @@ impl Placement {
     pub(super) fn end_vain_reservations(&mut self) {
         let vain = |reservation: &&Reservation| {
             let class = &self.classes.all[reservation.class];
-            let lost = |at| !class.could_fit(&self.fleet.workers[at], at);
-            reservation.worker.is_some_and(lost) || !self.limits.could_hold(&class.limited)
+            let lost = |at: &usize| !class.could_fit(&self.fleet.workers[*at], *at);
+            reservation.workers.iter().any(lost) || !self.limits.could_hold(&class.limited)
         };
         let ended: Vec<usize> = self
             .reservations
@@ -268,6 +302,7 @@ impl Missing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReservationView {
     pub class: ClassId,
-    pub worker: Option<baton_model::ids::WorkerName>,
+    /// One, or all members of a gang.
+    pub workers: Vec<baton_model::ids::WorkerName>,
     pub limit: Option<LimitKey>,
 }

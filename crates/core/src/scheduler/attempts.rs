@@ -10,6 +10,7 @@ use baton_model::outcome::{AttemptEnd, Outcome, Report};
 use baton_model::spec::InstanceSpec;
 
 use super::context::{Cx, Success};
+use super::fallback;
 
 /// Records the end of an attempt with the verdict of triage, releases its resources, and lets the
 /// instance wait again if it is retried.
@@ -31,7 +32,13 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         due: origin.due,
     }));
     let next_attempt = match verdict {
-        Verdict::Requeued => instance.next_attempt(cx.now.wall, end).map(Box::new),
+        Verdict::Requeued => {
+            let mut next = instance.next_attempt(cx.now.wall, end).map(Box::new);
+            if let Some(next) = &mut next {
+                fallback::leave_small_fleets(cx.ledger.fleets(), &instance.spec, next);
+            }
+            next
+        }
         Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
     };
     let stats = report.and_then(|report| report.stats);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, TaskNo, WorkerName};
 use baton_model::library::Execution;
-use baton_model::placement::{Capacity, Offer, ResourceRequest};
+use baton_model::placement::{Capacity, Offer, ResourceRequest, WORKER_LABEL};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
@@ -16,10 +16,10 @@ use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::limits::{self, EntryLimit, LimitKey, Limits};
 use crate::placement::{
-    Arrival, Availability, Decision, Demand, LimitUse, Placement, PlacementError,
+    Arrival, Availability, Backlog, Decision, Demand, JobShape, LimitUse, Placement, PlacementError,
 };
 use crate::timers::Timers;
-use crate::wait::{Wait, WaitReason};
+use crate::wait::{Exclusion, Wait, WaitReason};
 
 /// Within this time two submissions count as equally old. Shorter than people notice, longer than a
 /// script needs to submit several tasks.
@@ -199,7 +199,8 @@ impl Bullpen {
     /// Adds instances that were accepted.
     pub(crate) fn fresh(&mut self, range: &Range) {
         let (first, last, spec) = (range.first, range.last, &range.spec);
-        self.offer_range(first, last, spec, &spec.request);
+        let time = spec.time_needed(spec.timeout, &[]);
+        self.offer_range(first, last, spec, &spec.request, time);
     }
 
     /// True if there may be one more limit that belongs to work.
@@ -282,7 +283,8 @@ impl Bullpen {
     }
 
     /// The next placement decision, if there is one.
-    pub(crate) fn next(&mut self) -> Option<Decision> {
+    pub(crate) fn next(&mut self, now: Mono) -> Option<Decision> {
+        self.placement.set_now(now);
         self.placement
             .next()
             .or_else(|| self.placement.next_ahead())
@@ -294,11 +296,16 @@ impl Bullpen {
         let demand = Demand {
             request: &resource_request(&instance.spec, &instance.allowance()),
             limits: &limits,
+            time: time_needed(&instance.spec, &instance.allowance()),
+            nodes: instance.spec.nodes.get(),
         };
         let id = lease.id.attempt.instance;
+        let others = lease.others().iter().map(|it| &it.worker);
+        let others: Vec<&WorkerName> = others.collect();
         // Refused only if it is placed already, or beyond the maximum number of workers; the
         // lease is valid either way.
-        let _ = self.placement.adopt(&lease.holder.worker, id, demand);
+        let worker = &lease.holder.worker;
+        let _ = self.placement.adopt_gang(worker, &others, id, demand);
     }
 
     /// Releases the charge of a closed lease.
@@ -316,14 +323,24 @@ impl Bullpen {
         self.placement.release(worker, id);
     }
 
-    /// Sets the offer of a worker; it gets no work unless it is open.
-    pub(crate) fn offer(&mut self, worker: &WorkerName, offer: &Offer, availability: Availability) {
-        let offer = Offer {
+    /// Sets the offer of a worker, until it ends; it gets no work unless it is open. Its name is a
+    /// label, whatever it says.
+    pub(crate) fn offer(
+        &mut self,
+        worker: &WorkerName,
+        offer: &Offer,
+        availability: Availability,
+        ends_at: Option<Mono>,
+    ) {
+        let mut offer = Offer {
             open: availability == Availability::Open,
             ..offer.clone()
         };
+        offer
+            .labels
+            .insert(WORKER_LABEL.to_owned(), worker.to_string());
         // Refused beyond the maximum number of workers; such a worker gets no work.
-        let _ = self.placement.set_offer(worker, offer);
+        let _ = self.placement.set_offer_until(worker, offer, ends_at);
         if let Availability::Closed(reason) = availability {
             self.placement.close(worker, reason);
         }
@@ -343,6 +360,21 @@ impl Bullpen {
         self.placement.explain(id).or_else(overflow)
     }
 
+    /// As [`Placement::backlog`].
+    pub(crate) fn backlog(&self) -> Vec<Backlog> {
+        self.placement.backlog()
+    }
+
+    /// As [`Placement::has_waiting`].
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.placement.has_waiting()
+    }
+
+    /// As [`Placement::misfit`].
+    pub(crate) fn misfit(&self, id: InstanceId, job: JobShape<'_>) -> Option<Exclusion> {
+        self.placement.misfit(id, job)
+    }
+
     /// The limits on leased work.
     pub(crate) const fn counted(&self) -> &Limits<LimitKey> {
         self.placement.counted()
@@ -355,7 +387,8 @@ impl Bullpen {
 
     fn ready(&mut self, instance: &Instance) {
         let request = resource_request(&instance.spec, &instance.allowance());
-        self.offer_range(instance.id, instance.id, &instance.spec, &request);
+        let time = time_needed(&instance.spec, &instance.allowance());
+        self.offer_range(instance.id, instance.id, &instance.spec, &request, time);
     }
 
     fn offer_range(
@@ -364,6 +397,7 @@ impl Bullpen {
         last: InstanceId,
         spec: &InstanceSpec,
         request: &ResourceRequest,
+        time: Option<Millis>,
     ) {
         let limits = self.set_implied_limits(spec);
         let arrival = Arrival {
@@ -372,6 +406,8 @@ impl Bullpen {
             demand: Demand {
                 request,
                 limits: &limits,
+                time,
+                nodes: spec.nodes.get(),
             },
             owner: &spec.owner,
             priority: spec.priority,
@@ -428,12 +464,17 @@ pub(crate) fn gated_entry(ledger: &Ledger, spec: &InstanceSpec) -> Option<TaskNo
     EntryLimit::of(trigger).started_max().map(|_| task)
 }
 
-/// The resource request of an instance, with the memory and the fallback constraints of its
+/// The time that a worker must have left for the next attempt of an instance.
+pub(super) fn time_needed(spec: &InstanceSpec, allowance: &Allowance) -> Option<Millis> {
+    spec.time_needed(allowance.timeout, &allowance.requests)
+}
+
+/// The resource request of an instance, with what has grown and the fallback constraints of its
 /// allowance.
-fn resource_request(spec: &InstanceSpec, allowance: &Allowance) -> ResourceRequest {
+pub(super) fn resource_request(spec: &InstanceSpec, allowance: &Allowance) -> ResourceRequest {
     let constraints = allowance.constraints.as_ref();
     let mut request = ResourceRequest {
-        resources: spec.request.resources.clone(),
+        resources: spec.resources(&allowance.requests),
         constraints: constraints.unwrap_or(&spec.request.constraints).clone(),
     };
     request.resources.memory_min = allowance.memory_min;

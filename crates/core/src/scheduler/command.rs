@@ -3,6 +3,8 @@
 //! Every command is answered by one reply, released when everything decided so far is durable. A new command is a
 //! variant of each, an arm of [`execute`], and the function that carries it out.
 
+use std::sync::Arc;
+
 use baton_model::fact::Fact;
 use baton_model::ids::{
     AttemptNo, Generation, InstanceId, Lineage, RequestId, Revision, RunId, WorkerName,
@@ -13,6 +15,7 @@ use baton_model::outcome::KillMode;
 
 use super::backfill::{self, BackfillCommand, BackfillError, BackfillReply};
 use super::dependencies::EndMark;
+use super::fleets::{self, FleetCommand};
 use super::instances::{self, CancelCounts, KillError, RetryError, Submission, SubmitError};
 use super::library::{
     self, DefineCommand, DefineReply, LibraryError, PauseCommand, RemoveCommand, TriggerCommand,
@@ -21,6 +24,7 @@ use super::library::{
 use super::limits::{self, LimitError};
 use super::runs::{Deadlines, RunCommand, RunError, execute as execute_run};
 use super::timetable::Timetable;
+use crate::fleet::{Controller, FleetError};
 use crate::ledger::Instance;
 use crate::protocol::scheduler::Protocol;
 use crate::scheduler::context::Cx;
@@ -78,6 +82,13 @@ pub enum Command {
     Trigger(TriggerCommand),
     /// Registers, changes, halts or resumes a run.
     Run(Box<RunCommand>),
+    /// Defines, removes, pauses or resumes a fleet.
+    Fleet(Box<FleetCommand>),
+    /// A channel of notifications cannot deliver, or can again.
+    ReportChannel {
+        channel: String,
+        fault: Option<Arc<str>>,
+    },
     /// Does nothing: its reply says that everything decided before is durable.
     Sync,
 }
@@ -106,6 +117,8 @@ pub enum Reply {
     Triggered(Result<TriggerReply, TriggerError>),
     /// The run and its current generation.
     Run(Result<(RunId, Generation), RunError>),
+    Fleet(Result<(), FleetError>),
+    ChannelReported,
     Synced,
 }
 
@@ -115,6 +128,7 @@ pub(super) fn execute(
     protocol: &mut Protocol,
     table: &mut Timetable,
     deadlines: &mut Deadlines,
+    fleet_controller: &mut Controller,
     request: RequestId,
     command: Command,
 ) -> Option<Reply> {
@@ -155,6 +169,11 @@ pub(super) fn execute(
         Command::Backfill(command) => Reply::Backfill(backfill::execute(cx, table, *command)),
         Command::Trigger(command) => Reply::Triggered(library::trigger(cx, table, command)),
         Command::Run(command) => Reply::Run(execute_run(cx, deadlines, *command)),
+        Command::Fleet(command) => Reply::Fleet(fleets::execute(cx, fleet_controller, *command)),
+        Command::ReportChannel { channel, fault } => {
+            cx.commit(Fact::ChannelFaulted { channel, fault });
+            Reply::ChannelReported
+        }
         Command::Sync => Reply::Synced,
     })
 }

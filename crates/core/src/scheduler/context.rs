@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use baton_model::fact::{CopyEvidence, Fact, Holder};
+use baton_model::fleet::FleetCall;
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
 use baton_model::library::Execution;
 use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
@@ -10,7 +11,7 @@ use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
 use baton_model::principal::Principal;
 use baton_model::spec::{Due, InstanceSpec};
-use baton_model::time::Now;
+use baton_model::time::{Mono, Now};
 
 use super::attempts;
 use super::bullpen::Bullpen;
@@ -30,6 +31,9 @@ pub enum Effect {
     Send(WorkerAddress, ToWorker),
     /// The reply to a command.
     Reply(RequestId, Reply),
+    /// A call of a fleet's backend; its answer comes back as
+    /// [`Input::FleetAnswered`](super::Input::FleetAnswered).
+    Fleet(FleetCall),
     /// A worker has obeyed a leader of this epoch, which this leader has not succeeded. A leader
     /// with a store renews its lease at once to learn the truth; if the store confirms that it
     /// still leads, the worker has obeyed the leader of another store or, by the evidence, of
@@ -122,6 +126,14 @@ impl Leader for Cx<'_> {
         self.step.leak(Effect::Send(to, message));
     }
 
+    #[cfg(feature = "seeded-bugs")]
+    fn free(&mut self, lease: LeaseId) {
+        if let Some(open) = self.ledger.open_lease(lease) {
+            let worker = open.holder.worker.clone();
+            self.bullpen.released(&worker, lease.attempt.instance, None);
+        }
+    }
+
     fn fence(&mut self) {
         self.step.fence();
     }
@@ -147,8 +159,14 @@ impl Leader for Cx<'_> {
         attempts::adopt(self, lease, holder, spec);
     }
 
-    fn offer(&mut self, worker: &WorkerName, offer: &Offer, availability: Availability) {
-        self.bullpen.offer(worker, offer, availability);
+    fn offer(
+        &mut self,
+        worker: &WorkerName,
+        offer: &Offer,
+        availability: Availability,
+        ends_at: Option<Mono>,
+    ) {
+        self.bullpen.offer(worker, offer, availability, ends_at);
     }
 
     fn left(&mut self, worker: &WorkerName) {

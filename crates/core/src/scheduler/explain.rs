@@ -7,10 +7,13 @@ use baton_model::placement::Suspicion;
 use baton_model::state::UniversalState;
 use baton_model::time::Now;
 
-use super::{Scheduler, StoreMode, runs};
+use super::bullpen::time_needed;
+use super::{Scheduler, StoreMode, fleets, runs};
+use crate::fleet::labelled;
 use crate::ledger::{Instance, Run, RunHead};
 use crate::limits::{LimitKey, RunLimit};
-use crate::wait::{LimitReached, Wait, WaitReason};
+use crate::placement::JobShape;
+use crate::wait::{self, Exclusion, FleetWait, LimitReached, TIME_NAME, Wait, WaitReason};
 use crate::workflow::ItemState;
 
 /// Instances of a task among which one that waits is searched.
@@ -132,10 +135,42 @@ impl Scheduler {
             return reason.into();
         }
         let wait = self.bullpen.explain(id);
+        let wait = wait.unwrap_or_else(|| WaitReason::Nothing.into());
         Wait {
             directory: instance.spec.paths.cwd.clone(),
-            ..wait.unwrap_or_else(|| WaitReason::Nothing.into())
+            fleets: self.fleets_for(id, &wait, now),
+            grown: grown(instance, &wait.reason),
+            ..wait
         }
+    }
+
+    /// What each fleet does for an instance that waits for a worker.
+    fn fleets_for(&self, id: InstanceId, wait: &Wait, now: Now) -> Vec<FleetWait> {
+        let lacks_worker = matches!(
+            wait.reason,
+            WaitReason::NoWorker
+                | WaitReason::Excluded(_)
+                | WaitReason::Room { .. }
+                | WaitReason::Gang { .. }
+                | WaitReason::Busy { .. }
+                | WaitReason::Reserved { .. }
+        );
+        if !lacks_worker || self.ledger.fleets().is_empty() {
+            return Vec::new();
+        }
+        let pilots = fleets::pilots(&self.ledger, self.seats());
+        let scene = fleets::scene(&self.config, &self.ledger, &pilots, now);
+        let fleets = self.ledger.fleets().iter().map(|fleet| {
+            let shape = labelled(&fleet.name, &fleet.spec.shape);
+            let job = JobShape {
+                worker: &shape,
+                workers: fleet.spec.workers_per_job,
+                time_limit: fleet.spec.time_limit,
+            };
+            let misfit = self.bullpen.misfit(id, job);
+            self.fleets.explain(&scene, fleet, misfit)
+        });
+        fleets.collect()
     }
 
     /// An execution of an entry waits for its turn.
@@ -165,6 +200,41 @@ impl Scheduler {
             asked: 1,
         })
     }
+}
+
+/// The requests of an instance that have grown, if no worker has as much.
+fn grown(instance: &Instance, reason: &WaitReason) -> Option<String> {
+    let is_unfit = matches!(
+        reason,
+        WaitReason::NoWorker
+            | WaitReason::Excluded(
+                Exclusion::TooSmall { .. } | Exclusion::EndsSoon { .. } | Exclusion::Constraint(_)
+            )
+    );
+    if !is_unfit {
+        return None;
+    }
+    let spec = &instance.spec;
+    let (first, now) = (spec.allowance(), instance.allowance());
+    let (had, has) = (
+        spec.resources(&first.requests),
+        spec.resources(&now.requests),
+    );
+    let time = |allowance| time_needed(spec, allowance).map_or(0, |span| span.0);
+    let amounts = [
+        ("cpu", had.cpu_milli, has.cpu_milli),
+        ("memory", first.memory_min, now.memory_min),
+        ("disk", had.disk, has.disk),
+        ("gpu", had.gpu.milli(), has.gpu.milli()),
+        (TIME_NAME, time(&first), time(&now)),
+    ];
+    let grown = amounts.iter().filter(|(_, had, has)| has > had);
+    let clauses = grown.map(|(name, had, has)| {
+        let (had, has) = (wait::amount(name, *had), wait::amount(name, *has));
+        format!("{had}, now {has}")
+    });
+    let clauses: Vec<String> = clauses.collect();
+    (!clauses.is_empty()).then(|| clauses.join("; "))
 }
 
 /// The first upstream task of a task that is not settled.

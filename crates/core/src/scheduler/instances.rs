@@ -7,12 +7,12 @@ use baton_model::fact::Fact;
 use baton_model::ids::{AttemptNo, InstanceId, LeaseId};
 use baton_model::library::{Created, Execution, IdempotencyKey};
 use baton_model::outcome::KillMode;
-use baton_model::spec::{Array, Exclusive, InstanceSpec};
+use baton_model::spec::{Array, InstanceSpec};
 use baton_model::state::UniversalState;
 
 use super::bullpen::gated_entry;
 use super::dependencies::EndMark;
-use super::gate;
+use super::{gate, launch};
 use crate::config::StoreMode;
 use crate::ledger::{Instance, Range};
 use crate::protocol::scheduler::Protocol;
@@ -109,8 +109,9 @@ impl Elements {
 /// The reason for which a submission was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubmitError {
-    /// Without a store only time separates two executions.
-    StrictNeedsStore,
+    /// Without a store only time separates two executions, and no scheduler that comes next would know the members of
+    /// a gang.
+    NeedsStore,
     /// The dependency can never be met.
     NeverMet(Dependency),
     /// The states of the upstream work were read too long ago.
@@ -124,9 +125,9 @@ pub enum SubmitError {
 impl std::fmt::Display for SubmitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::StrictNeedsStore => {
-                f.write_str("exclusive: strict needs a store that survives a restart")
-            }
+            Self::NeedsStore => f.write_str(
+                "exclusive: strict, and several nodes, need a store that survives a restart",
+            ),
             Self::NeverMet(dependency) => {
                 write!(f, "{}", HaltReason::Dependency(*dependency))
             }
@@ -160,11 +161,9 @@ pub(super) fn submit(
         Some(created) => return Err(SubmitError::KeyUsed(created)),
         None => {}
     }
-    let strict = |spec: &InstanceSpec| spec.exclusive == Exclusive::Strict;
-    let any_strict =
-        strict(&submission.spec) || submission.more.iter().any(|more| strict(&more.spec));
-    if cx.config.store == StoreMode::Memory && any_strict {
-        return Err(SubmitError::StrictNeedsStore);
+    let lacks_store = |spec: &InstanceSpec| launch::lacks_store(cx, spec);
+    if lacks_store(&submission.spec) || submission.more.iter().any(|more| lacks_store(&more.spec)) {
+        return Err(SubmitError::NeedsStore);
     }
     check_conditions(cx, &submission.spec.conditions, mark)?;
     let count = submission.count();

@@ -35,8 +35,8 @@ const RUNS_PER_EPOCH: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PlanError {
     Invalid(String),
-    /// `exclusive: strict` needs a durable store.
-    StrictNeedsStore,
+    /// `exclusive: strict`, or several nodes, need a durable store.
+    NeedsStore,
 }
 
 /// A launch to decide.
@@ -191,7 +191,8 @@ pub(crate) fn environment(
 
 /// Whether an instance needs a store that survives a restart, and there is none.
 pub(super) fn lacks_store(cx: &Cx<'_>, spec: &InstanceSpec) -> bool {
-    spec.exclusive == Exclusive::Strict && cx.config.store == StoreMode::Memory
+    let needs_store = spec.exclusive == Exclusive::Strict || spec.nodes.is_gang();
+    needs_store && cx.config.store == StoreMode::Memory
 }
 
 /// Checks the invariants of a plan, and that the store is durable if it needs one.
@@ -199,7 +200,7 @@ pub(super) fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), PlanError> {
     check::check(plan).map_err(PlanError::Invalid)?;
     let mut tasks = plan.tasks.iter();
     if tasks.any(|task| lacks_store(cx, &task.spec)) {
-        Err(PlanError::StrictNeedsStore)
+        Err(PlanError::NeedsStore)
     } else {
         Ok(())
     }

@@ -96,7 +96,7 @@ pub enum LibraryError {
     /// The plan of a workflow is invalid.
     Plan(String),
     /// `exclusive: strict` needs a durable store.
-    StrictNeedsStore,
+    NeedsStore,
     Full,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for LibraryError {
             Self::NeedsDefaults => f.write_str(
                 "with a schedule or `after`, every parameter needs a default; set them in `params`",
             ),
-            Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
+            Self::NeedsStore => SubmitError::NeedsStore.fmt(f),
             Self::Full => write!(f, "the library is full: it has at most {TASKS_MAX} entries"),
         }
     }
@@ -184,7 +184,7 @@ pub enum TriggerError {
     /// The idempotency key belongs to another request.
     KeyUsed(Created),
     /// `exclusive: strict` needs a durable store.
-    StrictNeedsStore,
+    NeedsStore,
     /// The plan of a workflow is invalid.
     Plan(String),
 }
@@ -212,7 +212,7 @@ impl fmt::Display for TriggerError {
             ),
             Self::Plan(reason) => f.write_str(reason),
             Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
-            Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
+            Self::NeedsStore => SubmitError::NeedsStore.fmt(f),
         }
     }
 }
@@ -289,13 +289,13 @@ fn check(cx: &Cx<'_>, command: &DefineCommand) -> Result<(), LibraryError> {
     }
     if let Some(plan) = &definition.plan {
         launch::check_plan(cx, plan).map_err(|error| match error {
-            PlanError::StrictNeedsStore => LibraryError::StrictNeedsStore,
+            PlanError::NeedsStore => LibraryError::NeedsStore,
             PlanError::Invalid(reason) => LibraryError::Plan(reason),
         })?;
     }
     let strict = |spec: &Arc<InstanceSpec>| launch::lacks_store(cx, spec);
     if definition.spec.as_ref().is_some_and(strict) {
-        return Err(LibraryError::StrictNeedsStore);
+        return Err(LibraryError::NeedsStore);
     }
     if trigger.after.len() > AFTER_MAX {
         return Err(LibraryError::TooManyAfter);
@@ -508,10 +508,10 @@ fn try_trigger(
 
 fn check_payload(cx: &Cx<'_>, payload: &Payload) -> Result<(), TriggerError> {
     match payload {
-        Payload::Spec(spec) if launch::lacks_store(cx, spec) => Err(TriggerError::StrictNeedsStore),
+        Payload::Spec(spec) if launch::lacks_store(cx, spec) => Err(TriggerError::NeedsStore),
         Payload::Spec(_) => Ok(()),
         Payload::Plan(plan) => launch::check_plan(cx, plan).map_err(|error| match error {
-            PlanError::StrictNeedsStore => TriggerError::StrictNeedsStore,
+            PlanError::NeedsStore => TriggerError::NeedsStore,
             PlanError::Invalid(reason) => TriggerError::Plan(reason),
         }),
     }

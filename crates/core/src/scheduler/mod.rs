@@ -22,6 +22,8 @@ pub(crate) mod command;
 pub(crate) mod context;
 pub(crate) mod dependencies;
 mod explain;
+mod fallback;
+mod fleets;
 pub(crate) mod gate;
 mod instances;
 pub(crate) mod launch;
@@ -35,6 +37,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::{CopyEvidence, Fact, Holder};
+use baton_model::fleet::{FleetAnswer, FleetName, FleetSpec};
 use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, Term, WorkerName};
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::placement::Capacity;
@@ -43,6 +46,7 @@ use baton_model::time::{Mono, Now, Wall};
 
 use crate::bugs::Bugs;
 use crate::counts::Counts;
+use crate::fleet::{Controller, FleetError, FleetView};
 use crate::ledger::Ledger;
 use crate::limits::{Limit, LimitKey};
 use crate::protocol::scheduler::Protocol;
@@ -62,6 +66,7 @@ pub use command::{Command, Reply};
 pub use context::Effect;
 pub use dependencies::EndMark;
 pub use explain::Standing;
+pub use fleets::FleetCommand;
 pub use instances::{CancelCounts, Elements, KillError, RetryError, Submission, SubmitError};
 pub use library::{
     Change, DefineCommand, DefineReply, LibraryError, PauseCommand, Precondition, RemoveCommand,
@@ -82,6 +87,8 @@ pub enum Input {
     Message(ToScheduler),
     /// A worker with this credential uses a name. [`Scheduler::foreign_name`] has allowed it.
     NameUsed(WorkerName, NameOwner),
+    /// The answer to a call of a fleet's backend.
+    FleetAnswered(FleetAnswer),
     /// The connection to a worker broke.
     Disconnected(WorkerAddress),
     /// A command of a client.
@@ -131,6 +138,7 @@ pub struct Scheduler {
     timetable: Timetable,
     backfills: BackfillDriver,
     deadlines: Deadlines,
+    fleets: Controller,
     counts: Counts,
 }
 
@@ -144,6 +152,22 @@ impl Scheduler {
     #[must_use]
     pub fn limit(&self, key: &LimitKey) -> Option<Limit> {
         limits::find(&self.ledger, &self.bullpen, key)
+    }
+
+    /// Checks a definition as the command does that would store it.
+    ///
+    /// # Errors
+    /// [`FleetError`] with the first field that is wrong.
+    pub fn check_fleet(&self, name: &FleetName, spec: &FleetSpec) -> Result<(), FleetError> {
+        crate::fleet::check(self.ledger.fleets(), name, spec)
+    }
+
+    /// All fleets with their jobs, reasons and alarms, by name.
+    #[must_use]
+    pub fn fleets(&self, now: Now) -> Vec<FleetView> {
+        let pilots = fleets::pilots(&self.ledger, self.seats());
+        let scene = fleets::scene(&self.config, &self.ledger, &pilots, now);
+        self.fleets.views(&scene)
     }
 
     /// What the attempts of a worker claim of its resources, in sum.
@@ -199,6 +223,7 @@ impl Scheduler {
             stops: &mut Vec::new(),
         };
         let protocol = Protocol::new(&cx.protocol());
+        let fleets = Controller::new(now.mono, ledger.known().last().is_none());
         Self {
             epoch,
             config,
@@ -209,6 +234,7 @@ impl Scheduler {
             timetable,
             backfills: BackfillDriver::default(),
             deadlines,
+            fleets,
             counts,
         }
     }
@@ -232,6 +258,7 @@ impl Scheduler {
         };
         let (protocol, table) = (&mut self.protocol, &mut self.timetable);
         let (deadlines, backfills) = (&mut self.deadlines, &mut self.backfills);
+        let fleets = &mut self.fleets;
         seeded! { table.record_late(&mut cx); }
         protocol.raise_lease_time(&mut cx.protocol());
         match input {
@@ -248,6 +275,7 @@ impl Scheduler {
             Input::NameUsed(worker, owner) => {
                 protocol.assign_name(&mut cx.protocol(), worker, owner);
             }
+            Input::FleetAnswered(answer) => fleets::answered(&mut cx, protocol, fleets, answer),
             Input::Disconnected(who) => protocol.disconnected(&mut cx.protocol(), &who),
             Input::Command {
                 request,
@@ -255,7 +283,9 @@ impl Scheduler {
                 command,
             } => {
                 cx.by = by;
-                let reply = command::execute(&mut cx, protocol, table, deadlines, request, command);
+                let reply = command::execute(
+                    &mut cx, protocol, table, deadlines, fleets, request, command,
+                );
                 // What follows from the command is decided without a client.
                 cx.by = None;
                 if let Some(reply) = reply {
@@ -293,6 +323,7 @@ impl Scheduler {
         }
         protocol.end_initial_wait_if_safe(&mut cx.protocol());
         place_ready(&mut cx, protocol);
+        fleets::advance(&mut cx, protocol, fleets);
         step
     }
 
@@ -303,7 +334,9 @@ impl Scheduler {
         let protocol = self.protocol.next_due();
         let runs = self.deadlines.next();
         let backfills = self.backfills.next_due(&self.ledger);
-        let all = [backoff, protocol, runs, backfills];
+        let has_waiting = self.bullpen.has_waiting();
+        let fleets = self.fleets.next_due(self.ledger.fleets(), has_waiting);
+        let all = [backoff, protocol, runs, backfills, fleets];
         all.into_iter().flatten().min()
     }
 
@@ -430,9 +463,14 @@ fn place_ready(cx: &mut Cx<'_>, protocol: &mut Protocol) {
         return;
     }
     let mut launches: BTreeMap<WorkerName, Vec<Launch>> = BTreeMap::new();
-    while let Some(decision) = cx.bullpen.next() {
+    while let Some(decision) = cx.bullpen.next(cx.now.mono) {
         let name = decision.worker;
-        let launch = protocol.grant(&mut cx.protocol(), decision.instance, &name);
+        let launch = protocol.grant(
+            &mut cx.protocol(),
+            decision.instance,
+            &name,
+            &decision.others,
+        );
         launches.entry(name).or_default().push(launch);
     }
     for (name, launches) in launches {

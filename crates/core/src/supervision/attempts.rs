@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::ids::LeaseId;
 use baton_model::message::Launch;
 use baton_model::outcome::{KillCause, Outcome, Report};
-use baton_model::spec::{InstanceSpec, Work};
+use baton_model::spec::{GrownRequest, InstanceSpec, Work};
 use baton_model::task::{Identity, Moment, ProcessNo, RunKey, RunNo};
 use baton_model::time::{Millis, Mono};
 use baton_model::timeouts::LeaseTerm;
@@ -39,6 +40,8 @@ pub struct Assignment {
     pub memory_min: u64,
     /// Bytes of memory that it may use; 0 for no limit.
     pub memory_max: u64,
+    /// The requests that have grown since the first attempt.
+    pub requests: Vec<GrownRequest>,
     /// The start of its first run, if this is a later one.
     pub began: Option<Mono>,
 }
@@ -53,6 +56,7 @@ impl From<Launch> for Assignment {
             timeout: allowance.timeout,
             memory_min: allowance.memory_min,
             memory_max: allowance.memory_max,
+            requests: allowance.requests,
             began: None,
         }
     }
@@ -173,6 +177,8 @@ pub struct Attempt {
     pub run: RunKey,
     pub assignment: Assignment,
     pub started: Option<(Moment, Identity)>,
+    /// The devices that it holds.
+    pub devices: Vec<DeviceShare>,
     pub phase: Phase,
     /// The run before it, which stays on record until the coordinator has this one on record.
     pub(super) replaced: Option<RunKey>,
@@ -184,6 +190,15 @@ pub struct Attempt {
     pub(super) stop: Option<StopRequest>,
     /// The handover has it on record.
     pub(super) inherited: bool,
+    /// What it was warned of.
+    pub(super) warned: Warned,
+}
+
+/// The ends that an attempt was warned of. Each is announced once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Warned {
+    pub(super) timeout: bool,
+    pub(super) worker_end: bool,
 }
 
 impl Attempt {
@@ -194,12 +209,17 @@ impl Attempt {
             run,
             assignment,
             started: None,
+            devices: Vec::new(),
             phase: Phase::Requested,
             replaced: None,
             reported: false,
             withdrawn: false,
             stop: None,
             inherited: false,
+            warned: Warned {
+                timeout: false,
+                worker_end: false,
+            },
         }
     }
 
@@ -243,6 +263,7 @@ impl Attempt {
         Record {
             lease: self.assignment.lease,
             spec: Arc::clone(&self.assignment.spec),
+            devices: self.devices.clone(),
             ended: match &self.phase {
                 Phase::Ended(report) => Some(report.clone()),
                 _ => None,
@@ -329,6 +350,12 @@ impl Attempts {
         self.set_phase(run, phase);
     }
 
+    /// True if the coordinator has this run on record and its successor not yet.
+    pub(super) fn is_being_replaced(&self, run: RunKey) -> bool {
+        let attempt = self.by_number.get(&run.process);
+        attempt.is_some_and(|attempt| attempt.replaced == Some(run))
+    }
+
     /// Access to what no index depends on.
     pub(super) fn get_mut(&mut self, run: RunKey) -> Option<&mut Attempt> {
         let attempt = self.by_number.get_mut(&run.process)?;
@@ -391,6 +418,7 @@ impl From<KnownAttempt> for Attempt {
         };
         Self {
             started: known.started,
+            devices: known.devices,
             phase,
             reported: true,
             ..Self::new(known.run, known.assignment)

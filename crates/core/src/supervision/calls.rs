@@ -3,7 +3,7 @@
 //! A driver adds what only its host knows: the command line and the files of a launch, and the
 //! outputs of an end.
 
-use baton_model::coordinator::{self, Launch, Reply, Request, RunEnd};
+use baton_model::coordinator::{self, DeviceClaim, Launch, Reply, Request, RunEnd};
 use baton_model::outcome::{AttemptStats, Outcome, Report};
 use baton_model::task::Moment;
 use baton_model::time::{Millis, Mono, Now};
@@ -29,10 +29,15 @@ impl Action {
                     cause,
                 }
             }
+            Self::Warn { run, signal } => Request::Signal { run, signal },
             Self::KillRun(run) => Request::KillRun { run },
             Self::KillStrays => Request::KillStrays,
             Self::KillEverything { id, grace } => Request::KillEverything { id, grace },
             Self::Forget(run) => Request::Forget { run },
+            Self::HoldDevices { run, ref devices } => Request::HoldDevices {
+                run,
+                devices: devices.clone(),
+            },
             Self::Guard(order) => Request::Guard(order.into()),
             Self::Send(_)
             | Self::ReadLogs(..)
@@ -52,7 +57,17 @@ impl Event {
     pub fn of_reply(reply: &Reply) -> Option<Self> {
         Some(match *reply {
             Reply::Accepted { run } => Self::Accepted(run),
-            Reply::Started { run, at, identity } => Self::Started { run, at, identity },
+            Reply::Started {
+                run,
+                at,
+                identity,
+                ref devices,
+            } => Self::Started {
+                run,
+                at,
+                identity,
+                devices: devices.clone(),
+            },
             Reply::Refused { run } => Self::Refused(run),
             Reply::EverythingKilled { id, left } => Self::EverythingKilled { id, left },
             Reply::StraysKilled { left } => Self::StraysKilled { left },
@@ -69,11 +84,15 @@ impl Event {
 impl Attempt {
     /// The launch of its run, as far as its supervision is concerned.
     #[must_use]
-    pub fn launch(&self, tag: String, claim: Vec<u64>, now: Mono) -> Launch {
+    pub fn launch(&self, tag: String, claim: Vec<u64>, devices: DeviceClaim, now: Mono) -> Launch {
         let assignment = &self.assignment;
         Launch {
             tag,
             claim,
+            devices: DeviceClaim {
+                held: self.devices.clone(),
+                ..devices
+            },
             timeout: assignment.time_left(now),
             timeout_grace: assignment.timeout_grace(now, now),
             memory_max: assignment.memory_max,
@@ -93,6 +112,7 @@ impl Attempt {
         let attempt = coordinator::Attempt {
             tag,
             claim,
+            devices: self.devices.clone(),
             timeout: assignment.time_left(at.mono),
             timeout_grace: assignment.timeout_grace(at.mono, now),
             term: assignment.term(),

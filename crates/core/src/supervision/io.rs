@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::ids::RequestId;
 use baton_model::message::{
-    LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
+    LeaveCause, LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
 };
 use baton_model::outcome::{KillCause, Report};
 use baton_model::task::{Identity, Moment, RunKey};
@@ -47,6 +48,8 @@ pub enum Event {
         run: RunKey,
         at: Moment,
         identity: Identity,
+        /// The devices that its attempt holds.
+        devices: Vec<DeviceShare>,
     },
     /// A run is over.
     Ended(RunKey, Ending),
@@ -65,6 +68,8 @@ pub enum Event {
     LaunchImpossible(RunKey, Option<Arc<str>>),
     /// All processes of a run use so many bytes of memory.
     MemoryUsed(RunKey, u64),
+    /// The worker is told to end, for this cause.
+    Leave(LeaveCause),
 }
 
 /// An action for the driver.
@@ -82,6 +87,11 @@ pub enum Action {
     Check(RunKey),
     /// Coordinator: watch this run, which another coordinator has started.
     Adopt(RunKey),
+    /// Coordinator: hold these devices for an attempt whose next run is started later.
+    HoldDevices {
+        run: RunKey,
+        devices: Vec<DeviceShare>,
+    },
     /// Coordinator: give this run back if it still waits.
     Withdraw(RunKey),
     /// Coordinator: stop this run, at once if there is no grace. A runner stops the processes of
@@ -91,6 +101,8 @@ pub enum Action {
         grace: Millis,
         cause: KillCause,
     },
+    /// Coordinator: signal the processes of this run, which go on.
+    Warn { run: RunKey, signal: i32 },
     /// Coordinator: kill what is left of a run that belongs to no attempt.
     KillRun(RunKey),
     /// Coordinator: kill processes of runs that it does not know, and report
@@ -104,6 +116,7 @@ pub enum Action {
     Guard(GuardOrder),
     /// Make durable that this incarnation can only end: the next agent must end it, too.
     GiveUp,
-    /// This incarnation has ended, and so have all its processes.
+    /// This incarnation has ended, and so have all its processes. If the worker
+    /// [leaves](crate::protocol::worker::Worker::is_leaving), no other follows.
     EndLife,
 }

@@ -18,6 +18,8 @@
 //!   dies meanwhile is restarted at once, with what is left of that time.
 //! * A success whose outputs cannot be read is a failure.
 //! * An attempt that uses more memory than it may is killed.
+//! * When it ends in order: at the end of its lifetime, when it is idle, or when it is told to. It then
+//!   drains: it warns its attempts, and kills what is left just before its end.
 //! * What cannot be killed is killed again, and the incarnation ends only when nothing is left.
 //! * After the death of a coordinator or an agent, which evidence about an attempt counts.
 //!
@@ -30,6 +32,9 @@
 //! | `orders` | what the protocol wants done |
 //! | [`takeover`] | taking attempts over from a dead agent or coordinator |
 //! | [`backoff`] | delays before runners and incarnations start again |
+//! | [`lifetime`] | when a worker ends by itself, and its drain |
+//! | `casualties` | ends that may be due to the end of the worker |
+//! | `warnings` | signals to attempts whose end is near |
 //! | `kill` | the order to kill everything |
 //!
 //! # Calling contract
@@ -43,11 +48,14 @@
 pub mod attempts;
 pub mod backoff;
 mod calls;
+mod casualties;
 pub mod io;
 mod kill;
+pub mod lifetime;
 mod orders;
 mod runs;
 pub mod takeover;
+mod warnings;
 
 #[cfg(test)]
 mod tests;
@@ -57,6 +65,7 @@ use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{CheckId, ExecutorId};
+use baton_model::message::HostSize;
 use baton_model::outcome::{KillCause, Report};
 use baton_model::placement::Offer;
 use baton_model::task::RunKey;
@@ -69,6 +78,7 @@ use crate::protocol::worker::io::{Input, Record};
 use attempts::{Attempt, Attempts, Phase};
 use io::{Action, Event};
 use kill::KillOrder;
+use lifetime::{Drain, Lifetime};
 use takeover::KnownAttempt;
 
 pub use backoff::RUNNER_RESTARTS_MAX;
@@ -85,6 +95,11 @@ pub struct Identity {
     /// Maximum number of concurrent attempts.
     pub slots: u32,
     pub offer: Arc<Offer>,
+    /// The version of its binary.
+    pub version: Arc<str>,
+    /// What it may use of its host, whatever it offers.
+    pub host: HostSize,
+    pub lifetime: Lifetime,
     pub bugs: Bugs,
 }
 
@@ -93,6 +108,9 @@ impl Identity {
         let (me, offer) = (self.me.clone(), Arc::clone(&self.offer));
         let worker = Worker::begin(me, self.slots, offer, records, now);
         seeded! { let worker = worker.with_bugs(self.bugs); }
+        let closes_at = self.lifetime.closes_at();
+        let worker = worker.with_tenure(Arc::clone(&self.version), closes_at);
+        let worker = worker.with_host(self.host);
         worker.with_executor(self.executor.clone())
     }
 }
@@ -119,6 +137,14 @@ pub struct Supervisor {
     life_over: bool,
     /// The driver was told.
     ended: bool,
+    lifetime: Lifetime,
+    /// When its last attempt ended; none while one runs.
+    idle_since: Option<Mono>,
+    drain: Option<Drain>,
+    /// Running attempts that want a warning, and when. Drained ones were warned already.
+    warnings: BTreeSet<(Mono, RunKey)>,
+    /// Attempts whose end may be due to that of the worker, and when it is reported.
+    kept_back: BTreeSet<(Mono, RunKey)>,
 }
 
 impl Supervisor {
@@ -151,6 +177,11 @@ impl Supervisor {
             strays_retry_at: None,
             life_over: false,
             ended: false,
+            lifetime: identity.lifetime,
+            idle_since: None,
+            drain: None,
+            warnings: BTreeSet::new(),
+            kept_back: BTreeSet::new(),
         }
     }
 
@@ -159,6 +190,7 @@ impl Supervisor {
         let mut out = Vec::new();
         self.observe(now, event, &mut out);
         self.feed_worker(now, &mut out);
+        self.watch_lifetime(now, &mut out);
         out
     }
 
@@ -171,6 +203,9 @@ impl Supervisor {
             self.restarts.first().map(|(at, _)| *at),
             self.kill_order.next_due(),
             self.strays_retry_at,
+            self.warnings.first().map(|(at, _)| *at),
+            self.kept_back.first().map(|(at, _)| *at),
+            self.next_of_lifetime(),
         ];
         due.into_iter().flatten().min()
     }
@@ -216,7 +251,12 @@ impl Supervisor {
         }
         if self.life_over && self.kill_order.is_done() && !self.ended {
             self.ended = true;
-            out.push(Action::EndLife);
+            if self.worker.is_leaving() {
+                self.inputs.push_back(Input::AllDead);
+                self.feed_worker(now, out);
+            } else {
+                out.push(Action::EndLife);
+            }
         }
     }
 
@@ -232,7 +272,12 @@ impl Supervisor {
                 self.inputs.push_back(Input::ProcessesRead(request, answer));
             }
             Event::Accepted(run) => self.accepted(now, run, out),
-            Event::Started { run, at, identity } => self.started(run, at, identity, out),
+            Event::Started {
+                run,
+                at,
+                identity,
+                devices,
+            } => self.started(run, (at, identity), devices, out),
             Event::Ended(run, ending) => self.ended(now, run, ending, out),
             Event::Unknown(run, sighting) => self.unknown(now, run, sighting, out),
             Event::Refused(run) => self.refused(run, out),
@@ -246,6 +291,7 @@ impl Supervisor {
             Event::StraysKilled { left } => self.strays_killed(now, left),
             Event::LaunchImpossible(run, reason) => self.launch_impossible(run, reason),
             Event::MemoryUsed(run, bytes) => self.memory_used(now, run, bytes, out),
+            Event::Leave(cause) => self.leave(now, cause, out),
         }
     }
 
@@ -261,6 +307,8 @@ impl Supervisor {
         if let Some((id, grace)) = self.kill_order.take_retry(now) {
             out.push(Action::KillEverything { id, grace });
         }
+        self.send_warnings(now, out);
+        self.end_kept_back(now);
         if self.strays_retry_at.take_if(|at| *at <= now).is_some() {
             out.push(Action::KillStrays);
         }
@@ -270,6 +318,7 @@ impl Supervisor {
     fn end(&mut self, run: RunKey, report: Report) {
         if let Some(attempt) = self.attempts.get(run) {
             let lease = attempt.assignment.lease;
+            let report = attempt.lost_with_worker(report, self.drain.is_some());
             self.attempts.set_phase(run, Phase::Ended(report.clone()));
             self.inputs.push_back(Input::Ended(lease, report));
         }

@@ -26,6 +26,7 @@ impl Supervisor {
                 out.push(Action::ReadProcesses(request, query));
             }
             Effect::EndLife => self.life_over = true,
+            Effect::Left => out.push(Action::EndLife),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::task::{Identity, Moment, RunKey, RunNo};
 use baton_model::time::{Millis, Mono};
@@ -18,22 +19,31 @@ const SIGKILL: i32 = 9;
 impl Supervisor {
     pub(super) fn accepted(&mut self, now: Mono, run: RunKey, out: &mut Vec<Action>) {
         self.attempts.set_phase(run, Phase::Waiting);
-        self.waiting.push_back((now + WAIT_MAX, run));
+        let wait = if self.drain.is_some() {
+            Millis(0)
+        } else {
+            WAIT_MAX
+        };
+        self.waiting.push_back((now + wait, run));
         self.forget_replaced(run, out);
     }
 
     pub(super) fn started(
         &mut self,
         run: RunKey,
-        at: Moment,
-        identity: Identity,
+        started: (Moment, Identity),
+        devices: Vec<DeviceShare>,
         out: &mut Vec<Action>,
     ) {
         let attempt = self.attempts.get_mut(run);
         if let Some(attempt) = attempt.filter(|attempt| !attempt.is_over()) {
-            attempt.started = Some((at, identity));
+            attempt.started = Some(started);
+            if !devices.is_empty() {
+                attempt.devices = devices;
+            }
             self.attempts.set_phase(run, Phase::Running);
             self.report_start(run, out);
+            self.plan_warning(run);
         }
     }
 
@@ -43,7 +53,11 @@ impl Supervisor {
         if let Some(attempt) = self.attempts.get_mut(run)
             && !std::mem::replace(&mut attempt.reported, true)
         {
-            let lease = attempt.assignment.lease;
+            let (lease, devices) = (attempt.assignment.lease, attempt.devices.clone());
+            if !devices.is_empty() {
+                self.inputs
+                    .push_back(Input::DevicesAssigned(lease, devices));
+            }
             self.inputs.push_back(Input::Launched(lease));
         }
         self.forget_replaced(run, out);
@@ -62,6 +76,14 @@ impl Supervisor {
         }
     }
 
+    /// A run is no attempt's last: its record is not needed, unless its successor is not on record
+    /// yet. Until then it is all that tells the next agent that the attempt has begun.
+    fn forget_unneeded(&self, run: RunKey, out: &mut Vec<Action>) {
+        if !self.attempts.is_being_replaced(run) {
+            out.push(Action::Forget(run));
+        }
+    }
+
     pub(super) fn ended(&mut self, now: Mono, run: RunKey, ending: Ending, out: &mut Vec<Action>) {
         if let Some(check) = self.checks.remove(&run) {
             let outcome = ending.report.outcome;
@@ -71,8 +93,7 @@ impl Supervisor {
             return out.push(Action::Forget(run));
         }
         let Some(attempt) = self.attempts.get(run) else {
-            // The attempt is no longer known.
-            return out.push(Action::Forget(run));
+            return self.forget_unneeded(run, out);
         };
         if attempt.is_over() {
             return;
@@ -89,7 +110,7 @@ impl Supervisor {
         if leaves_processes && self.dying.is_some() {
             self.end_when_killed(run, report);
         } else {
-            self.end(run, report);
+            self.end_unless_worker_ends(now, run, report);
         }
     }
 
@@ -136,8 +157,7 @@ impl Supervisor {
         out: &mut Vec<Action>,
     ) {
         let Some(attempt) = self.attempts.get(run) else {
-            // The attempt is no longer known.
-            return out.push(Action::Forget(run));
+            return self.forget_unneeded(run, out);
         };
         if attempt.is_over() {
             return;

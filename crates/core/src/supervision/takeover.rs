@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use baton_model::device::DeviceShare;
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{KillCause, Report};
 use baton_model::task::{Identity as ProcessIdentity, Moment, ProcessNo, RunKey};
@@ -66,6 +67,9 @@ pub struct KnownAttempt {
     /// It waits for room.
     pub waiting: bool,
     pub ended: Option<Report>,
+    /// The devices that it holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceShare>,
 }
 
 impl From<&Attempt> for KnownAttempt {
@@ -75,6 +79,7 @@ impl From<&Attempt> for KnownAttempt {
             assignment: attempt.assignment.clone(),
             started: attempt.started,
             waiting: attempt.phase == Phase::Waiting,
+            devices: attempt.devices.clone(),
             ended: match &attempt.phase {
                 Phase::Ended(report) | Phase::Restarting(report) | Phase::Concluded(report) => {
                     Some(report.clone())
@@ -94,6 +99,8 @@ pub struct ReportedRun {
     pub started: Option<(Moment, ProcessIdentity)>,
     pub waiting: bool,
     pub ended: Option<Ending>,
+    /// The devices that its attempt holds.
+    pub devices: Vec<DeviceShare>,
 }
 
 /// All attempts that are known when a coordinator is taken over.
@@ -130,12 +137,13 @@ impl Inventory {
         let replaced = there.as_ref().is_some_and(|there| there.run > run);
         let known = match (there, reported.assignment) {
             (Some(there), _) if there.run >= run => there,
-            (_, Some(assignment)) => KnownAttempt {
+            (there, Some(assignment)) => KnownAttempt {
                 run,
                 assignment,
                 started: None,
                 waiting: false,
                 ended: None,
+                devices: there.map(|there| there.devices).unwrap_or_default(),
             },
             (there, None) => {
                 self.discarded.push((run, reported.ended.is_some()));
@@ -157,7 +165,9 @@ impl Inventory {
                 let began = started.map(|(at, _)| at.mono);
                 known.assignment.report(ending, began, dying)
             });
+        let devices = Some(reported.devices).filter(|it| !it.is_empty());
         let known = KnownAttempt {
+            devices: devices.unwrap_or_else(|| known.devices.clone()),
             started,
             waiting: reported.waiting && reported.started.is_none(),
             ended: known.ended.clone().or(seen),
@@ -253,6 +263,7 @@ impl Supervisor {
     ) {
         self.waiting.clear();
         self.restarts.clear();
+        self.warnings.clear();
         for (run, is_over) in inventory.discarded {
             self.attempts.reserve(run);
             if !is_over {
@@ -268,6 +279,7 @@ impl Supervisor {
             let is_owned = owned.contains(&attempt.run);
             attempt.reported = previous.is_none_or(|it| it.reported);
             attempt.stop = previous.and_then(|it| it.stop);
+            attempt.warned = previous.map(|it| it.warned).unwrap_or_default();
             attempt.inherited = !is_owned || previous.is_some_and(|it| it.inherited);
             if !attempt.is_over() && !self.adopt_or_end(&mut attempt, is_owned, &mut sight, out) {
                 self.attempts.note_handover_changed();
@@ -282,6 +294,10 @@ impl Supervisor {
                 {
                     attempt.phase = Phase::Restarting(report.clone());
                     restarts.push(attempt.run);
+                    if !attempt.devices.is_empty() && !is_owned {
+                        let (run, devices) = (attempt.run, attempt.devices.clone());
+                        out.push(Action::HoldDevices { run, devices });
+                    }
                 }
                 // Descendants may be left, and another attempt must not meet them.
                 Phase::Ended(report)
@@ -292,7 +308,9 @@ impl Supervisor {
                 }
                 Phase::Ended(report) if !was_over => {
                     let lease = attempt.assignment.lease;
-                    self.inputs.push_back(Input::Ended(lease, report.clone()));
+                    let report = attempt.lost_with_worker(report.clone(), self.drain.is_some());
+                    attempt.phase = Phase::Ended(report.clone());
+                    self.inputs.push_back(Input::Ended(lease, report));
                 }
                 Phase::Waiting => self.waiting.push_back((now + WAIT_MAX, attempt.run)),
                 _ => {}
@@ -302,7 +320,9 @@ impl Supervisor {
                 self.inputs
                     .push_back(Input::Launched(attempt.assignment.lease));
             }
+            let run = attempt.run;
             self.attempts.insert(attempt);
+            self.plan_warning(run);
         }
         self.strays_retry_at = None;
         if has_strays {

@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::coordinator::{DeviceClaim, Request};
+use baton_model::device::DeviceShare;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, WorkerName,
 };
+use baton_model::message::HostSize;
 use baton_model::outcome::{KillCause, Outcome, Report};
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{
@@ -18,6 +21,7 @@ use baton_model::time::{Millis, Mono, Wall};
 use super::attempts::{Assignment, Attempt, LOST, Phase};
 use super::backoff::RUNNER_DELAY_MAX;
 use super::io::{Action, Ending, Event, Sighting};
+use super::lifetime::Lifetime;
 use super::takeover::{CoordinatorState, Inventory, KnownAttempt, Remnant, ReportedRun};
 use super::{Identity, RUNNER_RESTARTS_MAX, Supervisor, WAIT_MAX};
 use crate::bugs::Bugs;
@@ -38,7 +42,7 @@ fn lease(instance: u32) -> LeaseId {
     }
 }
 
-fn run(process: u32, run: u64) -> RunKey {
+pub(super) fn run(process: u32, run: u64) -> RunKey {
     RunKey {
         process: ProcessNo(process),
         run: RunNo(run),
@@ -59,7 +63,7 @@ fn start_of(process: u32) -> (Moment, ProcessIdentity) {
 }
 
 /// A running attempt of the instance with the number of its process.
-fn running(process: u32, work: Work) -> KnownAttempt {
+pub(super) fn running(process: u32, work: Work) -> KnownAttempt {
     let spec = InstanceSpec {
         work,
         ..InstanceSpec::default()
@@ -72,15 +76,17 @@ fn running(process: u32, work: Work) -> KnownAttempt {
             timeout: None,
             memory_min: 0,
             memory_max: 1_000,
+            requests: Vec::new(),
             began: None,
         },
         started: Some(start_of(process)),
         waiting: false,
         ended: None,
+        devices: Vec::new(),
     }
 }
 
-fn command(process: u32) -> KnownAttempt {
+pub(super) fn command(process: u32) -> KnownAttempt {
     running(process, Work::Command(vec!["true".to_owned()]))
 }
 
@@ -99,7 +105,7 @@ fn task(process: u32) -> KnownAttempt {
     running(process, Work::Task(Box::new(task)))
 }
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     Identity {
         me: Holder {
             worker: WorkerName::new("w"),
@@ -113,6 +119,9 @@ fn identity() -> Identity {
         executor: None,
         slots: 4,
         offer: Arc::default(),
+        version: Arc::default(),
+        host: HostSize::default(),
+        lifetime: Lifetime::default(),
         bugs: Bugs::NONE,
     }
 }
@@ -133,24 +142,29 @@ fn ending(outcome: Outcome) -> Ending {
     }
 }
 
-fn ended(run: RunKey, outcome: Outcome) -> Event {
+pub(super) fn ended(run: RunKey, outcome: Outcome) -> Event {
     Event::Ended(run, ending(outcome))
 }
 
-fn started(run: RunKey) -> Event {
+pub(super) fn started(run: RunKey) -> Event {
     let (at, identity) = start_of(run.process.0);
-    Event::Started { run, at, identity }
+    Event::Started {
+        run,
+        at,
+        identity,
+        devices: Vec::new(),
+    }
 }
 
 /// What the coordinator is told, without the worker's messages.
-fn orders(actions: Vec<Action>) -> Vec<Action> {
+pub(super) fn orders(actions: Vec<Action>) -> Vec<Action> {
     let orders = actions.into_iter();
     orders
         .filter(|action| !matches!(action, Action::Send(_)))
         .collect()
 }
 
-fn outcome_of(supervisor: &Supervisor, process: u32) -> Option<Outcome> {
+pub(super) fn outcome_of(supervisor: &Supervisor, process: u32) -> Option<Outcome> {
     let mut attempts = supervisor.attempts().iter();
     let attempt = attempts.find(|it| it.run.process == ProcessNo(process))?;
     match &attempt.phase {
@@ -395,6 +409,20 @@ fn a_runner_that_its_host_cannot_launch_again_is_tried_later() {
 }
 
 #[test]
+fn a_late_report_of_a_run_that_is_being_replaced_leaves_its_record() {
+    let unknown = || Event::Unknown(run(1, 0), Sighting::Unknown);
+    for late in [ended(run(1, 0), KILLED), unknown()] {
+        let mut worker = supervisor(vec![task(1)]);
+        worker.handle(Mono(200), ended(run(1, 0), KILLED));
+        let actions = orders(worker.handle(Mono(201), late.clone()));
+        assert_eq!(actions, [], "the next run is not on record: {late:?}");
+        worker.handle(Mono(202), started(run(1, 1)));
+        let actions = orders(worker.handle(Mono(203), late));
+        assert_eq!(actions, [Action::Forget(run(1, 0))]);
+    }
+}
+
+#[test]
 fn a_runner_past_its_deadline_is_not_restarted_and_its_processes_are_killed() {
     let mut worker = supervisor(vec![task(1), command(2)]);
     worker.handle(Mono(200), ended(run(1, 0), KILLED));
@@ -479,6 +507,7 @@ fn of_several_runs_the_last_counts_and_what_belongs_to_nothing_is_discarded() {
         started: None,
         waiting: false,
         ended,
+        devices: Vec::new(),
     };
     let reports = vec![
         reported(run(1, 0), Some(task(1).assignment), Some(ending(KILLED))),
@@ -497,6 +526,56 @@ fn of_several_runs_the_last_counts_and_what_belongs_to_nothing_is_discarded() {
         Action::Forget(run(2, 0)),
     ];
     assert_eq!(actions, expected);
+}
+
+#[test]
+fn devices_are_held_for_what_is_adopted_or_started_again() {
+    let device = |id: &str| DeviceShare {
+        resource: "gpu".to_owned(),
+        id: id.to_owned(),
+        milli: 1_000,
+    };
+    let mut worker = supervisor(vec![command(1), task(2)]);
+    for (process, id) in [(1, "a"), (2, "b")] {
+        let (at, identity) = start_of(process);
+        let devices = vec![device(id)];
+        let run = run(process, 0);
+        worker.handle(
+            Mono(150),
+            Event::Started {
+                run,
+                at,
+                identity,
+                devices,
+            },
+        );
+    }
+    let inventory = worker.inventory(Vec::new());
+    let sight = |attempt: &Attempt| match attempt.run.process.0 {
+        1 => Sighting::Present,
+        _ => Sighting::Unknown,
+    };
+    let actions = worker.take_over(Mono(200), inventory, &BTreeSet::new(), sight);
+    let hold = Action::HoldDevices {
+        run: run(2, 0),
+        devices: vec![device("b")],
+    };
+    let expected = [
+        Action::Adopt(run(1, 0)),
+        hold,
+        Action::KillStrays,
+        Action::Launch(run(2, 1)),
+    ];
+    assert_eq!(orders(actions), expected);
+    let adopted = worker.attempts().get(run(1, 0)).expect("it runs");
+    let Some(Request::Adopt { attempt, .. }) = adopted.adoption(String::new(), vec![], Mono(200))
+    else {
+        panic!("it is not adopted");
+    };
+    assert_eq!(attempt.expect("an attempt").devices, [device("a")]);
+    let again = worker.attempts().get(run(2, 1)).expect("it starts again");
+    let launch = again.launch(String::new(), vec![], DeviceClaim::default(), Mono(200));
+    assert_eq!(launch.devices.held, [device("b")]);
 }
 
 #[test]

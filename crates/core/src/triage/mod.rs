@@ -5,9 +5,12 @@
 //! attempt that certainly never started counts as neither. Memory or time that an attempt exceeded
 //! grows for the next one, and a failure of any kind may move it to other workers.
 
+use baton_model::device::WHOLE;
 use baton_model::fact::{NextAttempt, Verdict};
 use baton_model::outcome::{AttemptEnd, KillCause, Outcome, Synthetic};
-use baton_model::spec::{Allowance, RetryBackoff, RetryBudget, Scale};
+use baton_model::spec::{
+    Allowance, GrownRequest, RequestScale, RetryBackoff, RetryBudget, Scale, ScaledRequest,
+};
 use baton_model::time::{Millis, Wall};
 
 /// The budget that an end is charged to.
@@ -73,15 +76,19 @@ pub fn next_attempt(
     had: &Allowance,
     now: Wall,
 ) -> Option<NextAttempt> {
-    if charge(end) != Charge::Failure {
+    let charge = charge(end);
+    if charge == Charge::Nothing {
         return None;
     }
-    let rest = backoff_time(budget.backoff, failures);
-    let not_before = (rest > Millis(0)).then(|| Wall(now.0.saturating_add(rest.0)));
     let mut next = had.clone();
     grow(&mut next, end, &budget.scale);
-    if let Some(place) = step(&budget.fallback, failures) {
-        next.constraints = Some(place.clone());
+    let mut not_before = None;
+    if charge == Charge::Failure {
+        let rest = backoff_time(budget.backoff, failures);
+        not_before = (rest > Millis(0)).then(|| Wall(now.0.saturating_add(rest.0)));
+        if let Some(place) = step(&budget.fallback, failures) {
+            next.constraints = Some(place.clone());
+        }
     }
     let allowance = (next != *had).then_some(next);
     (not_before.is_some() || allowance.is_some()).then_some(NextAttempt {
@@ -101,6 +108,9 @@ fn grow(next: &mut Allowance, end: AttemptEnd, scale: &Scale) {
     let AttemptEnd::Real(Outcome::Killed(cause)) = end else {
         return;
     };
+    for growth in &scale.requests {
+        grow_request(next, cause, growth);
+    }
     match cause {
         KillCause::OutOfMemory => match step(&scale.memory_steps, next.memory_step) {
             Some(bytes) => {
@@ -129,7 +139,57 @@ fn grow(next: &mut Allowance, end: AttemptEnd, scale: &Scale) {
         KillCause::Requested
         | KillCause::LeaseLapsed
         | KillCause::Suicide
-        | KillCause::Operator => {}
+        | KillCause::Operator
+        | KillCause::WorkerEnded
+        | KillCause::MemberLost => {}
+    }
+}
+
+/// Grows one of the further requests.
+fn grow_request(next: &mut Allowance, cause: KillCause, growth: &RequestScale) {
+    let is_due = match growth.request {
+        // A worker that ends before its attempt has shown that this takes longer than was said.
+        ScaledRequest::Time => matches!(cause, KillCause::TimedOut | KillCause::WorkerEnded),
+        ScaledRequest::Cpu | ScaledRequest::Disk | ScaledRequest::Gpu => {
+            matches!(cause, KillCause::OutOfMemory | KillCause::TimedOut)
+        }
+    };
+    if !is_due {
+        return;
+    }
+    let place = next
+        .requests
+        .iter()
+        .position(|it| it.request == growth.request);
+    let had = place.map_or((growth.first, 0), |at| {
+        (next.requests[at].amount, next.requests[at].step)
+    });
+    let (amount, step) = match step(&growth.steps, had.1) {
+        Some(amount) => (*amount, taken(&growth.steps, had.1)),
+        None => {
+            let grown = percent(had.0, growth.percent, growth.cap.unwrap_or(u64::MAX));
+            (whole_devices(growth.request, grown), 0)
+        }
+    };
+    if (amount, step) == had {
+        return;
+    }
+    let grown = GrownRequest {
+        request: growth.request,
+        amount,
+        step,
+    };
+    match place {
+        Some(at) => next.requests[at] = grown,
+        None => next.requests.push(grown),
+    }
+}
+
+/// An amount that can be requested: above one device only whole ones.
+const fn whole_devices(request: ScaledRequest, amount: u64) -> u64 {
+    match request {
+        ScaledRequest::Gpu if amount > WHOLE => amount.div_ceil(WHOLE).saturating_mul(WHOLE),
+        _ => amount,
     }
 }
 
@@ -177,6 +237,7 @@ mod tests {
         timeout_cap: None,
         memory_steps: Vec::new(),
         timeout_steps: Vec::new(),
+        requests: Vec::new(),
     };
 
     const HAD: Allowance = Allowance {
@@ -186,6 +247,7 @@ mod tests {
         memory_step: 0,
         timeout_step: 0,
         constraints: None,
+        requests: Vec::new(),
     };
 
     const OUT_OF_MEMORY: AttemptEnd = AttemptEnd::Real(Outcome::Killed(KillCause::OutOfMemory));
@@ -331,6 +393,44 @@ mod tests {
         let timeout = timeout.and_then(|it| it.timeout);
         assert_eq!(timeout, Some(Millis(2_000)));
         assert_eq!(next(FAILED, 0).and_then(|it| it.allowance), None);
+    }
+
+    #[test]
+    fn further_requests_grow_after_memory_or_time_ran_out() {
+        let growth = |request, first, percent, steps: &[u64]| RequestScale {
+            request,
+            first,
+            percent,
+            cap: Some(5_000),
+            steps: steps.to_vec(),
+        };
+        let budget = scaled(Scale {
+            requests: vec![
+                growth(ScaledRequest::Cpu, 2_000, 150, &[]),
+                growth(ScaledRequest::Gpu, 1_000, 150, &[]),
+                growth(ScaledRequest::Time, 60, 100, &[90, 120]),
+            ],
+            ..SCALE
+        });
+        let ended = AttemptEnd::Real(Outcome::Killed(KillCause::WorkerEnded));
+        let ends = [FAILED, OUT_OF_MEMORY, ended, TIMED_OUT, LOST, TIMED_OUT];
+        let all = allowances(&budget, &ends);
+        let amounts = |request| -> Vec<u64> {
+            let grown =
+                |it: &Allowance| it.requests.iter().find(|it| it.request == request).copied();
+            all.iter()
+                .map(|it| grown(it).map_or(0, |it| it.amount))
+                .collect()
+        };
+        assert_eq!(
+            amounts(ScaledRequest::Cpu),
+            [0, 3_000, 3_000, 4_500, 4_500, 5_000]
+        );
+        assert_eq!(
+            amounts(ScaledRequest::Gpu),
+            [0, 2_000, 2_000, 3_000, 3_000, 5_000]
+        );
+        assert_eq!(amounts(ScaledRequest::Time), [0, 0, 90, 120, 120, 120]);
     }
 
     const LOST: AttemptEnd = AttemptEnd::Synthetic(Synthetic::WorkerLost(LossProof::LeaseRanOut));

@@ -4,11 +4,14 @@
 //! (`placement::Availability`); those that depend on the instance are found by
 //! `placement::explain`. A further reason is a variant here, and the line that decides it.
 
+use baton_model::cpu::CORE;
 use baton_model::ids::WorkerName;
+use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::{Constraint, Rule};
+use baton_model::time::Millis;
 
 use super::ClassId;
-use super::messages::{Amount, Condition, KIND_NAMES};
+use super::messages::{Amount, Condition, Duration, KIND_NAMES, SOCKET_NAME};
 
 /// The reason for which a worker does not take an instance. A worker with several is counted by
 /// the one that is hardest to remove, which is the later one here.
@@ -28,8 +31,19 @@ pub enum Exclusion {
     Suspicious,
     /// An operator has drained it.
     Drained,
+    /// It is ending, and takes no more work.
+    Leaving,
     /// Its incarnation was given up.
     Condemned,
+    /// It ends before the work would.
+    EndsSoon {
+        /// The time that the work needs.
+        asked: Millis,
+        /// The time that the worker has left.
+        left: Millis,
+    },
+    /// Its group has fewer workers than the work needs at the same time, or a job of the fleet starts fewer.
+    GroupTooSmall { asked: u32, has: u32 },
     /// It has too little in all.
     TooSmall {
         resource: String,
@@ -60,10 +74,47 @@ impl Exclusion {
             Self::Unhealthy => "unhealthy",
             Self::Suspicious => "suspicious",
             Self::Drained => "drained",
+            Self::Leaving => "leaving",
             Self::Condemned => "condemned",
+            Self::EndsSoon { .. } => "ends-soon",
+            Self::GroupTooSmall { .. } => "group-too-small",
             Self::TooSmall { .. } => "too-small",
             Self::Directory => "directory",
             Self::Constraint(_) => "constraint",
+        }
+    }
+}
+
+impl Exclusion {
+    /// The reason for which no worker of a fleet can take an instance, as a clause.
+    #[must_use]
+    pub fn of_shape(&self) -> String {
+        match self {
+            Self::TooSmall {
+                resource,
+                asked,
+                has,
+            } => {
+                let (asked, has) = (Amount(resource, *asked), Amount(resource, *has));
+                format!("it requests {asked}, and a worker of the fleet has {has}")
+            }
+            Self::GroupTooSmall { asked, has } => {
+                format!(
+                    "it needs {asked} workers at the same time, and a job of the fleet starts {has}"
+                )
+            }
+            Self::Constraint(constraint) if constraint.label == DIRECTORY_LABEL => {
+                "it runs in a directory of its submitter, which workers of the fleet do not allow; \
+                 `baton submit --sandbox` gives it one of its own"
+                    .to_owned()
+            }
+            Self::Constraint(constraint) => {
+                format!(
+                    "a worker of the fleet does not meet `{}`",
+                    Condition(constraint)
+                )
+            }
+            other => format!("its workers are excluded ({})", other.word()),
         }
     }
 }
@@ -104,12 +155,24 @@ impl WorkerGroup {
             Exclusion::Unhealthy => would_do("unhealthy"),
             Exclusion::Suspicious => would_do("suspicious, since other tasks have failed there"),
             Exclusion::Drained => would_do("drained"),
+            Exclusion::Leaving => would_do("ending"),
             Exclusion::Condemned => would_do("condemned"),
+            Exclusion::EndsSoon { asked, left } => {
+                let last = match self.workers {
+                    1 => format!("worker {}", self.example),
+                    workers => format!("the last of {workers} workers, {},", self.example),
+                };
+                let (left, asked) = (Duration(*left), Duration(*asked));
+                format!("{last} ends in {left}, and the task asks for {asked}")
+            }
             Exclusion::TooSmall {
                 resource,
                 asked,
                 has,
             } => {
+                if resource == CORE && *has == 0 {
+                    return self.clause("does not know its cores", "do not know their cores");
+                }
                 let largest = match self.workers {
                     1 => self.example.to_string(),
                     workers => format!("the largest of {workers} workers, {},", self.example),
@@ -117,6 +180,10 @@ impl WorkerGroup {
                 let (asked, has) = (Amount(resource, *asked), Amount(resource, *has));
                 format!("it requests {asked}, and {largest} has {has}")
             }
+            Exclusion::GroupTooSmall { asked, has } => format!(
+                "{} in a group of {asked} workers, which it needs at the same time (the largest has {has})",
+                self.clause("is not", "are not")
+            ),
             Exclusion::Directory => {
                 let directory = directory.unwrap_or("work outside of its sandbox");
                 format!("{} not allow {directory}", self.clause("does", "do"))
@@ -147,10 +214,24 @@ impl WorkerGroup {
             Exclusion::Drained => {
                 format!("undrain {it} with `baton drain --undo {}`", self.example)
             }
-            Exclusion::Condemned => format!("start {it} again"),
+            Exclusion::Leaving | Exclusion::Condemned => format!("start {it} again"),
+            Exclusion::EndsSoon { asked, .. } => format!(
+                "start a worker with a lifetime over {}, or resubmit with a shorter `--time`",
+                Duration(*asked)
+            ),
+            Exclusion::TooSmall {
+                resource, has: 0, ..
+            } if resource == CORE => {
+                "the log of a worker says why; start one on another host, or resubmit without `pin`"
+                    .to_owned()
+            }
             Exclusion::TooSmall {
                 resource, asked, ..
             } => larger_worker(resource, *asked),
+            Exclusion::GroupTooSmall { .. } => {
+                "start further workers with the same `--label group=NAME`, or a fleet whose jobs start as many"
+                    .to_owned()
+            }
             Exclusion::Directory => {
                 let directory = directory.unwrap_or("DIR");
                 format!("start {it} with `--allow-cwd {directory}`, or submit with `--sandbox`")
@@ -179,6 +260,10 @@ impl WorkerGroup {
 
 /// The remedy if no worker is large enough. A custom resource may be meant as a limit.
 fn larger_worker(resource: &str, asked: u64) -> String {
+    if resource == CORE || resource == SOCKET_NAME {
+        return "start a worker with as many cores, or resubmit with a smaller `cpu` or without `pin`"
+            .to_owned();
+    }
     if KIND_NAMES.contains(&resource) {
         return "start a larger worker, or resubmit with smaller requests".to_owned();
     }

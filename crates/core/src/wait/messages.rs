@@ -3,15 +3,34 @@
 use std::fmt;
 
 use baton_model::conditions::DependencyRule;
+use baton_model::cpu::CORE;
+use baton_model::device::DeviceAmount;
 use baton_model::placement::{Constraint, Rule};
 use baton_model::time::Millis;
 
 use super::exclusion::Exclusion;
-use super::{LimitReached, Unsure, Wait, WaitReason};
+use super::fleets::sentences;
+use super::{FleetWait, LimitReached, Unsure, Wait, WaitReason};
 use crate::limits::LimitKey;
 
 /// The plain kinds of resources, as people write them.
 pub(crate) const KIND_NAMES: [&str; 4] = ["cpu", "memory", "disk", "gpu"];
+
+/// The name of the cores of one NUMA node; no resource of a user has a space in its name.
+pub(crate) const SOCKET_NAME: &str = "cores of one socket";
+
+/// The name of time among resources: a worker of a fleet has a limit on it.
+pub(crate) const TIME_NAME: &str = "time";
+
+/// An amount of a resource, in its unit.
+pub(crate) fn amount(resource: &str, amount: u64) -> String {
+    Amount(resource, amount).to_string()
+}
+
+/// A duration, rounded up to a readable unit.
+pub(crate) fn duration(span: Millis) -> String {
+    Duration(span).to_string()
+}
 
 impl Wait {
     /// What it waits for, with hints: the place in its queue, and the workers that are excluded.
@@ -32,7 +51,10 @@ impl Wait {
     #[must_use]
     pub fn first_text(&self) -> String {
         let mut text = self.reason.to_string();
-        if let Some(hint) = self.reason.hint() {
+        // A fleet that brings workers needs no hint to start one by hand.
+        let is_served = self.fleets.iter().any(FleetWait::fits);
+        let hint = self.reason.hint();
+        if let Some(hint) = hint.filter(|_| !(is_served && self.reason == WaitReason::NoWorker)) {
             text = format!("{text}; {hint}");
         }
         let directory = self.directory.as_deref();
@@ -45,6 +67,15 @@ impl Wait {
             if let Some(remedy) = group.remedy(directory) {
                 text = format!("{text}: {remedy}");
             }
+        }
+        if let Some(grown) = &self.grown {
+            text = format!(
+                "{text}; its requests have grown since its first attempt ({grown}): a `cap` in `retry.scale` \
+                 keeps them within what there is"
+            );
+        }
+        for fleet in sentences(&self.fleets) {
+            text = format!("{text}; {fleet}");
         }
         text
     }
@@ -97,6 +128,22 @@ impl fmt::Display for WaitReason {
                     write!(f, "worker {worker} comes nearest, but lacks {short}")
                 }
             }
+            Self::Gang {
+                nodes,
+                nearest,
+                reserved,
+            } => {
+                write!(f, "it needs {nodes} workers of one group at the same time")?;
+                let Some((group, free)) = nearest else {
+                    return Ok(());
+                };
+                let nearest = if *reserved {
+                    "whose workers are reserved for it"
+                } else {
+                    "which comes nearest"
+                };
+                write!(f, ", and group {group}, {nearest}, has {free} free")
+            }
             Self::Busy { worker } => {
                 write!(f, "worker {worker} has no free place at this moment")
             }
@@ -131,6 +178,7 @@ impl WaitReason {
             Self::Overflow => "it is queued when others have left",
             Self::NoWorker => "start one with `baton worker`",
             Self::Room { .. } => "it starts when work there ends, or another worker joins",
+            Self::Gang { .. } => "it starts when enough of them are free together",
             Self::Busy { .. } => "it starts there in a moment",
             Self::Reserved { .. } => "it starts after that, or when a worker joins",
             Self::Limit(reached) => return Some(reached.hint()),
@@ -214,7 +262,7 @@ impl Unsure {
 }
 
 /// A duration, rounded up to a readable unit.
-struct Duration(Millis);
+pub(super) struct Duration(pub(super) Millis);
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -262,6 +310,11 @@ impl fmt::Display for Amount<'_> {
                 bytes(f, amount)?;
                 write!(f, " of {resource}")
             }
+            CORE if amount == 1 => f.write_str("1 core to pin to"),
+            CORE => write!(f, "{amount} cores to pin to"),
+            SOCKET_NAME => write!(f, "{amount} {SOCKET_NAME}"),
+            TIME_NAME => write!(f, "{} of time", Duration(Millis(amount))),
+            "gpu" => write!(f, "{} of gpu", DeviceAmount::from_milli(amount)),
             _ => write!(f, "{amount} of {resource}"),
         }
     }

@@ -9,9 +9,11 @@
 //! |---|---|
 //! | `mod` | the reasons, and the word for each |
 //! | `exclusion` | reasons for which a worker does not take an instance |
+//! | `fleets` | what fleets do about a wait, and why one requests no more jobs |
 //! | `messages` | sentences and hints |
 
 mod exclusion;
+mod fleets;
 mod messages;
 
 use baton_model::conditions::Dependency;
@@ -22,7 +24,9 @@ use baton_model::time::Millis;
 use crate::limits::{Limit, LimitKey};
 
 pub use exclusion::{Exclusion, WorkerGroup};
-pub(crate) use messages::KIND_NAMES;
+pub(crate) use fleets::Failed;
+pub use fleets::{FleetWait, Hold, Prospect};
+pub(crate) use messages::{KIND_NAMES, SOCKET_NAME, TIME_NAME, amount, duration};
 
 /// Names a class, for as long as something of it waits or runs. Afterwards the
 /// number may come to mean another class.
@@ -48,6 +52,10 @@ pub struct Wait {
     pub workers: Vec<WorkerGroup>,
     /// The directory outside of its sandbox in which it runs.
     pub directory: Option<String>,
+    /// What each fleet does for it.
+    pub fleets: Vec<FleetWait>,
+    /// The requests that have grown since its first attempt, if no worker is large enough, as a clause.
+    pub grown: Option<String>,
 }
 
 impl From<WaitReason> for Wait {
@@ -58,6 +66,8 @@ impl From<WaitReason> for Wait {
             ahead: 0,
             workers: Vec::new(),
             directory: None,
+            fleets: Vec::new(),
+            grown: None,
         }
     }
 }
@@ -92,6 +102,15 @@ pub enum WaitReason {
         /// How much is missing there.
         short: u64,
         /// True if the class has reserved that worker.
+        reserved: bool,
+    },
+    /// Too few workers of one group are free at the same time.
+    Gang {
+        /// Members of the gang.
+        nodes: u32,
+        /// The group that comes nearest, and how many workers of it are free.
+        nearest: Option<(String, usize)>,
+        /// True if the class has reserved members.
         reserved: bool,
     },
     /// A worker would have room, and has no free place at this moment.
@@ -152,6 +171,7 @@ impl WaitReason {
             Self::Excluded(Exclusion::Directory | Exclusion::Constraint(_)) => "no-match",
             Self::NoWorker | Self::Excluded(_) => "no-worker",
             Self::Room { .. } => "room",
+            Self::Gang { .. } => "gang",
             Self::Busy { .. } => "worker-busy",
             Self::Reserved { .. } => "reserved",
             Self::Nothing => "next",

@@ -1,5 +1,6 @@
 //! The host alone, on a kernel of the test.
 
+mod devices;
 mod rig;
 
 use baton_model::coordinator::{
@@ -12,7 +13,7 @@ use baton_model::time::{Millis, Wall};
 use super::io::{Input, StartFault, Urgency};
 use super::kernel::{SIGKILL, SIGTERM};
 use super::orphans::LEFTOVER_GRACE;
-use rig::{Process, Rig, run};
+use rig::{Process, Rig, capacity, run};
 
 const FAR: u64 = 1_000_000;
 
@@ -254,7 +255,7 @@ fn an_input_before_an_answer_is_a_bug_of_the_driver() {
 #[test]
 fn a_launch_that_does_not_fit_waits_for_the_end_of_another() {
     let mut rig = Rig::new(false, FAR);
-    rig.request(Request::Capacity { amounts: vec![2] });
+    rig.request(capacity(2));
     rig.launch(run(1, 0), &[2]);
     rig.launch(run(2, 0), &[1]);
     rig.launch(run(3, 0), &[1]);
@@ -268,7 +269,7 @@ fn a_launch_that_does_not_fit_waits_for_the_end_of_another() {
 #[test]
 fn a_waiting_launch_is_refused_after_the_deadline() {
     let mut rig = Rig::new(false, 100);
-    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.request(capacity(1));
     rig.launch(run(1, 0), &[1]);
     rig.launch(run(2, 0), &[1]);
     rig.take_replies();
@@ -332,6 +333,27 @@ fn an_attempt_is_over_when_its_orphans_are() {
 }
 
 /// The time to give up is counted from the kill, which a host that has slept makes late.
+#[test]
+fn a_later_run_is_over_when_what_the_first_has_left_to_another_parent_is() {
+    let mut rig = Rig::new(false, FAR);
+    let left = rig.start_process(Some(run(1, 0)), None).pid;
+    let process = rig.kernel.processes.get_mut(&left).unwrap();
+    (process.is_child, process.ignores_term) = (false, true);
+    rig.launch(run(1, 1), &[]);
+    rig.take_replies();
+    rig.stop(run(1, 1), 100);
+    let pid = rig.pid_of(run(1, 1));
+    rig.kernel.processes.get_mut(&pid).unwrap().zombie = Some(ExitStatus::Signal(SIGKILL));
+    rig.turn(10);
+    assert_eq!(ends(&rig.replies), [], "a process of it lives");
+    rig.turn(200);
+    assert!(
+        !rig.kernel.processes.contains_key(&left) || rig.kernel.processes[&left].zombie.is_some()
+    );
+    rig.turn(300);
+    assert_eq!(ends(&rig.take_replies()).len(), 1);
+}
+
 #[test]
 fn an_orphan_is_killed_after_a_sleep_of_its_host() {
     let mut rig = Rig::new(false, FAR);
@@ -415,7 +437,7 @@ fn a_process_with_the_pid_of_another_is_not_adopted() {
 #[test]
 fn an_adopted_run_that_is_lost_releases_its_claim() {
     let mut rig = Rig::new(true, FAR);
-    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.request(capacity(1));
     let identity = rig.start_process(Some(run(1, 0)), None);
     let process = rig.kernel.processes.get_mut(&identity.pid).unwrap();
     process.is_child = false;
@@ -467,7 +489,7 @@ fn everything_is_reported_before_the_end_of_killing_it() {
 #[test]
 fn a_fault_of_the_host_gives_an_attempt_back() {
     let mut rig = Rig::new(false, FAR);
-    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.request(capacity(1));
     rig.fault = Some(StartFault::Host("no space".to_owned()));
     rig.launch(run(1, 0), &[1]);
     let (run_1, reason) = (run(1, 0), "no space".to_owned());
@@ -496,7 +518,7 @@ fn a_program_that_never_began_is_given_back() {
 #[test]
 fn a_greeting_has_everything_and_so_has_a_summary() {
     let mut rig = Rig::new(false, FAR);
-    rig.request(Request::Capacity { amounts: vec![1] });
+    rig.request(capacity(1));
     rig.launch(run(1, 0), &[1]);
     rig.launch(run(2, 0), &[1]);
     rig.launch(run(3, 0), &[]);

@@ -6,6 +6,7 @@ use std::fmt;
 use baton_model::coordinator::{
     AttemptPaths, CoordinatorRecord, Guard, Launch, Reply, Request, Usage,
 };
+use baton_model::device::DeviceLists;
 use baton_model::ids::{BootId, Epoch};
 use baton_model::outcome::{ExitStatus, KillCause};
 use baton_model::task::{Identity, Moment, ProcessNo, RunKey, RunNo};
@@ -218,12 +219,23 @@ pub(super) struct Rig {
     pub(super) replies: Vec<Reply>,
     next_pid: u32,
     pub(super) fault: Option<StartFault>,
+    /// The environment of each process that was started.
+    pub(super) environments: BTreeMap<RunKey, Vec<(String, String)>>,
 }
 
 pub(super) const fn run(process: u32, run: u64) -> RunKey {
     RunKey {
         process: ProcessNo(process),
         run: RunNo(run),
+    }
+}
+
+/// So much room, of one resource.
+pub(super) fn capacity(amount: u64) -> Request {
+    Request::Capacity {
+        amounts: vec![amount],
+        devices: DeviceLists::new(),
+        core_nodes: Vec::new(),
     }
 }
 
@@ -248,6 +260,7 @@ impl Rig {
             replies: Vec::new(),
             next_pid: 100,
             fault: None,
+            environments: BTreeMap::new(),
         };
         rig.input(Input::Connected);
         rig.request(Request::Guard(Guard {
@@ -297,7 +310,10 @@ impl Rig {
     fn spawn(&mut self, run: RunKey, launch: Box<Launch>) {
         let result = match self.fault.clone() {
             Some(fault) => Err(fault),
-            None => Ok(self.start_process(Some(run), None)),
+            None => {
+                self.environments.insert(run, launch.env.clone());
+                Ok(self.start_process(Some(run), None))
+            }
         };
         self.input(Input::Spawned {
             run,

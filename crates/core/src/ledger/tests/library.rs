@@ -193,6 +193,7 @@ fn a_ledger_restored_from_its_parts_counts_instances_in_flight() {
             lease,
             holder,
             executor: None,
+            others: Vec::new(),
         },
         halt(3, 4),
     ]);

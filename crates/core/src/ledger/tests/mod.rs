@@ -13,6 +13,7 @@ use baton_model::time::Wall;
 
 use super::*;
 
+mod fleets;
 mod library;
 mod ranges;
 
@@ -78,6 +79,9 @@ fn parts(ledger: &Ledger) -> LedgerParts {
         lease_time: ledger.lease_time(),
         tasks: ledger.library().tasks().cloned().collect(),
         keys: Vec::new(),
+        fleets: ledger.fleets().iter().cloned().collect(),
+        jobs: ledger.fleets().jobs().cloned().collect(),
+        last_job: ledger.fleets().last(),
         ..LedgerParts::default()
     }
 }
@@ -90,6 +94,7 @@ fn leased() -> (Ledger, LeaseId) {
             lease,
             holder: holder(),
             executor: None,
+            others: Vec::new(),
         })
         .expect("a queued instance can be leased");
     (ledger, lease)
@@ -117,6 +122,7 @@ fn a_submission_is_ready_and_a_lease_takes_it_out_of_the_bullpen() {
             lease,
             holder: holder(),
             executor: None,
+            others: Vec::new(),
         })
         .expect("fits");
     assert_eq!(waiting(&ledger), []);
@@ -136,6 +142,7 @@ fn a_second_lease_is_refused_while_one_is_open() {
         lease: second,
         holder: holder(),
         executor: None,
+        others: Vec::new(),
     });
     assert_eq!(
         error,

@@ -61,6 +61,7 @@ fn halting_a_range_stops_what_waits_and_nothing_else() {
         lease: second,
         holder: holder(),
         executor: None,
+        others: Vec::new(),
     };
     ledger.apply(&granted).expect("fits");
     let requeued = ended(second, lost, Verdict::Requeued);
@@ -139,6 +140,7 @@ fn the_settings_of_the_next_attempt_are_kept_until_it_starts() {
         lease: next,
         holder: holder(),
         executor: None,
+        others: Vec::new(),
     };
     ledger.apply(&granted).expect("fits");
     let runs = ledger.instance(I1).expect("is there");

@@ -55,7 +55,7 @@ fn the_extremes_of_ids_and_amounts_are_no_trouble() {
     all.resources.cpu_milli = u64::MAX;
     all.resources.memory_min = u64::MAX;
     all.resources.disk = u64::MAX;
-    all.resources.gpu = u32::MAX;
+    all.resources.gpu = DeviceAmount::whole(u32::MAX.into());
     for id in [3, 4, 5] {
         p.adopt(&name("w"), InstanceId(id), &all).expect("new");
     }

@@ -53,10 +53,40 @@ fn a_device_is_taken_where_the_fewest_are_left() {
     join(&mut p, "a", offer(8, 32, 4));
     join(&mut p, "b", offer(8, 32, 2));
     let mut wanted = request(1, 1);
-    wanted.resources.gpu = 1;
+    wanted.resources.gpu = DeviceAmount::whole(1);
     wait_range(&mut p, (1, 6), &wanted, "me", 0, 1);
     let workers: String = drain(&mut p).into_iter().map(|(_, w)| w).collect();
     assert_eq!(workers, "bbaaaa");
+}
+
+/// An instance that needs no cores, and this much of a device.
+fn device_part(milli: u64) -> ResourceRequest {
+    let mut wanted = request(0, 0);
+    wanted.resources.gpu = DeviceAmount::from_milli(milli);
+    wanted
+}
+
+#[test]
+fn parts_of_a_device_do_not_add_up_across_devices() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(8, 8, 2));
+    wait_range(&mut p, (1, 3), &device_part(600), "me", 0, 1);
+    assert_eq!(
+        placed(&mut p),
+        [1, 2],
+        "0.8 of a device is free, in two pieces"
+    );
+    wait(&mut p, 10, &device_part(400));
+    wait(&mut p, 11, &device_part(400));
+    assert_eq!(placed(&mut p), [10, 11], "each fits beside one of them");
+    release(&mut p, "w", 10);
+    release(&mut p, "w", 11);
+    release(&mut p, "w", 1);
+    assert_eq!(placed(&mut p), [3]);
+    release(&mut p, "w", 2);
+    wait(&mut p, 12, &device_part(1_000));
+    wait(&mut p, 13, &device_part(2_000));
+    assert_eq!(placed(&mut p), [12], "the other device is in use");
 }
 
 #[test]
@@ -71,7 +101,7 @@ fn every_kind_of_resource_is_counted() {
     let mut disk = request(0, 0);
     disk.resources.disk = 50 * GIB;
     let mut gpu = request(0, 0);
-    gpu.resources.gpu = 1;
+    gpu.resources.gpu = DeviceAmount::whole(1);
     kinds.extend([disk, gpu]);
     for (kind, count) in kinds.iter().zip([4, 4, 3, 2, 2]) {
         let mut p = Placement::default();

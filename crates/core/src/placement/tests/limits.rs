@@ -152,6 +152,8 @@ fn a_limit_of_an_array_binds_its_elements_only() {
         demand: Demand {
             request: &request,
             limits: std::slice::from_ref(&array),
+            time: None,
+            nodes: 1,
         },
         owner: "me",
         priority: 0,

@@ -4,14 +4,17 @@
 mod bounds;
 mod explain;
 mod fit;
+mod gang;
 mod limits;
 mod naive;
 mod order;
+mod pin;
 mod random;
 mod reserve;
 mod workers;
 mod world;
 
+use baton_model::device::DeviceAmount;
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::{Capacity, Constraint, Offer, ResourceRequest, Rule};
 use baton_model::task::Resources;
@@ -52,7 +55,7 @@ fn offer(cpu: u64, gib: u64, gpu: u32) -> Offer {
             cpu_milli: cpu * 1_000,
             memory: gib * GIB,
             disk: 100 * GIB,
-            gpu,
+            gpu: DeviceAmount::whole(gpu.into()),
             ..Capacity::default()
         },
         open: true,

@@ -44,15 +44,12 @@ fn amounts(plain: [u64; 4], named: &BTreeMap<String, u64>) -> Amounts {
 
 fn asked(request: &ResourceRequest) -> Amounts {
     let r = &request.resources;
-    amounts(
-        [r.cpu_milli, r.memory_min, r.disk, u64::from(r.gpu)],
-        &r.named,
-    )
+    amounts([r.cpu_milli, r.memory_min, r.disk, r.gpu.milli()], &r.named)
 }
 
 fn offered(offer: &Offer) -> Amounts {
     let c = &offer.capacity;
-    amounts([c.cpu_milli, c.memory, c.disk, u64::from(c.gpu)], &c.named)
+    amounts([c.cpu_milli, c.memory, c.disk, c.gpu.milli()], &c.named)
 }
 
 impl Naive {

@@ -108,7 +108,7 @@ fn the_reservation_can_be_seen_and_ends_with_the_placement() {
     }
     let seen: Vec<ReservationView> = s.p.reservations().collect();
     assert_eq!((seen.len(), seen[0].class), (1, class));
-    let worker = seen[0].worker.clone().expect("a worker");
+    let worker = seen[0].workers.first().cloned().expect("a worker");
     match s.p.explain(InstanceId(BIG)).map(|wait| wait.reason) {
         Some(WaitReason::Room {
             worker: at,
@@ -175,7 +175,7 @@ fn it_is_made_where_the_fewest_have_to_end() {
         s.step();
     }
     // There are two large and two small on the one, eight small on the other.
-    let seen: Vec<_> = s.p.reservations().filter_map(|r| r.worker).collect();
+    let seen: Vec<_> = s.p.reservations().flat_map(|r| r.workers).collect();
     assert_eq!(seen, [name("b-few")]);
 }
 
@@ -184,7 +184,7 @@ fn who_waits_for_something_else_than_the_passers_take_does_not_reserve() {
     let mut p = Placement::default();
     join(&mut p, "w", offer(8, 64, 1));
     let mut device = request(1, 1);
-    device.resources.gpu = 1;
+    device.resources.gpu = DeviceAmount::whole(1);
     p.adopt(&name("w"), InstanceId(BIG * 9), &device)
         .expect("new");
     wait(&mut p, BIG, &device);
@@ -263,7 +263,7 @@ fn many_that_starve_are_all_served() {
     for _ in 0..20_000 {
         let placed = s.step();
         missing.retain(|id| !placed.contains(id));
-        let mut workers: Vec<_> = s.p.reservations().filter_map(|r| r.worker).collect();
+        let mut workers: Vec<_> = s.p.reservations().flat_map(|r| r.workers).collect();
         workers.sort();
         workers.dedup();
         assert_eq!(workers.len(), s.p.reservations().count(), "one each");
@@ -281,7 +281,7 @@ fn a_reservation_ends_when_the_big_one_is_cancelled_or_the_worker_goes() {
     let worker =
         s.p.reservations()
             .next()
-            .and_then(|r| r.worker)
+            .and_then(|r| r.workers.first().cloned())
             .expect("made");
     let mut cancelled = s.p.clone();
     cancelled.withdraw(InstanceId(BIG), InstanceId(BIG));

@@ -14,7 +14,7 @@ pub(super) const OWNERS: [&str; 4] = ["ann", "bob", "cid", "dee"];
 
 pub(super) fn requests() -> Vec<ResourceRequest> {
     let mut gpu = request(1, 1);
-    gpu.resources.gpu = 1;
+    gpu.resources.gpu = DeviceAmount::whole(1);
     let mut disk = request(1, 1);
     disk.resources.disk = 40 * GIB;
     vec![
@@ -290,7 +290,7 @@ impl World {
                 .keys()
                 .filter(|w| self.naive.fits(w, item.request));
             for worker in fitting {
-                let by = reserved.iter().find(|r| r.worker == Some(name(worker)));
+                let by = reserved.iter().find(|r| r.workers.contains(&name(worker)));
                 let by = by.expect("left waiting though there is room");
                 assert_ne!(
                     Some(by.class),

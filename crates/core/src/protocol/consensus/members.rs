@@ -15,7 +15,7 @@ pub(super) struct Member {
     pub(super) who: Incarnation,
     /// The version that its joining made: the first set that it is in.
     pub(super) first: SetVersion,
-    /// The id that it held when it joined; it does not change afterwards.
+    /// The id that it held before it knew this scheduler.
     pub(super) initial: Option<WorkerSetId>,
     /// No agreement with it is about an earlier version. None until its first
     /// echo. The latest echo itself is not kept: it is never above the floor,
@@ -45,6 +45,15 @@ impl Members {
     pub(super) fn remove(&mut self, who: Incarnation) -> Option<Member> {
         let first = self.first_of.remove(&who)?;
         self.by_join.remove(&first)
+    }
+
+    /// Replaces the id that a member held before, until it has echoed one of ours.
+    pub(super) fn set_initial(&mut self, who: Incarnation, initial: Option<WorkerSetId>) {
+        let member = self.first_of.get(&who);
+        let member = member.and_then(|first| self.by_join.get_mut(first));
+        if let Some(member) = member.filter(|member| member.floor.is_none()) {
+            member.initial = initial;
+        }
     }
 
     pub(super) fn get(&self, who: Incarnation) -> Option<&Member> {

@@ -171,6 +171,15 @@ impl Consensus {
         });
     }
 
+    /// Takes note of the id that a member holds which does not know this scheduler yet. Its first
+    /// heartbeat may have been a delayed one, sent before it was given a later id of the
+    /// predecessor: the latest counts.
+    pub fn recall(&mut self, who: Incarnation, held: Option<WorkerSetId>) {
+        if held.is_none_or(|id| id.epoch != self.epoch) {
+            self.members.set_initial(who, held);
+        }
+    }
+
     /// Counts `who` out for ever: it was condemned and its lease has run out, or a
     /// later incarnation of it has appeared. Does nothing if it is not a member.
     pub fn leave(&mut self, who: Incarnation) {
@@ -231,8 +240,8 @@ impl Consensus {
                 .all(|earlier| earlier.floor.is_some_and(|floor| floor >= candidate.first))
     }
 
-    /// True if the initial wait may end: there are members, all sent the same id when
-    /// they joined, and its hash is theirs.
+    /// True if the initial wait may end: there are members, all sent the same id before
+    /// they knew this scheduler, and its hash is theirs.
     #[must_use]
     pub fn agreed(&self) -> bool {
         let mut shown = self.members.iter().map(|member| member.initial);

@@ -7,10 +7,10 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BootId, CheckId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId,
     Lineage, SessionId, StoreId, WorkerName,
 };
-use baton_model::message::Status;
+use baton_model::message::{Greeting, HostSize, Status, Tenure};
 use baton_model::spec::Work;
 use baton_model::state::WorkerState;
-use baton_model::time::Mono;
+use baton_model::time::{Millis, Mono, Wall};
 
 const ASSOCIATION: Association = Association {
     store: StoreId(u64::MAX),
@@ -217,6 +217,18 @@ fn heartbeat(measured: Option<MeasuredUse>) -> ToScheduler {
         stamp: Stamp(Mono(4)),
         state: WorkerState::Healthy,
         worker_set: None,
+        tenure: Tenure {
+            left: Some(Millis(5)),
+            leaving: true,
+        },
+        greeting: Some(Greeting {
+            version: "1.2.3".into(),
+            wall: Wall(6),
+            host: HostSize {
+                cpu_milli: 7,
+                memory: 8,
+            },
+        }),
         measured,
     })
 }
@@ -235,9 +247,9 @@ fn a_heartbeat_carries_the_measured_use_and_one_without_it_is_as_before() {
     }
     let mut bytes = Vec::new();
     encode_to_scheduler(&heartbeat(None), &mut bytes).expect("short enough");
-    // What a worker that does not measure has always sent: frozen.
-    let before = "3b00000001000a0177ffffffffffffffffff0102010200030000000000000001ffffffffffffffffff\
-                  01ffffffff3fffffffffffffffffff01020903040200";
+    // What a worker that does not measure sends since version 11: frozen.
+    let before = "4a00000001000b0177ffffffffffffffffff01020102000300000000000000000001ffffffffffffffff\
+                  ff01ffffffff3fffffffffffffffffff010209030402000105010105312e322e33060708";
     assert_eq!(hex(&bytes), before);
 }
 

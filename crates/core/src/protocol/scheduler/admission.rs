@@ -169,8 +169,8 @@ impl Protocol {
         );
         seat.executor.clone_from(&heartbeat.executor);
         seat.measured = heartbeat.measured;
-        seat.load = u32::try_from(self.holdings.leases(heartbeat.worker.incarnation).len())
-            .unwrap_or(u32::MAX);
+        seat.take_tenure(heartbeat, cx.now);
+        seat.count(self.holdings.load(heartbeat.worker.incarnation));
         self.seated
             .insert(heartbeat.worker.incarnation, name.clone());
         self.seats.insert(name.clone(), seat);
@@ -199,6 +199,7 @@ impl Protocol {
         seat.slots = heartbeat.slots;
         seat.executor.clone_from(&heartbeat.executor);
         seat.measured = heartbeat.measured;
+        seat.take_tenure(heartbeat, cx.now);
         if seat.offer != heartbeat.offer {
             seat.offer = Arc::clone(&heartbeat.offer);
         }
@@ -213,6 +214,11 @@ impl Protocol {
             .is_some_and(|it| it.epoch == self.term.epoch)
             && !seat.must_list;
         if !knows_me {
+            if let Some(consensus) = &mut self.consensus {
+                let settled = heartbeat.worker_set;
+                let settled = settled.filter(|it| it.settled || it.id.epoch == self.term.epoch);
+                consensus.recall(heartbeat.worker.incarnation, settled.map(|known| known.id));
+            }
             self.begin_session(cx, &name);
         } else if heartbeat.association == Some(association)
             && let (Some(consensus), Some(known)) = (&mut self.consensus, heartbeat.worker_set)
@@ -222,7 +228,7 @@ impl Protocol {
                 consensus.propagate();
             }
         }
-        if heartbeat.state == WorkerState::MustDie {
+        if heartbeat.state == WorkerState::MustDie && !heartbeat.tenure.leaving {
             // It has given up; its results are still accepted.
             self.condemn(cx, &name, Condemnation::GaveItselfUp);
         } else {
@@ -245,6 +251,8 @@ impl Protocol {
         };
         seat.session = session;
         seat.drop_calls();
+        // Another agent may have another lifetime.
+        seat.ends_at = None;
         seat.next_ask = now;
         seat.next_check = now;
         if seat.state != WorkerState::New {
@@ -270,6 +278,7 @@ impl Protocol {
                 id: consensus.current(),
                 settled: !self.is_waiting(),
             }),
+            held: seat.held,
         };
         if !seeded!(cx.config.bugs, HeartbeatUnfenced) {
             cx.leader.fence();

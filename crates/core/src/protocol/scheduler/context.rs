@@ -8,7 +8,7 @@ use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
 use baton_model::spec::InstanceSpec;
-use baton_model::time::Now;
+use baton_model::time::{Mono, Now};
 
 use crate::config::Config;
 use crate::counts::Counts;
@@ -32,6 +32,10 @@ pub(crate) trait Leader {
     #[cfg(feature = "seeded-bugs")]
     fn leak(&mut self, to: WorkerAddress, message: ToWorker);
 
+    /// Frees all workers of an attempt that may be running: a seeded bug.
+    #[cfg(feature = "seeded-bugs")]
+    fn free(&mut self, lease: LeaseId);
+
     /// Lets later effects wait for a commit, even if no fact is recorded.
     fn fence(&mut self);
 
@@ -51,8 +55,15 @@ pub(crate) trait Leader {
     /// Without a store: records an attempt that a worker holds already.
     fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: Arc<InstanceSpec>);
 
-    /// A worker offers these resources; it gets no work unless it is open.
-    fn offer(&mut self, worker: &WorkerName, offer: &Offer, availability: Availability);
+    /// A worker offers these resources, until the time at which it ends by itself; it gets no work
+    /// unless it is open.
+    fn offer(
+        &mut self,
+        worker: &WorkerName,
+        offer: &Offer,
+        availability: Availability,
+        ends_at: Option<Mono>,
+    );
 
     /// A worker has left its seat.
     fn left(&mut self, worker: &WorkerName);

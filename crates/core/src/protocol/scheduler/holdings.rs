@@ -26,6 +26,9 @@ pub(crate) struct Holding {
     /// When its attempts without a time of their own are certainly dead on its host.
     pub(crate) expires: Mono,
     pub(crate) leases: BTreeSet<LeaseId>,
+    /// Leases of others, of gangs of which it is a member: it is held until they are closed, and while it is
+    /// lost it runs nothing of them.
+    pub(crate) member_of: BTreeSet<LeaseId>,
     /// No lease of it has a shorter term.
     pub(crate) shortest: Millis,
     /// When this leader first heard of the incarnation.
@@ -61,6 +64,16 @@ impl Holding {
     /// Adds a lease with this term.
     pub(crate) fn add(&mut self, lease: LeaseId, term: LeaseTerm) {
         self.leases.insert(lease);
+        self.shorten(term);
+    }
+
+    /// Adds a lease of this term, of a gang of which it is a member.
+    pub(crate) fn join(&mut self, lease: LeaseId, term: LeaseTerm) {
+        self.member_of.insert(lease);
+        self.shorten(term);
+    }
+
+    fn shorten(&mut self, term: LeaseTerm) {
         if let LeaseTerm::For(span) = term {
             self.shortest = self.shortest.min(span);
         }
@@ -76,6 +89,7 @@ impl Holdings {
             extended: now,
             expires,
             leases: BTreeSet::new(),
+            member_of: BTreeSet::new(),
             shortest: expires.since(now),
             since: now,
             reported: false,
@@ -89,6 +103,22 @@ impl Holdings {
                 return;
             }
         }
+    }
+
+    /// Frees the members of a closed lease.
+    pub(crate) fn free(&mut self, others: &[Holder], lease: LeaseId) {
+        for member in others {
+            if let Some(holding) = self.0.get_mut(&member.incarnation) {
+                holding.member_of.remove(&lease);
+            }
+        }
+    }
+
+    /// How many attempts it holds, and for how many of others it is held.
+    pub(crate) fn load(&self, incarnation: Incarnation) -> (u32, u32) {
+        let count = |set: &BTreeSet<LeaseId>| u32::try_from(set.len()).unwrap_or(u32::MAX);
+        let holding = self.0.get(&incarnation);
+        holding.map_or((0, 0), |it| (count(&it.leases), count(&it.member_of)))
     }
 
     /// The incarnations of the same state directory up to and including this one.
@@ -155,6 +185,11 @@ impl Protocol {
             let holding = self.holdings.of(&lease.holder, cx.now.mono, expires);
             holding.extended = cx.now.mono + cx.config.predecessor_grace;
             holding.add(lease.id, term_of(cx, lease.id));
+            for member in lease.others() {
+                let holding = self.holdings.of(member, cx.now.mono, expires);
+                holding.extended = cx.now.mono + cx.config.predecessor_grace;
+                holding.join(lease.id, term_of(cx, lease.id));
+            }
         }
         let incarnations: Vec<Incarnation> = self.holdings.0.keys().copied().collect();
         for incarnation in incarnations {
@@ -176,6 +211,14 @@ impl Protocol {
         }
     }
 
+    /// From now on this incarnation is held for the attempt of another.
+    pub(super) fn hold_member(&mut self, cx: &Cx<'_>, member: &Holder, lease: LeaseId) {
+        let expires = cx.now.mono + cx.config.timeouts.lease();
+        let holding = self.holdings.of(member, cx.now.mono, expires);
+        holding.join(lease, term_of(cx, lease));
+        self.arm_holding(cx, member.incarnation);
+    }
+
     /// Arms the timer of a holding for the next time at which something may follow from silence.
     pub(super) fn arm_holding(&mut self, cx: &Cx<'_>, incarnation: Incarnation) {
         let Some(holding) = self.holdings.0.get(&incarnation) else {
@@ -190,7 +233,7 @@ impl Protocol {
         let soon = ahead.into_iter().filter(|at| *at > now).min();
         // Only leases with a longer term of their own are left: they are few, or it is long.
         let due = soon.or_else(|| {
-            let leases = holding.leases.iter();
+            let leases = holding.leases.iter().chain(&holding.member_of);
             let due = leases.filter_map(|lease| holding.expiry(term_of(cx, *lease)));
             due.filter(|at| *at > now).min()
         });

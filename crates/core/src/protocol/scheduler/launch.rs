@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use baton_model::fact::Fact;
+use baton_model::device::DeviceShare;
+use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{Association, InstanceId, LeaseId, WorkerName};
 use baton_model::limits::LAUNCHES_PER_MESSAGE_MAX;
 use baton_model::message::{Launch, LaunchVerdict, ToWorker};
 use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::spec::NODE_LIST_VARIABLE;
 use baton_model::state::UniversalState;
 
 use super::context::Cx;
@@ -22,15 +24,25 @@ impl Protocol {
         cx: &mut Cx<'_>,
         instance: InstanceId,
         name: &WorkerName,
+        others: &[WorkerName],
     ) -> Launch {
         let lease = cx.ledger().next_lease(instance, self.term.epoch);
         let seat = &self.seats[name];
         let holder = seat.holder.clone();
+        let members: Vec<Holder> = others
+            .iter()
+            .map(|it| self.seats[it].holder.clone())
+            .collect();
         cx.commit(Fact::LeaseGranted {
             lease,
             holder: holder.clone(),
             executor: seat.executor.clone(),
+            others: members.clone(),
         });
+        for member in &members {
+            self.hold_member(cx, member, lease);
+            self.recount(cx, &member.worker);
+        }
         self.hold(cx, &holder, lease);
         if let Some(seat) = self.seats.get_mut(name) {
             seat.in_flight.add(lease, cx.now.mono);
@@ -43,6 +55,12 @@ impl Protocol {
         let mut spec = instance.map(|it| it.spec.clone()).unwrap_or_default();
         if cx.config.store == StoreMode::Memory && spec.lost_after.is_some() {
             Arc::make_mut(&mut spec).lost_after = None;
+        }
+        if !others.is_empty() {
+            let hosts = std::iter::once(name).chain(others);
+            let hosts: Vec<&str> = hosts.map(|it| self.seats[it].host_name()).collect();
+            let env = &mut Arc::make_mut(&mut spec).env;
+            env.insert(NODE_LIST_VARIABLE.to_owned(), hosts.join(","));
         }
         Launch {
             lease,
@@ -86,6 +104,25 @@ impl Protocol {
             }
         }
         self.rearm(cx, &name);
+    }
+
+    /// Notes which devices attempts hold.
+    pub(super) fn held_devices(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        held: Vec<(LeaseId, Vec<DeviceShare>)>,
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        for (lease, devices) in held {
+            if self.answers_for(cx, &name, lease)
+                && let Some(seat) = self.seats.get_mut(&name)
+            {
+                seat.devices.insert(lease, devices);
+            }
+        }
     }
 
     /// The worker reports that the attempt has started.
@@ -142,9 +179,14 @@ impl Protocol {
             Availability::Open if is_held_back => Availability::Closed(Exclusion::Suspicious),
             availability => availability,
         };
-        let offered = (Arc::clone(&seat.offer), availability);
+        let is_ignored = seeded!(cx.config.bugs, LifetimeIgnored);
+        let ends_at = seat.ends_at.filter(|_| !is_ignored);
+        let offer = Arc::clone(&seat.offer);
+        seeded! { let offer = crate::bugs::protocol::in_one_group(cx.config.bugs, offer); }
+        let offered = (offer, availability, ends_at);
         if seat.offered.as_ref() != Some(&offered) {
-            cx.leader.offer(name, &seat.offer, offered.1.clone());
+            let (offer, availability, ends_at) = offered.clone();
+            cx.leader.offer(name, &offer, availability, ends_at);
             seat.offered = Some(offered);
         }
     }
@@ -154,12 +196,7 @@ impl Protocol {
         let Some(seat) = self.seats.get_mut(name) else {
             return;
         };
-        let held = self
-            .holdings
-            .0
-            .get(&seat.holder.incarnation)
-            .map_or(0, |it| it.leases.len());
-        seat.load = u32::try_from(held).unwrap_or(u32::MAX);
+        seat.count(self.holdings.load(seat.holder.incarnation));
         self.update_offer(cx, name);
     }
 }

@@ -11,21 +11,35 @@
 //! | one of another boot, and the earlier one is silent | yes | yes |
 //! | its host reports under another boot, and the earlier one is silent | yes | yes |
 //! | an operator forgets the worker | yes | yes |
+//! | the cluster manager has ended the job in which the worker ran ([`JobProof`]) | yes | if the manager has ended its processes |
 //! | its term has run out, and with it the dead-man timer on its host | yes | **no** |
+//!
+//! A member of a gang that runs nothing of it is lost by the same proofs, and when it leaves: see `gang`.
 //!
 //! Silent is a worker that was not heard for [`Timeouts::silence`](baton_model::timeouts::Timeouts::silence).
 
 use baton_model::fact::{Condemnation, Fact};
 use baton_model::ids::{Incarnation, LeaseId, Lineage, WorkerName};
 use baton_model::message::ToWorker;
-use baton_model::outcome::{AttemptEnd, LossProof, Synthetic};
+use baton_model::outcome::{AttemptEnd, LossProof, MemberLoss, Synthetic};
 use baton_model::state::WorkerState;
+use baton_model::timeouts::LeaseTerm;
 
 use super::context::Cx;
 use super::holdings::term_of;
 use super::{Protocol, Timer, address};
 use crate::config::StoreMode;
 use crate::fsm::WorkerEvent;
+
+/// How far the word of a cluster manager goes that a job is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobProof {
+    /// It has ended and reaped all processes of the job.
+    Reaped,
+    /// It reports a failure. Enough for `timed`; for `strict` it is not, since a manager also calls a job failed
+    /// that it could not end in order.
+    Failed,
+}
 
 impl Protocol {
     /// Condemns the holder of a seat and orders it to die.
@@ -70,6 +84,7 @@ impl Protocol {
             expiry.is_some_and(|expiry| expiry <= now)
         };
         let over: Vec<LeaseId> = holding.leases.iter().copied().filter(is_over).collect();
+        let run_out: Vec<LeaseId> = holding.member_of.iter().copied().filter(is_over).collect();
         let name = self.seated.get(&incarnation).cloned();
         if has_ended
             && cx.config.store == StoreMode::Memory
@@ -88,6 +103,8 @@ impl Protocol {
             let lost = Synthetic::WorkerLost(LossProof::LeaseRanOut);
             self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
         }
+        let loss = MemberLoss::Proved(LossProof::LeaseRanOut);
+        self.lose_memberships(cx, incarnation, &run_out, loss);
         self.close_if_host_goes_on(cx, incarnation);
         if has_ended {
             self.forget_incarnation(cx, incarnation);
@@ -107,7 +124,34 @@ impl Protocol {
             let lost = Synthetic::WorkerLost(proof);
             self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
         }
+        self.lose_all_memberships(cx, incarnation, MemberLoss::Proved(proof));
         self.forget_incarnation(cx, incarnation);
+    }
+
+    /// The cluster manager vouches that the job in which a worker ran is over.
+    pub(crate) fn job_over(&mut self, cx: &mut Cx<'_>, worker: &WorkerName, proof: JobProof) {
+        let holdings = self.holdings.0.values();
+        let gone = holdings.filter(|it| it.holder.worker == *worker);
+        let gone: Vec<Incarnation> = gone.map(|it| it.holder.incarnation).collect();
+        for incarnation in gone {
+            if proof == JobProof::Reaped {
+                self.lose_all(cx, incarnation, LossProof::JobOver);
+                continue;
+            }
+            if self.seated.get(&incarnation) == Some(worker) {
+                self.vacate(cx, worker);
+            }
+            for lease in self.holdings.leases(incarnation) {
+                if term_of(cx, lease) != LeaseTerm::Unlimited {
+                    let lost = Synthetic::WorkerLost(LossProof::JobOver);
+                    self.end_attempt(cx, lease, AttemptEnd::Synthetic(lost), None);
+                }
+            }
+            // Its worker is gone, whatever of its processes may be left: nothing of a gang runs under it.
+            let loss = MemberLoss::Proved(LossProof::JobOver);
+            self.lose_all_memberships(cx, incarnation, loss);
+            self.forget_incarnation(cx, incarnation);
+        }
     }
 
     /// An incarnation counts in the worker set until it has certainly ended, not until it is
@@ -159,7 +203,12 @@ impl Protocol {
     pub(super) fn forget_incarnation(&mut self, cx: &mut Cx<'_>, incarnation: Incarnation) {
         self.leave_consensus(incarnation);
         let holding = self.holdings.0.get(&incarnation);
-        let empty = holding.filter(|it| it.leases.is_empty());
+        // A member that may come back with its gang still running stays, as one that holds strict leases.
+        let is_lost = |lease: &LeaseId| {
+            let open = cx.ledger().open_lease(*lease);
+            open.is_none_or(|open| open.lost_member().is_some())
+        };
+        let empty = holding.filter(|it| it.leases.is_empty() && it.member_of.iter().all(is_lost));
         let Some(holder) = empty.map(|it| it.holder.clone()) else {
             return;
         };

@@ -13,7 +13,9 @@
 //! | `unsure` | `notifyIfTasksNotRunning`: attempts that may or may not have started |
 //! | `status` | `updateStatus`: results, and the closing of leases |
 //! | `suspicion` | workers on which unrelated work fails |
+//! | `tenure` | how long workers stay, and their goodbyes |
 //! | `loss` | condemning a worker, and closing its leases |
+//! | `gang` | members of gangs, which are held for an attempt of another worker |
 //! | `holdings` | the leases that each incarnation may be running, and until when |
 //! | `upkeep` | health, health checks and timers |
 //! | `initial_wait` | when a scheduler without a store, or with a copy of one, may start work |
@@ -31,6 +33,7 @@
 
 mod admission;
 pub mod context;
+mod gang;
 mod holdings;
 mod identity;
 mod initial_wait;
@@ -42,6 +45,7 @@ mod reconcile;
 pub mod seat;
 mod status;
 mod suspicion;
+pub mod tenure;
 mod unsure;
 mod upkeep;
 
@@ -61,6 +65,8 @@ use initial_wait::InitialWait;
 use queries::WorkerQueries;
 use seat::Seat;
 use suspicion::Suspicions;
+
+pub(crate) use loss::JobProof;
 
 /// Timers of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,6 +144,9 @@ impl Protocol {
             } => {
                 self.launch_verdicts(cx, association, &verdicts);
             }
+            ToScheduler::HeldDevices { association, held } => {
+                self.held_devices(cx, association, held);
+            }
             ToScheduler::NotifyReply {
                 association,
                 seq,
@@ -173,6 +182,7 @@ impl Protocol {
             } => {
                 self.processes_answered(cx, association, request, answer);
             }
+            ToScheduler::Goodbye { association, cause } => self.goodbye(cx, association, cause),
         }
     }
 
@@ -251,7 +261,7 @@ impl Protocol {
             }
         }
         for (name, seat) in &self.seats {
-            let offered = seat.offered.as_ref().map(|(_, offered)| offered);
+            let offered = seat.offered.as_ref().map(|(_, offered, _)| offered);
             assert!(
                 offered != Some(&Availability::Open) || seat.availability() == Availability::Open,
                 "an offer of {name} that takes no work: {seat:?}"

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use baton_model::fact::Fact;
+use baton_model::fact::{Fact, Holder};
 use baton_model::ids::{Association, LeaseId, WorkerName};
 use baton_model::message::HeldAttempt;
-use baton_model::outcome::{AttemptEnd, KillMode, LossProof, Synthetic};
+use baton_model::outcome::{AttemptEnd, KillMode, LossProof, MemberLoss, Synthetic};
 use baton_model::state::WorkerState;
 
 use super::Protocol;
@@ -35,13 +35,15 @@ impl Protocol {
         for held in held {
             self.reported(cx, &name, held);
         }
-        self.close_unreported(cx, &name, held);
+        let holder = self.seats[&name].holder.clone();
+        self.close_unreported(cx, &holder, held);
         let now = cx.now.mono;
         if let Some(holding) = self.holdings.0.get_mut(&association.incarnation) {
             holding.reported = true;
         }
         if let Some(seat) = self.seats.get_mut(&name) {
             seat.listed = true;
+            seat.note_round_trip(now);
             if seat.state == WorkerState::New {
                 seat.became_unhealthy = now;
             }
@@ -139,12 +141,17 @@ impl Protocol {
         self.hold(cx, &holder, lease);
     }
 
-    fn close_unreported(&mut self, cx: &mut Cx<'_>, name: &WorkerName, held: &[HeldAttempt]) {
-        let holder = self.seats[name].holder.clone();
+    /// Closes the leases of a worker that holds nothing but these attempts.
+    pub(super) fn close_unreported(
+        &mut self,
+        cx: &mut Cx<'_>,
+        holder: &Holder,
+        held: &[HeldAttempt],
+    ) {
         let reporter = holder.incarnation;
         let held: BTreeSet<LeaseId> = held.iter().map(|held| held.lease).collect();
         for incarnation in self.holdings.lineage_up_to(reporter) {
-            if incarnation != reporter && !self.is_ended_by(cx, incarnation, &holder) {
+            if incarnation != reporter && !self.is_ended_by(cx, incarnation, holder) {
                 continue;
             }
             for lease in self.holdings.leases(incarnation) {
@@ -158,6 +165,8 @@ impl Protocol {
                 }
             }
             if incarnation != reporter {
+                let loss = MemberLoss::Proved(LossProof::NewerIncarnation);
+                self.lose_all_memberships(cx, incarnation, loss);
                 self.forget_incarnation(cx, incarnation);
             }
         }

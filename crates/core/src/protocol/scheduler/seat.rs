@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, CheckId, ExecutorId, LeaseId, NotifySeq, SessionId, Term};
 use baton_model::limits::CHECKS_OPEN_MAX;
+use baton_model::message::HostSize;
 use baton_model::outcome::KillMode;
-use baton_model::placement::{MeasuredUse, Offer};
+use baton_model::placement::{HOST_LABEL, MeasuredUse, Offer};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::Timeouts;
 
 use super::context::Cx;
+use super::tenure::ClockReading;
 use crate::fsm::{self, Transition, WorkerEvent, transition};
 use crate::placement::Availability;
 use crate::wait::Exclusion;
@@ -129,15 +132,31 @@ pub struct Seat {
     /// The health that was last sent to its holder. A worker that does not know yet
     /// that it is HEALTHY would refuse work.
     pub(crate) reported_state: WorkerState,
+    /// The devices that its attempts hold, as far as it has reported them. Only for people.
+    pub devices: BTreeMap<LeaseId, Vec<DeviceShare>>,
     /// How many leases it may be running.
     pub(crate) load: u32,
+    /// How many of these are attempts of others, of whose gangs it is a member.
+    pub(crate) held: u32,
     /// The offer that it reported.
     pub offer: Arc<Offer>,
     /// What its attempts use, as it last reported it; none if it does not measure. Only for
     /// display: no decision depends on it.
     pub measured: Option<MeasuredUse>,
     /// The last update of the bullpen.
-    pub(crate) offered: Option<(Arc<Offer>, Availability)>,
+    pub(crate) offered: Option<(Arc<Offer>, Availability, Option<Mono>)>,
+    /// It is ending in order.
+    pub leaving: bool,
+    /// When it stops taking work by itself, at the latest.
+    pub(crate) ends_at: Option<Mono>,
+    /// The version of its binary, once it has greeted.
+    pub version: Option<Arc<str>>,
+    /// What it may use of its host, once it has greeted.
+    pub host: HostSize,
+    /// Its wall clock, likewise.
+    pub clock: Option<ClockReading>,
+    /// When the first call of this session was sent.
+    pub(crate) asked_at: Option<Mono>,
 }
 
 impl Seat {
@@ -175,10 +194,18 @@ impl Seat {
             kills: BTreeMap::new(),
             held_back: false,
             reported_state: WorkerState::New,
+            devices: BTreeMap::new(),
             load: 0,
+            held: 0,
             offer,
             measured: None,
             offered: None,
+            leaving: false,
+            ends_at: None,
+            version: None,
+            host: HostSize::default(),
+            clock: None,
+            asked_at: None,
         }
     }
 
@@ -205,10 +232,29 @@ impl Seat {
         self.last_heartbeat
     }
 
-    /// How many attempts its holder may be running.
+    /// How many attempts of gangs its holder is held for, which run elsewhere.
+    #[must_use]
+    pub const fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// How many attempts its holder may be running, or is held for.
     #[must_use]
     pub const fn load(&self) -> u32 {
         self.load
+    }
+
+    /// Takes in how many attempts its holder holds, and for how many of others it is held.
+    pub(crate) const fn count(&mut self, (leases, held): (u32, u32)) {
+        self.load = leases.saturating_add(held);
+        self.held = held;
+    }
+
+    /// The name under which other hosts of its group reach its host: its label, or the host's own name.
+    pub(crate) fn host_name(&self) -> &str {
+        let label = self.offer.labels.get(HOST_LABEL).map(String::as_str);
+        let own = || self.executor.as_ref().map(ExecutorId::host);
+        label.or_else(own).unwrap_or(&self.holder.worker.0)
     }
 
     /// Leases about which a call is open.
@@ -221,6 +267,11 @@ impl Seat {
     /// Whether it can be given one more attempt.
     pub(crate) const fn availability(&self) -> Availability {
         let closed = match (self.state, self.reported_state) {
+            (WorkerState::Healthy | WorkerState::Unhealthy | WorkerState::New, _)
+                if self.leaving =>
+            {
+                Exclusion::Leaving
+            }
             (WorkerState::Healthy, WorkerState::Healthy) => {
                 if !self.held_back && self.load < self.slots {
                     return Availability::Open;
@@ -241,6 +292,7 @@ impl Seat {
         self.in_flight = InFlight::default();
         self.unsure = Unsure::default();
         self.checks_open.clear();
+        self.devices.clear();
         self.reported_state = WorkerState::New;
         self.listed = false;
         self.must_list = false;

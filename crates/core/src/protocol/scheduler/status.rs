@@ -132,6 +132,8 @@ impl Protocol {
             return;
         };
         let granted_to = open.holder.incarnation;
+        let others = open.others().to_vec();
+        let end = self.blame_members(cx, lease, &others, end);
         let name = self.seat_of(granted_to.lineage);
         let judged = name.map(|name| {
             let judgement = self.judge_end(cx, &name, lease, end);
@@ -145,6 +147,7 @@ impl Protocol {
             }
             self.settle_there(cx, &name, lease);
         }
+        self.free_held(cx, &others, lease);
     }
 
     /// The seat of an incarnation of a state directory.
@@ -161,6 +164,7 @@ impl Protocol {
         {
             seat.settle(lease);
             seat.kills.remove(&lease);
+            seat.devices.remove(&lease);
         }
         self.recount(cx, name);
     }

@@ -128,6 +128,7 @@ impl Protocol {
             return;
         }
         seat.next_ask = now + cx.config.timeouts.reply_wait;
+        seat.asked_at = Some(now);
         let association = seat.association(self.term);
         cx.send(
             address(name, seat),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use baton_model::ids::{Association, Epoch, Incarnation, NotifySeq};
 use baton_model::limits::PROTOCOL_VERSION;
-use baton_model::message::{Heartbeat, HeartbeatReply, Refusal, ToScheduler};
+use baton_model::message::{Greeting, Heartbeat, HeartbeatReply, Refusal, ToScheduler};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::LeaseTerm;
@@ -48,8 +48,22 @@ impl Worker {
             stamp,
             state: self.state,
             worker_set: self.worker_set,
+            tenure: self.tenure(now),
+            greeting: self.greeting(),
             measured: self.measured,
         })));
+    }
+
+    /// What it says of itself while it has no association.
+    fn greeting(&self) -> Option<Greeting> {
+        let wall = self.wall.filter(|_| self.association.is_none())?;
+        let version = Arc::clone(&self.version);
+        let host = self.host;
+        Some(Greeting {
+            version,
+            wall,
+            host,
+        })
     }
 
     /// A leader has answered one of our heartbeats.
@@ -66,7 +80,7 @@ impl Worker {
             Freshness::Current => {}
         }
         if self.state == WorkerState::MustDie || reply.state == WorkerState::MustDie {
-            self.give_up(out);
+            self.give_up(now, out);
             return;
         }
         let overtaken = self.last_answered.is_some_and(|last| reply.stamp <= last);
@@ -75,6 +89,7 @@ impl Worker {
             return;
         }
         self.last_answered = Some(reply.stamp);
+        self.held_for = reply.held;
         self.timeouts = reply.timeouts;
         self.take_worker_set(reply);
         self.take_state(now, reply.state);
@@ -94,9 +109,8 @@ impl Worker {
     /// A leader has refused our heartbeat.
     pub(super) fn refused(
         &mut self,
-        epoch: Epoch,
-        incarnation: Incarnation,
-        stamp: Stamp,
+        now: Mono,
+        (epoch, incarnation, stamp): (Epoch, Incarnation, Stamp),
         refusal: Refusal,
         out: &mut Vec<Effect>,
     ) {
@@ -106,7 +120,7 @@ impl Worker {
         }
         if refusal.is_order_to_die() {
             self.is_copy |= refusal == Refusal::Copied;
-            self.give_up(out);
+            self.give_up(now, out);
         } else {
             self.counts.notice("other-version");
         }
@@ -116,6 +130,14 @@ impl Worker {
     /// No launch that echoes this heartbeat starts after it.
     pub(super) fn deadline(&self, answered: Stamp) -> Mono {
         answered.0 + self.timeouts.lease
+    }
+
+    /// True if it is held for an attempt on another worker, as far as it knows: a scheduler that is not heard
+    /// holds nothing.
+    #[must_use]
+    pub fn is_held(&self, now: Mono) -> bool {
+        let answered = self.last_answered.filter(|_| self.held_for > 0);
+        answered.is_some_and(|answered| now < self.deadline(answered))
     }
 
     /// The order that follows from an answer to this heartbeat.

@@ -77,6 +77,15 @@ impl Worker {
         if self.attempts.instance_lives(lease.attempt.instance) {
             return Some(LaunchRefusal::InstanceRuns);
         }
+        if self.is_leaving() {
+            return Some(LaunchRefusal::Leaving);
+        }
+        let needed = launch.time_needed();
+        if self.time_left(now).is_some_and(|left| needed > Some(left))
+            && !seeded!(self.bugs, LifetimeIgnored)
+        {
+            return Some(LaunchRefusal::TooLong);
+        }
         let full =
             self.attempts.alive() >= self.slots as usize || self.tombstones.len() >= TOMBSTONES_MAX;
         full.then_some(LaunchRefusal::Full)
@@ -86,6 +95,7 @@ impl Worker {
         let entry = Entry {
             spec: launch.spec.clone(),
             phase: Phase::Launching,
+            devices: Vec::new(),
             stamp,
         };
         self.attempts.insert(launch.lease, entry);
@@ -104,6 +114,8 @@ impl Worker {
             self.attempts.set_phase(lease, Phase::Running);
         }
         self.send_verdicts(vec![(lease, LaunchVerdict::Accepted)], out);
+        let entry = self.attempts.get(lease);
+        self.send_devices(entry.map(|entry| (lease, entry)).into_iter(), out);
     }
 
     /// The coordinator will not start it. An earlier reply may have reported
@@ -212,6 +224,7 @@ impl Worker {
             association,
             held,
         }));
+        self.send_devices(self.attempts.iter(), out);
         self.hurry(now);
     }
 
@@ -264,6 +277,24 @@ impl Worker {
                 association,
                 verdicts,
             }));
+        }
+    }
+
+    /// Tells which devices these attempts hold, if any does.
+    fn send_devices<'a>(
+        &self,
+        attempts: impl Iterator<Item = (LeaseId, &'a Entry)>,
+        out: &mut Vec<Effect>,
+    ) {
+        let holders = attempts.filter(|(_, it)| it.phase.is_alive() && !it.devices.is_empty());
+        let held: Vec<_> = holders
+            .map(|(lease, it)| (lease, it.devices.clone()))
+            .collect();
+        if let Some(association) = self.association
+            && !held.is_empty()
+        {
+            let message = ToScheduler::HeldDevices { association, held };
+            out.push(Effect::Send(message));
         }
     }
 

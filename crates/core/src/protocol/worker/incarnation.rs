@@ -8,7 +8,6 @@
 //! When a worker gives up it kills everything, keeps reporting the ends of
 //! its attempts, and only then ends its incarnation.
 
-use baton_model::outcome::KillCause;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 
@@ -25,7 +24,7 @@ impl Worker {
         }
         let answered = self.last_answered.filter(|_| self.worker_set.is_some());
         if answered.is_some_and(|answered| now >= self.deadline(answered)) {
-            return self.give_up(out);
+            return self.give_up(now, out);
         }
         if self.state == WorkerState::Healthy && !self.is_prompt(now) {
             self.move_to(WorkerState::Unhealthy);
@@ -33,17 +32,15 @@ impl Worker {
     }
 
     /// Kills everything and takes nothing more. What it ran is reported as usual.
-    pub(super) fn give_up(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn give_up(&mut self, now: Mono, out: &mut Vec<Effect>) {
         if self.state == WorkerState::MustDie {
             return;
         }
         self.move_to(WorkerState::MustDie);
         // A worker that gives up must not later vouch for a set that it no longer belongs to.
         self.worker_set = None;
-        out.push(Effect::KillAll(
-            KillCause::Suicide,
-            self.timeouts.kill_grace,
-        ));
+        let (cause, grace) = self.final_kill(now);
+        out.push(Effect::KillAll(cause, grace));
     }
 
     /// Moves our health along the worker machine's table. The scheduler may be two
@@ -78,9 +75,9 @@ impl Worker {
         if self.attempts.alive() > 0 {
             return;
         }
-        let dead_since = *self.all_dead_at.get_or_insert(now);
-        let patience = self.timeouts.heartbeat_period.scaled(2, 1);
-        if !self.has_unsent_statuses() || now.since(dead_since) >= patience {
+        let patience = self.report_patience(now);
+        let report_until = *self.report_until.get_or_insert(now + patience);
+        if !self.has_unsent_statuses() || now >= report_until {
             self.life_ended = true;
             out.push(Effect::EndLife);
         }
@@ -90,10 +87,7 @@ impl Worker {
         let just_after = Millis(1);
         let answered = self.last_answered.map(|Stamp(at)| at);
         match self.state {
-            WorkerState::MustDie => {
-                let patience = self.timeouts.heartbeat_period.scaled(2, 1);
-                self.all_dead_at.map(|since| since + patience)
-            }
+            WorkerState::MustDie => self.report_until,
             WorkerState::Healthy => {
                 let quiet = answered.map(|at| at + self.timeouts.heartbeat_gap + just_after);
                 let unchecked = self

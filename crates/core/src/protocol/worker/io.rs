@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use baton_model::coordinator::Guard;
+use baton_model::device::DeviceShare;
 use baton_model::ids::{CheckId, Epoch, LeaseId, RequestId};
 use baton_model::message::{
-    Launch, LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
+    Launch, LeaveCause, LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
 };
 use baton_model::outcome::{KillCause, Report};
 use baton_model::spec::InstanceSpec;
@@ -19,6 +20,8 @@ pub struct Record {
     pub spec: Arc<InstanceSpec>,
     /// None while it runs.
     pub ended: Option<Report>,
+    /// The devices that it holds.
+    pub devices: Vec<DeviceShare>,
 }
 
 /// An input of the worker machine.
@@ -30,6 +33,8 @@ pub enum Input {
     Message(ToWorker),
     /// The coordinator has recorded a launch.
     Launched(LeaseId),
+    /// The devices that the coordinator has assigned to an attempt, before [`Input::Launched`].
+    DevicesAssigned(LeaseId, Vec<DeviceShare>),
     /// The coordinator will not launch: its dead-man timer has run out.
     LaunchRefused(LeaseId),
     /// The coordinator has given an attempt back that had waited there for room and was
@@ -47,6 +52,10 @@ pub enum Input {
     LogsRead(RequestId, LogAnswer),
     /// The processes of an attempt were read.
     ProcessesRead(RequestId, ProcessAnswer),
+    /// It takes no more work, and is gone by this time.
+    Leave(LeaveCause, Mono),
+    /// No process of this incarnation is left, and none will start.
+    AllDead,
 }
 
 /// An effect of the worker machine.
@@ -73,6 +82,8 @@ pub enum Effect {
     ReadProcesses(RequestId, ProcessQuery),
     /// This incarnation has ended, and so have all its processes.
     EndLife,
+    /// The goodbye was acknowledged, or there is no more time for it.
+    Left,
 }
 
 /// An order to the dead-man timer, sufficient to act without the agent.

@@ -8,6 +8,7 @@
 //! | `statuses` | `updateStatus`: ends, repeated until they are acknowledged |
 //! | `table` | the attempts it holds |
 //! | `incarnation` | our own health, giving up, and the end of an incarnation |
+//! | `departure` | ending in order: the remaining time, and the goodbye |
 //! | `tombstones` | leases that must never be started again |
 //! | [`guard`] | the dead-man timer, which runs in the coordinator |
 //!
@@ -25,12 +26,15 @@
 //! 4. After [`io::Effect::EndLife`] every process of this incarnation is dead. Raise the
 //!    counter in the state directory, or begin a new lineage if [`Worker::is_copy`]; then begin the
 //!    next incarnation.
+//! 5. A worker that leaves (`Input::Leave`) begins no other incarnation: when every process is dead,
+//!    [`io::Input::AllDead`], and its driver exits after [`io::Effect::Left`].
 //!
 //! The worker has no facts of its own to make durable: the coordinator records
 //! every launch and every end before it reports it, and survives the agent.
 
 mod association;
 mod attempts;
+mod departure;
 pub mod guard;
 mod incarnation;
 pub mod io;
@@ -46,16 +50,17 @@ use std::sync::Arc;
 
 use baton_model::fact::Holder;
 use baton_model::ids::{Association, Epoch, ExecutorId, LeaseId, NotifySeq, RequestId};
-use baton_model::message::{LogAnswer, ProcessAnswer, ToScheduler, ToWorker};
+use baton_model::message::{HostSize, LogAnswer, ProcessAnswer, ToScheduler, ToWorker};
 use baton_model::placement::{MeasuredUse, Offer};
 use baton_model::state::WorkerState;
-use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::time::{Millis, Mono, Stamp, Wall};
 use baton_model::timeouts::{Timeouts, WorkerTimeouts};
 use baton_model::worker_set::KnownSet;
 
 use crate::bugs::Bugs;
 use crate::counts::Counts;
 
+use departure::Departure;
 use io::{Effect, GuardOrder, Input, Record};
 use table::{Entry, Phase, Table};
 use tombstones::Tombstones;
@@ -81,6 +86,8 @@ pub struct Worker {
     last_sent: Option<Stamp>,
     /// The latest heartbeat of ours that a leader has answered.
     last_answered: Option<Stamp>,
+    /// Attempts of others for which it is held, by that answer.
+    held_for: u32,
     /// When the last check was made, well or with the reason of its failure.
     last_checked: Option<Mono>,
     seq: NotifySeq,
@@ -92,11 +99,20 @@ pub struct Worker {
     tombstones: Tombstones,
     next_heartbeat: Mono,
     next_status: Mono,
-    /// When the last process of a dying incarnation was found dead.
-    all_dead_at: Option<Mono>,
+    /// How long a dying incarnation without processes reports their ends.
+    report_until: Option<Mono>,
     life_ended: bool,
     /// Another machine has the same state directory.
     is_copy: bool,
+    /// The version of its binary.
+    version: Arc<str>,
+    /// What it may use of its host.
+    host: HostSize,
+    /// Its wall clock, if its driver has read it.
+    wall: Option<Wall>,
+    /// When it stops taking work by itself.
+    closes_at: Option<Mono>,
+    departure: Option<Departure>,
     counts: Counts,
 }
 
@@ -113,8 +129,13 @@ impl Worker {
         let mut attempts = Table::default();
         for record in records {
             let phase = record.ended.map_or(Phase::Running, Phase::Ended);
-            let (spec, stamp) = (record.spec, Stamp(now));
-            attempts.insert(record.lease, Entry { spec, phase, stamp });
+            let entry = Entry {
+                spec: record.spec,
+                phase,
+                devices: record.devices,
+                stamp: Stamp(now),
+            };
+            attempts.insert(record.lease, entry);
         }
         Self {
             me,
@@ -130,6 +151,7 @@ impl Worker {
             first_sent: None,
             last_sent: None,
             last_answered: None,
+            held_for: 0,
             last_checked: None,
             seq: NotifySeq(0),
             worker_set: None,
@@ -139,9 +161,14 @@ impl Worker {
             // Later than any heartbeat of an agent before this one.
             next_heartbeat: now + Millis(1),
             next_status: now,
-            all_dead_at: None,
+            report_until: None,
             life_ended: false,
             is_copy: false,
+            version: Arc::default(),
+            host: HostSize::default(),
+            wall: None,
+            closes_at: None,
+            departure: None,
             counts: Counts::default(),
         }
     }
@@ -171,6 +198,7 @@ impl Worker {
         match input {
             Input::Tick => {}
             Input::Message(message) => self.message(now, message, &mut out),
+            Input::DevicesAssigned(lease, devices) => self.attempts.set_devices(lease, devices),
             Input::Launched(lease) => self.launched(lease, &mut out),
             Input::LaunchRefused(lease) => self.launch_refused(lease, &mut out),
             Input::Withdrawn(lease) => self.withdrawn(now, lease, &mut out),
@@ -181,16 +209,19 @@ impl Worker {
                     // Before the ends of its attempts, which would be placed here again.
                     self.next_heartbeat = now;
                 }
-                self.give_up(&mut out);
+                self.give_up(now, &mut out);
             }
             Input::CheckDone(check, result) => self.check_done(now, check, result, &mut out),
             Input::LogsRead(request, answer) => self.logs_read(request, answer, &mut out),
             Input::ProcessesRead(request, answer) => {
                 self.processes_read(request, answer, &mut out);
             }
+            Input::Leave(cause, by) => self.leave(now, cause, by),
+            Input::AllDead => self.say_goodbye(now, &mut out),
         }
         self.send_due(now, &mut out);
         self.end_life_if_over(now, &mut out);
+        self.finish_goodbye(now, &mut out);
         out
     }
 
@@ -198,7 +229,7 @@ impl Worker {
     #[must_use]
     pub fn next_due(&self) -> Option<Mono> {
         if self.life_ended {
-            return None;
+            return self.next_goodbye();
         }
         let mut due = self.next_heartbeat;
         if self.has_unsent_statuses() {
@@ -219,6 +250,11 @@ impl Worker {
         self.measured = measured;
     }
 
+    /// The reading of its wall clock that the next greeting reports.
+    pub const fn note_wall(&mut self, wall: Wall) {
+        self.wall = Some(wall);
+    }
+
     /// Its own view of its health.
     #[must_use]
     pub const fn state(&self) -> WorkerState {
@@ -230,6 +266,27 @@ impl Worker {
     pub fn with_executor(mut self, executor: Option<ExecutorId>) -> Self {
         self.executor = executor;
         self
+    }
+
+    /// Reports this version of its binary, and stops taking work at this time.
+    #[must_use]
+    pub fn with_tenure(mut self, version: Arc<str>, closes_at: Option<Mono>) -> Self {
+        self.version = version;
+        self.closes_at = closes_at;
+        self
+    }
+
+    /// Reports that it may use so much of its host.
+    #[must_use]
+    pub const fn with_host(mut self, host: HostSize) -> Self {
+        self.host = host;
+        self
+    }
+
+    /// Attempts that are launched or about to be, and have not ended.
+    #[must_use]
+    pub const fn alive(&self) -> usize {
+        self.attempts.alive()
     }
 
     /// Switches seeded bugs on.
@@ -276,7 +333,7 @@ impl Worker {
                 stamp,
                 refusal,
             } => {
-                return self.refused(epoch, incarnation, stamp, refusal, out);
+                return self.refused(now, (epoch, incarnation, stamp), refusal, out);
             }
             _ => {}
         }
@@ -298,7 +355,7 @@ impl Worker {
             ToWorker::NotifyIfTasksNotRunning { seq, leases, .. } => {
                 self.notify(now, seq, &leases, out);
             }
-            ToWorker::RequestSuicide { .. } => self.give_up(out),
+            ToWorker::RequestSuicide { .. } => self.give_up(now, out),
             ToWorker::KillTask { lease, grace, .. } => self.kill(lease, grace, out),
             ToWorker::CheckHealth { check, .. } => out.push(Effect::RunCheck(check)),
             ToWorker::StatusAck { leases, .. } => self.acknowledged(&leases, out),
@@ -308,6 +365,7 @@ impl Worker {
             ToWorker::GetProcesses { request, query, .. } => {
                 out.push(Effect::ReadProcesses(request, query));
             }
+            ToWorker::GoodbyeAck { .. } => self.goodbye_acknowledged(),
         }
     }
 
@@ -344,6 +402,7 @@ const fn association_of(message: &ToWorker) -> Option<Association> {
         | ToWorker::CheckHealth { association, .. }
         | ToWorker::StatusAck { association, .. }
         | ToWorker::GetLogs { association, .. }
-        | ToWorker::GetProcesses { association, .. } => Some(*association),
+        | ToWorker::GetProcesses { association, .. }
+        | ToWorker::GoodbyeAck { association } => Some(*association),
     }
 }

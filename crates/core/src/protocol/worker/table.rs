@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
 use baton_model::outcome::Report;
 use baton_model::spec::InstanceSpec;
@@ -31,6 +32,8 @@ impl Phase {
 pub(super) struct Entry {
     pub(super) spec: Arc<InstanceSpec>,
     pub(super) phase: Phase,
+    /// The devices that it holds.
+    pub(super) devices: Vec<DeviceShare>,
     /// The stamp that its `runTask` echoed: how long a copy of it stays fresh.
     pub(super) stamp: Stamp,
 }
@@ -69,6 +72,13 @@ impl Table {
             entry.phase = phase;
         }
         self.assert_counted();
+    }
+
+    /// Notes the devices of an attempt; nothing happens if it is not held.
+    pub(super) fn set_devices(&mut self, lease: LeaseId, devices: Vec<DeviceShare>) {
+        if let Some(entry) = self.entries.get_mut(&lease) {
+            entry.devices = devices;
+        }
     }
 
     /// A count below zero would be a very large one.
@@ -124,6 +134,7 @@ mod tests {
         Entry {
             spec: Arc::default(),
             phase,
+            devices: Vec::new(),
             stamp: Stamp::default(),
         }
     }

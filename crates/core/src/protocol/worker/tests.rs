@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     Association, AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo,
@@ -55,6 +56,7 @@ fn worker(records: Vec<Record>, now: u64) -> Worker {
 
 fn reply(session: u64, stamp: u64, state: WorkerState) -> Input {
     Input::Message(ToWorker::HeartbeatReply(HeartbeatReply {
+        held: 0,
         association: association(session),
         stamp: Stamp(Mono(stamp)),
         state,
@@ -323,6 +325,7 @@ fn ends_on_record_are_told_by_the_next_agent() {
         lease: lease(1),
         spec: Arc::default(),
         ended: Some(Outcome::Exited(3).into()),
+        devices: Vec::new(),
     }];
     let mut worker = worker(records, 0);
     let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
@@ -345,6 +348,52 @@ fn ends_on_record_are_told_by_the_next_agent() {
 }
 
 #[test]
+fn devices_are_told_with_the_start_and_after_the_list() {
+    let share = |id: &str| DeviceShare {
+        resource: "gpu".to_owned(),
+        id: id.to_owned(),
+        milli: 1_000,
+    };
+    let told = |effects: &[Effect]| -> Vec<LeaseId> {
+        let messages = effects.iter().filter_map(|effect| match effect {
+            Effect::Send(ToScheduler::HeldDevices { held, .. }) => Some(held),
+            _ => None,
+        });
+        messages.flatten().map(|(lease, _)| *lease).collect()
+    };
+    let record = |instance, ended: Option<Report>| Record {
+        lease: lease(instance),
+        spec: Arc::default(),
+        ended,
+        devices: vec![share("a")],
+    };
+    let over = Some(Outcome::Exited(0).into());
+    let mut worker = worker(vec![record(1, None), record(2, over)], 0);
+    let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
+    worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
+    let request = ToWorker::GetRunningTasks {
+        association: association(1),
+    };
+    let effects = worker.handle(Mono(3), Input::Message(request));
+    assert_eq!(told(&effects), [lease(1)], "the other holds none any more");
+    let next = heartbeat(&worker.handle(Mono(6_000), Input::Tick)).expect("the next heartbeat");
+    worker.handle(Mono(6_001), reply(1, next, WorkerState::Healthy));
+    for (instance, devices) in [(3, vec![share("b")]), (4, Vec::new())] {
+        worker.handle(Mono(6_002), run_task(1, next, instance));
+        let lease = lease(instance);
+        let expected = if devices.is_empty() {
+            vec![]
+        } else {
+            vec![lease]
+        };
+        worker.handle(Mono(6_003), Input::DevicesAssigned(lease, devices));
+        let effects = worker.handle(Mono(6_003), Input::Launched(lease));
+        assert_eq!(verdicts(&effects), [LaunchVerdict::Accepted]);
+        assert_eq!(told(&effects), expected);
+    }
+}
+
+#[test]
 fn an_end_with_outputs_is_told_by_its_status_and_not_by_the_list() {
     let report = Report {
         outputs: Some("{}".into()),
@@ -354,6 +403,7 @@ fn an_end_with_outputs_is_told_by_its_status_and_not_by_the_list() {
         lease: lease(1),
         spec: Arc::default(),
         ended: Some(report.clone()),
+        devices: Vec::new(),
     }];
     let mut worker = worker(records, 0);
     let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");

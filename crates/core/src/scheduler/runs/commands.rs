@@ -116,7 +116,7 @@ pub enum RunError {
     Plan(String),
     NoTask(RunId, String),
     /// `exclusive: strict` needs a durable store.
-    StrictNeedsStore,
+    NeedsStore,
     /// The idempotency key belongs to another request, which has created this.
     KeyUsed(Created),
 }
@@ -131,7 +131,7 @@ impl std::fmt::Display for RunError {
             }
             Self::Plan(reason) => f.write_str(reason),
             Self::NoTask(run, task) => write!(f, "{run} has no task `{task}`"),
-            Self::StrictNeedsStore => SubmitError::StrictNeedsStore.fmt(f),
+            Self::NeedsStore => SubmitError::NeedsStore.fmt(f),
             Self::KeyUsed(created) => SubmitError::KeyUsed(*created).fmt(f),
         }
     }
@@ -310,7 +310,7 @@ fn changes(
 fn check_plan(cx: &Cx<'_>, plan: &Plan) -> Result<(), RunError> {
     launch::check_plan(cx, plan).map_err(|error| match error {
         PlanError::Invalid(reason) => RunError::Plan(reason),
-        PlanError::StrictNeedsStore => RunError::StrictNeedsStore,
+        PlanError::NeedsStore => RunError::NeedsStore,
     })
 }
 

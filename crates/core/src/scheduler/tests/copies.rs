@@ -143,6 +143,8 @@ fn a_worker_proves_a_copy_by_a_term_of_this_store_only() {
             stamp: Stamp(leader.now),
             state: WorkerState::Healthy,
             worker_set: None,
+            tenure: Tenure::default(),
+            greeting: None,
             measured: None,
         };
         leader.now += Millis(1);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use baton_model::device::DeviceShare;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     Association, BootId, HostId, Incarnation, IncarnationNo, InstanceId, Lineage, SessionId,
@@ -10,9 +11,10 @@ use baton_model::ids::{
 use baton_model::library::IdempotencyKey;
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
-    Heartbeat, HeartbeatReply, HeldAttempt, LaunchRefusal, LaunchVerdict, ToWorker,
+    Greeting, Heartbeat, HeartbeatReply, HeldAttempt, LaunchRefusal, LaunchVerdict, Status, Tenure,
+    ToWorker,
 };
-use baton_model::outcome::KillMode;
+use baton_model::outcome::{KillMode, Outcome};
 use baton_model::placement::{MeasuredUse, Offer};
 use baton_model::spec::{Exclusive, InstanceSpec};
 use baton_model::state::{UniversalState, WorkerState};
@@ -43,6 +45,8 @@ struct Remote {
     known: Option<KnownSet>,
     offer: Arc<Offer>,
     slots: u32,
+    tenure: Tenure,
+    greeting: Option<Greeting>,
     measured: Option<MeasuredUse>,
     /// When its host was booted.
     booted: Mono,
@@ -65,6 +69,8 @@ impl Remote {
             known: None,
             offer: Arc::default(),
             slots: 2,
+            tenure: Tenure::default(),
+            greeting: None,
             measured: None,
             booted: Mono(0),
         }
@@ -142,6 +148,8 @@ impl Leader {
             stamp: Stamp(Mono(self.now.since(remote.booted).0)),
             state,
             worker_set: remote.known,
+            tenure: remote.tenure,
+            greeting: remote.greeting.clone(),
             measured: remote.measured,
         };
         let effects = self.give(Input::Message(ToScheduler::ProcessHeartbeat(heartbeat)));
@@ -391,6 +399,38 @@ fn a_seat_has_the_use_of_the_last_heartbeat_and_none_of_a_worker_that_does_not_m
 }
 
 #[test]
+fn a_seat_has_the_devices_of_open_leases_only() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    leader.welcome(&mut w, &[]);
+    leader.submit(1, Exclusive::Timed);
+    let lease = leader.lease(1);
+    let share = DeviceShare {
+        resource: "gpu".to_owned(),
+        id: "a".to_owned(),
+        milli: 1_000,
+    };
+    let tell = |leader: &mut Leader| {
+        let held = ToScheduler::HeldDevices {
+            association: w.association(),
+            held: vec![(lease, vec![share.clone()])],
+        };
+        leader.give(Input::Message(held));
+        leader.core.seats()[&w.holder.worker].devices.len()
+    };
+    assert_eq!(tell(&mut leader), 1);
+    let statuses = vec![(lease, Status::Ended(Outcome::Exited(0).into()))];
+    let association = w.association();
+    leader.give(Input::Message(ToScheduler::UpdateStatus {
+        association,
+        statuses,
+    }));
+    let seat = &leader.core.seats()[&w.holder.worker];
+    assert!(seat.devices.is_empty(), "its lease is closed");
+    assert_eq!(tell(&mut leader), 0, "it comes too late");
+}
+
+#[test]
 fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.give(Input::Tick);
@@ -406,6 +446,8 @@ fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
         stamp: Stamp(Mono(5)),
         state: WorkerState::New,
         worker_set: None,
+        tenure: Tenure::default(),
+        greeting: None,
         measured: None,
     };
     let now = Now {
@@ -447,10 +489,7 @@ fn without_a_store_a_strict_instance_is_refused() {
         mark: None,
     };
     let effects = leader.give(Input::command(RequestId(1), submit));
-    let refused = Effect::Reply(
-        RequestId(1),
-        Reply::Submitted(Err(SubmitError::StrictNeedsStore)),
-    );
+    let refused = Effect::Reply(RequestId(1), Reply::Submitted(Err(SubmitError::NeedsStore)));
     assert_eq!(effects, [refused]);
     assert!(leader.facts.is_empty());
 }
@@ -611,12 +650,15 @@ mod conditions;
 mod copies;
 mod dependencies;
 mod faults;
+mod fleets;
+mod gangs;
 mod kills;
 mod library;
 mod limits;
 mod placing;
 mod runs;
 mod suspicion;
+mod tenure;
 mod terms;
 mod waits;
 mod workers;

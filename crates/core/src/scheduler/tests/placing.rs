@@ -310,7 +310,13 @@ fn what_ran_out_of_memory_gets_more_of_it_and_waits_for_that() {
         asked: 160,
         has: 100,
     };
-    assert_eq!(leader.waits(1).reason, WaitReason::Excluded(too_small));
+    let wait = leader.waits(1);
+    assert_eq!(wait.reason, WaitReason::Excluded(too_small));
+    let text = wait.text();
+    assert!(
+        text.contains("(40 B of memory, now 160 B of memory)"),
+        "{text}"
+    );
 }
 
 #[test]

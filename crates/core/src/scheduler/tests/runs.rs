@@ -364,7 +364,7 @@ fn what_waits_for_a_worker_is_halted_at_once() {
     let mut team = Team::new();
     let mut plan = fork();
     let spec = Arc::make_mut(&mut plan.tasks[1].spec);
-    spec.request.resources.gpu = 1;
+    spec.request.resources.gpu = baton_model::device::DeviceAmount::whole(1);
     team.register(plan);
     team.done("a");
     assert!(team.names().is_empty());
@@ -498,7 +498,8 @@ fn the_first_failure_stops_what_waits_and_spares_what_runs() {
     let mut plan = fork();
     plan.fail_fast = true;
     plan.tasks.insert(0, task("gpu", &[]));
-    Arc::make_mut(&mut plan.tasks[0].spec).request.resources.gpu = 1;
+    Arc::make_mut(&mut plan.tasks[0].spec).request.resources.gpu =
+        baton_model::device::DeviceAmount::whole(1);
     for task in &mut plan.tasks[1..] {
         task.after.iter_mut().for_each(|it| it.task += 1);
     }

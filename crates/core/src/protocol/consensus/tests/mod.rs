@@ -61,6 +61,24 @@ fn restarted(shown: &[(Incarnation, Option<WorkerSetId>)]) -> bool {
 }
 
 #[test]
+fn a_delayed_heartbeat_does_not_hide_the_id_that_a_worker_was_given_later() {
+    let mut consensus = Consensus::new(NOW);
+    consensus.join(w(1), Some(id_of(BEFORE, 3, [w(1)])));
+    assert!(consensus.agreed(), "as far as is known");
+    consensus.recall(w(1), Some(id_of(BEFORE, 4, [w(1), w(2)])));
+    assert!(!consensus.agreed(), "w2 is not back");
+    consensus.join(w(2), Some(id_of(BEFORE, 4, [w(1), w(2)])));
+    assert!(consensus.agreed());
+    consensus.recall(w(2), Some(consensus.current()));
+    assert!(
+        consensus.agreed(),
+        "an id of ours tells nothing about before"
+    );
+    consensus.recall(w(2), None);
+    assert!(!consensus.agreed(), "what it held is not certain");
+}
+
+#[test]
 fn each_join_and_each_departure_is_one_version() {
     let mut consensus = Consensus::new(NOW);
     assert_eq!(consensus.current(), id_of(NOW, 0, []));

@@ -242,8 +242,5 @@ fn without_a_store_a_strict_task_is_refused() {
         })),
         ..plain()
     };
-    assert_eq!(
-        leader.define("a", strict),
-        Err(LibraryError::StrictNeedsStore)
-    );
+    assert_eq!(leader.define("a", strict), Err(LibraryError::NeedsStore));
 }

@@ -288,6 +288,6 @@ fn without_a_store_nothing_strict_is_launched_however_it_was_bound() {
         bound: Some((Revision(1), Payload::Spec(Box::new(given)))),
         ..by_hand("a")
     };
-    assert_eq!(leader.trigger(bound), Err(TriggerError::StrictNeedsStore));
+    assert_eq!(leader.trigger(bound), Err(TriggerError::NeedsStore));
     assert_eq!(leader.kept.known().ranges().count(), 0);
 }

@@ -382,7 +382,7 @@ fn an_unusable_plan_is_refused_when_it_is_defined() {
         ..workflow(plain(), &[])
     };
     let refused = memory.define("a", definition);
-    assert_eq!(refused, Err(LibraryError::StrictNeedsStore));
+    assert_eq!(refused, Err(LibraryError::NeedsStore));
 }
 
 /// The same, with a parameter whose default is the day before the nominal time.
