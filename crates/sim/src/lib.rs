@@ -9,6 +9,7 @@
 //! | [`machine`] | one machine: processes, disk, and a coordinator that runs the real host |
 //! | [`checkers`] | invariants, checked against what really happened on the hosts |
 //! | [`chronos`] | schedules of a library over years: every due time has exactly one record |
+//! | [`fleets`] | workers that are requested of a cluster manager, with its lost answers and forgotten jobs |
 //! | `plans` | small workflows to execute |
 //! | [`campaign`] | runs of many seeds, and their totals |
 //! | [`trace`] | the event log, as a hash and as text |
@@ -20,6 +21,7 @@
 pub mod campaign;
 pub mod checkers;
 pub mod chronos;
+pub mod fleets;
 pub mod leader;
 pub mod machine;
 mod plans;

@@ -7,9 +7,9 @@ use std::time::Instant;
 use baton_core::bugs::{Bug, Bugs};
 use baton_sim::campaign::{Outcome, Totals, run_seed};
 use baton_sim::checkers::{self, Violation};
-use baton_sim::chronos;
 use baton_sim::swarm::Shape;
 use baton_sim::trace::Detail;
+use baton_sim::{chronos, fleets};
 use clap::Parser;
 use serde_json::json;
 
@@ -23,6 +23,7 @@ use serde_json::json;
   baton-sim --seed 17 --trace
   baton-sim --workflows --seeds 1000
   baton-sim --schedules --seeds 5000
+  baton-sim --fleets --seeds 2000
 
 Exit status: 0 clean, 1 violation found, 2 bad usage."
 )]
@@ -45,6 +46,9 @@ struct Args {
     /// Simulate schedules of a library over years instead of a cluster.
     #[arg(long, conflicts_with_all = ["workers", "instances", "workflows"])]
     schedules: bool,
+    /// Simulate fleets and their cluster manager instead of a cluster.
+    #[arg(long, conflicts_with_all = ["workers", "instances", "workflows", "schedules"])]
+    fleets: bool,
     /// Enable this seeded bug; stop at the first seed that detects it.
     #[arg(long, value_name = "NAME", value_parser = parse_bug)]
     bug: Option<Bug>,
@@ -102,6 +106,11 @@ impl Args {
         self.schedules || self.bug.is_some_and(|bug| chronos::BUGS.contains(&bug))
     }
 
+    /// A bug of fleets implies `--fleets`.
+    fn is_about_fleets(&self) -> bool {
+        self.fleets || self.bug.is_some_and(|bug| fleets::BUGS.contains(&bug))
+    }
+
     /// A bug of runs implies `--workflows`.
     fn has_workflows(&self) -> bool {
         let about_runs = |bug| checkers::runs::BUGS.contains(&bug);
@@ -111,6 +120,8 @@ impl Args {
     fn run_seed(&self, seed: u64, detail: Detail) -> Outcome {
         if self.is_about_schedules() {
             chronos::run_seed(seed, self.bugs(), detail).0
+        } else if self.is_about_fleets() {
+            fleets::run_seed(seed, self.bugs(), detail)
         } else {
             run_seed(seed, self.shape(), self.bugs(), detail)
         }
@@ -193,6 +204,9 @@ fn replay_command(args: &Args, seed: u64) -> String {
     }
     if args.schedules {
         command += " --schedules";
+    }
+    if args.fleets {
+        command += " --fleets";
     }
     if let Some(bug) = args.bug {
         command += &format!(" --bug {}", bug.name());

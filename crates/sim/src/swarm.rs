@@ -4,6 +4,8 @@
 //! of the fault kinds and draws the intensity of each.
 
 use baton_core::scheduler::StoreMode;
+use baton_model::cpu::{CORE, NodeSizes};
+use baton_model::device::{DeviceLists, GPU};
 
 use crate::rng::Rng;
 use crate::time::{MILLI, Micros, SECOND};
@@ -65,6 +67,9 @@ pub enum FaultKind {
     LaunchesFail,
     /// All work fails on a host for a while, whose checks pass. Drawn apart from the others.
     WorkFails,
+    /// A worker is told to end in order; it is started again later. Drawn apart from the others,
+    /// with workers that end by themselves.
+    WorkerLeaves,
     /// A host comes back after a long time while another is silent; then the scheduler crashes
     /// and hears the silent one first.
     Swizzle,
@@ -214,6 +219,22 @@ pub struct Mix {
 }
 
 impl Mix {
+    /// The devices of a host: one for each attempt that finds room.
+    #[must_use]
+    pub fn device_lists(&self) -> DeviceLists {
+        let ids: Vec<String> = (0..self.room).map(|id| id.to_string()).collect();
+        let cores = (0..self.room)
+            .map(|id| format!("{id},{}", id + self.room))
+            .collect();
+        [(GPU.to_owned(), ids), (CORE.to_owned(), cores)].into()
+    }
+
+    /// The NUMA nodes of its cores: two, if there are enough.
+    #[must_use]
+    pub fn core_nodes(&self) -> NodeSizes {
+        vec![self.room / 2, self.room - self.room / 2]
+    }
+
     #[must_use]
     pub fn draw(rng: &mut Rng, shape: Shape) -> Self {
         let store_mode = if rng.chance(350) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use baton_core::host::kernel::SIGKILL;
+use baton_core::host::kernel::{SIGKILL, SIGTERM};
 use baton_model::ids::LeaseId;
 use baton_model::outcome::{KillCause, Outcome};
 use baton_model::time::Mono;
@@ -23,6 +23,10 @@ struct Ask {
 #[derive(Debug, Default)]
 pub struct KillChecks {
     asks: BTreeMap<LeaseId, Ask>,
+    /// Attempts that were warned.
+    warned: BTreeSet<LeaseId>,
+    /// Attempts whose worker was told to end.
+    left: BTreeSet<LeaseId>,
 }
 
 impl KillChecks {
@@ -41,6 +45,16 @@ impl KillChecks {
         ask.is_hard = true;
     }
 
+    /// An attempt is warned of its end.
+    pub fn warn(&mut self, lease: LeaseId) {
+        self.warned.insert(lease);
+    }
+
+    /// The worker of an attempt is told to end.
+    pub fn leave(&mut self, lease: LeaseId) {
+        self.left.insert(lease);
+    }
+
     /// Checks a signal of a coordinator to a process of an attempt that it watches.
     pub(super) fn signalled(
         &self,
@@ -48,6 +62,9 @@ impl KillChecks {
         signal: i32,
         now: Mono,
     ) -> Result<(), Violation> {
+        if !matches!(signal, SIGTERM | SIGKILL) && self.warned.contains(&lease) {
+            return Ok(());
+        }
         let Some(ask) = self.asks.get(&lease) else {
             return Err(Violation {
                 checker: "killed-unasked",
@@ -68,6 +85,10 @@ impl KillChecks {
     pub(super) fn agree(&self, lease: LeaseId, truth: Outcome, recorded: Outcome) -> bool {
         // A task that has been stopped, and not known why, counts as killed on request.
         let asked = |cause| {
+            let has_lost_worker = self.warned.contains(&lease) || self.left.contains(&lease);
+            if cause == KillCause::WorkerEnded && has_lost_worker {
+                return true;
+            }
             let ask = self.asks.get(&lease);
             ask.is_some_and(|ask| cause == KillCause::Requested || ask.causes.contains(&cause))
         };

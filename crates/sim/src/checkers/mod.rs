@@ -17,6 +17,7 @@
 //! | `suspected-wrongly` | a worker is suspicious only after several failures there |
 //! | `suspicious-fed` | a suspicious worker is tried with one attempt at a time |
 //! | `suspicion-kept` | a suspicious worker that has passed its trials is trusted |
+//! | `outlasts-worker` | no attempt starts on a worker that ends before it would |
 //! | `released-alive` | a lease is not released while its process lives, or it sleeps and is dead when its host resumes |
 //! | `lost-acknowledged` | every acknowledged submission and status is in the store, and stays there unless the commits that held it are lost |
 //! | `committed-twice` | a group of facts is committed once |
@@ -26,6 +27,13 @@
 //! | `killed-unasked` | no process gets a signal without a reason |
 //! | `grace-skipped` | no process that is to stop is killed before its grace is over |
 //! | `launched-twice` | no run of an attempt is launched again |
+//! | `device-shared` | no device is used by two live attempts, unless their parts fit on it together; no CPU by two that are pinned to cores |
+//! | `device-missing` | an attempt has all devices and CPUs that it needs, and its task keeps them |
+//! | `device-lost` | at the end, no host holds a device for an attempt that is over |
+//! | `gang-incomplete` | an attempt takes as many workers as it asks for, none of them twice |
+//! | `gang-divided` | the members of a gang are of one group |
+//! | `member-shared` | no member of a gang is used by more than it has room for, until the gang's end is known |
+//! | `member-kept` | at the end, no worker is held for an attempt |
 //! | `suicide-ordered` | every heartbeat of a condemned worker is answered with an order to die |
 //! | `survivor` | no process outlives the incarnation of its worker |
 //! | `started-early` | an instance that starts after others is leased only when they have ended as they must |
@@ -42,10 +50,13 @@
 
 mod bounds;
 mod conditions;
+mod devices;
+mod gangs;
 mod history;
 mod kills;
 pub mod runs;
 mod suspicion;
+pub mod tenure;
 mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +65,7 @@ use std::sync::Arc;
 use baton_core::ledger::Ledger;
 use baton_core::step::Receipt;
 use baton_core::supervision::attempts::LOST;
+use baton_model::coordinator::Launch;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
@@ -64,6 +76,9 @@ use crate::time::{SECOND, Time};
 
 use bounds::Bounds;
 pub use conditions::ConditionChecks;
+use devices::DeviceChecks;
+pub use devices::{CPUS, DEVICES};
+pub use gangs::{GangChecks, group_of};
 use history::History;
 pub use kills::KillChecks;
 pub use runs::{ResumeRequest, Row, RunChecks, RunRecord};
@@ -99,6 +114,9 @@ pub struct Checkers {
     pub suspicion: SuspicionChecks,
     /// The checkers of signals.
     pub signals: KillChecks,
+    devices: DeviceChecks,
+    /// The checkers of gangs.
+    pub gangs: GangChecks,
     /// Attempts that an operator has killed.
     kills: BTreeSet<LeaseId>,
     /// Attempts that their host could not start.
@@ -162,6 +180,18 @@ impl Checkers {
         self.require(checked);
     }
 
+    /// Checks the devices of the first process of an attempt.
+    pub fn devices_assigned(&mut self, lease: LeaseId, host: usize, launch: &Launch) {
+        let checked = self.devices.started(lease, host, launch, &self.truth);
+        self.require(checked);
+    }
+
+    /// Checks the devices of the next runner of a task.
+    pub fn devices_kept(&mut self, lease: LeaseId, launch: &Launch) {
+        let checked = self.devices.resumed(lease, launch);
+        self.require(checked);
+    }
+
     /// Checks a signal of a coordinator to a process of an attempt that it watches, at this time of
     /// its host's clock.
     pub fn signalled(&mut self, lease: LeaseId, signal: i32, now: Mono) {
@@ -215,6 +245,7 @@ impl Checkers {
         let checked = self.suspicion.committed(fact);
         self.require(checked);
         self.bounds.committed(fact);
+        self.gangs.committed(fact);
         let checked = self.history.committed(fact);
         self.require(checked);
         let checked = self.runs.committed(fact, &self.truth);
@@ -223,8 +254,16 @@ impl Checkers {
 
     /// Checks a lease that was granted, by the ledger that has it. `defaults`: the limits of the
     /// configuration.
-    pub fn granted(&mut self, ledger: &Ledger, lease: LeaseId, defaults: &[(String, u64)]) {
+    pub fn granted(
+        &mut self,
+        ledger: &Ledger,
+        lease: LeaseId,
+        defaults: &[(String, u64)],
+        slots: u32,
+    ) {
         let checked = bounds::check_grant(ledger, lease, defaults);
+        self.require(checked);
+        let checked = self.gangs.granted(ledger, lease, slots);
         self.require(checked);
     }
 
@@ -302,7 +341,12 @@ impl Checkers {
             LOST => self.truth.live(lease).is_none(),
             _ => false,
         };
-        let agrees = truth.is_some_and(|truth| self.signals.agree(lease, truth, outcome));
+        let agrees = truth.is_some_and(|truth| {
+            // A program of a gang also fails by itself when a member is lost.
+            let is_blamed = outcome == Outcome::Killed(KillCause::MemberLost);
+            let is_cause = self.gangs.is_incomplete(lease) && !truth.is_success();
+            (is_blamed && is_cause) || self.signals.agree(lease, truth, outcome)
+        });
         if !agrees && !unseen {
             let truth = truth.map_or("still running or never started".to_owned(), |it| {
                 it.to_string()

@@ -12,7 +12,7 @@ use baton_model::ids::{
 };
 use baton_model::limits::PROTOCOL_VERSION;
 use baton_model::message::{
-    Heartbeat, LaunchVerdict, Status, ToScheduler, ToWorker, WorkerAddress,
+    Heartbeat, LaunchVerdict, Status, Tenure, ToScheduler, ToWorker, WorkerAddress,
 };
 use baton_model::outcome::Outcome;
 use baton_model::state::WorkerState;
@@ -43,6 +43,8 @@ impl TransientWorker {
             stamp: Stamp(now),
             state: self.state,
             worker_set: None,
+            tenure: Tenure::default(),
+            greeting: None,
             measured: None,
         })
     }

@@ -139,6 +139,7 @@ fn tells_launch(record: &CoordinatorRecord, launched: RunKey) -> bool {
         CoordinatorRecord::Exited(end) | CoordinatorRecord::Ended(end) => end.run == launched,
         CoordinatorRecord::Begun { .. }
         | CoordinatorRecord::Accepted { .. }
+        | CoordinatorRecord::Assigned { .. }
         | CoordinatorRecord::Guard(_) => false,
     }
 }

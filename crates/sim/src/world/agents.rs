@@ -8,17 +8,19 @@ use baton_core::supervision::attempts::Assignment;
 use baton_core::supervision::io::{Action, Ending, Event as AgentEvent, Sighting};
 use baton_core::supervision::takeover::KnownAttempt;
 use baton_core::supervision::{Identity, Supervisor};
-use baton_model::coordinator::{AttemptPaths, Launch, Reply, Request};
+use baton_model::coordinator::{AttemptPaths, DeviceClaim, Launch, Reply, Request};
+use baton_model::cpu::{CORE, Pin};
+use baton_model::device::{GPU, WHOLE};
 use baton_model::ids::LeaseId;
-use baton_model::message::{ToScheduler, ToWorker, WorkerAddress};
+use baton_model::message::{HostSize, ToScheduler, ToWorker, WorkerAddress};
 use baton_model::outcome::KillCause;
-use baton_model::placement::{Capacity, Offer};
+use baton_model::placement::{Capacity, GROUP_LABEL, Offer};
 use baton_model::task::RunKey;
 use baton_model::time::Millis;
 
 use super::hosts::Handover;
 use super::{Event, World};
-use crate::checkers::outputs_of;
+use crate::checkers::{self, CPUS, DEVICES, outputs_of};
 use crate::machine::processes::Parent;
 use crate::swarm::FaultKind;
 use crate::time::{SECOND, Time};
@@ -55,6 +57,12 @@ impl World {
                 cpu_milli: 1_000 * u64::from(slots),
                 ..Capacity::default()
             },
+            labels: self
+                .gangs
+                .group(&self.hosts[index].name)
+                .map(|group| (GROUP_LABEL.to_owned(), group))
+                .into_iter()
+                .collect(),
             open: true,
             ..Offer::default()
         };
@@ -63,6 +71,9 @@ impl World {
             executor: None,
             slots,
             offer: Arc::new(offer),
+            version: Arc::default(),
+            host: HostSize::default(),
+            lifetime: self.hosts[index].lifetime,
             bugs: self.config.bugs,
         }
     }
@@ -93,7 +104,12 @@ impl World {
         let room = u64::from(self.mix.room);
         if let Some(agent) = &mut self.hosts[index].agent {
             let amounts = vec![room];
-            agent.requests.push(Request::Capacity { amounts });
+            let (devices, core_nodes) = (self.mix.device_lists(), self.mix.core_nodes());
+            agent.requests.push(Request::Capacity {
+                amounts,
+                devices,
+                core_nodes,
+            });
             let guard = agent.guard.map(Into::into);
             agent.requests.extend(guard.map(Request::Guard));
         }
@@ -286,6 +302,11 @@ impl World {
                     self.checkers.signals.stop(*lease, cause, now + grace);
                 }
             }
+            Action::Warn { run, .. } => {
+                if let Some(lease) = host.leases.get(&run) {
+                    self.checkers.signals.warn(*lease);
+                }
+            }
             Action::KillEverything { .. } => {
                 let agent = host.agent.as_ref();
                 let dying = agent.and_then(|agent| agent.supervisor.dying());
@@ -332,6 +353,13 @@ impl World {
         let host = &self.hosts[index];
         let now = host.clock.mono(self.now);
         let attempt = host.agent.as_ref()?.supervisor.attempts().get(run)?;
+        let needed = attempt
+            .assignment
+            .spec
+            .time_needed(attempt.assignment.timeout, &attempt.assignment.requests);
+        let agent = host.agent.as_ref()?;
+        let left = agent.supervisor.worker().time_left(now);
+        let checked = checkers::tenure::fits(attempt.assignment.lease, run, needed, left);
         let (lease, tag) = (attempt.assignment.lease, self.tags.len().to_string());
         self.tags.push(attempt.assignment.clone());
         let launch = Launch {
@@ -340,8 +368,9 @@ impl World {
                 stdout: String::new(),
                 stderr: String::new(),
             }),
-            ..attempt.launch(tag, vec![1], now)
+            ..attempt.launch(tag, vec![1], device_claim(lease), now)
         };
+        self.checkers.require(checked);
         self.hosts[index].leases.insert(run, lease);
         Some(Request::Launch {
             run,
@@ -461,6 +490,32 @@ pub(super) fn with_outputs(lease: Option<LeaseId>, mut ending: Ending) -> Ending
     let instance = lease.map(|lease| lease.attempt.instance);
     ending.report.outputs = instance.and_then(|instance| outputs_of(instance, outcome));
     ending
+}
+
+/// The devices of an attempt: most need one for themselves, some share one, and some need none; some are
+/// pinned to a core. Every attempt that finds room finds a device and a core, too.
+fn device_claim(lease: LeaseId) -> DeviceClaim {
+    let milli = match lease.attempt.instance.0 % 8 {
+        0 => 0,
+        1 => 500,
+        2 => 600,
+        _ => WHOLE,
+    };
+    let pin = match lease.attempt.instance.0 % 3 {
+        0 => None,
+        1 => Some(Pin::Cores),
+        _ => Some(Pin::Socket),
+    };
+    let cores = if pin.is_some() { WHOLE } else { 0 };
+    let variables = [(DEVICES, GPU), (CPUS, CORE)];
+    DeviceClaim {
+        amounts: [(GPU.to_owned(), milli), (CORE.to_owned(), cores)].into(),
+        variables: variables
+            .map(|(name, of)| (name.to_owned(), of.to_owned()))
+            .into(),
+        held: Vec::new(),
+        pin,
+    }
 }
 
 fn check_request(run: RunKey) -> Request {

@@ -331,7 +331,9 @@ impl World {
         }
         if let Fact::LeaseGranted { lease, .. } = fact {
             let defaults = &self.arrays.default_limits;
-            self.checkers.granted(&self.store.ledger, *lease, defaults);
+            let slots = self.mix.slots;
+            self.checkers
+                .granted(&self.store.ledger, *lease, defaults, slots);
         }
     }
 

@@ -14,6 +14,8 @@ use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scal
 use baton_model::task::{Resources, TaskSpec};
 use baton_model::time::Millis;
 
+use super::coordinators::Coordinator;
+use super::hosts::Host;
 use super::{Event, SAFETY_PHASE, World};
 use crate::rng::Rng;
 use crate::swarm::Mix;
@@ -92,6 +94,11 @@ impl Client {
                 (entry.acknowledged, entry.ended) = (acknowledged, ended);
             }
         }
+    }
+
+    /// The specs of all planned instances.
+    pub(super) fn specs_mut(&mut self) -> impl Iterator<Item = &mut InstanceSpec> {
+        self.planned.values_mut().map(|entry| &mut *entry.spec)
     }
 
     pub(super) fn new(mix: &Mix, rng: &mut Rng) -> Self {
@@ -458,6 +465,28 @@ impl World {
                 .collect();
             self.checkers
                 .violate("diverged", format!("workers do not settle: {held:?}"));
+            return;
+        }
+        let held = self.leader().and_then(|(_, core)| {
+            let mut seats = core.seats().iter();
+            let (name, _) = seats.find(|(name, seat)| {
+                seat.held() > 0 || core.used_by(name).is_some_and(|used| used.cpu_milli > 0)
+            })?;
+            Some(format!("{name} is held, and nothing is left to do"))
+        });
+        if let Some(what) = held {
+            return self.checkers.violate("member-kept", what);
+        }
+        // A worker that is cut off holds what it has not been told to forget.
+        let holds = |(index, host): (usize, &Host)| {
+            let is_told = |it: &&Coordinator| !it.process.has_requests();
+            let coordinator = host.coordinator.as_ref().filter(is_told);
+            let is_reached = !host.destroyed && !self.links.is_severed(index);
+            is_reached && coordinator.is_some_and(|it| it.process.host().holds_devices())
+        };
+        if let Some(index) = self.hosts.iter().enumerate().position(holds) {
+            let what = format!("h{index} holds devices, and nothing runs there");
+            self.checkers.violate("device-lost", what);
         }
     }
 }

@@ -52,6 +52,7 @@ impl World {
             FaultKind::ChecksFail => self.fail_checks(host),
             FaultKind::LaunchesFail => self.fail_launches(host),
             FaultKind::WorkFails => self.fail_work(host),
+            FaultKind::WorkerLeaves => self.worker_leaves(host),
             FaultKind::Swizzle => self.swizzle(host, scheduler),
             FaultKind::HostSuspend => {
                 let span = self.draw_span();

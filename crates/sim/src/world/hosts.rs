@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::protocol::worker::io::GuardOrder;
+use baton_core::supervision::lifetime::Lifetime;
 use baton_core::supervision::takeover::KnownAttempt;
 use baton_model::fact::Holder;
 use baton_model::ids::{
@@ -69,6 +70,8 @@ pub(super) struct Host {
     pub(super) work_fails: bool,
     /// `None` while it is awake.
     pub(super) sleep: Option<Sleep>,
+    /// When its worker ends by itself.
+    pub(super) lifetime: Lifetime,
     /// Gone for good.
     pub(super) destroyed: bool,
     /// The coordinator was stopped at some time, or the clock is out of bounds.
@@ -140,6 +143,7 @@ impl World {
             launches_fail: false,
             work_fails: false,
             sleep: None,
+            lifetime: Lifetime::default(),
             destroyed: false,
             excused,
             is_cloned: false,

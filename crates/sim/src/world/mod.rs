@@ -19,6 +19,7 @@
 //! | `recovery` | the ledger of a new leader, restored from rows |
 //! | `reapers` | the parents of coordinators, which remain when agent and coordinator die |
 //! | `suspend` | hosts that sleep |
+//! | `gangs` | groups of workers, and instances of several nodes |
 //! | `faults` | fault injection and recovery |
 //!
 //! All decisions are made by the real core; this module only simulates its environment. One
@@ -32,6 +33,7 @@ mod copies;
 mod dependents;
 mod failover;
 mod faults;
+mod gangs;
 mod hosts;
 mod network;
 mod reapers;
@@ -40,6 +42,7 @@ mod schedulers;
 mod store;
 mod suspend;
 mod takeovers;
+mod tenures;
 mod work;
 mod workflows;
 
@@ -61,10 +64,12 @@ use crate::trace::{Detail, Trace};
 
 use arrays::ArrayClients;
 use client::Client;
+use gangs::Gangs;
 use hosts::Host;
 use network::Links;
 use schedulers::SchedulerProcess;
 use store::{Store, StoreOp, StoreReply};
+use tenures::Tenures;
 use workflows::WorkflowClients;
 
 pub const SAFETY_PHASE: Micros = 3_600 * SECOND;
@@ -224,6 +229,8 @@ pub struct World {
     bad_rng: Rng,
     failover_rng: Rng,
     host_rng: Rng,
+    tenure: Tenures,
+    gangs: Gangs,
     /// Whether several schedulers may use the store, on a server of its own.
     is_shared: bool,
     links: Links,
@@ -280,6 +287,8 @@ impl World {
             bad_rng: Rng::new(seed ^ (1 << 59)),
             failover_rng,
             host_rng: Rng::new(seed ^ (1 << 58)),
+            tenure: Tenures::new(seed),
+            gangs: Gangs::new(seed, &mix),
             is_shared,
             links: Links::default(),
             store: Store::default(),
@@ -367,6 +376,8 @@ impl World {
             let first = self.bad_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::WorkFails, mean));
         }
+        self.populate_tenures();
+        self.populate_gangs();
         self.at(0, Event::ClientWake);
         self.at(SAFETY_PHASE, Event::Calm);
     }

@@ -60,6 +60,9 @@ impl World {
             runs,
             ended_runs,
             last_run: applied.runs().last(),
+            fleets: applied.fleets().iter().cloned().collect(),
+            jobs: applied.fleets().jobs().cloned().collect(),
+            last_job: applied.fleets().last(),
             ..LedgerParts::default()
         }
     }

@@ -20,7 +20,7 @@ use crate::time::{Clock, SECOND, Time};
 /// An input for a stopped process.
 #[derive(Debug)]
 enum MailboxEntry {
-    Input(Input),
+    Input(Box<Input>),
     Store(StoreReply),
 }
 
@@ -151,7 +151,7 @@ impl World {
         self.checkers.cancel_expected_orders();
         while let Some(entry) = self.schedulers[index].mailbox.pop_front() {
             match entry {
-                MailboxEntry::Input(input) => self.scheduler_handle(index, input),
+                MailboxEntry::Input(input) => self.scheduler_handle(index, *input),
                 MailboxEntry::Store(reply) => self.store_reply_read(index, reply),
             }
         }
@@ -247,7 +247,9 @@ impl World {
             return;
         }
         if process.paused {
-            process.mailbox.push_back(MailboxEntry::Input(input));
+            process
+                .mailbox
+                .push_back(MailboxEntry::Input(Box::new(input)));
         } else {
             self.scheduler_handle(index, input);
         }
@@ -379,6 +381,8 @@ impl World {
             Effect::Reply(request, Reply::Run(answer)) => self.run_answered(request, answer),
             // Simulated clients do not wait for the others.
             Effect::Reply(..) => {}
+            // Fleets have a world of their own.
+            Effect::Fleet(_) => {}
             Effect::EpochOvertaken(seen, copied) => {
                 let process = &mut self.schedulers[index];
                 let epoch = process.leading.as_ref().map(|it| it.core().epoch());

@@ -137,6 +137,7 @@ impl World {
         host.incarnation = host.incarnation.next();
         host.incarnation_boot = host.boot;
         let (epoch, now) = (host.epoch, host.clock.mono(self.now));
+        self.hosts[index].lifetime = self.draw_lifetime(now);
         self.reaper_start(index);
         let mut supervisor = Supervisor::begin(&self.identity(index), ended, now);
         supervisor.worker_mut().obeyed(epoch);
@@ -353,6 +354,7 @@ impl World {
                 assignment,
                 started: run.started,
                 waiting: run.waiting,
+                devices: run.devices,
                 ended: run
                     .ended
                     .map(|end| with_outputs(lease, Ending::recorded(&end))),

@@ -172,9 +172,11 @@ impl World {
         };
         let lease = assignment.lease;
         if run.run > RunNo(0) {
+            self.checkers.devices_kept(lease, launch);
             return self.task_resumes(index, run, lease, ticks);
         }
         self.attempt_begins(index, &assignment);
+        self.checkers.devices_assigned(lease, index, launch);
         let is_task = assignment.is_task();
         let role = if is_task { Role::Runner } else { Role::Command };
         let main = self.program_begins(index, lease, run, role, ticks);

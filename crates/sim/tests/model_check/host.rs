@@ -241,6 +241,7 @@ impl Host {
                     Stage::Ended(outcome) => Some(outcome.into()),
                     Stage::Running | Stage::Dying(_) => None,
                 },
+                devices: Vec::new(),
             })
             .collect();
         self.worker =
@@ -283,6 +284,7 @@ impl Host {
             Effect::RunCheck(check) => return Some(Input::CheckDone(check, Ok(()))),
             Effect::ReadLogs(..) | Effect::ReadProcesses(..) => panic!("no client reads here"),
             Effect::EndLife => self.over = true,
+            Effect::Left => panic!("no worker leaves here"),
         }
         None
     }

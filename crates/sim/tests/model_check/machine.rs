@@ -17,15 +17,20 @@ use baton_core::bugs::Bugs;
 use baton_core::host::kernel::{SIGKILL, SIGTERM};
 use baton_core::supervision::attempts::{Assignment, Attempt, LOST};
 use baton_core::supervision::io::{Action, Ending, Sighting};
+use baton_core::supervision::lifetime::Lifetime;
 use baton_core::supervision::takeover::{Inventory, KnownAttempt, ReportedRun};
 use baton_core::supervision::{Identity, Supervisor};
 use baton_core::takeover::{self, Witness};
-use baton_model::coordinator::{AttemptPaths, Guard, KnownRun, Launch, Reply, Request};
+use baton_model::coordinator::{
+    AttemptPaths, DeviceClaim, Guard, KnownRun, Launch, Reply, Request,
+};
+use baton_model::device::DeviceLists;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, WorkerName,
 };
+use baton_model::message::HostSize;
 use baton_model::outcome::{ExitStatus, KillCause, Outcome};
 use baton_model::task::{Identity as ProcessIdentity, ProcessNo, RunKey, RunNo};
 use baton_model::time::{Millis, Mono, Now, Stamp, Wall};
@@ -171,6 +176,7 @@ fn assignment(run: RunKey) -> Assignment {
         timeout: None,
         memory_min: 0,
         memory_max: 0,
+        requests: Vec::new(),
         began: None,
     }
 }
@@ -189,6 +195,9 @@ fn identity() -> Identity {
         executor: None,
         slots: 2,
         offer: Arc::default(),
+        version: Arc::default(),
+        lifetime: Lifetime::default(),
+        host: HostSize::default(),
         bugs: Bugs::NONE,
     }
 }
@@ -250,6 +259,8 @@ impl Machine {
         self.place(|coordinator, place| coordinator.map(|it| it.connect(place)));
         self.send(Request::Capacity {
             amounts: vec![bound.room],
+            devices: DeviceLists::new(),
+            core_nodes: Vec::new(),
         });
         self.send(Request::Guard(Guard {
             deadline: FAR,
@@ -340,7 +351,7 @@ impl Machine {
                         stdout: String::new(),
                         stderr: String::new(),
                     }),
-                    ..attempt.launch(tag, vec![1], self.clock)
+                    ..attempt.launch(tag, vec![1], DeviceClaim::default(), self.clock)
                 };
                 let launch = Box::new(launch);
                 self.send(Request::Launch { run: key, launch });
@@ -503,6 +514,7 @@ impl Machine {
                 started: known.started,
                 waiting: known.waiting,
                 ended: known.ended.as_ref().map(Ending::recorded),
+                devices: known.devices.clone(),
             }
         });
         let inventory = Inventory::new(self.handover.clone(), reported.collect(), None);

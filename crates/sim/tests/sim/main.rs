@@ -2,5 +2,6 @@
 
 mod chronos;
 mod cli;
+mod fleets;
 mod golden;
 mod seeds;

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `scheduler S [memory epoch=N] [allow_bump] [SPAN=5s…]` | becomes the leader; with a store, under its next epoch |
 //! | `crash S` | kills it; uncommitted batches are lost |
-//! | `worker W [seat= lineage= incarnation= host= boot= slots= seen= clock=] [other_version] [stubborn] [sick] [slow]` | begins an incarnation |
+//! | `worker W [seat= lineage= incarnation= host= boot= slots= seen= clock= lifetime=SECONDS] [other_version] [stubborn] [sick] [slow]` | begins an incarnation |
 //! | `join W…` | exchanges everything until each is HEALTHY |
 //! | `busy I… [strict] …` | submits, and exchanges everything until each runs |
-//! | `submit I… [strict] [lost-after=SECONDS] [failures=N] [losses=N]`, `cancel I`, `forget W` | client requests to the leader |
+//! | `submit I… [strict] [time=SECONDS] [warn=SECONDS] [lost-after=SECONDS] [failures=N] [losses=N]`, `cancel I`, `forget W` | client requests to the leader |
 //! | `logs R SEAT LEASE [from=N] [bytes=N]` | reads a log |
 //! | `tick P`, `advance [P…] SPAN`, `run SPAN` | time passes: for one tick, without deliveries, with them |
 //! | `freeze P SPAN` | time passes, but the party does not tick |
@@ -17,6 +17,7 @@
 //! | `commits manual\|auto [S]`, `commit [S]` | whether the store commits by itself; commits one batch |
 //! | `disconnect W` | the leader detects the broken connection |
 //! | `end W I exit\|signal N`, `launch W` | an attempt ends; a slow coordinator launches |
+//! | `terminate W` | the worker is told to end, and drains |
 //! | `sick W`, `well W` | whether health checks succeed |
 //! | `stop W`, `start W [as=SEAT]` | kills the agent; restarts it as the same incarnation |
 //! | `next-incarnation W [as=SEAT]`, `reboot H` | begins a new incarnation; every worker of a host begins one |
@@ -30,14 +31,18 @@ use std::collections::BTreeMap;
 
 use baton_core::ledger::Ledger;
 use baton_core::scheduler::{Command, Config, Input, StoreMode, Submission};
+use baton_core::supervision::io::Event;
+use baton_core::supervision::lifetime::Lifetime;
 use baton_model::fact::Holder;
 use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, RequestId, WorkerName,
 };
-use baton_model::message::{LogQuery, LogStart, LogStream, ProcessQuery, WorkerAddress};
+use baton_model::message::{
+    LeaveCause, LogQuery, LogStart, LogStream, ProcessQuery, WorkerAddress,
+};
 use baton_model::outcome::{ExitStatus, KillMode};
-use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget};
+use baton_model::spec::{Exclusive, InstanceSpec, RetryBudget, Warning};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono};
 use baton_model::timeouts::Timeouts;
@@ -71,6 +76,7 @@ pub(crate) fn run(world: &mut World, line: &str) -> Done {
         "lose" | "catch" | "cut" | "heal" => rules(world, verb, rest),
         "tick" | "advance" | "run" | "freeze" => time(world, verb, rest),
         "end" | "launch" => attempt(world, verb, rest),
+        "terminate" => terminate(world, rest),
         "commits" | "commit" => commits(world, verb, rest),
         "busy" => busy(world, rest),
         "join" => rest.iter().try_for_each(|name| join(world, name)),
@@ -200,8 +206,14 @@ fn worker(world: &mut World, name: &str, words: &[&str]) -> Done {
         sick: options.flag("sick"),
         slow: options.flag("slow"),
     };
+    let lifetime = options.number("lifetime", 0)?;
     options.finish()?;
-    let mut party = Party::new(name, me, slots, quirks, Mono(clock.0));
+    let clock = Mono(clock.0);
+    let lifetime = Lifetime {
+        until: (lifetime > 0).then(|| clock + Millis::from_secs(lifetime)),
+        ..Lifetime::default()
+    };
+    let mut party = Party::new(name, me, slots, quirks, lifetime, clock);
     if seen > 0 {
         party.remember_epoch(Epoch(seen));
     }
@@ -302,7 +314,13 @@ fn submissions(words: &[&str]) -> Result<Vec<Input>, String> {
         ..defaults
     };
     let lost_after = options.number("lost-after", 0)?;
+    let (time, warn) = (options.number("time", 0)?, options.number("warn", 0)?);
     let spec = InstanceSpec {
+        time_request: (time > 0).then(|| Millis::from_secs(time)),
+        warn: (warn > 0).then(|| Warning {
+            signal: 10,
+            before: Millis::from_secs(warn),
+        }),
         lost_after: (lost_after > 0).then(|| Millis::from_secs(lost_after)),
         exclusive: if strict {
             Exclusive::Strict
@@ -460,6 +478,13 @@ fn attempt(world: &mut World, verb: &str, words: &[&str]) -> Done {
         world.feed_worker(name, event)?;
     }
     Ok(())
+}
+
+fn terminate(world: &mut World, words: &[&str]) -> Done {
+    let (name, rest) = first(words)?;
+    none(rest)?;
+    world.worker(name)?;
+    world.feed_worker(name, Event::Leave(LeaveCause::Terminated))
 }
 
 fn commits(world: &mut World, verb: &str, words: &[&str]) -> Done {

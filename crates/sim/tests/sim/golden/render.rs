@@ -70,6 +70,13 @@ pub(crate) fn to_scheduler(message: &ToScheduler) -> String {
             check,
             reason,
         } => format!("healthFault {check} ({reason}) under {association}"),
+        ToScheduler::Goodbye { association, cause } => {
+            format!("goodbye ({cause}) under {association}")
+        }
+        ToScheduler::HeldDevices { association, held } => {
+            let all = list(held, |(lease, _)| lease.to_string());
+            format!("heldDevices {all} under {association}")
+        }
         ToScheduler::Logs {
             association,
             request,
@@ -130,6 +137,7 @@ pub(crate) fn to_worker(message: &ToWorker) -> String {
         ToWorker::CheckHealth { association, check } => {
             format!("checkHealth {check} under {association}")
         }
+        ToWorker::GoodbyeAck { association } => format!("goodbyeAck under {association}"),
         ToWorker::StatusAck {
             association,
             leases: told,
@@ -204,6 +212,12 @@ fn heartbeat(heartbeat: &Heartbeat) -> String {
     if heartbeat.version != PROTOCOL_VERSION {
         text += " version=other";
     }
+    if let Some(left) = heartbeat.tenure.left {
+        text += &format!(" left={}", seconds(left));
+    }
+    if heartbeat.tenure.leaving {
+        text += " leaving";
+    }
     text + &worker_set(heartbeat.worker_set)
 }
 
@@ -253,6 +267,8 @@ const fn launch_refusal(reason: LaunchRefusal) -> &'static str {
         LaunchRefusal::AlreadyOver => "already over",
         LaunchRefusal::Full => "full",
         LaunchRefusal::GuardFired => "guard fired",
+        LaunchRefusal::Leaving => "leaving",
+        LaunchRefusal::TooLong => "too long",
     }
 }
 

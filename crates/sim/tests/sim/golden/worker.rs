@@ -9,14 +9,15 @@ use baton_core::bugs::Bugs;
 use baton_core::host::kernel::SIGTERM;
 use baton_core::supervision::attempts::Assignment;
 use baton_core::supervision::io::{Action, Ending, Event, Sighting};
+use baton_core::supervision::lifetime::Lifetime;
 use baton_core::supervision::takeover::{Inventory, ReportedRun};
 use baton_core::supervision::{Identity, Supervisor};
-use baton_model::coordinator::{AttemptPaths, KnownRun, Launch, Reply, Request};
+use baton_model::coordinator::{AttemptPaths, DeviceClaim, KnownRun, Launch, Reply, Request};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, LeaseId};
 use baton_model::message::{
-    AttemptProcesses, LogAnswer, LogChunk, LogQuery, LogStart, ProcessAnswer, ProcessQuery,
-    ProcessStatus, ToScheduler,
+    AttemptProcesses, HostSize, LogAnswer, LogChunk, LogQuery, LogStart, ProcessAnswer,
+    ProcessQuery, ProcessStatus, ToScheduler,
 };
 use baton_model::outcome::ExitStatus;
 use baton_model::state::{AttemptState, ProcessState};
@@ -53,6 +54,7 @@ pub(crate) struct Party {
     pub(crate) quirks: Quirks,
     pub(crate) clock: Mono,
     slots: u32,
+    lifetime: Lifetime,
     agent: Option<Supervisor>,
     coordinator: Coordinator,
     /// It had nothing to do any more, and has exited.
@@ -75,7 +77,14 @@ pub(crate) struct Party {
 }
 
 impl Party {
-    pub(crate) fn new(name: &str, me: Holder, slots: u32, quirks: Quirks, clock: Mono) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        me: Holder,
+        slots: u32,
+        quirks: Quirks,
+        lifetime: Lifetime,
+        clock: Mono,
+    ) -> Self {
         let (mut processes, mut disk) = (Processes::default(), Disk::default());
         let machine = &mut Machine {
             now: at(clock),
@@ -92,6 +101,7 @@ impl Party {
             quirks,
             clock,
             slots,
+            lifetime,
             agent: None,
             coordinator,
             has_exited: false,
@@ -115,6 +125,9 @@ impl Party {
             executor: None,
             slots: self.slots,
             offer: Arc::default(),
+            version: Arc::default(),
+            lifetime: self.lifetime,
+            host: HostSize::default(),
             bugs: Bugs::NONE,
         }
     }
@@ -207,6 +220,7 @@ impl Party {
             started: known.started,
             waiting: known.waiting,
             ended: known.ended.as_ref().map(Ending::recorded),
+            devices: known.devices,
         });
         runs.collect()
     }
@@ -370,6 +384,14 @@ impl Party {
                 None
             }
             Action::Adopt(run) => panic!("{} adopts {run}", self.name),
+            Action::Warn { run, signal } => {
+                let attempts = self.agent.as_ref().map(Supervisor::attempts);
+                let attempt = attempts.and_then(|attempts| attempts.get(run));
+                if let Some(lease) = attempt.map(|it| it.assignment.lease) {
+                    out.line(&format!("{}: warns {lease} with {signal}", self.name));
+                }
+                Some(Request::Signal { run, signal })
+            }
             order => order.request(),
         };
         if let Some(request) = request {
@@ -387,7 +409,7 @@ impl Party {
                 stdout: String::new(),
                 stderr: String::new(),
             }),
-            ..attempt.launch(tag, Vec::new(), self.clock)
+            ..attempt.launch(tag, Vec::new(), DeviceClaim::default(), self.clock)
         };
         self.tags.push(attempt.assignment.clone());
         Some(Request::Launch {
