@@ -113,6 +113,7 @@ fn ran(id: u64, epoch: Epoch) -> [Fact; 3] {
             lease,
             holder,
             executor: None,
+            others: Vec::new(),
         },
         Fact::AttemptConfirmed { lease },
         Fact::AttemptEnded {

@@ -1,6 +1,7 @@
 //! Errors of the store.
 
 use baton_core::ledger::LedgerError;
+use baton_model::fleet::FleetName;
 
 use crate::limits::TOKENS_MAX;
 
@@ -46,6 +47,9 @@ pub enum StoreError {
     NotEmpty(String),
     #[error("the limit of {TOKENS_MAX} valid tokens is reached; revoke unused ones")]
     TooManyTokens,
+    /// A token was to be issued for its pilots.
+    #[error("there is no fleet {0}")]
+    NoFleet(FleetName),
     /// Any other failure, usually of the disk.
     #[error("the store failed: {0}")]
     Failed(String),

@@ -11,6 +11,7 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
 use crate::StoreError;
+use crate::notices::NoticeBatch;
 use crate::retention::{PruneReport, Retention};
 use crate::sharing::Sharing;
 use crate::view::Seq;
@@ -123,6 +124,12 @@ pub trait FactLog: Send + Sync {
         retention: &Retention,
         budget: usize,
     ) -> Result<PruneReport, StoreError>;
+
+    /// Records notifications, in a transaction of its own.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] if the epoch is not in force; others if it cannot be written.
+    fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError>;
 
     /// Stores a token under a number that was never used before. If there are too many, the oldest
     /// invalid one is removed.

@@ -20,6 +20,7 @@
 //! | `change_set` | row changes derived from facts by the ledger's own rules, for all backends |
 //! | [`data_dir`] | the rights of other users in a data directory |
 //! | [`facts`] | pages of the whole history, in commit order |
+//! | [`notices`] | notifications and their deliveries |
 //! | `retention` | which history expires, and when |
 //! | [`sharing`] | what schedulers that share a store learn from each other |
 //! | [`transfer`], [`check`] | copies of a whole store, and checks of it |
@@ -41,6 +42,7 @@ mod error;
 mod fact_log;
 pub mod facts;
 pub mod limits;
+pub mod notices;
 pub mod postgres;
 mod retention;
 mod schema_version;

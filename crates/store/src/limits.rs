@@ -85,6 +85,9 @@ pub const FREE_PAGES_KEPT_ONE_IN: u64 = 16;
 /// people have to find their way among them.
 pub const TOKENS_MAX: usize = 10_000;
 
+/// Stored notices, except those that wait for their delivery: people look at the latest.
+pub const NOTICES_MAX: usize = 10_000;
+
 /// How long each step of opening a connection to a PostgreSQL server may take, in milliseconds. Of
 /// several servers the next one is tried then, so it is less than an operator's patience.
 pub const POSTGRES_CONNECT_MS: u64 = 5_000;

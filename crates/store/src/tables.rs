@@ -41,7 +41,7 @@ pub(crate) const TABLES: &[Table] = tables! {
         "stop_requested" Boolean, "lease_attempt" Integer, "lease_epoch" Integer,
         "lease_confirmed" Boolean, "worker" Text, "lineage" Integer, "life" Integer,
         "host" Integer, "boot" Integer, "again" Text, "last_end" Text, "leased_at_ms" Integer,
-        "lease_kill" Integer;
+        "lease_kill" Integer, "lease_gang" Text;
     "condemned" by "lineage": "lineage" Integer, "life" Integer;
     "drained" by "worker": "worker" Text;
     "history" by "instance, seq": "instance" Integer, "seq" Integer, "epoch" Integer,
@@ -49,7 +49,8 @@ pub(crate) const TABLES: &[Table] = tables! {
     "wide" by "seq": "seq" Integer, "first" Integer, "last" Integer, "epoch" Integer,
         "at_ms" Integer, "spec" Integer, "body" Text, "task" Integer, "requested_by" Text;
     "token" by "id": "id" Integer, "name" Text, "role" Text, "hash" Bytes,
-        "created_at_ms" Integer, "expires_at_ms" Integer, "revoked" Boolean, "owner" Text;
+        "created_at_ms" Integer, "expires_at_ms" Integer, "revoked" Boolean, "owner" Text,
+        "fleet" Text;
     "task" by "number": "number" Integer, "owner" Text, "name" Text, "revision" Integer,
         "defined" Boolean, "accounted_ms" Integer, "paused_ms" Integer, "pause_reason" Text,
         "launches" Integer, "launches_since_ms" Integer;
@@ -73,7 +74,15 @@ pub(crate) const TABLES: &[Table] = tables! {
     "backfill" by "id": "id" Integer, "task" Integer, "open" Boolean, "body" Text;
     "backfill_taken" by "backfill": "backfill" Integer, "body" Text;
     "cluster_limit" by "name": "name" Text, "total" Integer;
+    "fleet" by "name": "name" Text, "body" Text;
+    "fleet_job" by "id": "id" Integer, "fleet" Text, "open" Boolean, "body" Text;
     "name_owner" by "worker": "worker" Text, "owner" Text;
+    "notice_position" by "one": "one" Integer, "seq" Integer;
+    "notice_state" by "name": "name" Text, "body" Text;
+    "notice" by "id": "id" Integer, "name" Text, "kind" Text, "owner" Text, "at_ms" Integer,
+        "body" Text;
+    "delivery" by "notice, channel": "notice" Integer, "channel" Text, "series" Text,
+        "state" Text, "attempts" Integer, "next_ms" Integer, "changed_ms" Integer, "error" Text;
 };
 
 impl Table {

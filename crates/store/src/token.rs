@@ -51,6 +51,7 @@ pub(crate) mod tests {
                 name: String::new(),
                 role: Role::Viewer,
                 owner: None,
+                fleet: None,
                 hash: SecretHash(hash),
                 created_at: Wall(created_at),
                 expires_at,

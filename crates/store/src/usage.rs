@@ -109,6 +109,8 @@ pub(crate) struct Claim {
     pub(crate) owner: Arc<str>,
     cpu_milli: u64,
     memory: u64,
+    /// Workers that each have reserved as much.
+    nodes: u32,
     /// The item of a run that the instance carries out.
     pub(crate) part: Option<Part>,
 }
@@ -119,6 +121,7 @@ impl Claim {
             owner: spec.owner.as_str().into(),
             cpu_milli: spec.request.resources.cpu_milli,
             memory: spec.request.resources.memory_min,
+            nodes: spec.nodes.get(),
             part: spec.part,
         }
     }
@@ -127,7 +130,8 @@ impl Claim {
     /// allowance.
     pub(crate) fn held(&self, span: Millis, memory: Option<u64>) -> UsageTotals {
         let times = |amount: u64, unit: u128| {
-            let product = u128::from(amount) * u128::from(span.0) / unit;
+            let times_nodes = u128::from(amount) * u128::from(self.nodes);
+            let product = times_nodes.saturating_mul(u128::from(span.0)) / unit;
             u64::try_from(product).unwrap_or(u64::MAX).min(COUNT_MAX)
         };
         UsageTotals {
@@ -148,6 +152,7 @@ mod tests {
             owner: "o".into(),
             cpu_milli: u64::MAX,
             memory: u64::MAX,
+            nodes: 1,
             part: None,
         };
         let mut used = claim.held(Millis(u64::MAX), None);
@@ -162,6 +167,7 @@ mod tests {
             owner: "o".into(),
             cpu_milli: 500,
             memory: 3 << 20,
+            nodes: 1,
             part: None,
         };
         let used = claim.held(Millis(2_000), None);
@@ -171,5 +177,16 @@ mod tests {
         );
         let scaled = claim.held(Millis(2_000), Some(6 << 20));
         assert_eq!(scaled.memory_claimed, 12_000);
+    }
+
+    #[test]
+    fn every_node_of_a_gang_counts() {
+        let mut spec = InstanceSpec {
+            nodes: baton_model::spec::Nodes::new(4),
+            ..InstanceSpec::default()
+        };
+        spec.request.resources.cpu_milli = 2_000;
+        let used = Claim::of(&spec).held(Millis(500), None);
+        assert_eq!(used.cpu_claimed, Millis(4_000));
     }
 }

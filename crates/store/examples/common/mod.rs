@@ -32,6 +32,7 @@ pub(crate) fn granted(epoch: Epoch, id: u64) -> Fact {
             boot: BootId(u64::MAX / 7),
         },
         executor: None,
+        others: Vec::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use baton_core::ledger::Instance;
 use baton_model::backfill::Backfill;
+use baton_model::fleet::{Fleet, FleetJob, FleetName};
 use baton_model::ids::{BackfillId, Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::principal::NameOwner;
 use baton_model::state::UniversalState;
@@ -103,6 +104,16 @@ impl ChangeSet {
     pub(crate) fn taken(&self) -> impl Iterator<Item = (BackfillId, Option<&Vec<Wall>>)> + '_ {
         let taken = self.tasks.taken.iter();
         taken.map(|(id, taken)| (*id, taken.as_ref()))
+    }
+
+    /// Touched fleets, in their new state; none for one that is gone.
+    pub(crate) fn fleets(&self) -> impl Iterator<Item = (&FleetName, Option<&Fleet>)> + '_ {
+        self.fleets.fleets(&self.ledger)
+    }
+
+    /// Touched jobs of fleets, in their new state.
+    pub(crate) fn fleet_jobs(&self) -> impl Iterator<Item = &FleetJob> + '_ {
+        self.fleets.jobs()
     }
 
     /// Changes to runs.

@@ -12,6 +12,7 @@
 //! fact), so fetched instances enter the ledger with an empty one.
 
 mod changes;
+mod fleets;
 mod known;
 mod library;
 mod runs;
@@ -38,12 +39,14 @@ use crate::usage::Claim;
 use crate::view::{LastEnd, Seq};
 use crate::{StoreError, body};
 
+use fleets::FleetChanges;
 use known::KnownIds;
 use library::TaskChanges;
 use runs::RunChanges;
 use spans::SpanSet;
 
 pub(crate) use changes::InstanceChange;
+pub(crate) use fleets::StoredFleets;
 pub(crate) use known::{Ids, KnownRanges};
 pub(crate) use library::{NewKey, NewLaunch, NewRevision, StoredTask};
 pub(crate) use runs::RunChange;
@@ -92,6 +95,8 @@ pub(crate) trait StoredRows {
     fn backfill(&mut self, id: BackfillId) -> Result<Option<Backfill>, StoreError>;
     /// The highest id of a backfill ever used.
     fn last_backfill(&mut self) -> Result<BackfillId, StoreError>;
+    /// Fleets, and their jobs that have not ended.
+    fn fleets(&mut self) -> Result<StoredFleets, StoreError>;
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError>;
     /// The highest run id ever used.
     fn last_run(&mut self) -> Result<RunId, StoreError>;
@@ -158,6 +163,7 @@ pub(crate) struct ChangeSet {
     /// The first term of the store's generation, and whether it is settled, if a fact has set them.
     generation: Option<(Epoch, bool)>,
     tasks: TaskChanges,
+    fleets: FleetChanges,
     runs: RunChanges,
     usage: UsageDeltas,
     entries: Vec<HistoryEntry>,
@@ -180,6 +186,7 @@ impl ChangeSet {
             lease_time_set: false,
             generation: None,
             tasks: TaskChanges::default(),
+            fleets: FleetChanges::default(),
             runs: RunChanges::default(),
             usage: UsageDeltas::new(),
             entries: Vec::new(),
@@ -277,6 +284,7 @@ impl ChangeSet {
             | Fact::AttemptConfirmed { .. }
             | Fact::StopRequested { .. }
             | Fact::AttemptKillRequested { .. }
+            | Fact::MemberLost { .. }
             | Fact::InstancesHalted { .. }
             | Fact::InstanceRetried { .. } => {
                 if let Some((id, _)) = fact.instances() {
@@ -309,7 +317,19 @@ impl ChangeSet {
             // Only history.
             Fact::AttemptsDisowned { .. }
             | Fact::WorkerFaulted { .. }
-            | Fact::WorkerSuspected { .. } => {}
+            | Fact::WorkerSuspected { .. }
+            | Fact::ChannelFaulted { .. } => {}
+            Fact::FleetDefined { .. }
+            | Fact::FleetPaused { .. }
+            | Fact::FleetRemoved { .. }
+            | Fact::JobRequested { .. }
+            | Fact::JobSubmitted { .. }
+            | Fact::JobObserved { .. }
+            | Fact::JobArrived { .. }
+            | Fact::JobCancelRequested { .. }
+            | Fact::JobEnded { .. } => {
+                self.fleets.apply_fact(stored, &mut self.ledger, fact)?;
+            }
             Fact::WorkerCondemned { .. } => {
                 self.fetch_condemned(stored)?;
                 self.ledger.apply(fact)?;

@@ -20,6 +20,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v12.sql"),
     include_str!("v13.sql"),
     include_str!("v14.sql"),
+    include_str!("v15.sql"),
+    include_str!("v16.sql"),
 ];
 
 const _: () = assert!(

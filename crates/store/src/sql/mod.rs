@@ -13,6 +13,7 @@
 //! | `facts` | the whole history in order |
 //! | `usage` | usage by owner and hour |
 //! | `tokens` | tokens |
+//! | `notices` | notifications and their deliveries |
 //! | `prune` | removing expired history |
 //! | `read` | all other reads, on connections of their own |
 //! | `library`, `runs` | tasks of the library, and runs of workflows |
@@ -24,7 +25,9 @@
 mod backfills;
 pub(crate) mod db;
 mod facts;
+mod fleets;
 mod library;
+mod notices;
 mod prefetch;
 mod prune;
 mod queue;

@@ -13,6 +13,7 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
 use crate::limits::{GROUP_FACTS_MAX, QUEUE_FACTS_MAX};
+use crate::notices::NoticeBatch;
 use crate::{CommitCallback, PruneReport, Retention, StoreError};
 
 /// Called once with the outcome of an operation.
@@ -82,6 +83,12 @@ pub(super) enum ExclusiveOp {
     RevokeToken {
         id: TokenId,
         done: Callback<Option<Token>>,
+    },
+    /// Record notifications.
+    RecordNotices {
+        epoch: Epoch,
+        batch: Box<NoticeBatch>,
+        done: Callback<()>,
     },
     /// Maintenance after space was returned.
     Vacuumed { done: Callback<()> },

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::db::{Db, Error, Row, Rows, corrupt_column, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
-use super::{Engine, backfills, facts, library, runs};
+use super::{Engine, backfills, facts, fleets, library, runs};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX};
 use crate::view::{
@@ -75,6 +75,7 @@ pub(crate) fn ledger(
         Ok(Millis(unsigned(row, 0)?))
     })?;
     let (runs, ended_runs, last_run) = runs::all(db)?;
+    let fleets = fleets::all(db)?;
     let restored = Ledger::restore(LedgerParts {
         known: known(db)?,
         condemned: rows::condemned(db)?,
@@ -89,6 +90,9 @@ pub(crate) fn ledger(
         runs,
         ended_runs,
         last_run,
+        fleets: fleets.fleets,
+        jobs: fleets.jobs,
+        last_job: fleets.last_job,
         ..LedgerParts::default()
     });
     let identity = identity(db)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baton_core::leader::Row as Leadership;
-use baton_core::ledger::{Instance, Lease};
+use baton_core::ledger::{Gang, Instance, Lease};
 use baton_model::fact::{Holder, NextAttempt};
 use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
@@ -30,8 +30,8 @@ macro_rules! instance {
             "SELECT i.id, i.state, i.spec, i.submitted_at_ms, i.submitted_seq, i.changed_at_ms, \
              i.changed_seq, attempts, failures, losses, stop_requested, lease_attempt, \
              lease_epoch, lease_confirmed, worker, lineage, life, host, boot, again, last_end, \
-             leased_at_ms, lease_kill, s.body, s.uses, s.owner, s.name FROM instance AS i LEFT JOIN spec AS s \
-             ON s.id = i.spec ",
+             leased_at_ms, lease_kill, lease_gang, s.body, s.uses, s.owner, s.name \
+             FROM instance AS i LEFT JOIN spec AS s ON s.id = i.spec ",
             $rest
         )
     };
@@ -94,7 +94,7 @@ pub(super) const INSTANCES: Source = Source {
     states: "SELECT min(state) FROM instance WHERE state > ?1",
     ranges: false,
     first: 0,
-    spec: 23,
+    spec: 24,
     record,
 };
 
@@ -270,10 +270,12 @@ pub(super) fn cursor(row: &Row<'_>, column: usize) -> Result<Cursor, Error> {
     Ok(Cursor::new(state(row, 1)?, changed, id))
 }
 
-/// True if the current attempt of an instance, or else the last one, is on this worker.
+/// True if the current attempt of an instance takes this worker, or else the last one was there.
 pub(super) fn is_on_worker(row: &Row<'_>, worker: &str) -> Result<bool, Error> {
     if let Some(holder) = row.text_or_null(14)? {
-        return Ok(holder == worker);
+        let gang = json::<Gang>(row, 23)?;
+        let mut others = gang.iter().flat_map(|gang| &gang.others);
+        return Ok(holder == worker || others.any(|it| *it.worker.0 == *worker));
     }
     let end = json::<End>(row, 20)?;
     Ok(end.is_some_and(|End(_, _, last, ..)| *last.0 == *worker))
@@ -356,6 +358,7 @@ fn lease(row: &Row<'_>, instance: InstanceId) -> Result<Option<Lease>, Error> {
         },
         confirmed: row.get(13)?,
         kill: row.get::<Option<i64>>(22)?.map(kill_mode).transpose()?,
+        gang: json(row, 23)?,
         holder: Holder {
             worker: WorkerName::new(row.text(14)?),
             incarnation: Incarnation {

@@ -17,6 +17,7 @@ use super::views::{SnapshotRead, Views};
 use super::writer::Writer;
 use super::{Engine, read, rows};
 use crate::limits::PRUNE_STEP_INSTANCES;
+use crate::notices::NoticeBatch;
 use crate::sharing::Sharing;
 use crate::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, StoreError, TakeOutcome,
@@ -166,6 +167,11 @@ impl<E: Engine> FactLog for SqlStore<E> {
         }
         pruned.returned = size.saturating_sub(self.size());
         Ok(pruned)
+    }
+
+    fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError> {
+        let batch = Box::new(batch);
+        self.run_exclusive(|done| ExclusiveOp::RecordNotices { epoch, batch, done })
     }
 
     fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {

@@ -11,6 +11,7 @@ use baton_model::spec::InstanceSpec;
 
 use super::backfills;
 use super::db::{Db, Error, OptionalRow as _, Row as SqlRow};
+use super::fleets;
 use super::library;
 use super::prefetch::{Prefetched, Subjects};
 use super::rows::{self, to_store_error, unsigned};
@@ -18,7 +19,7 @@ use super::runs;
 use super::specs::SpecWriter;
 use crate::StoreError;
 use crate::change_set::{
-    Ids, KnownRanges, Row, Span, SpecId, StoredRows, StoredTask, split_by_sign,
+    Ids, KnownRanges, Row, Span, SpecId, StoredFleets, StoredRows, StoredTask, split_by_sign,
 };
 use crate::limits::{KNOWN_FETCH_ROWS, SPANS_FETCH_ROWS};
 use crate::usage::Claim;
@@ -30,7 +31,7 @@ macro_rules! instance {
             "SELECT id, state, spec, submitted_at_ms, submitted_seq, changed_at_ms, changed_seq, \
              attempts, failures, losses, stop_requested, lease_attempt, lease_epoch, \
              lease_confirmed, worker, lineage, life, host, boot, again, last_end, leased_at_ms, \
-             lease_kill FROM instance ",
+             lease_kill, lease_gang FROM instance ",
             $rest
         )
     };
@@ -260,6 +261,10 @@ impl StoredRows for TransactionRows<'_> {
 
     fn last_backfill(&mut self) -> Result<BackfillId, StoreError> {
         self.query(backfills::last)
+    }
+
+    fn fleets(&mut self) -> Result<StoredFleets, StoreError> {
+        self.query(fleets::all)
     }
 
     fn run(&mut self, run: RunId) -> Result<Option<RunHead>, StoreError> {

@@ -1,5 +1,6 @@
 //! Rows of tokens.
 
+use baton_model::fleet::{FleetName, InvalidFleetName};
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, SecretHash, Token};
@@ -13,15 +14,20 @@ use crate::limits::TOKENS_MAX;
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, role, hash, created_at_ms, expires_at_ms, revoked, owner FROM token ",
+            "SELECT id, name, role, hash, created_at_ms, expires_at_ms, revoked, owner, fleet ",
+            "FROM token ",
             $rest
         )
     };
 }
 
-/// Stores a token; if there are too many, the oldest invalid one is removed.
+/// Stores a token; if there are too many, the oldest invalid one is removed. With a token of a fleet those of it that
+/// have expired go; there is none for a fleet that is not there.
 pub(super) fn create(db: &Db<'_>, place: &str, new: &NewToken) -> Result<TokenId, StoreError> {
     let failed = |error| to_store_error(place, error);
+    if let Some(fleet) = &new.fleet {
+        claim_fleet(db, place, fleet, new.created_at)?;
+    }
     if count(db).map_err(failed)? >= TOKENS_MAX {
         let gone = db.execute(
             "DELETE FROM token WHERE id = (SELECT min(id) FROM token WHERE revoked OR \
@@ -33,8 +39,8 @@ pub(super) fn create(db: &Db<'_>, place: &str, new: &NewToken) -> Result<TokenId
         }
     }
     let id = db.query_row(
-        "INSERT INTO token (name, role, hash, created_at_ms, expires_at_ms, revoked, owner) \
-         VALUES (?1, ?2, ?3, ?4, ?5, FALSE, ?6) RETURNING id",
+        "INSERT INTO token (name, role, hash, created_at_ms, expires_at_ms, revoked, owner, fleet) \
+         VALUES (?1, ?2, ?3, ?4, ?5, FALSE, ?6, ?7) RETURNING id",
         params![
             new.name,
             new.role.into_str(),
@@ -42,10 +48,30 @@ pub(super) fn create(db: &Db<'_>, place: &str, new: &NewToken) -> Result<TokenId
             signed(new.created_at),
             new.expires_at.map(signed),
             new.owner,
+            new.fleet.as_ref().map(FleetName::as_str),
         ],
         |row| unsigned(row, 0),
     );
     Ok(TokenId(id.map_err(failed)?))
+}
+
+/// Makes sure that a fleet is there, and removes its expired tokens. Its row is locked: who removes it at the same time,
+/// and revokes its tokens, waits for the new one.
+fn claim_fleet(db: &Db<'_>, place: &str, fleet: &FleetName, now: Wall) -> Result<(), StoreError> {
+    let failed = |error| to_store_error(place, error);
+    let locked = db.execute(
+        "UPDATE fleet SET name = name WHERE name = ?1",
+        [fleet.as_str()],
+    );
+    if locked.map_err(failed)? == 0 {
+        return Err(StoreError::NoFleet(fleet.clone()));
+    }
+    db.execute(
+        "DELETE FROM token WHERE fleet = ?1 AND expires_at_ms <= ?2",
+        params![fleet.as_str(), signed(now)],
+    )
+    .map_err(failed)?;
+    Ok(())
 }
 
 /// All tokens, the oldest first.
@@ -74,6 +100,7 @@ fn token(row: &Row<'_>) -> Result<Token, Error> {
         .parse()
         .map_err(|error: String| corrupt_column(2, error))?;
     let expires_at: Option<i64> = row.get(5)?;
+    let fleet: Option<String> = row.get(8)?;
     Ok(Token {
         id: TokenId(unsigned(row, 0)?),
         name: row.get(1)?,
@@ -83,6 +110,10 @@ fn token(row: &Row<'_>) -> Result<Token, Error> {
         expires_at: expires_at.map(|ms| Wall(ms.cast_unsigned())),
         revoked: row.get(6)?,
         owner: row.get(7)?,
+        fleet: fleet
+            .map(|name| name.parse())
+            .transpose()
+            .map_err(|error: InvalidFleetName| corrupt_column(8, error.to_string()))?,
     })
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use baton_core::ledger::StoredRun;
 use baton_core::scheduler::KnownLaunches;
-use baton_model::ids::{BackfillId, InstanceId, Revision, RunId, TaskNo};
+use baton_model::fleet::{FleetJob, FleetName};
+use baton_model::ids::{BackfillId, InstanceId, JobId, Revision, RunId, TaskNo};
 use baton_model::library::TaskName;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -13,9 +14,10 @@ use baton_model::token::Token;
 use baton_model::workflow::Plan;
 
 use super::db::{Db, Error};
-use super::{backfills, facts, library, read, rows, runs, tokens, usage};
+use super::{backfills, facts, fleets, library, notices, read, rows, runs, tokens, usage};
 use crate::StoreError;
 use crate::facts::{FactPage, FactQuery};
+use crate::notices::{DeliveryTally, DueDeliveries, NoticePosition, NoticeQuery, NoticeRecord};
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
     BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
@@ -153,6 +155,52 @@ pub trait Views: Send + Sync {
         to: Wall,
     ) -> Result<KnownLaunches, StoreError> {
         on_snapshot(self, |db| backfills::known_launches(db, task, from, to))
+    }
+
+    /// One page of the jobs of a fleet, the latest first, before this one.
+    fn fleet_jobs(
+        &self,
+        fleet: &FleetName,
+        before: Option<JobId>,
+        limit: usize,
+    ) -> Result<Page<FleetJob, JobId>, StoreError> {
+        on_snapshot(self, |db| fleets::jobs(db, fleet, before, limit))
+    }
+
+    /// The jobs of all fleets that ran at some time since then, by id: those that have not ended, and the latest of the
+    /// others.
+    fn fleet_jobs_since(&self, since: Wall) -> Result<Vec<FleetJob>, StoreError> {
+        on_snapshot(self, |db| fleets::jobs_since(db, since))
+    }
+
+    /// Where the follower of notifications continues.
+    fn notice_position(&self) -> Result<NoticePosition, StoreError> {
+        on_snapshot(self, notices::position)
+    }
+
+    /// One page of notices, the latest first.
+    fn notices(&self, query: &NoticeQuery) -> Result<Page<NoticeRecord, u64>, StoreError> {
+        on_snapshot(self, |db| notices::page(db, query))
+    }
+
+    /// Deliveries of a channel that are due: of each series the first one only.
+    fn due_deliveries(
+        &self,
+        channel: &str,
+        now: Wall,
+        limit: usize,
+    ) -> Result<DueDeliveries, StoreError> {
+        on_snapshot(self, |db| notices::due(db, channel, now, limit))
+    }
+
+    /// Counts deliveries by channel and state.
+    fn delivery_tallies(&self) -> Result<Vec<DeliveryTally>, StoreError> {
+        on_snapshot(self, notices::tallies)
+    }
+
+    /// Number of the instances `first` to `last` that have not ended, and the last fact that it includes.
+    fn live(&self, first: InstanceId, last: InstanceId) -> Result<(Seq, u64), StoreError> {
+        on_snapshot(self, |db| notices::live(db, first, last))
     }
 
     /// A backfill.

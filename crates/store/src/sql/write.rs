@@ -2,6 +2,7 @@
 
 use super::backfills;
 use super::db::{Db, Error, Statement, Value, params};
+use super::fleets;
 use super::library;
 use super::rows::{end_body, kill_number, to_json};
 use super::runs;
@@ -49,8 +50,8 @@ macro_rules! instance {
             "INSERT INTO instance (id, state, rank, changed_at_ms, changed_seq, attempts, \
              failures, losses, stop_requested, lease_attempt, lease_epoch, lease_confirmed, \
              worker, lineage, life, host, boot, again, last_end, spec, submitted_at_ms, \
-             submitted_seq, leased_at_ms, lease_kill) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
-             ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+             submitted_seq, leased_at_ms, lease_kill, lease_gang) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
+             ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
             $rest
         )
     };
@@ -69,7 +70,8 @@ const PUT_INSTANCE: &str = instance!(
      host = excluded.host, boot = excluded.boot, again = excluded.again, \
      last_end = excluded.last_end, spec = excluded.spec, \
      submitted_at_ms = excluded.submitted_at_ms, submitted_seq = excluded.submitted_seq, \
-     leased_at_ms = excluded.leased_at_ms, lease_kill = excluded.lease_kill"
+     leased_at_ms = excluded.leased_at_ms, lease_kill = excluded.lease_kill, \
+     lease_gang = excluded.lease_gang"
 );
 
 const DELETE_KNOWN: &str = "DELETE FROM known WHERE first = ?1";
@@ -99,6 +101,7 @@ pub(super) fn write(
     write_workers(db, change_set)?;
     library::write(db, change_set)?;
     backfills::write(db, change_set)?;
+    fleets::write(db, change_set)?;
     runs::write(db, change_set)?;
     usage::write(db, change_set.usage())?;
     if let Some((generation, settled)) = change_set.generation() {
@@ -193,6 +196,8 @@ fn write_instance(statement: &mut Statement<'_>, change: &InstanceChange<'_>) ->
     let lease = instance.lease.as_ref();
     let holder = lease.map(|lease| &lease.holder);
     let next_attempt = instance.next_attempt.as_ref().map(to_json).transpose()?;
+    let gang = lease.and_then(|it| it.gang.as_ref());
+    let gang = gang.map(to_json).transpose()?;
     let last_end = change.last.map(end_body).transpose()?;
     statement.write(params![
         sql_id(instance.id),
@@ -219,6 +224,7 @@ fn write_instance(statement: &mut Statement<'_>, change: &InstanceChange<'_>) ->
         lifecycle.submitted.0.cast_signed(),
         change.leased_at.map(|at| at.0.cast_signed()),
         lease.and_then(|it| it.kill).map(kill_number),
+        gang,
     ])?;
     Ok(())
 }

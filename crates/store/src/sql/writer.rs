@@ -20,7 +20,7 @@ use super::rows::{locked_leadership, to_store_error};
 use super::specs::SpecWriter;
 use super::stored_rows::{GroupHead, TransactionRows};
 use super::write::write;
-use super::{Engine, prune, tokens};
+use super::{Engine, notices, prune, tokens};
 use crate::StoreError;
 use crate::change_set::ChangeSet;
 use crate::view::Seq;
@@ -124,6 +124,12 @@ impl<E: Engine> Writer<E> {
                     engine
                         .vacuum(tx)
                         .map_err(|error| to_store_error(place, error))
+                }));
+            }
+            ExclusiveOp::RecordNotices { epoch, batch, done } => {
+                done(self.transaction(|tx, place| {
+                    check(tx, epoch).map_err(|error| to_store_error(place, error))??;
+                    notices::write(tx, &batch).map_err(|error| to_store_error(place, error))
                 }));
             }
             ExclusiveOp::CreateToken { new, done } => {

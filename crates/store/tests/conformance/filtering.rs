@@ -37,6 +37,7 @@ fn attempt(leader: &Leader, id: u64, n: u64, end: Option<AttemptEnd>) -> Vec<Fac
         lease,
         holder: holder(n),
         executor: None,
+        others: Vec::new(),
     };
     let end = end.map(|end| ended(leader, lease, end));
     [submitted(id), granted].into_iter().chain(end).collect()

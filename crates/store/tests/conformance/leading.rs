@@ -143,6 +143,7 @@ pub(crate) fn granted(lease: LeaseId) -> Fact {
         lease,
         holder: holder(1),
         executor: None,
+        others: Vec::new(),
     }
 }
 

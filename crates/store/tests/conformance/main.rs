@@ -7,12 +7,14 @@
 
 mod backfills;
 mod filtering;
+mod fleets;
 mod following;
 mod items;
 mod leadership;
 mod leading;
 mod library;
 mod model;
+mod notices;
 mod order;
 mod reading;
 mod restoring;
@@ -70,6 +72,12 @@ macro_rules! conform {
 macro_rules! backends {
     ($($backend:ident),+) => {
         $(conform! { $backend:
+            fleets {
+                fleets_and_open_jobs_are_restored,
+                tokens_of_a_fleet_end_with_it,
+                a_removed_fleet_is_gone_with_its_last_job,
+                jobs_are_listed_by_page_and_old_ones_are_forgotten,
+            }
             leadership {
                 a_new_store_has_no_leader_and_nothing_else,
                 stores_differ_and_their_terms_are_known,
@@ -199,6 +207,12 @@ macro_rules! backends {
                 runs_that_ended_long_ago_are_removed_with_all_their_rows,
                 the_id_of_a_run_is_never_reused,
                 a_run_with_many_items_is_gone_before_all_of_them_are,
+            }
+            notices {
+                notices_and_position_are_stored_together,
+                a_deposed_leader_records_no_notice,
+                the_first_delivery_of_each_series_is_due,
+                notices_come_in_pages_and_by_filter,
             }
             tokens {
                 a_token_is_stored_as_created,

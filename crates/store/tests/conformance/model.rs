@@ -11,7 +11,7 @@ use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, InstanceId, LeaseId, Revision, RunId, TaskNo, TokenId, WorkerName,
 };
 use baton_model::outcome::{
-    AttemptEnd, AttemptStats, KillCause, KillMode, LossProof, Outcome, Synthetic,
+    AttemptEnd, AttemptStats, KillCause, KillMode, LossProof, MemberLoss, Outcome, Synthetic,
 };
 use baton_model::placement::{Constraint, Rule};
 use baton_model::principal::{NameOwner, Principal};
@@ -160,6 +160,15 @@ impl Model {
                 lease: next,
                 holder: holder(rng.below(9)),
                 executor: None,
+                others: match rng.below(3) {
+                    0 => vec![holder(10 + rng.below(3)), holder(20)],
+                    _ => Vec::new(),
+                },
+            },
+            4 if rng.below(2) == 0 => Fact::MemberLost {
+                lease,
+                worker: holder(20).worker,
+                loss: MemberLoss::Left,
             },
             4 => Fact::AttemptConfirmed { lease },
             5 | 6 => self.end(rng, lease),
@@ -328,6 +337,7 @@ impl Model {
                 timeout: Some(Millis(rng.below(1 << 30))),
                 memory_step: 1,
                 timeout_step: 0,
+                requests: Vec::new(),
                 constraints: (rng.below(2) == 0).then(|| {
                     vec![Constraint {
                         label: "pool".to_owned(),
