@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use baton_model::conditions::Conditions;
 use baton_model::paths::{DIRECTORY_LABEL, Paths};
-use baton_model::placement::{Constraint, ResourceRequest, Rule};
-use baton_model::spec::{InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
-use baton_model::task::{CommandLine, ProcessSpec, TaskSpec};
+use baton_model::placement::{Constraint, FLEET_LABEL, ResourceRequest, Rule};
+use baton_model::spec::{
+    InstanceSpec, RequestScale, RetryBackoff, RetryBudget, Scale, ScaledRequest, Work,
+};
+use baton_model::task::{CommandLine, ProcessSpec, Resources, TaskSpec};
 use baton_model::time::Millis;
 
 use crate::file::TaskBody;
@@ -46,6 +48,8 @@ pub(crate) fn instance(bound: TaskBody, policy: &Policy) -> InstanceSpec {
     let user = task.user.clone();
     let mut constraints = policy.constraints.clone();
     let mut retry = budget(&policy.retry);
+    retry.scale.requests = request_scales(&policy.retry.scale, &request, policy);
+    fleets(&policy.fleets, &mut constraints, &mut retry.fallback);
     if has_directory(&task) {
         constraints.push(allows_directories());
         for fallback in &mut retry.fallback {
@@ -79,6 +83,10 @@ pub(crate) fn instance(bound: TaskBody, policy: &Policy) -> InstanceSpec {
         },
         conditions: Conditions::default(),
         tags: policy.tags.clone(),
+        time_request: policy.time_request,
+        warn: policy.warn,
+        nodes: policy.nodes,
+        notify: policy.notify.clone(),
     }
 }
 
@@ -151,6 +159,71 @@ fn scale(scaling: &Scaling) -> Scale {
         timeout_cap,
         memory_steps,
         timeout_steps,
+        requests: Vec::new(),
+    }
+}
+
+/// The growth of requests beside memory and timeout. A factor of nothing leads nowhere.
+fn request_scales(scaling: &Scaling, request: &Resources, policy: &Policy) -> Vec<RequestScale> {
+    let time = scaling.time_request.as_ref().map(|growth| match growth {
+        Growth::Factor { milli, cap } => Growth::Factor {
+            milli: *milli,
+            cap: cap.map(|cap| cap.0),
+        },
+        Growth::Steps(steps) => Growth::Steps(steps.iter().map(|step| step.0).collect()),
+    });
+    let first_time = policy
+        .time_request
+        .or(policy.timeout)
+        .map_or(0, |span| span.0);
+    let scales = [
+        (ScaledRequest::Cpu, scaling.cpu.as_ref(), request.cpu_milli),
+        (ScaledRequest::Disk, scaling.disk.as_ref(), request.disk),
+        (
+            ScaledRequest::Gpu,
+            scaling.gpu.as_ref(),
+            request.gpu.milli(),
+        ),
+        (ScaledRequest::Time, time.as_ref(), first_time),
+    ];
+    let scales = scales.into_iter().filter_map(|(request, growth, first)| {
+        let (percent, cap, steps) = growth_parts(growth);
+        let is_idle = growth.is_none() || (first == 0 && steps.is_empty());
+        (!is_idle).then_some(RequestScale {
+            request,
+            first,
+            percent,
+            cap,
+            steps,
+        })
+    });
+    scales.collect()
+}
+
+/// Adds the fleet of each attempt to its constraints.
+fn fleets(
+    fleets: &[String],
+    constraints: &mut Vec<Constraint>,
+    fallback: &mut Vec<Vec<Constraint>>,
+) {
+    let (Some(first), Some(last)) = (fleets.first(), fleets.last()) else {
+        return;
+    };
+    let steps = fallback.len().max(fleets.len() - 1);
+    let after = |step: usize| {
+        let place = fallback.get(step - 1).or(fallback.last());
+        let mut place = place.unwrap_or(constraints).clone();
+        place.push(in_fleet(fleets.get(step).unwrap_or(last)));
+        place
+    };
+    *fallback = (1..=steps).map(after).collect();
+    constraints.push(in_fleet(first));
+}
+
+fn in_fleet(fleet: &str) -> Constraint {
+    Constraint {
+        label: FLEET_LABEL.to_owned(),
+        rule: Rule::OneOf([fleet.to_owned()].into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Parser and validator of task and workflow files (YAML, TOML, JSON).
+//! Parser and validator of files of tasks, workflows and fleets (YAML, TOML, JSON).
 //!
 //! ```
 //! use baton_files::{Binding, Format, parse};
@@ -23,6 +23,7 @@
 //! | `TaskSpec` to `InstanceSpec` | `instance` | the scheduler's input, with its defaults |
 //! | a file to [`Definition`] | `definition` | a library revision, with unbound templates |
 //! | tree to [`WorkflowFile`] to plan | `read`, `workflow`, `plan` | tasks, their order and items |
+//! | tree to [`FleetsFile`], and back | `read`, `fleets` | the flat form of fleets |
 //!
 //! One reader serves both steps with a tree: a file is checked without values of its templates, and
 //! each binding reads the fields that may have templates again, with values.
@@ -37,6 +38,7 @@ mod binding;
 mod definition;
 mod error;
 mod file;
+mod fleets;
 mod format;
 mod graph;
 pub mod indices;
@@ -63,15 +65,17 @@ use std::path::Path;
 
 pub use error::{Errors, Kind, Position, Problem};
 pub use file::{Binding, TaskFile};
+pub use fleets::{FleetsFile, fleet_from_json, fleet_to_json, load_fleets, parse_fleets};
 pub use format::Format;
 pub use instance::{DEFAULT_OWNER, ITEM_VARIABLE};
 pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
 pub use read::is_resource_name;
-pub use schema::{task_schema, workflow_schema};
+pub use schema::{fleets_schema, task_schema, workflow_schema};
 pub use suggest::nearest;
 pub use workflow::WorkflowFile;
 
+use baton_model::notify::NotifySettings;
 use baton_model::workflow::Plan;
 
 pub use baton_model::library::{Definition, TaskName, Trigger};
@@ -89,6 +93,31 @@ use tree::Tree;
 pub enum AnyFile {
     Task(TaskFile),
     Workflow(WorkflowFile),
+}
+
+/// A file of any kind.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists at a time, and it is destructured at once"
+)]
+pub enum ReadFile {
+    /// It defines work.
+    Work(AnyFile),
+    /// It defines fleets.
+    Fleets(FleetsFile),
+}
+
+/// Reads and checks a file of any kind: one with `fleets` at its top level defines fleets.
+///
+/// # Errors
+/// Every problem of the file, including that it is unreadable.
+pub fn load_file(path: impl AsRef<Path>) -> Result<ReadFile, Errors> {
+    let (name, format, bytes) = open(path.as_ref(), WORKFLOW_BYTES_MAX)?;
+    match parse_work(&bytes, format, &name)? {
+        Some(work) => Ok(ReadFile::Work(work)),
+        None => parse_fleets(&bytes, format, &name).map(ReadFile::Fleets),
+    }
 }
 
 /// Reads and checks a task file.
@@ -109,6 +138,29 @@ pub fn load_workflow(path: impl AsRef<Path>) -> Result<WorkflowFile, Errors> {
     parse_workflow(text(&bytes, &WORKFLOW_LIMITS, &name)?, format, &name)
 }
 
+/// Reads and checks the file of channels and routes of notifications.
+///
+/// # Errors
+/// Every problem of the file, including that it is unreadable.
+pub fn load_notifications(path: impl AsRef<Path>) -> Result<NotifySettings, Errors> {
+    let (name, format, bytes) = open(path.as_ref(), FILE_BYTES_MAX)?;
+    parse_notifications(text(&bytes, &TASK_LIMITS, &name)?, format, &name)
+}
+
+/// Parses and checks the text of such a file. `name` is the file name shown in errors.
+///
+/// # Errors
+/// Every problem of the file.
+pub fn parse_notifications(
+    text: &str,
+    format: Format,
+    name: &str,
+) -> Result<NotifySettings, Errors> {
+    tree::parse(text, format, &TASK_LIMITS)
+        .and_then(|root| read::settings(&root))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
 /// Reads and checks a task or workflow file: one with `workflow` or `tasks` at its top level
 /// is a workflow.
 ///
@@ -124,16 +176,37 @@ pub fn load_any(path: impl AsRef<Path>) -> Result<AnyFile, Errors> {
 /// # Errors
 /// Every problem of the file.
 pub fn parse_any(bytes: &[u8], format: Format, name: &str) -> Result<AnyFile, Errors> {
+    parse_work(bytes, format, name)?.ok_or_else(|| {
+        let location = Location {
+            path: "fleets".to_owned(),
+            ..Location::default()
+        };
+        let message = "the file defines fleets, and no work".to_owned();
+        let hint = "give it to `baton fleet add -f`, or to a scheduler with --fleets";
+        Errors::new(
+            name,
+            vec![location.problem(Kind::UnknownField, message, hint)],
+        )
+    })
+}
+
+/// Parses and checks a task or workflow file; none if it defines fleets.
+fn parse_work(bytes: &[u8], format: Format, name: &str) -> Result<Option<AnyFile>, Errors> {
     let text = text(bytes, &WORKFLOW_LIMITS, name)?;
     let fail = |problems| Errors::new(name, problems);
-    let read_workflow = |root: Tree| read::workflow(root, name).map_err(fail);
+    let workflow = |root: Tree| read::workflow(root, name).map(AnyFile::from);
+    let read_workflow = |root: Tree| workflow(root).map(Some).map_err(fail);
     // The kind decides the size limit, and is known only after parsing.
     match tree::parse(text, format, &TASK_LIMITS) {
-        Ok(root) if read::is_workflow(&root) => read_workflow(root).map(AnyFile::from),
-        Ok(root) => read::task(root, name).map_err(fail).map(AnyFile::from),
+        Ok(root) if read::is_fleets(&root) => Ok(None),
+        Ok(root) if read::is_workflow(&root) => read_workflow(root),
+        Ok(root) => {
+            let task = read::task(root, name).map_err(fail)?;
+            Ok(Some(AnyFile::from(task)))
+        }
         Err(problems) if problems.iter().any(|it| it.kind == Kind::TooLarge) => {
             match tree::parse(text, format, &WORKFLOW_LIMITS) {
-                Ok(root) if read::is_workflow(&root) => read_workflow(root).map(AnyFile::from),
+                Ok(root) if read::is_workflow(&root) => read_workflow(root),
                 Ok(_) => Err(fail(problems)),
                 Err(problems) => Err(fail(problems)),
             }

@@ -50,6 +50,9 @@ pub const SIZE_BYTES_MAX: u64 = 1 << 60;
 /// Thousandths of a core: more than any host has.
 pub const CPU_MILLI_MAX: u64 = 1_000_000 * 1_000;
 
+/// Thousandths of a GPU of one task. More than any cluster has.
+pub const GPU_MILLI_MAX: u64 = 1_000_000 * 1_000;
+
 /// Devices, counts and tries: large enough to mean "very many".
 pub const COUNT_MAX: u32 = 1_000_000_000;
 
@@ -80,6 +83,15 @@ pub const URI_BYTES_MAX: usize = 4_096;
 
 /// Values of `one_of`: as many as a person chooses from.
 pub const CHOICES_MAX: usize = 100;
+
+/// Channels of notifications, of a scheduler and of a rule: each has a task of its own.
+pub const CHANNELS_MAX: usize = 100;
+
+/// Routes of notifications: each notice is compared with all.
+pub const ROUTES_MAX: usize = 1_000;
+
+/// Failures in a row after which a notice may be sent.
+pub const FAILURES_MAX: u32 = 1_000;
 
 /// Bytes of one workflow file: some ten million edges, from a generator.
 pub const WORKFLOW_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -71,6 +71,7 @@ impl WorkflowFile {
             timeout: self.timeout,
             pools: self.pools.clone(),
             tasks: plan_tasks(&self.tasks, &[], owner, bodies)?,
+            notify: self.notify.clone(),
             source: None,
         })
     }

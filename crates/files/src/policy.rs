@@ -2,8 +2,9 @@
 //! uses them; a runner on one host ignores them.
 
 use baton_model::library::Trigger;
+use baton_model::notify::NotifyRule;
 use baton_model::placement::Constraint;
-use baton_model::spec::{Exclusive, Uri};
+use baton_model::spec::{Exclusive, Nodes, Uri, Warning};
 use baton_model::task::Backoff;
 use baton_model::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -22,15 +23,39 @@ pub struct Policy {
     /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_after: Option<Millis>,
+    /// How long one attempt runs, for placement; `None` for as long as its timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_request: Option<Millis>,
+    /// The signal before its end is forced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warn: Option<Warning>,
+    /// Workers that one attempt takes at the same time.
+    #[serde(default, skip_serializing_if = "is_one")]
+    pub nodes: Nodes,
     /// Higher is placed first.
     pub priority: i32,
+    /// The fleet of the first attempt, of the one after a failure, and so on; the last one stays. Empty for
+    /// any worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fleets: Vec<String>,
     /// All must hold. Sorted by label.
     pub constraints: Vec<Constraint>,
     /// Files to fetch before the start.
     pub uris: Vec<Uri>,
+    /// Who is told of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<NotifyRule>,
     /// Words by which lists are filtered; sorted, none twice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_one(nodes: &Nodes) -> bool {
+    !nodes.is_gang()
 }
 
 /// Retries after a failure or loss.
@@ -56,6 +81,18 @@ pub struct Scaling {
     pub memory: Option<Growth<u64>>,
     /// Of one attempt.
     pub timeout: Option<Growth<Millis>>,
+    /// The time that a worker must have left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_request: Option<Growth<Millis>>,
+    /// Thousandths of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Growth<u64>>,
+    /// Bytes of disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Growth<u64>>,
+    /// Thousandths of a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Growth<u64>>,
 }
 
 /// Growth of one resource.

@@ -168,6 +168,37 @@ pub fn thousandths(text: &str) -> Result<u64, UnitError> {
     whole(text, 1_000).map_err(|error| error.explain(text, "thousandths", HINT))
 }
 
+/// Formats a duration so that [`duration`] reads it back: `1h30m`.
+#[must_use]
+pub fn duration_text(span: Millis) -> String {
+    let mut rest = span.0;
+    let mut text = String::new();
+    for (unit, length) in TIMES {
+        if rest >= *length {
+            text.push_str(&format!("{}{unit}", rest / length));
+            rest %= length;
+        }
+    }
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
+}
+
+/// Formats a size in its largest exact unit, so that [`size`] reads it back: `64GiB`.
+#[must_use]
+pub fn size_text(size: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let whole = units
+        .iter()
+        .find(|(shift, _)| size > 0 && size.is_multiple_of(1 << shift));
+    match whole {
+        Some((shift, unit)) => format!("{}{unit}", size >> shift),
+        None => format!("{size}B"),
+    }
+}
+
 /// Splits `a..b` into its ends; without `..` there is only one. The second end of `a..` is empty.
 pub(crate) fn ends(text: &str) -> (&str, Option<&str>) {
     match text.split_once("..") {
@@ -283,6 +314,28 @@ mod tests {
         ] {
             let error = duration(text).expect_err(text);
             assert!(error.message.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn formatted_units_are_read_back() {
+        for (text, ms) in [
+            ("1h30m", 5_400_000),
+            ("2d", 172_800_000),
+            ("5m", 300_000),
+            ("1s500ms", 1_500),
+        ] {
+            assert_eq!(duration_text(Millis(ms)), text);
+            assert_eq!(duration(text), Ok(Millis(ms)), "{text}");
+        }
+        for (text, bytes) in [
+            ("64GiB", 64 << 30),
+            ("1536MiB", 3 << 29),
+            ("1000B", 1_000),
+            ("0B", 0),
+        ] {
+            assert_eq!(size_text(bytes), text);
+            assert_eq!(size(text), Ok(bytes), "{text}");
         }
     }
 

@@ -11,6 +11,7 @@
 //! | [`process`], [`check`] | a process and its checks |
 //! | [`render`] | strings with templates, with and without their values |
 //! | [`params`] | parameters |
+//! | [`notify`] | who is told, and the file of channels and routes |
 //! | [`trigger`] | schedule, launch limits, upstream tasks of the library |
 //! | [`policy`] | retry, backoff |
 //! | [`scale`] | scaling and fallback between attempts |
@@ -20,11 +21,14 @@
 //! | [`workflow`] | the top level of a workflow file, and parts of a workflow |
 //! | [`layers`] | defaults and templates of workflow tasks |
 //! | [`items`], [`after`] | items, dependencies and conditions of workflow tasks |
+//! | [`fleet`](mod@fleet) | fleets |
 
 mod after;
 mod check;
+mod fleet;
 mod items;
 mod layers;
+mod notify;
 mod params;
 mod placement;
 mod policy;
@@ -44,6 +48,8 @@ use crate::suggest;
 use crate::template::{LocatedReference, Scope};
 use crate::tree::{Entry, Item, Value};
 
+pub(crate) use fleet::{fleet, fleets, is_fleets};
+pub(crate) use notify::settings;
 pub use resources::is_resource_name;
 pub(crate) use task::{bound_task, task};
 pub(crate) use workflow::{BoundTasks, is_workflow, part, workflow};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use baton_model::placement::{Constraint, Rule};
+use baton_model::placement::{Constraint, FLEET_LABEL, Rule};
 
-use super::{Item, Reader};
+use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::limits::{CONSTRAINTS_MAX, NAME_BYTES_MAX};
 use crate::name::bad_name;
-use crate::schema::task::CONSTRAINT;
+use crate::schema::task::{CONSTRAINT, RETRY};
 use crate::tree::Value;
 
 const RULE_HINT: &str = "write a value, a list of values, { not: VALUE }, true for any value, or \
@@ -43,6 +43,40 @@ impl Reader {
         // Not every format keeps the order of a map, and it has no meaning.
         constraints.sort();
         constraints
+    }
+
+    /// Reads the fleets of the attempts. A constraint on their label beside them would contradict them, or
+    /// say the same.
+    pub(super) fn fleets(&mut self, fields: &Fields<'_>) -> Vec<String> {
+        let Some(item) = fields.get("fleets") else {
+            return Vec::new();
+        };
+        let constraints = fields.get("constraints");
+        let fallback = fields.get("retry").and_then(|retry| {
+            let item = Fields {
+                item: retry.clone(),
+                entries: retry.tree.entries(),
+                table: &RETRY,
+            };
+            item.get("fallback")
+        });
+        let places = match fallback.as_ref().map(|item| &item.tree.value) {
+            Some(Value::List(places)) => places.as_slice(),
+            _ => &[],
+        };
+        let mut trees = constraints.iter().map(|item| item.tree).chain(places);
+        if trees.any(|tree| tree.has(FLEET_LABEL)) {
+            self.note(
+                &item,
+                Kind::Conflict,
+                "a task has either `fleets` or constraints on the label `fleet`".to_owned(),
+                "remove the constraints on `fleet`: `fleets` adds one to each attempt",
+            );
+            return Vec::new();
+        }
+        let hint = "write the names of fleets in the order of attempts, such as [short, long]";
+        let items = self.steps(&item, hint);
+        items.iter().filter_map(|item| self.name(item)).collect()
     }
 
     fn rule(&mut self, item: &Item<'_>) -> Option<Rule> {

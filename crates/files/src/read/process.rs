@@ -13,6 +13,8 @@ use crate::schema::process::{DEPENDENCY, HEALTH, LOG, PROCESS, READY, SIGNALS, S
 use crate::suggest;
 use crate::tree::Value;
 
+/// The signal that no program can handle.
+const KILL: i32 = 9;
 /// The signal that stops a process by default.
 const TERM: i32 = 15;
 /// From SIGRTMIN to SIGRTMAX.
@@ -246,6 +248,25 @@ impl Reader {
             signal: signal.unwrap_or(TERM),
             grace: self.duration_field(&fields, "grace").unwrap_or_default(),
         })
+    }
+
+    /// The signal of a warning without one: USR1.
+    pub(super) const WARNING_SIGNAL: i32 = 10;
+
+    /// A signal that a program can handle.
+    pub(super) fn catchable_signal(&mut self, item: &Item<'_>) -> Option<i32> {
+        let signal = self.signal(item)?;
+        if signal == KILL {
+            let message = "no program can handle KILL".to_owned();
+            self.note(
+                item,
+                Kind::BadValue,
+                message,
+                "write another signal, such as USR1",
+            );
+            return None;
+        }
+        Some(signal)
     }
 
     fn signal(&mut self, item: &Item<'_>) -> Option<i32> {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::cpu::{CORE, Pin};
+use baton_model::device::{DeviceAmount, WHOLE};
 use baton_model::task::{Resources, Rlimit};
 
 use super::{Fields, Item, Reader};
@@ -24,7 +26,8 @@ const UNLIMITED: u64 = u64::MAX;
 pub fn is_resource_name(name: &str) -> bool {
     let mut parts = name.split('/');
     let parts_fit = parts.all(|part| bad_name(part).is_none());
-    parts_fit && name.len() <= NAME_BYTES_MAX && !RESOURCES.names().any(|known| known == name)
+    let is_known = name == CORE || RESOURCES.names().any(|known| known == name);
+    parts_fit && name.len() <= NAME_BYTES_MAX && !is_known
 }
 
 impl Reader {
@@ -37,13 +40,15 @@ impl Reader {
         let memory = fields.get("memory").and_then(|item| self.memory(&item));
         let (memory_min, memory_max) = memory.unwrap_or_default();
         let disk = fields.get("disk").and_then(|item| self.size(&item));
+        let cpu_milli = self.factor_field(&fields, "cpu");
         let mut resources = Resources {
-            cpu_milli: self.factor_field(&fields, "cpu").unwrap_or_default(),
+            cpu_milli: cpu_milli.unwrap_or_default(),
             memory_min,
             memory_max,
             disk: disk.unwrap_or_default(),
-            gpu: self.integer_field(&fields, "gpu").unwrap_or_default(),
+            gpu: self.devices(&fields, "gpu").unwrap_or_default(),
             named: BTreeMap::new(),
+            pin: self.pin(&fields, cpu_milli),
         };
         let hint = "write resources, such as { cpu: 1, memory: 256MiB..1GiB }";
         for (name, value, position) in self.entries(item, hint) {
@@ -52,6 +57,47 @@ impl Reader {
             }
         }
         resources
+    }
+
+    /// Reads a number of devices, or a part of one.
+    fn devices(&mut self, fields: &Fields<'_>, name: &str) -> Option<DeviceAmount> {
+        let milli = self.factor_field(fields, name)?;
+        self.requestable(&fields.get(name)?, milli)
+    }
+
+    /// Checks that an attempt can request as much of devices.
+    pub(super) fn requestable(&mut self, item: &Item<'_>, milli: u64) -> Option<DeviceAmount> {
+        let amount = DeviceAmount::from_milli(milli);
+        if !amount.is_requestable() {
+            let whole = amount.milli() / WHOLE;
+            let message =
+                format!("{amount} is neither a part of one device nor a whole number of them");
+            let hint = format!(
+                "write {whole} or {}, or a part such as 0.5 to share one",
+                whole + 1
+            );
+            self.note(item, Kind::OutOfRange, message, hint);
+            return None;
+        }
+        Some(amount)
+    }
+
+    /// Reads what processes are bound to: only whole cores can be.
+    fn pin(&mut self, fields: &Fields<'_>, cpu_milli: Option<u64>) -> Option<Pin> {
+        let item = fields.get("pin")?;
+        let pin = self.word_field(fields, "pin")?;
+        if let Some(milli) = cpu_milli.filter(|milli| *milli == 0 || !milli.is_multiple_of(WHOLE)) {
+            let cpu = DeviceAmount::from_milli(milli);
+            let whole = milli.div_ceil(WHOLE).max(1);
+            self.note(
+                &item,
+                Kind::Conflict,
+                format!("`pin` binds to whole cores, and `cpu` is {cpu}"),
+                format!("write `cpu: {whole}`, or remove `pin`"),
+            );
+            return None;
+        }
+        Some(pin)
     }
 
     /// Reads a size for both ends, a range, or a range without an upper end.
@@ -94,7 +140,7 @@ impl Reader {
 
     /// Reads a custom countable resource. A plain name that resembles a built-in resource is
     /// rejected: as a countable, no worker would ever offer it.
-    fn countable(
+    pub(super) fn countable(
         &mut self,
         name: &str,
         value: &Item<'_>,
@@ -105,6 +151,14 @@ impl Reader {
             path: value.path.clone(),
             position,
         };
+        if name == CORE {
+            self.problems.push(key.problem(
+                Kind::BadName,
+                "cores are not requested by their number".to_owned(),
+                "write `cpu: N`, and `pin: cores` for whole cores of its own",
+            ));
+            return;
+        }
         if let Some(near) = suggest::nearest(name, RESOURCES.names())
             && !name.contains('/')
         {

@@ -1,27 +1,30 @@
-//! Changes between attempts: scaling of memory and timeout after an attempt ran out of them,
+//! Changes between attempts: scaling of requests and timeout after an attempt ran out of one of them,
 //! and fallback constraints after a failure.
 //!
 //! A scaled value never decreases, starting with the first attempt: a decrease is reported as a
 //! mistake.
 
+use baton_model::device::DeviceAmount;
 use baton_model::placement::Constraint;
 use baton_model::task::Resources;
 use baton_model::time::Millis;
 
 use super::{Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::{FACTOR_MILLI_MAX, STEPS_MAX};
+use crate::limits::{CPU_MILLI_MAX, FACTOR_MILLI_MAX, GPU_MILLI_MAX, STEPS_MAX};
 use crate::policy::{Growth, Scaling};
-use crate::schema::task::{MEMORY_GROWTH, SCALE, TIMEOUT_GROWTH};
+use crate::schema::task::{CPU_GROWTH, GPU_GROWTH, MEMORY_GROWTH, SCALE, TIMEOUT_GROWTH};
 use crate::schema::{Object, Zero};
 use crate::suggest;
 use crate::tree::Value;
+use crate::units;
 
 const SCALE_HINT: &str = "write factors, such as { memory: 1.5, timeout: 2 }";
 const MEMORY_HINT: &str =
     "write a factor such as 1.5, a list such as [2GiB, 8GiB], or { factor: 1.5, cap: 8GiB }";
 const TIMEOUT_HINT: &str =
     "write a factor such as 2, a list such as [1h, 4h], or { factor: 2, cap: 4h }";
+const CPU_HINT: &str = "write a factor such as 2, a list such as [2, 8], or { factor: 2, cap: 8 }";
 const FALLBACK_HINT: &str = "write a list of constraints, such as [{ pool: big }, { pool: huge }]";
 
 /// Limits of the first attempt of a task.
@@ -29,13 +32,25 @@ pub(super) struct FirstAttempt {
     /// The maximum in bytes; 0 without a request.
     memory: u64,
     timeout: Option<Millis>,
+    cpu: Option<u64>,
+    disk: u64,
+    gpu: u64,
+    time_request: Option<Millis>,
 }
 
 impl FirstAttempt {
-    pub(super) fn of(resources: &Resources, timeout: Option<Millis>) -> Self {
+    pub(super) fn of(
+        resources: &Resources,
+        timeout: Option<Millis>,
+        time_request: Option<Millis>,
+    ) -> Self {
         Self {
             memory: resources.memory_max.max(resources.memory_min),
             timeout,
+            cpu: Some(resources.cpu_milli).filter(|milli| *milli > 0),
+            disk: resources.disk,
+            gpu: resources.gpu.milli(),
+            time_request: time_request.or(timeout),
         }
     }
 }
@@ -48,6 +63,14 @@ struct ScaledQuantity<T> {
     table: &'static Object,
 }
 
+/// Times, such as `timeout`.
+const SPANS: ScaledQuantity<Millis> = ScaledQuantity {
+    read: |reader, item| reader.duration(item, Zero::Refused),
+    show: |span| span.to_string(),
+    hint: TIMEOUT_HINT,
+    table: &TIMEOUT_GROWTH,
+};
+
 impl Reader {
     pub(super) fn scale(&mut self, item: &Item<'_>, first: &FirstAttempt) -> Scaling {
         let mut scale = Scaling::default();
@@ -56,21 +79,50 @@ impl Reader {
                 "memory" => {
                     let quantity = ScaledQuantity {
                         read: Self::whole_size,
-                        show: bytes,
+                        show: units::size_text,
                         hint: MEMORY_HINT,
                         table: &MEMORY_GROWTH,
                     };
                     let first = (first.memory > 0).then_some(first.memory);
                     scale.memory = self.growth(&value, &quantity, first);
                 }
-                "timeout" => {
+                "disk" => {
                     let quantity = ScaledQuantity {
-                        read: |reader, item| reader.duration(item, Zero::Refused),
-                        show: |span: Millis| span.to_string(),
-                        hint: TIMEOUT_HINT,
-                        table: &TIMEOUT_GROWTH,
+                        read: Self::whole_size,
+                        show: units::size_text,
+                        hint: MEMORY_HINT,
+                        table: &MEMORY_GROWTH,
                     };
-                    scale.timeout = self.growth(&value, &quantity, first.timeout);
+                    let first = (first.disk > 0).then_some(first.disk);
+                    scale.disk = self.growth(&value, &quantity, first);
+                }
+                "cpu" => {
+                    let quantity = ScaledQuantity {
+                        read: |reader, item| reader.factor(item, 1, CPU_MILLI_MAX),
+                        show: thousandths,
+                        hint: CPU_HINT,
+                        table: &CPU_GROWTH,
+                    };
+                    scale.cpu = self.growth(&value, &quantity, first.cpu);
+                }
+                "gpu" => {
+                    let quantity = ScaledQuantity {
+                        read: |reader, item| {
+                            let milli = reader.factor(item, 1, GPU_MILLI_MAX)?;
+                            reader.requestable(item, milli).map(DeviceAmount::milli)
+                        },
+                        show: thousandths,
+                        hint: CPU_HINT,
+                        table: &GPU_GROWTH,
+                    };
+                    let first = (first.gpu > 0).then_some(first.gpu);
+                    scale.gpu = self.growth(&value, &quantity, first);
+                }
+                "time_request" => {
+                    scale.time_request = self.growth(&value, &SPANS, first.time_request);
+                }
+                "timeout" => {
+                    scale.timeout = self.growth(&value, &SPANS, first.timeout);
                 }
                 name => {
                     let names = SCALE.names();
@@ -185,7 +237,7 @@ impl Reader {
     }
 
     /// Reads a non-empty list of at most `STEPS_MAX` steps.
-    fn steps<'a>(&mut self, item: &Item<'a>, hint: &str) -> Vec<Item<'a>> {
+    pub(super) fn steps<'a>(&mut self, item: &Item<'a>, hint: &str) -> Vec<Item<'a>> {
         let items = self.list(item, hint);
         if items.is_empty() && matches!(item.tree.value, Value::List(_)) {
             let message = "the list is empty".to_owned();
@@ -206,7 +258,7 @@ impl Reader {
     fn whole_size(&mut self, item: &Item<'_>) -> Option<u64> {
         let size = self.size(item)?;
         if size == 0 {
-            let message = "the memory size is zero".to_owned();
+            let message = "the size is zero".to_owned();
             let hint = "write a size such as 256MiB";
             self.note(item, Kind::OutOfRange, message, hint);
             return None;
@@ -215,14 +267,6 @@ impl Reader {
     }
 }
 
-/// Formats a size in its largest exact unit.
-fn bytes(size: u64) -> String {
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let whole = units
-        .iter()
-        .find(|(shift, _)| size.is_multiple_of(1 << shift));
-    match whole {
-        Some((shift, unit)) => format!("{}{unit}", size >> shift),
-        None => format!("{size}B"),
-    }
+fn thousandths(milli: u64) -> String {
+    DeviceAmount::from_milli(milli).to_string()
 }

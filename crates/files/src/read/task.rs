@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::device::WHOLE;
 use baton_model::library::Trigger;
-use baton_model::spec::InstanceSpec;
+use baton_model::spec::{InstanceSpec, Nodes, Warning};
 use baton_model::task::{Resources, TaskSpec};
 use baton_model::time::Millis;
 use baton_model::timeouts::LOST_AFTER_MIN;
@@ -18,7 +19,7 @@ use crate::graph::{self, LocatedProcess};
 use crate::instance::DEFAULT_OWNER;
 use crate::limits::PROCESSES_MAX;
 use crate::policy::Policy;
-use crate::schema::process::PROCESS;
+use crate::schema::process::{PROCESS, WARNING};
 use crate::schema::task::{TASK, TRIGGER};
 use crate::tree::{Tree, Value};
 
@@ -119,6 +120,7 @@ impl Reader {
         });
         let mut policy = self.policy(&fields, &body.spec);
         policy.trigger = trigger.unwrap_or_default();
+        policy.notify = fields.get("notify").and_then(|item| self.notify(&item));
         let params = params.unwrap_or_default();
         if let Some(item) = fields.get("params") {
             self.check_unattended_params(&item, &params, &policy.trigger);
@@ -333,16 +335,29 @@ impl Reader {
     /// Reads the policies except the trigger.
     pub(super) fn policy(&mut self, fields: &Fields<'_>, spec: &TaskSpec) -> Policy {
         let timeout = self.duration_field(fields, "timeout");
-        let first = FirstAttempt::of(&spec.resources, timeout);
+        let time_request = self.duration_field(fields, "time_request");
+        let first = FirstAttempt::of(&spec.resources, timeout, time_request);
+        let retry = fields.get("retry");
+        let says_attempts = retry.as_ref().is_some_and(|it| it.tree.has("attempts"));
+        let retry = retry.and_then(|item| self.retry(&item, &first));
+        let mut retry = retry.unwrap_or_default();
+        let fleets = self.fleets(fields);
+        if !says_attempts && let Ok(each_once) = u32::try_from(fleets.len()) {
+            retry.attempts = retry.attempts.max(each_once);
+        }
+        let nodes = self.nodes(fields, spec);
         Policy {
             trigger: Trigger::default(),
-            retry: fields
-                .get("retry")
-                .and_then(|item| self.retry(&item, &first))
-                .unwrap_or_default(),
+            retry,
             timeout,
+            fleets,
             exclusive: self.word_field(fields, "exclusive").unwrap_or_default(),
             lost_after: self.lost_after(fields),
+            time_request,
+            warn: fields
+                .get("warn")
+                .and_then(|item| self.warning(&item, timeout)),
+            nodes,
             priority: self.integer_field(fields, "priority").unwrap_or_default(),
             constraints: match fields.get("constraints") {
                 Some(item) => self.constraints(&item),
@@ -352,11 +367,54 @@ impl Reader {
                 Some(item) => self.uris(&item),
                 None => Vec::new(),
             },
+            notify: None,
             tags: match fields.get("tags") {
                 Some(item) => self.tags(&item),
                 None => Vec::new(),
             },
         }
+    }
+
+    /// A part of a device is shared with other attempts, whose devices no rank on another host can know.
+    fn nodes(&mut self, fields: &Fields<'_>, spec: &TaskSpec) -> Nodes {
+        let nodes = self.integer_field(fields, "nodes").map(Nodes::new);
+        let nodes = nodes.unwrap_or_default();
+        let has_part = !spec.resources.gpu.milli().is_multiple_of(WHOLE);
+        if nodes.is_gang()
+            && has_part
+            && let Some(item) = fields.get("nodes")
+        {
+            let message = "a task of several nodes takes whole GPUs only".to_owned();
+            let hint = "write a whole number for `gpu`, or remove `nodes`";
+            self.note(&item, Kind::BadValue, message, hint);
+        }
+        nodes
+    }
+
+    fn warning(&mut self, item: &Item<'_>, timeout: Option<Millis>) -> Option<Warning> {
+        let fields = self.fields(item, &WARNING, |_| None)?;
+        let signal = match fields.get("signal") {
+            Some(item) => self.catchable_signal(&item)?,
+            None => Self::WARNING_SIGNAL,
+        };
+        if fields.get("before").is_none() {
+            self.missing(
+                &fields,
+                "before",
+                "write how long before the end, such as 60s",
+            );
+            return None;
+        }
+        let before = self.duration_field(&fields, "before")?;
+        if let Some(timeout) = timeout.filter(|timeout| before >= *timeout)
+            && let Some(item) = fields.get("before")
+        {
+            let message = format!("{before} is not shorter than the timeout of {timeout}");
+            let hint = "write a shorter time, or a longer timeout";
+            self.note(&item, Kind::OutOfRange, message, hint);
+            return None;
+        }
+        Some(Warning { signal, before })
     }
 
     fn tags(&mut self, item: &Item<'_>) -> Vec<String> {

@@ -129,6 +129,9 @@ pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
         "owner" | "params" | "fail_fast" => Some(format!(
             "`{key}` is a field of the workflow: move it to the top level of the file"
         )),
+        "notify" => {
+            Some("move it to the top level of the file: the run is told as a whole".to_owned())
+        }
         "trigger" => Some(
             "remove it: a workflow task starts when the tasks in its `after` have ended".to_owned(),
         ),
@@ -174,7 +177,9 @@ impl Reader {
         };
         let tasks = resolve(tasks, &context, &mut self.problems);
         let trigger = self.workflow_trigger(&fields, owner.as_deref(), name.as_deref(), &params);
+        let notify = get("notify").and_then(|item| self.notify(&item));
         Some(WorkflowFile {
+            notify,
             name: name?,
             owner,
             owner_location: get("owner").unwrap_or_else(|| item.clone()).location(),

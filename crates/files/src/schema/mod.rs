@@ -1,9 +1,9 @@
-//! The fields of task and workflow files, described once in tables: names, types, bounds,
+//! The fields of files, described once in tables: names, types, bounds,
 //! defaults, descriptions.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`task`], [`process`], [`workflow`] | the tables |
+//! | [`task`], [`process`], [`workflow`], [`fleet`], [`notify`] | the tables |
 //! | [`json`] | the JSON Schema made from them |
 //!
 //! `read` takes the names, bounds and keywords of fields from the tables; a test writes the page
@@ -26,6 +26,10 @@ macro_rules! bytes {
 
 mod json;
 // One line for each field.
+#[rustfmt::skip]
+pub(crate) mod fleet;
+#[rustfmt::skip]
+pub(crate) mod notify;
 #[rustfmt::skip]
 pub(crate) mod process;
 #[rustfmt::skip]
@@ -50,6 +54,12 @@ pub fn task_schema() -> serde_json::Value {
 #[must_use]
 pub fn workflow_schema() -> serde_json::Value {
     json::schema(&workflow::WORKFLOW, "A workflow file of Baton")
+}
+
+/// The JSON Schema (draft 2020-12) of files of fleets.
+#[must_use]
+pub fn fleets_schema() -> serde_json::Value {
+    json::schema(&fleet::FLEETS, "A file of fleets of Baton")
 }
 
 /// A map with known fields.

@@ -4,16 +4,17 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use super::fleet::FLEETS;
 use super::json::{collect, key};
 use super::task::TASK;
 use super::workflow::WORKFLOW;
 use super::{Object, Type};
 use crate::limits::COUNT_MAX;
 
-const HEAD: &str = r#"# Fields of task and workflow files
+const HEAD: &str = r#"# Fields of files
 
-Tasks and workflows are written as YAML, TOML or JSON. `baton schema task` and `baton schema workflow` print the JSON Schemas of this page, and a
-server has them at `/schemas/task.json` and `/schemas/workflow.json`, so that an editor can complete and check a file:
+Tasks, workflows and fleets are written as YAML, TOML or JSON. `baton schema task`, `workflow` and `fleets` print the JSON Schemas of this page, and a
+server has them at `/schemas/task.json`, `/schemas/workflow.json` and `/schemas/fleets.json`, so that an editor can complete and check a file:
 
 ```sh
 baton schema task > task.schema.json
@@ -35,8 +36,8 @@ Baton itself checks more than a schema can: names, order, references, values tha
 | duration | `250ms`, `5s`, `1h30m`, `2d` |
 | size | `256MiB`, `1GB`, `20G` (binary, as for `du`), or a number of bytes |
 
-A task file has the fields of a [task](#task), a workflow file those of a [workflow](#workflow); [workflows](workflows.md) and [schedules](schedules.md)
-have pages of their own. Paths of fields in error messages are those of this page: `processes[2].after[0]`.
+A task file has the fields of a [task](#task), a workflow file those of a [workflow](#workflow), a file of fleets those of [fleets](#fleets);
+[workflows](workflows.md), [schedules](schedules.md) and [fleets](fleets.md) have pages of their own. Paths of fields in error messages are those of this page: `processes[2].after[0]`.
 
 ## References
 
@@ -78,6 +79,7 @@ fn page() -> String {
     let mut objects = Vec::new();
     collect(&TASK, &mut objects);
     collect(&WORKFLOW, &mut objects);
+    collect(&FLEETS, &mut objects);
     let sections = objects.iter().map(|object| section(object));
     HEAD.to_owned() + &sections.collect::<String>()
 }

@@ -76,6 +76,15 @@ pub(crate) static STOP: Object = Object::new(
     ],
 );
 
+pub(crate) static WARNING: Object = Object::new(
+    "Warning",
+    "a warning",
+    &[
+        field("signal", SIGNAL, "The signal; not KILL.").or("USR1"),
+        field("before", Duration(Refused), "How long before the end. It is not placed on a worker that ends earlier.").required(),
+    ],
+);
+
 /// Signals that end a process or that programs handle, with their numbers on Linux. STOP and CONT
 /// are missing: they end nothing.
 pub(crate) const SIGNALS: &[(&str, i32)] = &[

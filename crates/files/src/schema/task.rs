@@ -1,14 +1,15 @@
 //! Tables of tasks.
 
 use baton_model::limits::AFTER_MAX;
-use baton_model::spec::InstanceSpec;
+use baton_model::notify::NoticeKind;
+use baton_model::spec::{InstanceSpec, Nodes};
 
 use super::Type::{Any, AnyOf, Bool, Duration, Factor, Integer, List, Map, Name, Null, Scalar, Text, Word};
 use super::Zero::{Allowed, Refused};
-use super::process::{ENV, PROCESS, RETRY_BACKOFF, RUN};
+use super::process::{ENV, PROCESS, RETRY_BACKOFF, RUN, WARNING};
 use super::{BYTES, COUNT, Field, HASH, Object, POSITIVE, SIZE, Type, field, join};
 use crate::limits::{
-    CHOICES_MAX, CONSTRAINTS_MAX, CPU_MILLI_MAX, FACTOR_MILLI_MAX, PRIORITY_MAX, PROCESSES_MAX, STEPS_MAX, URIS_MAX,
+    CHANNELS_MAX, CHOICES_MAX, CONSTRAINTS_MAX, CPU_MILLI_MAX, FACTOR_MILLI_MAX, FAILURES_MAX, GPU_MILLI_MAX, PRIORITY_MAX, PROCESSES_MAX, STEPS_MAX, URIS_MAX,
 };
 
 pub(crate) static TASK: Object = Object {
@@ -41,6 +42,7 @@ const DEFINITION: &[Field] = &[
     FINALIZATION_WAIT,
     USER,
     field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
+    NOTIFY_FIELD,
 ];
 
 /// The policies that tasks and tasks of workflows have.
@@ -49,8 +51,12 @@ pub(crate) const POLICIES: &[Field] = &[
     TIMEOUT,
     EXCLUSIVE,
     LOST_AFTER,
+    TIME_REQUEST,
+    WARN,
+    NODES,
     PRIORITY,
     CONSTRAINTS_FIELD,
+    field("fleets", List(&Name, 1, STEPS_MAX), "The fleet of the first attempt, of the one after a failure, and so on; the last one stays. An attempt whose request has grown beyond what its fleet has goes on to the next one. With them `retry.attempts` is by default their number."),
     URIS,
     field("tags", List(&Name, 0, InstanceSpec::TAGS_MAX), "Words by which lists of instances are filtered, such as `[nightly, gpu]`."),
 ];
@@ -73,9 +79,24 @@ const RETRY_FIELD: Field = field("retry", Type::Object(&RETRY), "What happens af
 const TIMEOUT: Field = field("timeout", Duration(Refused), "The longest time of one attempt.");
 const EXCLUSIVE: Field = field("exclusive", Word(&["timed", "strict"]), "The proof that is needed before an attempt is replaced: `lost_after` has passed, or only a report about its end; then no time ends an attempt whose scheduler is away.").or("timed");
 const LOST_AFTER: Field = field("lost_after", Duration(Refused), "How long an attempt outlives the contact between its worker and a scheduler, at least 1m: then it is lost, and replaced. Its worker kills it earlier. By default as long as the scheduler says (`--lost-after`).");
+const TIME_REQUEST: Field = field("time_request", Duration(Refused), "How long one attempt runs: it is not placed on a worker that ends earlier (`baton worker --lifetime`). By default as long as `timeout`; without both, it is placed on any.");
+const NODES: Field = field("nodes", Integer(1, Nodes::MAX as i64), "Workers of one group that one attempt takes at the same time, each with all `resources`; its command runs on the first of them, and finds the hosts of all in `BATON_NODE_LIST` and in the files `BATON_HOSTFILE` and `BATON_MACHINEFILE`.").or("1");
+const WARN: Field = field("warn", Type::Object(&WARNING), "A signal to its processes before their end is forced, so that they can save what they have: before the worker ends or the timeout, and when the worker begins to drain.");
 const PRIORITY: Field = field("priority", Integer(-(PRIORITY_MAX as i64), PRIORITY_MAX as i64), "Higher goes first.").or("0");
 const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that a worker must have: to a value, one of several, `{ not: VALUE }`, true for any value, or false for none.");
 const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");
+
+pub(crate) const NOTIFY_FIELD: Field = field("notify", Type::Object(&NOTIFY), "Who is told of its end, beside those that the scheduler tells of all work.");
+
+pub(crate) static NOTIFY: Object = Object::new(
+    "Notify",
+    "notify",
+    &[
+        field("channels", List(&Name, 1, CHANNELS_MAX), "Channels of the scheduler (`--notify-file`).").required(),
+        field("on", List(&Word(NoticeKind::OF_ENTRIES), 1, NoticeKind::OF_ENTRIES.len()), "What is told: that it has failed for good, that it has succeeded again, that a due time was missed or skipped.").or(r#"["failed", "recovered"]"#),
+        field("after", Type::Integer(1, FAILURES_MAX as i64), "Only the failure that is this one in a row, once: 1 tells the first after a success, 3 the third. Without it, each one."),
+    ],
+);
 
 const PROCESS_TYPE: Type = Type::Object(&PROCESS);
 const CONSTRAINTS: Type = Map(&AnyOf(&[Bool, LABEL_VALUES, Type::Object(&CONSTRAINT)]), 0);
@@ -97,7 +118,8 @@ pub(crate) static RESOURCES: Object = Object {
             field("cpu", Factor(0, CPU_MILLI_MAX), "Processor cores, with up to three decimals; under a scheduler 1 by default."),
             field("memory", MEMORY, "Memory, or a range such as `256MiB..1GiB` or `256MiB..`: what it needs at least, and its limit."),
             field("disk", SIZE, "Disk space."),
-            field("gpu", COUNT, "GPUs."),
+            field("gpu", Factor(0, GPU_MILLI_MAX), "GPUs: a whole number of devices, each for this task alone, or a part of one, such as 0.5, that it shares with others."),
+            field("pin", Word(&["cores", "socket"]), "What its processes are bound to, under a scheduler. `cores`: `cpu` whole cores that no other pinned task has meanwhile, near to each other. `socket`: the CPUs of one NUMA node. Needs a whole number of `cpu`."),
         ],
     )
 };
@@ -161,6 +183,10 @@ pub(crate) static SCALE: Object = Object::new(
     &[
         field("memory", AnyOf(&[FACTOR, List(&SIZE, 1, STEPS_MAX), Type::Object(&MEMORY_GROWTH)]), "A factor, the values after running out once, twice and so on, or a map."),
         field("timeout", AnyOf(&[FACTOR, List(&Duration(Refused), 1, STEPS_MAX), Type::Object(&TIMEOUT_GROWTH)]), "The same."),
+        field("time_request", AnyOf(&[FACTOR, List(&Duration(Refused), 1, STEPS_MAX), Type::Object(&TIMEOUT_GROWTH)]), "The same, after an attempt has timed out, or was ended with its worker. Without a `time_request` the first value is the timeout."),
+        field("cpu", AnyOf(&[FACTOR, List(&Factor(1, CPU_MILLI_MAX), 1, STEPS_MAX), Type::Object(&CPU_GROWTH)]), "The same, after an attempt has run out of memory or time."),
+        field("disk", AnyOf(&[FACTOR, List(&SIZE, 1, STEPS_MAX), Type::Object(&MEMORY_GROWTH)]), "The same, after an attempt has run out of memory or time."),
+        field("gpu", AnyOf(&[FACTOR, List(&Factor(1, GPU_MILLI_MAX), 1, STEPS_MAX), Type::Object(&GPU_GROWTH)]), "The same, after an attempt has run out of memory or time; more than one GPU is rounded up to whole ones."),
     ],
 );
 
@@ -174,6 +200,8 @@ const fn growth(cap: Type) -> [Field; 2] {
 }
 
 pub(crate) static MEMORY_GROWTH: Object = Object::new("Scaling of memory", "a scaling rule", &growth(SIZE));
+pub(crate) static CPU_GROWTH: Object = Object::new("Scaling of cpu", "a scaling rule", &growth(Factor(1, CPU_MILLI_MAX)));
+pub(crate) static GPU_GROWTH: Object = Object::new("Scaling of gpu", "a scaling rule", &growth(Factor(1, GPU_MILLI_MAX)));
 pub(crate) static TIMEOUT_GROWTH: Object = Object::new("Scaling of timeout", "a scaling rule", &growth(Duration(Refused)));
 
 const URI_TYPE: Type = AnyOf(&[Text, Type::Object(&URI)]);

@@ -13,10 +13,11 @@ use baton_model::json;
 use baton_model::time::Wall;
 use serde_json::{Value, json};
 
+use super::fleet::FLEETS;
 use super::json::collect;
 use super::task::TASK;
 use super::workflow::WORKFLOW;
-use super::{Object, Type, task_schema, workflow_schema};
+use super::{Object, Type, fleets_schema, task_schema, workflow_schema};
 use crate::limits::{TASK_LIMITS, WORKFLOW_LIMITS};
 use crate::{Binding, Errors, Format, Kind, source, tree};
 
@@ -38,9 +39,13 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("Resources", r#"{"task":"t","run":"x","resources":{}}"#, "/resources"),
     ("Parameter", r#"{"task":"t","run":"x","params":{"p":{"default":"x"}}}"#, "/params/p"),
     ("Trigger", r#"{"task":"t","run":"x","trigger":{"schedule":"every minute","max_instances":1}}"#, "/trigger"),
+    ("Warning", r#"{"task":"t","run":"x","warn":{"before":"1m"}}"#, "/warn"),
+    ("Notify", r#"{"task":"t","run":"x","notify":{"channels":["ops"]}}"#, "/notify"),
     ("Retry", r#"{"task":"t","run":"x","retry":{}}"#, "/retry"),
     ("Scale", r#"{"task":"t","run":"x","retry":{"scale":{}}}"#, "/retry/scale"),
     ("Scaling of memory", r#"{"task":"t","run":"x","retry":{"scale":{"memory":{"factor":2}}}}"#, "/retry/scale/memory"),
+    ("Scaling of cpu", r#"{"task":"t","run":"x","retry":{"scale":{"cpu":{"factor":2}}}}"#, "/retry/scale/cpu"),
+    ("Scaling of gpu", r#"{"task":"t","run":"x","retry":{"scale":{"gpu":{"factor":2}}}}"#, "/retry/scale/gpu"),
     ("Scaling of timeout", r#"{"task":"t","run":"x","retry":{"scale":{"timeout":{"factor":2}}}}"#, "/retry/scale/timeout"),
     ("File to fetch", r#"{"task":"t","run":"x","uris":[{"from":"file:///a"}]}"#, "/uris/0"),
     ("Workflow", r#"{"workflow":"w","tasks":{"a":{"run":"x"}}}"#, ""),
@@ -49,39 +54,62 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("Task of a workflow", r#"{"workflow":"w","tasks":{"a":{"run":"x"}}}"#, "/tasks/a"),
     ("Upstream task", r#"{"workflow":"w","tasks":{"a":{"run":"x"},"b":{"run":"x","after":[{"task":"a"}]}}}"#, "/tasks/b/after/0"),
     ("Items", r#"{"workflow":"w","tasks":{"a":{"run":"x","for_each":{"range":[0,1]}}}}"#, "/tasks/a/for_each"),
+    ("Fleets", r#"{"fleets":{}}"#, ""),
+    ("Fleet", r#"{"fleets":{"f":{"backend":"slurm","cpus":1,"memory":"1GiB","max":1}}}"#, "/fleets/f"),
     ("Range", r#"{"workflow":"w","tasks":{"a":{"run":"x","matrix":{"n":{"range":[0,1]}}}}}"#, "/tasks/a/matrix/n"),
 ];
 
-/// A file, and whether it is a workflow.
+/// A file, and which schema it has.
 #[derive(Clone)]
 struct File {
     json: Value,
-    is_workflow: bool,
+    kind: FileKind,
+}
+
+/// The position of its schema.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileKind {
+    Task,
+    Workflow,
+    Fleets,
 }
 
 impl File {
     fn new(json: Value) -> Self {
-        let is_workflow = json.get("workflow").is_some() || json.get("tasks").is_some();
-        Self { json, is_workflow }
+        let has = |field: &str| json.get(field).is_some();
+        let kind = match () {
+            () if has("fleets") => FileKind::Fleets,
+            () if has("workflow") || has("tasks") => FileKind::Workflow,
+            () => FileKind::Task,
+        };
+        Self { json, kind }
     }
 
     /// What the file means, as text; without what it says only about itself.
     fn meaning(&self) -> Result<String, Errors> {
-        if self.is_workflow {
-            let plan =
-                crate::workflow_from_json(&self.json, "w")?.plan(&BTreeMap::new(), Wall(0))?;
-            return Ok(format!("{plan:?}"));
+        match self.kind {
+            FileKind::Fleets => Ok(format!("{:?}", self.fleets()?)),
+            FileKind::Workflow => {
+                let file = crate::workflow_from_json(&self.json, "w")?;
+                Ok(format!("{:?}", file.plan(&BTreeMap::new(), Wall(0))?))
+            }
+            FileKind::Task => {
+                let file = crate::from_json(&self.json, "t")?;
+                let instance = file.instance(&Binding::default())?;
+                Ok(format!("{instance:?} {:?}", file.policy.trigger))
+            }
         }
-        let file = crate::from_json(&self.json, "t")?;
-        let instance = file.instance(&Binding::default())?;
-        Ok(format!("{instance:?} {:?}", file.policy.trigger))
+    }
+
+    fn fleets(&self) -> Result<crate::FleetsFile, Errors> {
+        crate::parse_fleets(self.json.to_string().as_bytes(), Format::Json, "f")
     }
 
     fn read(&self) -> Result<(), Errors> {
-        if self.is_workflow {
-            crate::workflow_from_json(&self.json, "w").map(|_| ())
-        } else {
-            crate::from_json(&self.json, "t").map(|_| ())
+        match self.kind {
+            FileKind::Fleets => self.fleets().map(|_| ()),
+            FileKind::Workflow => crate::workflow_from_json(&self.json, "w").map(|_| ()),
+            FileKind::Task => crate::from_json(&self.json, "t").map(|_| ()),
         }
     }
 }
@@ -91,6 +119,7 @@ fn objects() -> Vec<(&'static Object, File, &'static str)> {
     let mut objects = Vec::new();
     collect(&TASK, &mut objects);
     collect(&WORKFLOW, &mut objects);
+    collect(&FLEETS, &mut objects);
     let samples = objects.into_iter().map(|object| {
         let sample = SAMPLES.iter().find(|(title, ..)| *title == object.title);
         let (_, json, at) = sample.unwrap_or_else(|| panic!("{} has no sample", object.title));
@@ -342,9 +371,9 @@ fn validate(files: &[&(String, File)]) -> Option<Vec<bool>> {
     let installed = target.join("tools/schemathesis/bin/python");
     let files = files
         .iter()
-        .map(|(_, it)| json!([usize::from(it.is_workflow), it.json]));
-    let input =
-        json!({ "schemas": [task_schema(), workflow_schema()], "files": files.collect::<Value>() });
+        .map(|(_, it)| json!([it.kind as usize, it.json]));
+    let schemas = [task_schema(), workflow_schema(), fleets_schema()];
+    let input = json!({ "schemas": schemas, "files": files.collect::<Value>() });
     for python in [installed, PathBuf::from("python3")] {
         let mut command = Command::new(python);
         command

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use baton_model::library::Trigger;
+use baton_model::notify::NotifyRule;
 use baton_model::time::Millis;
 use baton_model::workflow::{Condition, Edges, Items, Plan, Pool, Upstream};
 
@@ -35,6 +36,7 @@ pub struct WorkflowFile {
     pub params: BTreeMap<String, Param>,
     /// What starts it, once it is in the library.
     pub trigger: Trigger,
+    pub(crate) notify: Option<NotifyRule>,
     pub(crate) file: String,
     pub(crate) tree: Arc<Tree>,
     pub(crate) name: String,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use baton_files::{Binding, Errors, Format, Kind, load, parse_bytes};
+use baton_files::{Binding, Errors, Format, Kind, load, parse_any, parse_bytes, parse_fleets};
 
 use crate::golden;
 
@@ -49,6 +49,40 @@ fn errors(path: &Path) -> Errors {
 #[test]
 fn every_invalid_file_has_its_golden_errors() {
     golden::compare(cases(), errors);
+}
+
+#[test]
+fn every_invalid_file_of_fleets_has_its_golden_errors() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet-errors");
+    let entries = fs::read_dir(folder).expect("the folder is part of the crate");
+    let paths = entries.map(|entry| entry.expect("it is readable").path());
+    let mut cases: Vec<PathBuf> = paths.filter(|it| Format::of(it).is_some()).collect();
+    cases.sort();
+    assert!(!cases.is_empty());
+    golden::compare(cases, |path| {
+        let name = path.file_name().expect("a file").to_string_lossy();
+        let bytes = fs::read(path).expect("it is readable");
+        let format = Format::of(path).expect("only such files are cases");
+        let errors = parse_fleets(&bytes, format, &name).expect_err("it has errors");
+        for problem in &errors.problems {
+            assert!(problem.position.is_some(), "{problem:?}");
+            assert!(!problem.message.is_empty() && !problem.hint.is_empty());
+        }
+        errors
+    });
+}
+
+#[test]
+fn a_file_of_fleets_is_no_work() {
+    let text = b"fleets: {}\n";
+    let errors = parse_any(text, Format::Yaml, "f.yaml").expect_err("it defines no work");
+    assert!(
+        errors.to_string().contains("baton fleet add -f"),
+        "{errors}"
+    );
+    assert!(
+        matches!(parse_fleets(text, Format::Yaml, "f.yaml"), Ok(file) if file.fleets.is_empty())
+    );
 }
 
 #[test]

@@ -72,8 +72,9 @@ fn every_field_of_a_task_arrives() {
             memory_min: 256 << 20,
             memory_max: 1 << 30,
             disk: 2_000_000_000,
-            gpu: 1,
+            gpu: baton_model::device::DeviceAmount::whole(1),
             named: BTreeMap::from([("db/orders".to_owned(), 2)]),
+            pin: None,
         }
     );
     assert_eq!((task.max_failures, task.max_concurrency), (2, 4));
@@ -139,6 +140,7 @@ fn every_policy_arrives() {
                 timeout: Some(Growth::Steps(
                     [7_200, 14_400].map(Millis::from_secs).to_vec()
                 )),
+                ..Scaling::default()
             },
             fallback: vec![
                 vec![Constraint {
