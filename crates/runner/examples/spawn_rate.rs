@@ -110,7 +110,12 @@ fn worker(count: u64, directory: &Path) -> Result<Cost> {
         stamp: Stamp(Mono(1)),
     };
     let amounts = vec![WIDTH];
-    link.send_all(&[Request::Guard(guard), Request::Capacity { amounts }])?;
+    let capacity = Request::Capacity {
+        core_nodes: Vec::new(),
+        amounts,
+        devices: std::collections::BTreeMap::new(),
+    };
+    link.send_all(&[Request::Guard(guard), capacity])?;
     let (begun, before) = (Instant::now(), ticks(link.pid())?);
     push(&mut link, count)?;
     let cost = (begun.elapsed(), ticks(link.pid())? - before);

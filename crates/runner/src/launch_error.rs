@@ -42,6 +42,8 @@ impl LaunchError {
             Step::Prepare | Step::Clone | Step::Session | Step::Cgroup | Step::Descriptor(_) => {
                 is_host_fault(&error.error)
             }
+            // The worker has chosen them: they went offline, or its cpuset has shrunk.
+            Step::Affinity(_) => true,
             Step::Program(_) | Step::Directory(_) => is_exhausted || code == Some(libc::EIO),
             // The file of an output belongs to the work, and so does the disk that has no room for it.
             Step::Output(_)

@@ -22,6 +22,9 @@ pub struct Header {
     pub uid: u32,
     /// Added to the environment of every process.
     pub env: Vec<(String, String)>,
+    /// Variables that win over those of a process: they name its devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assigned_env: Vec<(String, String)>,
     /// A random word that every process of the task carries in its environment, so that the
     /// processes can be found even after runner and coordinator are gone.
     pub mark: String,

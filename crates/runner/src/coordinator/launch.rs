@@ -398,6 +398,7 @@ fn build_command<'a>(
         cwd: Some(&launch.cwd),
         credentials: launch.credentials.as_ref(),
         exec: launch.exec,
+        cpus: (!launch.cpus.is_empty()).then_some(&launch.cpus),
         limits,
         cgroup: cgroup.map(Cgroup::procs),
         // A runner that does not listen yet must not die of the request to stop its task.

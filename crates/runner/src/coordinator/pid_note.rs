@@ -166,6 +166,7 @@ fn is_launch_of(record: &CoordinatorRecord, wanted: RunKey) -> bool {
         CoordinatorRecord::Exited(ended) | CoordinatorRecord::Ended(ended) => ended.run == wanted,
         CoordinatorRecord::Begun { .. }
         | CoordinatorRecord::Accepted { .. }
+        | CoordinatorRecord::Assigned { .. }
         | CoordinatorRecord::Guard(_) => false,
     }
 }

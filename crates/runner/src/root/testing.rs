@@ -51,6 +51,7 @@ pub(crate) fn header(root: &Root, id: &str, began: u64) -> Header {
         user: "user".to_owned(),
         uid: 0,
         env: Vec::new(),
+        assigned_env: Vec::new(),
         mark: "mark".to_owned(),
         cgroup: None,
         version: "0".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use baton_core::host::kernel::RUNNER_WARNING;
 use baton_core::plan::{Input, Plan};
 use baton_model::state::AttemptState;
 use baton_model::task::{PlanChange, PlanEvent};
@@ -41,7 +42,8 @@ impl Task {
             watcher.finished(&self.plan);
             return Ok(state);
         }
-        let mut signals = listen().map_err(TaskError::io("listen for signals"))?;
+        let mut signals =
+            listen(self.warning.is_some()).map_err(TaskError::io("listen for signals"))?;
         let alarm = Alarm::new().map_err(TaskError::io("create a timer"))?;
         let mut kills = 0_u32;
         loop {
@@ -59,6 +61,10 @@ impl Task {
             for signal in signals.take().map_err(TaskError::io("read signals"))? {
                 if signal == libc::SIGCHLD {
                     self.exits.take(self.boot);
+                    continue;
+                }
+                if signal == RUNNER_WARNING {
+                    self.warn_processes();
                     continue;
                 }
                 // A terminal that closes may send SIGHUP twice; that is not a second request.
@@ -79,6 +85,17 @@ impl Task {
                 self.feed(kill_input(now));
             }
             self.handle_timers(watcher);
+        }
+    }
+
+    /// Passes a warning of its worker on to the processes that run.
+    fn warn_processes(&mut self) {
+        let Some(signal) = self.warning else {
+            return;
+        };
+        for (run, _) in live_roots(&self.plan) {
+            // The loop notices a coordinator that is gone; a warning is not repeated.
+            let _ = self.send(&Request::Signal { run, signal });
         }
     }
 
@@ -230,9 +247,10 @@ impl Task {
 
 /// Signals that our parent wants ignored, as `nohup` does, stay ignored: a signalfd would receive
 /// them even so.
-fn listen() -> std::io::Result<Signals> {
+fn listen(warnings: bool) -> std::io::Result<Signals> {
     signals::restore(libc::SIGCHLD);
     let mut wanted = vec![libc::SIGCHLD];
+    wanted.extend(warnings.then_some(RUNNER_WARNING));
     let requests = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     wanted.extend(
         requests

@@ -40,6 +40,7 @@ pub(super) struct LaunchBuilder {
     mark: String,
     task_id: String,
     env: Vec<(String, String)>,
+    assigned_env: Vec<(String, String)>,
     /// The users named in the task.
     users: BTreeMap<String, User>,
     /// The user of processes that name none.
@@ -62,6 +63,7 @@ impl LaunchBuilder {
             mark: header.mark.clone(),
             task_id: header.task_id.clone(),
             env: header.env.clone(),
+            assigned_env: header.assigned_env.clone(),
             users: known,
             default_user: users::by_uid(users::effective_uid())
                 .map_err(TaskError::io("look up the user"))?,
@@ -180,8 +182,8 @@ impl LaunchBuilder {
         }
     }
 
-    /// Later sources win: the user, the task's environment, the process' own, and Baton's
-    /// variables.
+    /// Later sources win: the user, the task's environment, the process' own, that of its devices, and
+    /// Baton's variables.
     fn env(&self, spec: &ProcessSpec, run: RunKey, user: Option<&User>) -> Vec<(String, String)> {
         let mut env = BTreeMap::from([("PATH".to_owned(), DEFAULT_PATH.to_owned())]);
         if let Some(user) = user {
@@ -195,6 +197,7 @@ impl LaunchBuilder {
         }
         env.extend(self.env.iter().cloned());
         env.extend(spec.env.clone());
+        env.extend(self.assigned_env.iter().cloned());
         let own = [
             ("BATON_TASK_ID", self.task_id.clone()),
             ("BATON_PROCESS", spec.name.0.clone()),

@@ -80,6 +80,8 @@ pub struct Options {
     /// A second SIGINT or SIGTERM kills at once. Otherwise it repeats the request to stop, as a
     /// worker does that cannot know whether the first one has arrived.
     pub second_signal_kills: bool,
+    /// The signal for the processes of the task when its worker warns the runner.
+    pub warning: Option<i32>,
     /// How long the coordinator may take to start a process, or to answer.
     pub launch_timeout: Millis,
 }
@@ -124,6 +126,8 @@ pub struct Task {
     runner_start: RunnerStart,
     /// [`Options::second_signal_kills`].
     second_signal_kills: bool,
+    /// [`Options::warning`].
+    warning: Option<i32>,
     /// The host has rebooted since the runner before.
     boot_changed: bool,
     /// An earlier runner may have left processes.

@@ -35,6 +35,8 @@ pub struct NewTask {
     pub sandbox: Option<PathBuf>,
     /// Added to the environment of every process.
     pub env: Vec<(String, String)>,
+    /// Variables that win over those of a process.
+    pub assigned_env: Vec<(String, String)>,
 }
 
 impl Task {
@@ -67,6 +69,7 @@ impl Task {
         }
         require_new(root, id)?;
         let mut header = header(root, id, &spec, new.sandbox, new.env)?;
+        header.assigned_env = new.assigned_env;
         make_sandbox(&header)?;
         header.cgroup = new_cgroup(options, &header);
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
@@ -160,6 +163,7 @@ impl Task {
                 .map_err(TaskError::io("open the control socket"))?,
             launch_builder: LaunchBuilder::new(&header)?,
             second_signal_kills: options.second_signal_kills,
+            warning: options.warning,
             boot: runner_start.boot,
             boot_changed: last_start.is_some_and(|last| last.boot != runner_start.boot),
             successor: last_start.is_some(),
@@ -315,6 +319,7 @@ fn header(
         user: user.map_or_else(|| uid.to_string(), |user| user.name),
         uid,
         env: inherited.chain(env).collect(),
+        assigned_env: Vec::new(),
         mark: format!("{:016x}", random::number()),
         cgroup: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),

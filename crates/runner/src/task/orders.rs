@@ -124,7 +124,9 @@ impl Task {
     /// Handles a reply of the coordinator.
     pub(super) fn handle_reply(&mut self, reply: Reply, watcher: &mut dyn Watcher) {
         match reply {
-            Reply::Started { run, at, identity } => self.report_started(run, at, identity),
+            Reply::Started {
+                run, at, identity, ..
+            } => self.report_started(run, at, identity),
             Reply::Ended(ended) => self.report_ended(&ended),
             Reply::Unknown { run: PULSE } => self.launch_limit.answered(clock::now().mono),
             Reply::Unknown { run } => {

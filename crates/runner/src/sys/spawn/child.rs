@@ -54,6 +54,12 @@ fn launch(image: &mut ExecImage) -> Result<Infallible, Fault> {
         let set = unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice) };
         check(set, ChildStep::Setting("the priority", nice.into()))?;
     }
+    if !image.cpus.is_empty() {
+        let (cpus, bytes) = (image.cpus.as_ptr(), size_of_val(image.cpus.as_slice()));
+        // SAFETY: as many bytes as the set has.
+        let set = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, bytes, cpus) };
+        check(set, ChildStep::Affinity)?;
+    }
     if let Some((score, digits)) = &image.oom_score {
         set_oom_score(*score, digits)?;
     }

@@ -23,6 +23,9 @@ pub enum Step {
     /// One of [`baton_model::task::ExecSettings`], and its value.
     #[error("set {0} to {1}")]
     Setting(&'static str, i64),
+    /// To its CPUs.
+    #[error("bind to CPUs {0}")]
+    Affinity(String),
     #[error("set {}", limit_name(*.0))]
     Limit(u32),
     /// The supplementary ones.
@@ -75,6 +78,9 @@ impl SpawnError {
             ChildStep::Cgroup => Step::Cgroup,
             ChildStep::Descriptor(target) => Step::Descriptor(target),
             ChildStep::Setting(name, value) => Step::Setting(name, value),
+            ChildStep::Affinity => {
+                Step::Affinity(command.cpus.map(ToString::to_string).unwrap_or_default())
+            }
             ChildStep::Limit(resource) => Step::Limit(resource),
             ChildStep::Groups => Step::Groups,
             ChildStep::Group => Step::Group(gid),

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 
+use baton_model::cpu::CpuList;
 use baton_model::task::ExecSettings;
 
 use super::{Command, PID_NOTE_HEADER_BYTES};
@@ -22,6 +23,7 @@ pub(super) enum ChildStep {
     Descriptor(i32),
     /// A setting by name, and its value.
     Setting(&'static str, i64),
+    Affinity,
     Limit(u32),
     Groups,
     Group,
@@ -77,6 +79,8 @@ pub(super) struct ExecImage {
     /// The descriptors to close: everything between and above the targets.
     pub(super) close_ranges: Vec<(u32, u32)>,
     pub(super) exec: ExecSettings,
+    /// The set of CPUs, as the kernel takes it; empty for no change.
+    pub(super) cpus: Vec<u64>,
     /// The OOM score and its digits.
     pub(super) oom_score: Option<(u16, CString)>,
     pub(super) limits: Vec<(u32, libc::rlimit64)>,
@@ -123,6 +127,7 @@ impl ExecImage {
             fd_mappings,
             first_free,
             exec: command.exec,
+            cpus: command.cpus.map(cpu_set).unwrap_or_default(),
             oom_score: oom_score.transpose()?,
             limits: limits(command),
             user: command.credentials.map(|user| UserIds {
@@ -144,6 +149,19 @@ impl ExecImage {
 fn output(path: Option<&str>) -> io::Result<Option<CString>> {
     path.map(|path| c_string(path, "the file of an output"))
         .transpose()
+}
+
+/// A set of CPUs: one bit each, in words.
+fn cpu_set(cpus: &CpuList) -> Vec<u64> {
+    let mut words = Vec::new();
+    for cpu in cpus.iter() {
+        let word = usize::try_from(cpu / u64::BITS).unwrap_or(usize::MAX);
+        if words.len() <= word {
+            words.resize(word + 1, 0);
+        }
+        words[word] |= 1 << (cpu % u64::BITS);
+    }
+    words
 }
 
 /// A set of one signal.

@@ -30,6 +30,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use baton_model::cpu::CpuList;
 use baton_model::task::ExecSettings;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::DumpableBehavior;
@@ -69,6 +70,8 @@ pub struct Command<'a> {
     /// process can never gain privileges again.
     pub credentials: Option<&'a Credentials>,
     pub exec: ExecSettings,
+    /// The CPUs that it may run on; ours by default.
+    pub cpus: Option<&'a CpuList>,
     /// Resource limits.
     pub limits: &'a [Limit],
     /// `cgroup.procs` of the control group that it joins before exec.

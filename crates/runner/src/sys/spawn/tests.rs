@@ -577,3 +577,33 @@ fn output_goes_to_files_that_are_created_or_emptied_and_a_pipe_is_not_waited_for
         assert_eq!(failure(&command).step, Step::Output(path.to_owned()));
     }
 }
+
+#[test]
+fn a_process_is_bound_to_its_cpus_before_it_starts() {
+    let argv = strings(&[
+        "sed",
+        "-n",
+        "s/^Cpus_allowed_list:[[:space:]]*//p",
+        "/proc/self/status",
+    ]);
+    let env = path("/usr/bin:/bin");
+    let own: CpuList = output(Command::new(&argv, &env)).parse().expect("a list");
+    for cpu in own.iter().take(3) {
+        let cpus: CpuList = [cpu].into_iter().collect();
+        let bound = Command {
+            cpus: Some(&cpus),
+            ..Command::new(&argv, &env)
+        };
+        assert_eq!(output(bound).trim(), cpus.to_string());
+    }
+    let none: CpuList = [60_000].into_iter().collect();
+    let error = failure(&Command {
+        cpus: Some(&none),
+        ..Command::new(&argv, &env)
+    });
+    assert_eq!(error.step, Step::Affinity("60000".to_owned()));
+    assert!(
+        error.to_string().contains("cannot bind to CPUs 60000"),
+        "{error}"
+    );
+}
