@@ -21,6 +21,12 @@ command -v chromium >/dev/null || missing+=(chromium)
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing+=(postgresql)
 # A pooler between schedulers and that store.
 { command -v pgbouncer || ls /usr/sbin/pgbouncer; } >/dev/null 2>&1 || missing+=(pgbouncer)
+# A cluster for fleets of workers.
+{ command -v slurmctld || ls /usr/sbin/slurmctld; } >/dev/null 2>&1 || missing+=(slurm-wlm)
+{ command -v munged || ls /usr/sbin/munged; } >/dev/null 2>&1 || missing+=(munge)
+# Hosts for them.
+ls /usr/sbin/sshd >/dev/null 2>&1 || missing+=(openssh-server)
+command -v ssh >/dev/null || missing+=(openssh-client)
 # The packages from pip below.
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 

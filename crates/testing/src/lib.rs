@@ -7,6 +7,7 @@
 //! | `ca` | a certificate authority that signs for tests (feature `ca`) |
 //! | `postgres` | a PostgreSQL server (feature `postgres`) |
 //! | `s3` | an S3-compatible server (feature `s3`) |
+//! | `slurm` | a Slurm cluster on this host (feature `slurm`) |
 //! | `processes` | processes of this host: inspection and signals (feature `cluster`) |
 //! | `command` | the built `baton`: commands to their end, servers until they are ready (likewise) |
 //! | `cluster` | a scheduler and workers of the built `baton` (likewise) |
@@ -26,7 +27,9 @@ pub mod processes;
 mod rng;
 #[cfg(feature = "s3")]
 pub mod s3;
+#[cfg(feature = "slurm")]
+pub mod slurm;
 mod wait;
 
 pub use rng::{Rng, seed, setting};
-pub use wait::{PATIENCE, until, until_some};
+pub use wait::{PATIENCE, until, until_at_last, until_some};
