@@ -16,7 +16,13 @@ use crate::{logs, processes, stderr_tail};
 impl Agent {
     /// Passes an event to the supervisor, and carries its actions out.
     pub(crate) fn handle(&mut self, event: Event) {
-        let actions = self.supervisor.handle(clock::now().mono, event);
+        let now = clock::now();
+        let was_leaving = self.supervisor.worker().is_leaving();
+        self.supervisor.worker_mut().note_wall(now.wall);
+        let actions = self.supervisor.handle(now.mono, event);
+        if !was_leaving && self.supervisor.worker().is_leaving() {
+            tracing::info!("ending: no more work is taken");
+        }
         self.carry_out(actions);
     }
 
@@ -52,6 +58,12 @@ impl Agent {
             Action::Stop { run, cause, .. } => {
                 if let Some(attempt) = self.supervisor.attempts().get(*run) {
                     tracing::info!("killing {}: {}", attempt.assignment.lease, cause.word());
+                }
+            }
+            Action::Warn { run, signal } => {
+                if let Some(attempt) = self.supervisor.attempts().get(*run) {
+                    let lease = attempt.assignment.lease;
+                    tracing::info!("warning {lease} with signal {signal}");
                 }
             }
             Action::Guard(order) => self.extend_guard(*order),

@@ -45,6 +45,13 @@ pub struct TaskFile {
     pub spec: TaskSpec,
     /// Added to the environment of every process.
     pub env: Vec<(String, String)>,
+    /// The signal by which its processes are warned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<i32>,
+    /// Variables of the runner's own environment that name its devices, and that every process gets
+    /// whatever its definition says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_variables: Vec<String>,
 }
 
 impl TaskFile {

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 
 use baton_core::supervision::io::{Ending, Sighting};
+use baton_model::cpu::NodeSizes;
+use baton_model::device::DeviceLists;
 use baton_model::ids::BootId;
 use baton_model::task::{Identity, Moment, RunKey};
 use baton_model::time::{Millis, Mono};
@@ -194,9 +196,18 @@ impl Coordinator {
     }
 
     /// Queues the first requests to a coordinator.
-    pub(crate) fn attach(&mut self, amounts: Vec<u64>) {
+    pub(crate) fn attach(
+        &mut self,
+        amounts: Vec<u64>,
+        devices: DeviceLists,
+        core_nodes: NodeSizes,
+    ) {
         self.push(self.attachment());
-        self.push(Request::Capacity { amounts });
+        self.push(Request::Capacity {
+            amounts,
+            devices,
+            core_nodes,
+        });
         self.requests.extend(self.guard.map(Request::Guard));
     }
 

@@ -16,6 +16,7 @@ use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::Supervisor;
 use baton_core::supervision::backoff::IncarnationBackoff;
 use baton_core::supervision::io::Event;
+use baton_model::message::LeaveCause;
 use baton_model::time::Mono;
 use baton_model::timeouts::LeaseTerm;
 use baton_runner::coordinator::{COMMAND, CoordinatorSpec};
@@ -52,7 +53,8 @@ pub(crate) struct Agent {
     pub(crate) backoff: IncarnationBackoff,
     /// The supervisor has ended this incarnation.
     pub(crate) life_ended: bool,
-    pub(crate) shutting_down: bool,
+    /// It was interrupted: it kills everything, and ends.
+    interrupted: bool,
     pub(crate) usage_watch: UsageWatch,
     pub(crate) log_limit: LogLimit,
     pub(crate) process_reader: ProcessReader,
@@ -69,7 +71,9 @@ impl Agent {
     pub(crate) fn open(config: Config) -> Result<Self, Error> {
         let now = clock::now().mono;
         let (token, tls) = (config.token.clone(), config.tls.clone());
-        let connection = Connection::new(&config.scheduler, token, tls, now)?;
+        let connection = Connection::new(&config.scheduler, token, tls, now)?
+            .with_token_file(config.token_file.clone())
+            .with_proxy(config.proxy.clone());
         // Exceeding a file size limit must be an error that is reported, not a fatal signal.
         signals::ignore(&[libc::SIGXFSZ, libc::SIGPIPE]);
         let dir = StateDir::open(&config.state)?;
@@ -88,7 +92,7 @@ impl Agent {
             launcher: Launcher::new(dir.path(), &config),
             backoff: IncarnationBackoff::default(),
             life_ended: false,
-            shutting_down: false,
+            interrupted: false,
             log_limit: LogLimit::new(dir.path(), config.log_limit, now),
             usage_watch: UsageWatch::new(group.as_ref().map(|it| it.path().to_owned()), now),
             process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
@@ -149,7 +153,7 @@ impl Agent {
     fn handle_signal(&mut self, signal: i32) -> Option<AgentExit> {
         match signal {
             libc::SIGCHLD => self.coordinator.collect_exits(),
-            libc::SIGINT if self.shutting_down => {
+            libc::SIGINT if self.interrupted => {
                 tracing::warn!("exiting now; the remaining processes are being killed");
                 // Both signals may arrive in the same iteration: then the coordinator has no order
                 // yet.
@@ -160,9 +164,16 @@ impl Agent {
             }
             libc::SIGINT => {
                 tracing::info!("shutting down: killing everything; interrupt again to exit now");
-                self.shutting_down = true;
+                self.interrupted = true;
                 baton_service::stopping();
-                self.handle(Event::GiveUp);
+                self.handle(Event::Leave(LeaveCause::Interrupted));
+            }
+            libc::SIGTERM if self.config.lifetime.drains => {
+                let grace = self.config.lifetime.drain_grace;
+                let live = self.supervisor.worker().alive();
+                tracing::info!("draining: {live} attempts have up to {grace} to end");
+                baton_service::stopping();
+                self.handle(Event::Leave(LeaveCause::Terminated));
             }
             _ => {
                 self.detach();

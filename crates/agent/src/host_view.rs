@@ -102,6 +102,7 @@ fn view(state: &Path, owner: u32, run: &KnownRun, assignment: &Assignment) -> Op
         user: user.unwrap_or_else(|| owner.to_string()),
         uid: owner,
         env: Vec::new(),
+        assigned_env: Vec::new(),
         mark: String::new(),
         cgroup: None,
         version: String::new(),

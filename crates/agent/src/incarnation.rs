@@ -50,6 +50,9 @@ pub(crate) fn identity_of(config: &Config, dir: &StateDir, host: Host) -> Identi
         executor: Some(executor_of(dir)),
         slots: config.slots,
         offer: Arc::clone(&config.offer),
+        version: Arc::clone(&config.version),
+        host: config.host,
+        lifetime: config.lifetime,
         bugs: Bugs::default(),
     }
 }
@@ -101,7 +104,7 @@ impl Agent {
             attempts: ended.clone(),
         })?;
         self.coordinator.dismiss();
-        if self.shutting_down {
+        if self.supervisor.worker().is_leaving() {
             tracing::info!("the incarnation has ended; all processes are dead");
             self.remove_group();
             return Ok(Some(AgentExit::Ended));

@@ -8,12 +8,14 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use baton_core::supervision::attempts::{Assignment, Attempt};
 use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
 use baton_model::paths;
-use baton_model::spec::{InstanceSpec, Work};
+use baton_model::placement::Offer;
+use baton_model::spec::{InstanceSpec, NODES_VARIABLE, Work};
 use baton_model::time::{Millis, Mono};
 use baton_runner::launch_error::LaunchError;
 use baton_runner::sys::users::{self, User};
@@ -24,6 +26,8 @@ use crate::Config;
 use crate::attempt_dir::{
     FetchCache, FetchList, RUNNER_DIR, TASK_FILE, TaskFile, dir_name, prepare_dir, user_dir,
 };
+use crate::devices::DeviceVariables;
+use crate::hosts::{GangHosts, HOST_FILE, MACHINE_FILE};
 use crate::log_limit::clamp_rotation;
 use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
@@ -59,6 +63,8 @@ pub(crate) struct Launcher {
     env: Vec<(String, String)>,
     /// The names of custom resources, in the order in which they are claimed.
     named: Vec<String>,
+    offer: Arc<Offer>,
+    device_variables: DeviceVariables,
     users: HashMap<String, (Mono, User)>,
     tags: Tags,
     /// A CA that fetched files may come from, beside those of the system.
@@ -85,6 +91,8 @@ impl Launcher {
             binary: config.binary.to_string_lossy().into_owned(),
             env,
             named: config.offer.capacity.named.keys().cloned().collect(),
+            device_variables: DeviceVariables::new(&config.offer, config.gpu_vendor),
+            offer: Arc::clone(&config.offer),
             users: HashMap::new(),
             tags: Tags::default(),
             ca: config.tls.as_ref().and_then(|tls| match &tls.trust {
@@ -105,7 +113,7 @@ impl Launcher {
             capacity.cpu_milli,
             capacity.memory,
             capacity.disk,
-            u64::from(capacity.gpu),
+            capacity.gpu.milli(),
         ];
         amounts.extend(capacity.named.values());
         amounts
@@ -114,14 +122,14 @@ impl Launcher {
     /// The amounts that an attempt claims, in the same order. It claims nothing of resources that
     /// this worker does not have: the scheduler counts those for all workers together.
     fn claim(&self, assignment: &Assignment) -> Vec<u64> {
-        let request = &assignment.spec.request.resources;
+        let request = assignment.spec.resources(&assignment.requests);
         let mut claim = vec![
             1,
             request.cpu_milli,
             // The memory it was placed with, which may have grown since the first attempt.
             assignment.memory_min,
             request.disk,
-            u64::from(request.gpu),
+            request.gpu.milli(),
         ];
         let named = self.named.iter();
         claim.extend(named.map(|name| request.named.get(name).copied().unwrap_or(0)));
@@ -153,6 +161,8 @@ impl Launcher {
         let env = self.env(spec, assignment.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
         let argv = self.argv(spec, assignment.lease, &env, credentials.as_ref())?;
+        let resources = spec.resources(&assignment.requests);
+        let devices = self.device_variables.claim(&self.offer, &resources);
         Ok(Launch {
             argv,
             env,
@@ -174,7 +184,7 @@ impl Launcher {
                 stderr: format!("{dir}.err"),
                 dir,
             }),
-            ..attempt.launch(tag, self.claim(assignment), now)
+            ..attempt.launch(tag, self.claim(assignment), devices, now)
         })
     }
 
@@ -319,6 +329,12 @@ impl Launcher {
             let index = array.index(attempt.instance);
             baton_env.push(("BATON_ARRAY_INDEX", index.to_string()));
         }
+        if spec.nodes.is_gang() {
+            let file = |name: &str| [&*self.work, "/", dir, "/", name].concat();
+            baton_env.push((NODES_VARIABLE, spec.nodes.get().to_string()));
+            baton_env.push(("BATON_HOSTFILE", file(HOST_FILE)));
+            baton_env.push(("BATON_MACHINEFILE", file(MACHINE_FILE)));
+        }
         let mut env = Vec::with_capacity(self.env.len() + spec.env.len() + baton_env.len() + 3);
         let user_env = user.map(|user| {
             [
@@ -374,6 +390,8 @@ impl Launcher {
                     id: dir_name(lease),
                     spec: task,
                     env: env.to_vec(),
+                    warning: spec.warn.map(|warn| warn.signal),
+                    device_variables: self.device_variables.names().map(str::to_owned).collect(),
                 };
                 files.push((RUNNER_DIR, TASK_FILE, json(serde_json::to_vec(&file))?));
                 let words = [&*self.binary, ATTEMPT_COMMAND, RUNNER_DIR];
@@ -387,6 +405,10 @@ impl Launcher {
             let words = [&*self.binary, FETCH_COMMAND, URIS_FILE, "--"];
             argv.splice(0..0, words.map(str::to_owned));
         }
+        if let Some(hosts) = GangHosts::of(spec) {
+            files.push(("", HOST_FILE, hosts.host_file().into_bytes()));
+            files.push(("", MACHINE_FILE, hosts.machine_file().into_bytes()));
+        }
         let dir = self.state.join(WORK).join(dir_name(lease));
         prepare_dir(&dir, owner, &files)
             .map_err(|error| LaunchError::about(dir.display(), &error))?;
@@ -396,7 +418,8 @@ impl Launcher {
     /// Removes the files of an attempt that was not launched. If that fails, they are swept with
     /// those of old attempts.
     pub(crate) fn discard(&self, assignment: &Assignment) {
-        if assignment.is_task() || !assignment.spec.uris.is_empty() {
+        let spec = &assignment.spec;
+        if assignment.is_task() || !spec.uris.is_empty() || spec.nodes.is_gang() {
             let dir = self.state.join(WORK).join(dir_name(assignment.lease));
             let _ = fs::remove_dir_all(dir);
         }
@@ -454,7 +477,9 @@ fn limits(memory_max: u64) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+
+    use crate::devices::Vendor;
+    use baton_core::supervision::lifetime::Lifetime;
 
     use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, WorkerName};
     use baton_model::spec::Array;
@@ -474,6 +499,7 @@ mod tests {
             timeout: Some(Millis(100)),
             memory_min: 1 << 19,
             memory_max: 1 << 20,
+            requests: Vec::new(),
             began: Some(Mono(30)),
         };
         let run = RunKey {
@@ -487,6 +513,8 @@ mod tests {
         let config = Config {
             scheduler: "127.0.0.1:1".to_owned(),
             token: None,
+            token_file: None,
+            proxy: None,
             tls: None,
             name: WorkerName::new("w"),
             state: state.to_owned(),
@@ -496,6 +524,10 @@ mod tests {
             keep: Millis(0),
             fetch_cache: 1 << 20,
             log_limit: 0,
+            gpu_vendor: Vendor::Nvidia,
+            version: "0".into(),
+            host: baton_model::message::HostSize::default(),
+            lifetime: Lifetime::default(),
             directories: vec!["/data".to_owned()],
         };
         Launcher::new(state, &config)

@@ -42,6 +42,7 @@
 //! | `sweep` | removing old files |
 //! | `end_filing` | recording the ends of killed tasks in their roots |
 //! | [`resources`] | the capacity of this machine |
+//! | [`devices`] | its GPUs, and the variables that name devices to processes |
 //!
 //! May use model, core, runner and tls.
 
@@ -49,11 +50,13 @@ mod actions;
 mod attempt_dir;
 mod connection;
 mod coordinator;
+pub mod devices;
 mod drive;
 mod end_filing;
 mod error;
 mod events;
 mod host_view;
+mod hosts;
 mod incarnation;
 mod launch;
 mod log_follower;
@@ -80,14 +83,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use baton_core::supervision::lifetime::Lifetime;
 use baton_model::ids::WorkerName;
+use baton_model::message::HostSize;
 use baton_model::placement::Offer;
 use baton_model::time::Millis;
 use baton_model::token::Secret;
 use baton_runner::coordinator::last_resort;
 use baton_tls::ClientFiles;
 
+use devices::Vendor;
+
 pub use attempt_dir::{FetchCache, FetchList, TaskFile};
+pub use connection::Proxy;
 pub use error::Error;
 pub use host_view::{CommandAttempt, command_attempts};
 pub use launch::{ATTEMPT_COMMAND, FETCH_COMMAND};
@@ -97,11 +105,15 @@ pub use logs::read as read_log;
 /// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The scheduler's address: `HOST:PORT`, or several separated by commas, which are tried in
+    /// The scheduler's address: `HOST:PORT`, `@FILE` for a file that has it, or several separated by commas, which are tried in
     /// turn.
     pub scheduler: String,
     /// The token to present to the scheduler, if any.
     pub token: Option<Secret>,
+    /// The file that it is from, which is read again when the worker connects.
+    pub token_file: Option<PathBuf>,
+    /// The HTTP proxy by which it reaches the scheduler.
+    pub proxy: Option<Proxy>,
     /// TLS files, if the scheduler uses TLS.
     pub tls: Option<ClientFiles>,
     /// The worker's name, which is its seat.
@@ -110,8 +122,10 @@ pub struct Config {
     pub state: PathBuf,
     /// The binary with the hidden commands.
     pub binary: PathBuf,
-    /// The worker's capacity and labels.
+    /// The worker's capacity, devices and labels.
     pub offer: Arc<Offer>,
+    /// The maker of its GPUs.
+    pub gpu_vendor: Vendor,
     /// Maximum number of concurrent attempts.
     pub slots: u32,
     /// How long the files of ended attempts are kept.
@@ -122,6 +136,12 @@ pub struct Config {
     pub directories: Vec<String>,
     /// Bytes that one stream of an attempt may take on disk; 0 for no limit.
     pub log_limit: u64,
+    /// The version of the binary.
+    pub version: Arc<str>,
+    /// What the worker may use of its host, whatever it offers.
+    pub host: HostSize,
+    /// When it ends by itself.
+    pub lifetime: Lifetime,
 }
 
 /// Outcome of running an agent.

@@ -220,6 +220,8 @@ mod tests {
                 ports: std::collections::BTreeMap::new(),
             },
             env: Vec::new(),
+            device_variables: Vec::new(),
+            warning: None,
         };
         let dir = state.join("work/i1.1.e1");
         for (process, run) in [("one", 2), ("one", 10), ("two", 0), ("three", 0)] {

@@ -6,14 +6,14 @@ use std::path::Path;
 use baton_model::placement::Capacity;
 
 /// The resources that this process may use: CPUs by its affinity and its control group's quota,
-/// memory by the machine's and the group's limit, the free disk space below `state`, and GPUs.
+/// memory by the machine's and the group's limit, and the free disk space below `state`. For GPUs see
+/// [`devices`](crate::devices).
 #[must_use]
 pub fn discover(state: &Path) -> Capacity {
     Capacity {
         cpu_milli: cpu_milli(),
         memory: memory(),
         disk: free_disk(state),
-        gpu: gpus(),
         ..Capacity::default()
     }
 }
@@ -56,22 +56,6 @@ fn free_disk(path: &Path) -> u64 {
     found.map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-fn gpus() -> u32 {
-    let Ok(devices) = fs::read_dir("/dev") else {
-        return 0;
-    };
-    let names = devices.flatten().map(|entry| entry.file_name());
-    let count = names
-        .filter(|name| name.to_str().is_some_and(is_gpu))
-        .count();
-    u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-fn is_gpu(name: &str) -> bool {
-    let number = name.strip_prefix("nvidia").unwrap_or_default();
-    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-}
-
 /// A file of this process's control group, if it is a version 2 group.
 fn cgroup_file(name: &str) -> Option<String> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -91,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_memory_and_devices_are_read() {
+    fn quotas_and_memory_are_read() {
         assert_eq!(quota_milli("150000 100000\n"), Some(1_500));
         assert_eq!(quota_milli("max 100000\n"), None);
         assert_eq!(quota_milli("1 0\n"), None);
@@ -99,7 +83,5 @@ mod tests {
             total_memory("MemTotal:  2 kB\nMemFree: 1 kB\n"),
             Some(2_048)
         );
-        assert!(is_gpu("nvidia0") && is_gpu("nvidia12"));
-        assert!(!is_gpu("nvidia") && !is_gpu("nvidiactl") && !is_gpu("null"));
     }
 }

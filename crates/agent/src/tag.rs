@@ -1,8 +1,8 @@
 //! Tags: what the coordinator stores with each attempt, so that an agent that knows nothing else
 //! can resume it.
 //!
-//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN SPEC`, with `-` for a missing value. The
-//! spec is JSON and is encoded once for many attempts that share it.
+//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN [GROWN] SPEC`, with `-` for a missing value. GROWN
+//! is a JSON array without spaces, of the requests that have grown; it is left out if none has. The spec is JSON and is encoded once for many attempts that share it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -44,6 +44,10 @@ impl Tags {
         number(&mut text, Some(tag.memory_min));
         number(&mut text, Some(tag.memory_max));
         number(&mut text, tag.began.map(|at| at.0));
+        if !tag.requests.is_empty() {
+            text.push_str(&serde_json::to_string(&tag.requests)?);
+            text.push(' ');
+        }
         text.push_str(json);
         Ok(text)
     }
@@ -59,7 +63,11 @@ impl Tags {
         let memory_min = word()?.parse().ok()?;
         let memory_max = word()?.parse().ok()?;
         let began = optional(word()?)?.map(Mono);
-        let json = word()?;
+        let rest = word()?;
+        let (requests, json) = match rest.split_once(' ').filter(|_| rest.starts_with('[')) {
+            Some((grown, json)) => (serde_json::from_str(grown).ok()?, json),
+            None => (Vec::new(), rest),
+        };
         let spec = match &self.last {
             Some((spec, last)) if last == json => Arc::clone(spec),
             _ => {
@@ -75,6 +83,7 @@ impl Tags {
             timeout,
             memory_min,
             memory_max,
+            requests,
             began,
         })
     }
@@ -90,7 +99,7 @@ fn optional(word: &str) -> Option<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use baton_model::spec::Work;
+    use baton_model::spec::{GrownRequest, ScaledRequest, Work};
 
     fn tag(spec: &Arc<InstanceSpec>, instance: u64) -> Assignment {
         Assignment {
@@ -105,6 +114,14 @@ mod tests {
             timeout: (instance > 1).then_some(Millis(5)),
             memory_min: 6,
             memory_max: 7,
+            requests: (instance > 2)
+                .then_some(GrownRequest {
+                    request: ScaledRequest::Cpu,
+                    amount: 3_000,
+                    step: 1,
+                })
+                .into_iter()
+                .collect(),
             began: (instance > 2).then_some(Mono(11)),
         }
     }

@@ -186,6 +186,7 @@ impl Agent {
                 started: known_run.started,
                 waiting: known_run.waiting,
                 ended,
+                devices: known_run.devices,
             }
         });
         runs.collect()
@@ -199,7 +200,9 @@ impl Agent {
     /// Queues the first requests to a coordinator.
     pub(crate) fn attach(&mut self) {
         let amounts = self.launcher.amounts(&self.config);
-        self.coordinator.attach(amounts);
+        let offer = &self.config.offer;
+        let (devices, core_nodes) = (offer.devices.clone(), offer.core_nodes.clone());
+        self.coordinator.attach(amounts, devices, core_nodes);
     }
 
     /// Saves the remaining handover, if an attempt of it was settled.

@@ -9,14 +9,19 @@
 //! reports why; it is dialled again nevertheless, because the token may be created or become valid
 //! later.
 //!
+//! A token from a file is read again for each connection, so that a worker picks up its successor.
+//!
 //! With TLS the scheduler must present a certificate for the name by which it is dialled. The files
 //! are read again for each connection, so that a worker picks up new ones without a restart.
 
 mod channel;
+mod proxy;
 
+use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 
 use baton_core::protocol::frame::{
     FrameError, PREAMBLE, check_preamble, decode_to_worker, encode_token,
@@ -31,13 +36,18 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, 
 use rustls::pki_types::ServerName;
 
 use self::channel::Channel;
+pub use self::proxy::Proxy;
+use self::proxy::Tunnel;
 use crate::error::Error;
-use crate::lookup::{Lookup, Lookups};
+use crate::lookup::{FILE_SIGN, Lookup, Lookups, is_address};
 
 const PAUSE_MIN: Millis = Millis(50);
 const PAUSE_MAX: Millis = Millis(2_000);
 /// Time to connect, and again for the handshake.
 const DIAL_MAX: Millis = Millis::from_secs(5);
+/// The same for one of several addresses, in the first round; it doubles with each. One that is dead without an answer
+/// costs no more.
+const DIAL_MIN: Millis = Millis::from_secs(1);
 /// A scheduler answers heartbeats; after this long without any data the connection is dead.
 const SILENCE_MAX: Millis = Millis::from_secs(20);
 /// A scheduler that does not read until this much has piled up is dead, too.
@@ -51,6 +61,7 @@ enum State {
     Pausing(Mono),
     LookingUp(Lookup, Mono),
     Dialling(TcpStream, Mono),
+    Tunnelling(Tunnel, Mono),
     Open(Channel, Stage),
 }
 
@@ -78,9 +89,14 @@ pub(crate) struct ConnectionEvents {
 pub(crate) struct Connection {
     addresses: Vec<String>,
     current: usize,
+    /// The scheduler that is dialled, by its name; empty while a file with the name is read.
+    dialled: String,
     /// How often all addresses were tried: a name may resolve to several machines, or to two
     /// addresses of one machine of which only the second listens.
     round: usize,
+    /// Addresses that were tried in vain since the worker was last connected.
+    tries: usize,
+    proxy: Option<Proxy>,
     state: State,
     pause: Millis,
     inbox: Vec<u8>,
@@ -89,13 +105,16 @@ pub(crate) struct Connection {
     last_read: Mono,
     lookups: Lookups,
     token: Option<Secret>,
+    /// The file of the token, which is read again for each connection: tokens are renewed.
+    token_file: Option<PathBuf>,
     tls: Option<ClientFiles>,
     /// When the refusal was last logged.
     refusal_logged: Option<Mono>,
 }
 
 impl Connection {
-    /// Takes `HOST:PORT`, or several separated by commas, and the credentials to present.
+    /// Takes `HOST:PORT`, or `@FILE` for the address that a file has whenever it is dialled, or several
+    /// separated by commas, and the credentials to present.
     pub(crate) fn new(
         addresses: &str,
         token: Option<Secret>,
@@ -106,24 +125,29 @@ impl Connection {
             .split(',')
             .map(|address| address.trim().to_owned())
             .collect();
-        let good = |address: &String| {
-            let parts = address.rsplit_once(':');
-            parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        let good = |address: &String| match file_of(address) {
+            Some(file) => file.is_absolute(),
+            None => is_address(address),
         };
         if let Some(bad) = addresses.iter().find(|address| !good(address)) {
-            let text = format!("`{bad}` is not the address of a scheduler; use HOST:PORT");
+            let text = format!(
+                "`{bad}` is not the address of a scheduler; use HOST:PORT, or @FILE with the absolute path of a file that has it"
+            );
             return Err(Error::Invalid(text));
         }
         if let Some(files) = &tls {
             files.load().map_err(Error::Tls)?;
-            for address in &addresses {
+            for address in addresses.iter().filter(|it| file_of(it).is_none()) {
                 server_name(address).map_err(|error| Error::Invalid(error.to_string()))?;
             }
         }
         Ok(Self {
             addresses,
             current: 0,
+            dialled: String::new(),
             round: 0,
+            tries: 0,
+            proxy: None,
             state: State::Pausing(now),
             pause: PAUSE_MIN,
             inbox: Vec::new(),
@@ -131,9 +155,69 @@ impl Connection {
             last_read: now,
             lookups: Lookups::default(),
             token,
+            token_file: None,
             tls,
             refusal_logged: None,
         })
+    }
+
+    /// Reads the token from this file before each connection.
+    pub(crate) fn with_token_file(mut self, file: Option<PathBuf>) -> Self {
+        self.token_file = file;
+        self
+    }
+
+    /// Reaches schedulers by this proxy.
+    pub(crate) fn with_proxy(mut self, proxy: Option<Proxy>) -> Self {
+        self.proxy = proxy;
+        self
+    }
+
+    /// The proxy of the address whose turn it is.
+    fn current_proxy(&self) -> Option<&Proxy> {
+        let address = &self.addresses[self.current];
+        self.proxy.as_ref().filter(|it| it.serves(address))
+    }
+
+    /// The address whose turn it is, for messages.
+    fn place(&self) -> String {
+        let address = match &*self.dialled {
+            "" => &self.addresses[self.current],
+            dialled => dialled,
+        };
+        match self.current_proxy() {
+            Some(proxy) => format!("{address}, by the proxy {}", proxy.address()),
+            None => address.to_owned(),
+        }
+    }
+
+    /// Time to connect to the address whose turn it is.
+    fn dial_limit(&self) -> Millis {
+        let all = self.addresses.len();
+        if all == 1 {
+            return DIAL_MAX;
+        }
+        Millis(DIAL_MIN.0 << (self.tries / all).min(8)).min(DIAL_MAX)
+    }
+
+    /// Takes the token that is in the file now. While it has none the last one is used: it may be valid still.
+    fn read_token(&mut self) {
+        let Some(file) = &self.token_file else {
+            return;
+        };
+        let text = fs::read_to_string(file).map_err(|error| error.to_string());
+        let secret = text.and_then(|text| {
+            let secret = Secret::parse(text.trim());
+            secret.ok_or_else(|| "it has no token".to_owned())
+        });
+        match secret {
+            Ok(secret) => self.token = Some(secret),
+            Err(reason) if self.tries == 0 => tracing::warn!(
+                "cannot read the token file {}, so the last token is used: {reason}",
+                file.display()
+            ),
+            Err(_) => {}
+        }
     }
 
     /// True if the scheduler reads what is sent.
@@ -149,6 +233,10 @@ impl Connection {
             State::Pausing(_) => None,
             State::LookingUp(lookup, _) => Some((lookup.as_fd(), PollFlags::IN)),
             State::Dialling(stream, _) => Some((stream.as_fd(), PollFlags::OUT)),
+            State::Tunnelling(tunnel, _) if tunnel.wants_write() => {
+                Some((tunnel.as_fd(), PollFlags::OUT))
+            }
+            State::Tunnelling(tunnel, _) => Some((tunnel.as_fd(), PollFlags::IN)),
             State::Open(channel, _) => {
                 let mut flags = PollFlags::IN;
                 let full = !self.outbox.is_empty() || channel.wants_write();
@@ -161,7 +249,10 @@ impl Connection {
     /// When [`Self::advance`] must be called, even without an event.
     pub(crate) fn next_due(&self) -> Mono {
         match self.state {
-            State::Pausing(until) | State::LookingUp(_, until) | State::Dialling(_, until) => until,
+            State::Pausing(until)
+            | State::LookingUp(_, until)
+            | State::Dialling(_, until)
+            | State::Tunnelling(_, until) => until,
             State::Open(_, Stage::Connected) => self.last_read + DIAL_MAX,
             State::Open(_, Stage::HandshakeDone | Stage::Authorized) => {
                 self.last_read + SILENCE_MAX
@@ -197,11 +288,21 @@ impl Connection {
     }
 
     fn step(&mut self, now: Mono, ready: bool, events: &mut ConnectionEvents) -> io::Result<()> {
+        if let State::Tunnelling(tunnel, _) = &mut self.state
+            && ready
+        {
+            return if tunnel.advance()? {
+                self.on_tunnelled(now)
+            } else {
+                Ok(())
+            };
+        }
         match &self.state {
             State::Pausing(until) if now >= *until => self.begin(now),
             State::LookingUp(lookup, _) if ready => {
                 let found = lookup.take()?;
-                self.dial(now, &found)
+                self.dialled = found.name;
+                self.dial(now, &found.addresses)
             }
             State::LookingUp(_, until) if now >= *until => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -211,9 +312,13 @@ impl Connection {
                 if let Some(error) = stream.take_error()? {
                     return Err(error);
                 }
-                self.on_connected(now)
+                self.on_dialled(now)
             }
             State::Dialling(_, until) if now >= *until => Err(io::ErrorKind::TimedOut.into()),
+            State::Tunnelling(_, until) if now >= *until => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the proxy has not answered in time",
+            )),
             State::Open(..) if ready => {
                 self.flush()?;
                 self.read(now, events)
@@ -228,12 +333,17 @@ impl Connection {
 
     /// Dials an IP address, or resolves a host name first.
     fn begin(&mut self, now: Mono) -> io::Result<()> {
-        let address = &self.addresses[self.current];
-        if let Ok(number) = address.parse() {
+        let scheduler = &self.addresses[self.current];
+        let proxy = self.current_proxy().map(Proxy::address);
+        let named = file_of(scheduler).is_none().then(|| scheduler.clone());
+        let address = proxy.or(named.as_deref());
+        if let (Some(named), Some(Ok(number))) = (&named, address.map(str::parse)) {
+            self.dialled.clone_from(named);
             return self.dial(now, &[number]);
         }
-        let lookup = self.lookups.begin(address)?;
-        self.state = State::LookingUp(lookup, now + DIAL_MAX);
+        let lookup = self.lookups.begin(scheduler, proxy)?;
+        self.dialled = named.unwrap_or_default();
+        self.state = State::LookingUp(lookup, now + self.dial_limit());
         Ok(())
     }
 
@@ -252,27 +362,48 @@ impl Connection {
         let stream = TcpStream::from(socket);
         match connected {
             Ok(()) => {
-                self.state = State::Dialling(stream, now + DIAL_MAX);
-                self.on_connected(now)
+                self.state = State::Dialling(stream, now + self.dial_limit());
+                self.on_dialled(now)
             }
             Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
-                self.state = State::Dialling(stream, now + DIAL_MAX);
+                self.state = State::Dialling(stream, now + self.dial_limit());
                 Ok(())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    fn on_connected(&mut self, now: Mono) -> io::Result<()> {
-        let state = std::mem::replace(&mut self.state, State::Pausing(now));
-        if let State::Dialling(stream, _) = state {
-            let channel = self.open_channel(stream)?;
-            self.state = State::Open(channel, Stage::Connected);
+    /// The scheduler is at the other end, or its proxy.
+    fn on_dialled(&mut self, now: Mono) -> io::Result<()> {
+        let State::Dialling(stream, _) = std::mem::replace(&mut self.state, State::Pausing(now))
+        else {
+            return Ok(());
+        };
+        if self.current_proxy().is_none() {
+            return self.on_connected(now, stream);
         }
+        let mut tunnel = Tunnel::new(stream, &self.dialled);
+        tunnel.advance()?;
+        self.state = State::Tunnelling(tunnel, now + DIAL_MAX);
+        Ok(())
+    }
+
+    fn on_tunnelled(&mut self, now: Mono) -> io::Result<()> {
+        let state = std::mem::replace(&mut self.state, State::Pausing(now));
+        match state {
+            State::Tunnelling(tunnel, _) => self.on_connected(now, tunnel.into_stream()),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_connected(&mut self, now: Mono, stream: TcpStream) -> io::Result<()> {
+        let channel = self.open_channel(stream)?;
+        self.state = State::Open(channel, Stage::Connected);
         self.last_read = now;
         self.inbox.clear();
         self.outbox.clear();
         self.outbox.extend_from_slice(&PREAMBLE);
+        self.read_token();
         if let Some(token) = &self.token {
             encode_token(token, &mut self.outbox).map_err(invalid)?;
         }
@@ -285,7 +416,7 @@ impl Connection {
             return Ok(Channel::Plain(stream));
         };
         let config = files.load().map_err(io::Error::other)?;
-        Channel::tls(stream, config, server_name(&self.addresses[self.current])?)
+        Channel::tls(stream, config, server_name(&self.dialled)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -350,11 +481,9 @@ impl Connection {
         if let State::Open(_, stage @ Stage::HandshakeDone) = &mut self.state {
             *stage = Stage::Authorized;
             self.pause = PAUSE_MIN;
+            self.tries = 0;
             self.refusal_logged = None;
-            tracing::info!(
-                "connected to the scheduler at {}",
-                self.addresses[self.current]
-            );
+            tracing::info!("connected to the scheduler at {}", self.place());
         }
     }
 
@@ -385,7 +514,7 @@ impl Connection {
 
     /// Closes the connection, and dials the next address after a pause that doubles.
     fn fail(&mut self, now: Mono, error: &io::Error) {
-        let address = &self.addresses[self.current];
+        let address = self.place();
         let text = messages::describe(error).unwrap_or_else(|| error.to_string());
         if let Some(reason) = refusal(error) {
             let since = self.refusal_logged.map(|logged| now.since(logged));
@@ -397,10 +526,11 @@ impl Connection {
             }
         } else if self.is_up() {
             tracing::warn!("lost the scheduler at {address}: {text}");
-        } else if self.pause == PAUSE_MIN {
-            // Logged once, not with every try.
+        } else if self.tries < self.addresses.len() {
+            // Logged once for each address, not with every try.
             tracing::warn!("cannot reach the scheduler at {address}: {text}; retrying");
         }
+        self.tries = self.tries.saturating_add(1);
         self.current = (self.current + 1) % self.addresses.len();
         if self.current == 0 {
             self.round = self.round.wrapping_add(1);
@@ -413,6 +543,11 @@ impl Connection {
         self.inbox = Vec::new();
         self.outbox = Vec::new();
     }
+}
+
+/// The file that has the address.
+fn file_of(address: &str) -> Option<&Path> {
+    address.strip_prefix(FILE_SIGN).map(Path::new)
 }
 
 /// The reason why the scheduler refuses this worker, if the error is a refusal.

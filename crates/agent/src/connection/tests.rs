@@ -14,11 +14,12 @@ use std::thread;
 
 #[test]
 fn addresses_are_checked_before_anything_is_dialled() {
-    for bad in ["", "host", ":1", "host:x", "host:1,", "host:70000"] {
+    for bad in ["", "host", ":1", "host:x", "host:1,", "host:70000", "@a"] {
         assert!(Connection::new(bad, None, None, Mono(0)).is_err(), "{bad}");
     }
     let two = Connection::new("a:1, [::1]:2", None, None, Mono(0)).expect("two addresses");
     assert_eq!(two.addresses, ["a:1", "[::1]:2"]);
+    assert!(Connection::new("@/a b/c,a:1", None, None, Mono(0)).is_ok());
 }
 
 #[test]
@@ -74,6 +75,123 @@ fn a_token_is_shown_first_and_a_greeting_alone_does_not_authorize() {
     advance_until(&mut connection, |it| matches!(it.state, State::Pausing(_)));
     assert_eq!(connection.refusal_logged, Some(Mono(2)));
     assert_eq!(connection.pause, PAUSE_MAX);
+}
+
+/// A proxy that reads a request, and answers with these bytes. Without any it waits until the worker gives up.
+fn proxy(answer: Vec<u8>) -> (Proxy, thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let serving = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the worker dials");
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).expect("open") > 0 {
+            request.push(byte[0]);
+        }
+        stream.write_all(&answer).expect("open");
+        if answer.is_empty() || answer.starts_with(b"HTTP/1.1 200") {
+            // Until it is closed; what it sends through the tunnel is of no interest.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        String::from_utf8(request).expect("text")
+    });
+    let proxy = format!("http://{address}").parse().expect("an address");
+    (proxy, serving)
+}
+
+fn by_proxy(proxy: Proxy) -> Connection {
+    let connection = Connection::new("sched.lab:1,b:2", None, None, Mono(0));
+    connection.expect("addresses").with_proxy(Some(proxy))
+}
+
+#[test]
+fn a_proxy_connects_and_nothing_that_follows_its_answer_is_lost() {
+    let mut answer = b"HTTP/1.1 200 Connection established\r\nVia: test\r\n\r\n".to_vec();
+    answer.extend_from_slice(&PREAMBLE);
+    let (proxy, serving) = proxy(answer);
+    let mut connection = by_proxy(proxy);
+    advance_until(&mut connection, Connection::is_up);
+    drop(connection);
+    let request = serving.join().expect("no panic");
+    assert_eq!(
+        request,
+        "CONNECT sched.lab:1 HTTP/1.1\r\nHost: sched.lab:1\r\n\r\n"
+    );
+}
+
+#[test]
+fn a_proxy_that_does_not_connect_is_an_error_and_the_next_address_follows() {
+    for (answer, reason) in [
+        (
+            "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+            "requires credentials",
+        ),
+        ("HTTP/1.0 403 Forbidden\r\n\r\n", "must allow CONNECT"),
+        ("SSH-2.0-OpenSSH\r\n\r\n", "no HTTP proxy"),
+        ("HTTP/2 200\r\n\r\n", "no HTTP proxy"),
+        ("HTTP/1.1 2\r\n\r\n", "no HTTP proxy"),
+        ("HTTP/1.1 200 OK\r\n", "has closed the connection"),
+    ] {
+        // It ends the stream after an incomplete answer, too.
+        let cut = answer.strip_suffix("\r\n\r\n").is_none();
+        let (proxy, serving) = proxy(answer.replace("200 OK", "201 OK").into_bytes());
+        let stream = TcpStream::connect(proxy.address()).expect("it listens");
+        let mut tunnel = Tunnel::new(stream, "sched.lab:1");
+        let error = tunnel.advance().expect_err(answer).to_string();
+        assert!(error.contains(reason), "{answer}: {error}");
+        assert_eq!(cut, error.contains("closed"), "{error}");
+        serving.join().expect("no panic");
+    }
+    let (proxy, serving) = proxy(b"HTTP/1.1 502 Bad Gateway\r\n\r\n".to_vec());
+    let mut connection = by_proxy(proxy);
+    advance_until(&mut connection, |it| matches!(it.state, State::Pausing(_)));
+    assert_eq!((connection.current, connection.tries), (1, 1));
+    serving.join().expect("no panic");
+}
+
+#[test]
+fn a_proxy_that_hangs_and_an_address_that_is_dead_cost_a_bounded_time() {
+    let (proxy, serving) = proxy(Vec::new());
+    let mut connection = by_proxy(proxy);
+    advance_until(
+        &mut connection,
+        |it| matches!(&it.state, State::Tunnelling(tunnel, _) if !tunnel.wants_write()),
+    );
+    let due = connection.next_due();
+    assert_eq!(due, Mono(2) + DIAL_MAX);
+    connection.advance(due, false);
+    assert!(matches!(connection.state, State::Pausing(_)));
+    assert_eq!(connection.current, 1);
+    serving.join().expect("no panic");
+
+    let mut connection = Connection::new("a:1,b:2,c:3", None, None, Mono(0)).expect("three");
+    let error = io::Error::from(io::ErrorKind::TimedOut);
+    let mut limits = Vec::new();
+    for _ in 0..12 {
+        limits.push(connection.dial_limit().0 / 1_000);
+        connection.fail(Mono(0), &error);
+    }
+    assert_eq!(limits, [1, 1, 1, 2, 2, 2, 4, 4, 4, 5, 5, 5]);
+    let alone = Connection::new("a:1", None, None, Mono(0)).expect("one");
+    assert_eq!(alone.dial_limit(), DIAL_MAX);
+}
+
+#[test]
+fn a_token_is_read_again_for_each_connection() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("token");
+    let [first, second] = [1, 2].map(|it| Secret::from_bits([it; 32]));
+    let connection = Connection::new("a:1", Some(first.clone()), None, Mono(0));
+    let connection = connection.expect("an address");
+    let mut connection = connection.with_token_file(Some(file.clone()));
+    connection.read_token();
+    assert_eq!(connection.token, Some(first.clone()), "no file yet");
+    std::fs::write(&file, format!("{}\n", second.expose())).expect("ours");
+    connection.read_token();
+    assert_eq!(connection.token, Some(second.clone()));
+    std::fs::write(&file, "scrap").expect("ours");
+    connection.read_token();
+    assert_eq!(connection.token, Some(second));
 }
 
 /// Advances the connection on every event, until `done` holds.
