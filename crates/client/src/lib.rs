@@ -28,6 +28,7 @@ mod events;
 mod instances;
 mod library;
 mod lists;
+mod notifications;
 mod pages;
 mod runs;
 mod servers;

@@ -1,11 +1,14 @@
-//! Views, page by page, workers, schedulers, and cluster-wide limits.
+//! Views, page by page, workers, fleets, schedulers, and cluster-wide limits.
 
 use baton_model::api::{
-    self, DrainRequest, Instance, InstanceFilter, Limit, LimitRemoval, List, Scheduler, SetLimit,
-    Worker,
+    self, DrainRequest, Fleet, FleetJob, FleetJobLog, FleetPage, FleetUsage, Instance,
+    InstanceFilter, Limit, LimitRemoval, List, PauseFleet, Scheduler, SetLimit, Worker,
 };
+use baton_model::fleet::Trial;
+use baton_model::time::Wall;
 use reqwest::{Method, Url};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::Client;
 use crate::error::ClientError;
@@ -102,6 +105,83 @@ impl Client {
             .send_change(Method::PUT, url, Some(&body))
             .await?;
         Ok(())
+    }
+
+    /// Every fleet, and the errors of the file of fleets.
+    pub async fn fleets(&self) -> Result<FleetPage, ClientError> {
+        let url = self.transport.at(&["fleets", ""]);
+        self.transport.get(url).await
+    }
+
+    /// One fleet.
+    pub async fn fleet(&self, name: &str) -> Result<Fleet, ClientError> {
+        self.transport
+            .get(self.transport.at(&["fleets", name]))
+            .await
+    }
+
+    /// The latest jobs of a fleet, those that have ended included.
+    pub async fn fleet_jobs(&self, name: &str) -> Result<Vec<FleetJob>, ClientError> {
+        let url = self.transport.at(&["fleets", name, "jobs", ""]);
+        let page: List<FleetJob> = self.transport.get(url).await?;
+        Ok(page.items)
+    }
+
+    /// The ends of the logs of a job that are files of the scheduler's host.
+    pub async fn fleet_job_log(
+        &self,
+        name: &str,
+        job: &str,
+    ) -> Result<Vec<FleetJobLog>, ClientError> {
+        let url = self.transport.at(&["fleets", name, "jobs", job, "log"]);
+        let page: List<FleetJobLog> = self.transport.get(url).await?;
+        Ok(page.items)
+    }
+
+    /// Defines a fleet, or changes it. The definition is that of a file of fleets.
+    pub async fn define_fleet(&self, name: &str, definition: &Value) -> Result<Fleet, ClientError> {
+        let url = self.transport.at(&["fleets", name]);
+        self.transport
+            .change(Method::PUT, url, Some(definition))
+            .await
+    }
+
+    /// Asks the cluster manager whether it would take a job of a definition.
+    pub async fn try_fleet(&self, name: &str, definition: &Value) -> Result<Trial, ClientError> {
+        let url = self.transport.at(&["fleets", name, "trial"]);
+        self.transport
+            .change(Method::POST, url, Some(definition))
+            .await
+    }
+
+    /// Pauses or resumes a fleet.
+    pub async fn pause_fleet(&self, name: &str, paused: bool) -> Result<Fleet, ClientError> {
+        let url = self.transport.at(&["fleets", name, "paused"]);
+        let body = PauseFleet { paused };
+        self.transport.change(Method::PUT, url, Some(&body)).await
+    }
+
+    /// Removes a fleet; with `drain`, its running jobs end when they have no more work.
+    pub async fn remove_fleet(&self, name: &str, drain: bool) -> Result<(), ClientError> {
+        let mut url = self.transport.at(&["fleets", name]);
+        if drain {
+            url.query_pairs_mut().append_pair("drain", "true");
+        }
+        let no_body: Option<&()> = None;
+        self.transport
+            .send_change(Method::DELETE, url, no_body)
+            .await?;
+        Ok(())
+    }
+
+    /// What the jobs of fleets have used in a period.
+    pub async fn fleet_usage(&self, from: Wall, to: Wall) -> Result<Vec<FleetUsage>, ClientError> {
+        let mut url = self.transport.at(&["usage", "fleets", ""]);
+        url.query_pairs_mut()
+            .append_pair("from", &from.0.to_string())
+            .append_pair("to", &to.0.to_string());
+        let page: List<FleetUsage> = self.transport.get(url).await?;
+        Ok(page.items)
     }
 
     /// Every cluster-wide limit.

@@ -406,7 +406,7 @@ function showEvents(list) {
     time.setAttribute("datetime", new Date(data.at).toISOString());
     time.dataset.at = data.at;
     item.append(time, " ");
-    const about = data.links?.instance || data.links?.run;
+    const about = data.links?.instance || data.links?.run || data.links?.fleet;
     if (about) {
       const link = document.createElement("a");
       link.href = about;

@@ -22,6 +22,7 @@ PAGES = {
     "backfills": "/backfills/",
     "workers": "/workers/",
     "worker": "/workers/local",
+    "fleets": "/fleets/",
     "schedulers": "/schedulers/",
     "usage": "/usage/",
     "events": "/events",

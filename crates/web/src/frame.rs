@@ -72,7 +72,7 @@ pub struct Section {
     pub current: bool,
 }
 
-const SECTIONS: [(&str, &str); 11] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("Overview", "/"),
     ("Running", "/arena/"),
     ("Waiting", "/bullpen/"),
@@ -81,6 +81,7 @@ const SECTIONS: [(&str, &str); 11] = [
     ("Library", "/library/"),
     ("Backfills", "/backfills/"),
     ("Workers", "/workers/"),
+    ("Fleets", "/fleets/"),
     ("Schedulers", "/schedulers/"),
     ("Usage", "/usage/"),
     ("Events", "/events"),

@@ -1,7 +1,11 @@
 //! Workers: what they have, what they hold, and how they are.
 
 use askama::Template;
-use baton_model::api::{Instance, List, Worker};
+use baton_model::api::{Instance, List, Worker, WorkerDevice};
+use baton_model::cpu::CORE;
+use baton_model::device::DeviceAmount;
+use baton_model::fleet::FleetName;
+use baton_model::ids::WorkerName;
 
 use super::instances::InstanceRow;
 use super::{Offer, actions};
@@ -34,8 +38,36 @@ pub struct WorkerRow {
     pub cores: Share,
     pub memory: Share,
     pub named: String,
+    /// Each device, with its holders.
+    pub devices: Vec<(String, String)>,
     pub labels: String,
+    /// The job that has started it, and its page; none if it is no pilot.
+    pub job: Option<PilotOf>,
     pub heard: String,
+}
+
+/// The fleet and the job of a pilot.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PilotOf {
+    pub fleet: String,
+    pub href: String,
+    pub job: String,
+    pub job_href: String,
+}
+
+impl PilotOf {
+    /// That of a worker; none if it was not started by a fleet.
+    fn new(worker: &Worker) -> Option<Self> {
+        let fleet: FleetName = worker.labels.get("fleet")?.parse().ok()?;
+        let (job, _) = fleet.pilot_of(&WorkerName::new(&worker.name))?;
+        let href = format!("/fleets/{fleet}");
+        Some(Self {
+            job_href: format!("{href}?job={job}#h-log"),
+            job: job.to_string(),
+            fleet: fleet.to_string(),
+            href,
+        })
+    }
 }
 
 /// The claimed part of a resource, and the part that is in use.
@@ -72,6 +104,9 @@ impl WorkerRow {
             let used = worker.used.named.get(name).copied().unwrap_or(0);
             format!("{name}={used}/{number}")
         });
+        let gpu = &worker.capacity.gpu;
+        let gpu = (!gpu.is_zero()).then(|| format!("gpu={}/{gpu}", worker.used.gpu));
+        let named = gpu.into_iter().chain(named);
         Self {
             name: worker.name.clone(),
             href: format!("/workers/{}", encoded(&worker.name)),
@@ -97,10 +132,43 @@ impl WorkerRow {
                 bytes,
             ),
             named: pairs(named.collect()),
+            devices: devices(worker),
             labels: pairs(labels.collect()),
+            job: PilotOf::new(worker),
             heard: duration(worker.heard_seconds),
         }
     }
+}
+
+/// The devices of a worker, with their holders in words.
+fn devices(worker: &Worker) -> Vec<(String, String)> {
+    let cores = worker.cores().into_iter();
+    let cores = cores.map(|(cpus, holders)| (format!("CPUs {cpus}"), holders));
+    let others = worker.devices.iter().filter(|it| it.resource != CORE);
+    cores.chain(others.map(device)).collect()
+}
+
+/// A device, and its holders in words.
+fn device(device: &WorkerDevice) -> (String, String) {
+    let whole = DeviceAmount::whole(1);
+    let holders = device.holders.iter().map(|holder| {
+        let attempt = format!("{}.{}", holder.instance, holder.attempt);
+        if holder.amount == whole {
+            attempt
+        } else {
+            format!("{attempt} ({} of it)", holder.amount)
+        }
+    });
+    let mut parts: Vec<String> = holders.collect();
+    if device.free == whole {
+        parts.push("free".to_owned());
+    } else if !device.free.is_zero() {
+        parts.push(format!("{} free", device.free));
+    }
+    (
+        format!("{} {}", device.resource, device.id),
+        parts.join(", "),
+    )
 }
 
 impl WorkersPage {

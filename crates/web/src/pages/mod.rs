@@ -6,6 +6,7 @@ pub mod components;
 pub mod entry;
 pub mod filters;
 pub mod fleet;
+pub mod fleets;
 pub mod host;
 pub mod instance;
 pub mod instances;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use baton_model::api::{
-    Instance, LibraryPage as Entries, List, Readiness, Run, Scheduler, Usage, Worker,
+    FleetPage, Instance, LibraryPage as Entries, List, Readiness, Run, Scheduler, Usage, Worker,
 };
 use baton_model::state::WorkerState;
 use serde_json::Value;
 
 use super::fleet::WorkerRow;
+use super::fleets::FleetRow;
 use super::instances::InstanceRow;
 use super::library::EntryRow;
 use super::runs::RunRow;
@@ -46,6 +47,8 @@ pub struct OverviewPage {
     pub runs: Vec<RunRow>,
     pub due: Vec<EntryRow>,
     pub unhealthy: Vec<WorkerRow>,
+    /// Fleets with alarms.
+    pub troubled: Vec<FleetRow>,
     pub is_empty: bool,
 }
 
@@ -59,6 +62,7 @@ pub struct Answers {
     pub runs: List<Run>,
     pub library: Option<Entries<Value>>,
     pub workers: Option<List<Worker>>,
+    pub fleets: Option<FleetPage>,
     pub usage: Option<List<Usage>>,
     /// Minute by minute, oldest first.
     pub queue: Vec<QueuePoint>,
@@ -84,6 +88,7 @@ impl OverviewPage {
             runs,
             library,
             workers,
+            fleets,
             usage,
             queue,
         } = answers;
@@ -145,6 +150,7 @@ impl OverviewPage {
             runs: runs.items.iter().map(|run| RunRow::new(run, now)).collect(),
             due: due(library),
             unhealthy,
+            troubled: FleetRow::in_trouble(&fleets.map(|page| page.items).unwrap_or_default()),
             frame,
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use askama::Template;
-use baton_model::api::{List, Usage};
+use baton_model::api::{FleetUsage, List, Usage};
 
 use super::next;
 use crate::chart::{self, Column};
@@ -42,6 +42,8 @@ pub struct UsagePage {
     pub legend: Vec<LegendRow>,
     /// Whether there is more usage than the chart has.
     pub is_cut: bool,
+    /// Fleets whose jobs ran.
+    pub fleets: Vec<FleetRow>,
     pub next: Option<String>,
 }
 
@@ -56,6 +58,30 @@ pub struct UsageRow {
     pub cpu_used: String,
     pub cpu_claimed: String,
     pub waited: String,
+}
+
+/// What the jobs of a fleet have used.
+#[derive(Debug)]
+pub struct FleetRow {
+    pub name: String,
+    pub href: String,
+    pub jobs: u64,
+    pub failed: u64,
+    pub job_time: String,
+    pub worker_time: String,
+}
+
+impl FleetRow {
+    fn new(used: &FleetUsage) -> Self {
+        Self {
+            name: used.fleet.clone(),
+            href: format!("/fleets/{}", encoded(&used.fleet)),
+            jobs: used.jobs,
+            failed: used.failed,
+            job_time: duration(used.job_seconds),
+            worker_time: duration(used.worker_seconds),
+        }
+    }
 }
 
 /// A part of the bars, with its sum.
@@ -84,12 +110,19 @@ pub struct Answers {
     pub all: Vec<Usage>,
     /// Whether there is more than that.
     pub is_cut: bool,
+    pub fleets: Option<List<FleetUsage>>,
 }
 
 impl UsagePage {
     #[must_use]
     pub fn new(frame: Frame, period: Period, answers: Answers) -> Self {
-        let Answers { list, all, is_cut } = answers;
+        let Answers {
+            list,
+            all,
+            is_cut,
+            fleets,
+        } = answers;
+        let fleets = fleets.map(|list| list.items).unwrap_or_default();
         let rows = list.items.iter().map(|it| UsageRow {
             hour: Stamp(it.hour_at),
             owner: it.owner.clone(),
@@ -117,6 +150,7 @@ impl UsagePage {
             owner: period.owner,
             from: period.from,
             is_cut,
+            fleets: fleets.iter().map(FleetRow::new).collect(),
             next: next(&list.links),
             frame,
         }
