@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_model::fleet::FleetName;
 use baton_model::ids::TokenId;
 use baton_model::principal::Principal;
 use baton_model::time::Wall;
@@ -40,6 +41,8 @@ pub(crate) struct Caller {
 pub(crate) enum Identity {
     /// Id and name of a token.
     Token(TokenId, Arc<str>),
+    /// Id of a token that was issued for the pilots of a fleet.
+    Pilot(TokenId, FleetName),
     /// Common name of a certificate.
     Certificate(Arc<str>),
     /// The worker of this process.
@@ -63,6 +66,10 @@ impl Caller {
                 id: *id,
                 name: name.to_string(),
             },
+            Identity::Pilot(id, fleet) => Principal::Token {
+                id: *id,
+                name: format!("pilots of {fleet}"),
+            },
             Identity::Certificate(name) => Principal::Certificate {
                 name: name.to_string(),
             },
@@ -78,7 +85,7 @@ impl Caller {
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.identity {
-            Identity::Token(id, _) => id.fmt(f),
+            Identity::Token(id, _) | Identity::Pilot(id, _) => id.fmt(f),
             Identity::Certificate(name) => write!(f, "the holder of the certificate {name:?}"),
             Identity::LocalWorker | Identity::Anonymous(_) => f.write_str("an anonymous client"),
         }
@@ -198,7 +205,9 @@ impl Access {
     /// True if any token is valid.
     pub(crate) fn has_valid_token(&self, now: Wall) -> bool {
         let table = self.0.table.borrow();
-        table.values().any(|token| token.is_valid(now))
+        let mut tokens = table.values();
+        // Those of pilots are issued by schedulers, and show only that there was one.
+        tokens.any(|token| token.fleet.is_none() && token.is_valid(now))
     }
 
     pub(crate) fn caller(&self, secret: &Secret, now: Wall) -> Result<Caller, TokenError> {
@@ -218,7 +227,18 @@ impl Access {
         let _turn = self.0.refreshing.lock().await;
         let store = Arc::clone(&self.0.store);
         let work = tokio::task::spawn_blocking(move || read(&*store));
-        let table = work.await.unwrap_or(Err(StoreError::Closed))?;
+        self.install(work.await.unwrap_or(Err(StoreError::Closed))?);
+        Ok(())
+    }
+
+    /// Refreshes the cache, on a thread that may block.
+    pub(crate) fn refresh_blocking(&self) -> Result<(), StoreError> {
+        let _turn = self.0.refreshing.blocking_lock();
+        self.install(read(&*self.0.store)?);
+        Ok(())
+    }
+
+    fn install(&self, table: Table) {
         self.0.table.send_if_modified(|known| {
             let modified = *known != table;
             if modified {
@@ -226,7 +246,20 @@ impl Access {
             }
             modified
         });
-        Ok(())
+    }
+
+    /// The token of a secret, whatever has become of it.
+    pub(crate) fn id_of(&self, secret: &Secret) -> Option<TokenId> {
+        let table = self.0.table.borrow();
+        table.get(&token::hash(secret)).map(|token| token.id)
+    }
+
+    /// The end of a token, if it is a valid one of the pilots of a fleet.
+    pub(crate) fn end_of(&self, fleet: &FleetName, secret: &Secret, now: Wall) -> Option<Wall> {
+        let table = self.0.table.borrow();
+        let token = table.get(&token::hash(secret))?;
+        let is_good = token.fleet.as_ref() == Some(fleet) && token.is_valid(now);
+        token.expires_at.filter(|_| is_good)
     }
 
     /// Refreshes the cache periodically, until it is aborted.
@@ -293,7 +326,10 @@ impl Access {
         }
         let caller = Caller {
             role: token.role,
-            identity: Identity::Token(token.id, token.name.as_str().into()),
+            identity: match &token.fleet {
+                Some(fleet) => Identity::Pilot(token.id, fleet.clone()),
+                None => Identity::Token(token.id, token.name.as_str().into()),
+            },
             owner: token.owner.as_deref().map(Arc::from),
         };
         Ok((caller, token.expires_at))
@@ -321,6 +357,7 @@ mod tests {
             name: role.to_string(),
             role,
             owner: None,
+            fleet: None,
             hash: token::hash(&secret),
             created_at: Wall(1),
             expires_at,

@@ -12,6 +12,7 @@ use baton_model::ids::{Epoch, InstanceId, RunId, TokenId};
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 use baton_store::facts::{FactPage, FactQuery};
+use baton_store::notices::NoticeBatch;
 use baton_store::view::{ItemQuery, ItemRecord, Page, Query, Record, RunQuery, RunRecord};
 use baton_store::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
@@ -109,6 +110,10 @@ impl FactLog for Faulty {
             more: gone <= self.more.load(Ordering::SeqCst),
             ..PruneReport::default()
         })
+    }
+
+    fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError> {
+        self.inner.record_notices(epoch, batch)
     }
 
     fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {

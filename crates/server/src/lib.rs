@@ -17,7 +17,11 @@
 //! | `access` | authentication: tokens and certificates |
 //! | `rate_limit` | rate limiting per client |
 //! | `metrics` | counters |
+//! | `fleets` | calls of the backends of fleets |
+//! | `followers` | what the leader does because of facts: notifications, collection of logs |
+//! | `pilot_tokens` | tokens that are issued for pilots |
 //! | `library` | the directory that tasks are read from |
+//! | `fleet_file` | the file that fleets are read from |
 //! | `leadership` | the lock of the data directory, and the epoch |
 //! | `ports` | the addresses, reserved before the store is opened |
 //! | `peers` | the other schedulers of a shared store |
@@ -39,6 +43,9 @@ mod driver;
 mod error;
 #[cfg(test)]
 mod faulty;
+mod fleet_file;
+mod fleets;
+mod followers;
 mod http;
 mod leadership;
 mod library;
@@ -49,6 +56,7 @@ mod log_throttle;
 mod mark;
 mod metrics;
 mod peers;
+mod pilot_tokens;
 mod ports;
 mod prune;
 mod rate_limit;
@@ -67,6 +75,7 @@ use baton_core::leader::ElectionTimeouts;
 use baton_core::scheduler::{Config as CoreConfig, StoreMode};
 use baton_model::api::LocalWorker;
 use baton_model::ids::Epoch;
+use baton_model::notify::NotifySettings;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
@@ -79,6 +88,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub use error::ServeError;
+pub use fleets::FleetSettings;
 pub use http::routes::{ROUTES, Route};
 pub use http::{is_our_host, prefers_json};
 pub use leadership::{DataHolder, DataLock};
@@ -91,6 +101,8 @@ use accept::Acceptor;
 use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
+use followers::Source;
+use followers::notifications::{Notifications, Setup as NotificationSetup};
 use http::app::{App, Parts};
 use http::bodies::BodyBudget;
 use limits::{BUCKET_PROBE_WAIT, LEADER_LEASE_DEFAULT, SHUTDOWN_WAIT, Traffic};
@@ -98,6 +110,7 @@ use log_archive::{Bucket, LogArchive};
 use mark::MarkFile;
 use metrics::{Metrics, Port};
 use peers::{Advertised, Contact};
+use pilot_tokens::PilotTokens;
 use rate_limit::RateLimiter;
 use tls::Tls;
 
@@ -163,6 +176,8 @@ pub struct Config {
     pub backend: Backend,
     /// Directory whose files define tasks.
     pub library: Option<PathBuf>,
+    /// File that defines fleets.
+    pub fleets_file: Option<PathBuf>,
     /// Cluster-wide limits by name.
     pub limits: Vec<(String, u64)>,
     /// Time budget of the protocol.
@@ -189,6 +204,10 @@ pub struct Config {
     pub peer_files: ClientFiles,
     /// Intervals of the election among the schedulers of a shared store.
     pub election: ElectionTimeouts,
+    /// Channels and routes of notifications.
+    pub notify: NotifySettings,
+    /// What workers of fleets need; without it no fleet can request any.
+    pub fleets: Option<FleetSettings>,
 }
 
 impl Default for Config {
@@ -205,6 +224,7 @@ impl Default for Config {
             local_worker: None,
             backend: Backend::Sqlite,
             library: None,
+            fleets_file: None,
             limits: Vec::new(),
             timeouts: Timeouts::default(),
             allow_bump_unhealthy: false,
@@ -222,6 +242,8 @@ impl Default for Config {
             advertise_workers: None,
             peer_files: ClientFiles::none(),
             election: ElectionTimeouts::of_lease(LEADER_LEASE_DEFAULT),
+            notify: NotifySettings::default(),
+            fleets: None,
         }
     }
 }
@@ -348,11 +370,38 @@ async fn run(
         }
         None => None,
     };
-    let starting = (config.clone(), Arc::clone(&store), Arc::clone(&mark));
+    let mut starting = (config.clone(), Arc::clone(&store), Arc::clone(&mark));
+    if let Some(fleets) = &mut starting.0.fleets
+        && fleets.schedulers.is_empty()
+    {
+        let mut advertised = config.advertised();
+        let workers = addresses[1];
+        if workers.ip().is_unspecified() {
+            let host = rustix::system::uname();
+            let host = host.nodename().to_string_lossy();
+            let here = || format!("{host}:{}", workers.port());
+            advertised.workers = advertised.workers.or_else(|| Some(here()));
+        }
+        let contact = Contact::new(advertised, addresses[0], workers);
+        fleets.schedulers.push(contact.workers);
+    }
+    let needs_tokens = config.workers_need_tokens();
+    let fleet_site = starting.0.fleets.as_ref();
+    let fleet_site = fleet_site.map(|it| {
+        it.site(
+            needs_tokens,
+            "baton".to_owned(),
+            baton_fleet::Containment::default(),
+        )
+    });
     let counting = Arc::clone(&metrics);
+    let pilot_tokens = config.workers_need_tokens().then(|| PilotTokens {
+        store: Arc::clone(&store) as _,
+        access: access.clone(),
+    });
     let (handle, epoch) = blocking(move || {
         let (config, store, mark) = starting;
-        start(&config, &store, mark, counting)
+        start(&config, &store, mark, counting, pilot_tokens)
     })
     .await?;
     let Handle {
@@ -370,10 +419,24 @@ async fn run(
     };
     let (shutdown_sender, shutdown) = watch::channel(false);
     let history = prune::HistoryLock::default();
-    let problems = library::Problems::default();
+    let problems = library::Problems::of("library");
+    let fleet_problems = library::Problems::of("fleets");
     let worker_access = config.workers_need_tokens().then(|| access.clone());
     let [for_clients, for_workers] = [Port::Clients, Port::Workers]
         .map(|port| Acceptor::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
+    let contact = Contact::new(config.advertised(), started.clients, started.workers);
+    let notifications = Notifications::new(NotificationSetup {
+        settings: config.notify.clone(),
+        url: contact.url.clone(),
+        scheduler: config.name.clone(),
+        source: Source {
+            store: Arc::clone(&store),
+            status: status.clone(),
+            committed: committed.clone(),
+        },
+        inbox: inbox.clone(),
+        metrics: Arc::clone(&metrics),
+    });
     let bodies = BodyBudget::new(config.traffic.body_bytes_max);
     let app = App::new(Parts {
         store: Arc::clone(&store),
@@ -389,11 +452,15 @@ async fn run(
         committed: committed.clone(),
         metrics,
         problems: problems.clone(),
-        contact: Contact::new(config.advertised(), started.clients, started.workers),
+        fleet_dir: config.fleets.as_ref().map(|it| it.dir.clone()),
+        fleet_problems: fleet_problems.clone(),
+        contact,
+        notifications: notifications.clone(),
         peers: peers.clone(),
         local_worker: config.local_worker,
         log_reader: config.log_reader,
         log_archive: log_archive.clone(),
+        fleet_site,
     });
     let collecting = log_archive
         .map(|archive| tokio::spawn(http::collect_logs(app.clone(), archive, committed.clone())));
@@ -405,6 +472,15 @@ async fn run(
         problems,
     });
     let syncing = sync.map(|sync| tokio::spawn(sync.run(shutdown.clone())));
+    let following = config.fleets_file.map(|file| {
+        let sync = fleet_file::FleetFileSync {
+            file,
+            inbox: inbox.clone(),
+            status: status.clone(),
+            problems: fleet_problems,
+        };
+        tokio::spawn(sync.run(shutdown.clone()))
+    });
     let workers = tokio::spawn(workers::listen(
         workers,
         for_workers,
@@ -426,7 +502,9 @@ async fn run(
     background.extend(release.map(|release| tokio::spawn(bodies.release_memory(release))));
     background.extend(tls.map(|tls| tokio::spawn(tls.reload_on_sighup())));
     background.extend(syncing);
+    background.extend(following);
     background.extend(collecting);
+    background.extend(notifications.start());
     background.extend(keeper.map(|keeper| tokio::spawn(keeper.run())));
     ready(started);
     baton_service::ready();
@@ -583,8 +661,11 @@ fn start(
     store: &Arc<dyn Store>,
     mark: Arc<MarkFile>,
     metrics: Arc<Metrics>,
+    pilot_tokens: Option<PilotTokens>,
 ) -> Result<(Handle, Option<Epoch>), ServeError> {
     let setup = Setup {
+        fleets: config.fleets.clone(),
+        pilot_tokens,
         store: Arc::clone(store) as _,
         config: CoreConfig {
             store: match config.backend {

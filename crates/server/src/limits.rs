@@ -318,3 +318,31 @@ pub const DUE_TIMES_DEFAULT: usize = 10;
 
 /// Maximum number of due times.
 pub const DUE_TIMES_MAX: usize = 1_000;
+
+/// How long what notifications only remember may be unstored: it is derived again from facts.
+pub const NOTICE_STATE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long their position may be unstored while nothing concerns them.
+pub const NOTICE_POSITION_PAUSE: Duration = Duration::from_secs(30);
+
+/// The first and the longest pause of a channel after a delivery has failed.
+pub const NOTICE_BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15 * 60)];
+
+/// Deliveries of a channel that are read at once.
+pub const NOTICE_DUE_MAX: usize = 16;
+
+/// How long a channel waits at most before it looks for deliveries.
+pub const NOTICE_LOOK_PAUSE: Duration = Duration::from_secs(60);
+
+/// Failures in a row after which an event says that a channel fails: the first ones may be a restart
+/// of the receiver.
+pub const NOTICE_FAULT_AFTER: u32 = 3;
+
+/// How long a notice is tried: over a weekend.
+pub const NOTICE_GIVE_UP: Millis = Millis::from_secs(3 * 24 * 60 * 60);
+
+/// Time for a connection to a receiver.
+pub const NOTICE_CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// Time for a whole delivery by HTTP or SMTP.
+pub const NOTICE_SEND_WAIT: Duration = Duration::from_secs(30);

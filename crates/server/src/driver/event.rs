@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_core::step::Receipt;
+use baton_model::fleet::FleetAnswer;
 use baton_model::ids::{Epoch, InstanceId};
 use baton_model::message::ToScheduler;
 use baton_model::principal::Principal;
@@ -31,6 +32,8 @@ pub(crate) enum Event {
     TakeoverResult(Result<Taken, TakeoverFailed>),
     /// The election of a shared store.
     Election(ElectionEvent),
+    /// The answer to a call of a fleet's backend that the leader of this epoch has made.
+    FleetAnswered(Epoch, Box<FleetAnswer>),
     /// A command of a client.
     Command(Option<Arc<Principal>>, Command, ReplyTo),
     /// A client reads the memory of the leader.

@@ -47,7 +47,7 @@ impl LinkCredential {
                 Principal::Token { id, .. } => self.access.is_revoked(id),
                 _ => false,
             },
-            NameOwner::LocalWorker => false,
+            NameOwner::Fleet(_) | NameOwner::LocalWorker => false,
         }
     }
 }

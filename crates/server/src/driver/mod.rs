@@ -59,12 +59,14 @@ use baton_store::{FactLog, StoreError};
 use tokio::sync::{oneshot, watch as latest};
 
 use crate::clock;
+use crate::fleets::{FleetCalls, FleetSettings};
 use crate::limits::{
     COMMIT_INTERVAL_MS, EPOCHS_SKIPPED_MAX, INBOX_FIRST_MS, INVARIANTS_CHECK_MS, SHUTDOWN_WAIT,
     SLEEP_MAX, STOPPED_AFTER_MS, TURN_EVENTS_MAX,
 };
 use crate::mark::MarkFile;
 use crate::metrics::Metrics;
+use crate::pilot_tokens::PilotTokens;
 use baton_service::Watchdog;
 use election::Elector;
 use event::{Event, Inbox, ReplyTo, Unanswered};
@@ -103,6 +105,9 @@ pub(crate) struct Setup {
     pub(crate) metrics: Arc<Metrics>,
     /// Intervals of the election, for a shared store.
     pub(crate) election: ElectionTimeouts,
+    pub(crate) fleets: Option<FleetSettings>,
+    /// Issues tokens for pilots, where workers need any.
+    pub(crate) pilot_tokens: Option<PilotTokens>,
 }
 
 /// Handle of the driver for the rest of the server.
@@ -161,6 +166,7 @@ struct Driver {
     /// The election, for a shared store.
     election: Option<Elector>,
     links: Links,
+    fleets: FleetCalls,
     /// Clients that wait for the reply to a command.
     pending: HashMap<RequestId, ReplyTo>,
     watch: Watch,
@@ -297,6 +303,11 @@ impl Driver {
             Event::CommitResult(epoch, result) => self.commit_done(epoch, result),
             Event::TakeoverResult(takeover_done) => self.takeover_done(takeover_done),
             Event::Election(event) => self.election_event(event),
+            Event::FleetAnswered(epoch, answer) => {
+                if matches!(&self.state, State::Leading(it) if it.core.epoch() == epoch) {
+                    self.input(Input::FleetAnswered(*answer));
+                }
+            }
             Event::Command(by, command, reply) => self.command(by, command, reply),
             Event::Query(query) => match &self.state {
                 State::Leading(leading) => query(Ok(&leading.core)),
@@ -417,6 +428,16 @@ impl Driver {
         let Some(credential) = self.links.credential(id) else {
             return true;
         };
+        if let NameOwner::Fleet(fleet) = &credential.owner
+            && fleet.pilot_of(&worker.worker).is_none()
+        {
+            let reason = format!(
+                "its token is for the pilots of fleet {fleet}, which are named {fleet}-pJOB-NUMBER; a worker of \
+                 its own needs another, by `baton token create --role worker`"
+            );
+            self.refuse(id, &worker.worker, &reason);
+            return false;
+        }
         let leader = match &self.state {
             State::Leading(leading) => &leading.core,
             // It records no name, and answers only workers that it knows.
@@ -430,14 +451,7 @@ impl Driver {
         let foreign = leader.foreign_name(worker, &credential.owner, &is_void);
         if let Some((name, owner)) = foreign {
             let reason = foreign_name(worker, &name, owner);
-            tracing::warn!(
-                "worker {} of {} refused: {reason}",
-                worker.worker,
-                credential.owner
-            );
-            if let Some(left) = self.links.refuse(id, &reason) {
-                self.input(Input::Disconnected(left));
-            }
+            self.refuse(id, &worker.worker, &reason);
             return false;
         }
         let owner = &credential.owner;
@@ -446,6 +460,16 @@ impl Driver {
             self.input(used);
         }
         true
+    }
+
+    /// Ends the connection of a worker, with the reason.
+    fn refuse(&mut self, id: LinkId, worker: &WorkerName, reason: &str) {
+        if let Some(credential) = self.links.credential(id) {
+            tracing::warn!("worker {worker} of {} refused: {reason}", credential.owner);
+        }
+        if let Some(left) = self.links.refuse(id, reason) {
+            self.input(Input::Disconnected(left));
+        }
     }
 
     fn input(&mut self, input: Input) {
@@ -525,6 +549,12 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Send(to, message) => self.links.send(&to, &message),
+            Effect::Fleet(call) => {
+                if let State::Leading(leading) = &self.state {
+                    let store = leading.core.ledger().identity().store;
+                    self.fleets.start(leading.core.epoch(), store, call);
+                }
+            }
             Effect::EpochOvertaken(seen, copied) => {
                 let (highest, evidence) = self.overtaken.take().unwrap_or_default();
                 self.overtaken = Some((highest.max(seen), evidence.or(copied)));

@@ -64,6 +64,7 @@ pub(super) fn log_facts(step: &Step<Fact, Effect>) {
             | Fact::CopyOpened { .. }
             | Fact::AttemptsDisowned { .. }
             | Fact::WorkerFaulted { fault: Some(_), .. }
+            | Fact::ChannelFaulted { fault: Some(_), .. }
             | Fact::WorkerSuspected {
                 suspicion: Some(_), ..
             } => {
@@ -73,7 +74,11 @@ pub(super) fn log_facts(step: &Step<Fact, Effect>) {
             | Fact::WorkerNameAssigned { .. }
             | Fact::CopySettled { .. }
             | Fact::LimitSet { .. }
+            | Fact::FleetDefined { .. }
+            | Fact::FleetPaused { .. }
+            | Fact::FleetRemoved { .. }
             | Fact::WorkerFaulted { fault: None, .. }
+            | Fact::ChannelFaulted { fault: None, .. }
             | Fact::WorkerSuspected {
                 suspicion: None, ..
             } => {

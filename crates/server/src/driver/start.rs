@@ -17,6 +17,7 @@ use super::links::Links;
 use super::watch::Watch;
 use super::{Driver, Handle, Leading, Setup, State, Status};
 use crate::clock;
+use crate::fleets::FleetCalls;
 use crate::leadership::Taken;
 use baton_service::Watchdog;
 
@@ -65,9 +66,15 @@ pub(super) fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
 impl Driver {
     fn new(setup: Setup, state: State, status: Status) -> Self {
         let (sender, event) = mpsc::channel();
+        let inbox = Inbox(sender);
         Self {
+            fleets: FleetCalls::new(
+                setup.fleets.clone(),
+                setup.pilot_tokens.clone(),
+                inbox.clone(),
+            ),
             setup: Arc::new(setup),
-            inbox: Inbox(sender),
+            inbox,
             event,
             status: latest::Sender::new(status),
             committed: latest::Sender::new(()),

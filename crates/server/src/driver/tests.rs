@@ -16,6 +16,8 @@ use crate::mark::MarkFile;
 
 fn setup(store: Arc<Faulty>) -> Setup {
     Setup {
+        fleets: None,
+        pilot_tokens: None,
         store,
         config: Config::default(),
         limits: Vec::new(),

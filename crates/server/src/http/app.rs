@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -20,6 +21,7 @@ use super::runs::ended::EndedRuns;
 use crate::access::Access;
 use crate::driver::Status;
 use crate::driver::event::{Event, Inbox, Unanswered};
+use crate::followers::notifications::Notifications;
 use crate::library::Problems;
 use crate::limits::{ANSWER_WAIT, STREAMS_MAX};
 use crate::log_archive::LogArchive;
@@ -66,14 +68,21 @@ pub(crate) struct Parts {
     pub(crate) metrics: Arc<Metrics>,
     /// Errors of library files.
     pub(crate) problems: Problems,
+    /// The directory of the files of fleets.
+    pub(crate) fleet_dir: Option<PathBuf>,
+    /// Errors of the file of fleets.
+    pub(crate) fleet_problems: Problems,
     pub(crate) local_worker: Option<LocalWorker>,
     pub(crate) contact: Contact,
     /// The other schedulers, if the store is shared.
     pub(crate) peers: Option<Arc<Peers>>,
     /// Reads logs of a worker that is not connected.
     pub(crate) log_reader: Option<LogReader>,
+    pub(crate) notifications: Notifications,
     /// Collected logs, if they are collected.
     pub(crate) log_archive: Option<LogArchive>,
+    /// Where jobs of fleets that need not be defined are tried.
+    pub(crate) fleet_site: Option<baton_fleet::Site>,
 }
 
 impl Deref for Inner {

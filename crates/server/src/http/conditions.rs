@@ -126,7 +126,7 @@ pub(super) fn fault(error: SubmitError) -> Option<Fault> {
             let hint = "wait until some of them have ended";
             Some(refused("maxConcurrent", error.to_string(), hint))
         }
-        SubmitError::StrictNeedsStore | SubmitError::KeyUsed(_) => None,
+        SubmitError::NeedsStore | SubmitError::KeyUsed(_) => None,
     }
 }
 

@@ -70,6 +70,7 @@ pub(super) fn of(
         env,
         user: spec.user.clone(),
         resources: spec.request.resources.clone(),
+        devices: Vec::new(),
         constraints: spec.request.constraints.clone(),
         priority: spec.priority,
         timeout_seconds: spec.timeout.map(views::seconds),

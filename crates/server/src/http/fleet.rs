@@ -5,8 +5,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use baton_core::protocol::scheduler::seat::Seat;
 use baton_core::scheduler::{Command, Reply, Scheduler};
-use baton_model::api::{AcceptReply, DrainRequest, Links, List, Worker};
-use baton_model::ids::WorkerName;
+use baton_model::api::{
+    AcceptReply, DeviceHolder, DrainRequest, Links, List, Worker, WorkerDevice,
+};
+use baton_model::device::{DeviceAmount, DeviceShare, WHOLE};
+use baton_model::ids::{LeaseId, WorkerName};
 use baton_model::state::WorkerState;
 
 use super::app::App;
@@ -140,6 +143,15 @@ impl App {
         workers.await
     }
 
+    /// The devices that an attempt holds, as its worker has reported them.
+    pub(super) async fn devices_of(&self, lease: LeaseId) -> Answer<Vec<DeviceShare>> {
+        let devices = self.query(move |leader| {
+            let mut seats = leader.seats().values();
+            seats.find_map(|seat| seat.devices.get(&lease).cloned())
+        });
+        Ok(devices.await?.unwrap_or_default())
+    }
+
     async fn worker(&self, name: &str) -> Answer<Worker> {
         let wanted = WorkerName::new(name);
         let found = self.query(move |leader| {
@@ -148,6 +160,36 @@ impl App {
         });
         found.await?.ok_or_else(|| no_worker(name))
     }
+}
+
+/// The devices of a worker, with their holders.
+fn devices(seat: &Seat) -> Vec<WorkerDevice> {
+    let lists = seat.offer.devices.iter();
+    let devices = lists.flat_map(|(resource, ids)| ids.iter().map(move |id| (resource, id)));
+    let held: Vec<_> = seat
+        .devices
+        .iter()
+        .flat_map(|(lease, shares)| shares.iter().map(move |share| (lease.attempt, share)))
+        .collect();
+    devices
+        .map(|(resource, id)| {
+            let own = |share: &DeviceShare| share.resource == *resource && share.id == *id;
+            let holders = held.iter().filter(|(_, share)| own(share));
+            let used: u64 = holders.clone().map(|(_, share)| share.milli).sum();
+            WorkerDevice {
+                resource: resource.clone(),
+                id: id.clone(),
+                free: DeviceAmount::from_milli(WHOLE.saturating_sub(used)),
+                holders: holders
+                    .map(|(attempt, share)| DeviceHolder {
+                        instance: attempt.instance.to_string(),
+                        attempt: attempt.number.0,
+                        amount: DeviceAmount::from_milli(share.milli),
+                    })
+                    .collect(),
+            }
+        })
+        .collect()
 }
 
 fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
@@ -166,7 +208,18 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
         capacity: offer.capacity.clone(),
         used: leader.used_by(name).unwrap_or_default(),
         measured: seat.measured,
+        devices: devices(seat),
         labels: offer.labels.clone(),
+        leaving: seat.leaving,
+        ends_at: seat.time_left(clock::now().mono).map(|left| {
+            let now = clock::now();
+            now.wall.0.saturating_add(left.0)
+        }),
+        version: seat.version.as_deref().map(str::to_owned),
+        clock_offset_seconds: seat
+            .clock
+            .and_then(|clock| clock.offset_ms())
+            .map(|offset| offset as f64 / 1_000.0),
         heard_seconds: clock::now().mono.since(seat.heard()).0 as f64 / 1_000.0,
         lost_at: leader
             .first_loss(name)

@@ -99,7 +99,7 @@ pub(super) fn anonymous(headers: &HeaderMap) -> Answer<Caller> {
 /// The bucket of the rate limiter for this caller.
 fn rate_key(caller: &Answer<Caller>, ip: IpAddr) -> RateKey {
     match caller.as_ref().map(|caller| &caller.identity) {
-        Ok(Identity::Token(id, _)) => RateKey::Token(*id),
+        Ok(Identity::Token(id, _) | Identity::Pilot(id, _)) => RateKey::Token(*id),
         Ok(Identity::Certificate(name)) => RateKey::Certificate(Arc::clone(name)),
         Ok(Identity::LocalWorker | Identity::Anonymous(_)) | Err(_) => {
             RateKey::Address(address_group(ip))

@@ -116,7 +116,7 @@ pub(super) async fn submit(
         return Err(Fault::wrong_reply());
     };
     let (first, last) = accepted.map_err(|error| match error {
-        SubmitError::StrictNeedsStore => Fault::strict_needs_store(error.to_string()),
+        SubmitError::NeedsStore => Fault::needs_store(error.to_string()),
         SubmitError::KeyUsed(_) => Fault::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "key-used",
@@ -457,7 +457,10 @@ impl App {
         };
         let of_run = run.as_ref().and_then(|run| run.submitted_by.as_deref());
         let mut instance = views::instance(record, clock::now().wall);
-        let details = details::of(record, &facts.items, backfill, of_run, caller);
+        let mut details = details::of(record, &facts.items, backfill, of_run, caller);
+        if let Some(lease) = record.instance.lease.as_ref().map(|lease| lease.id) {
+            details.devices = self.devices_of(lease).await?;
+        }
         instance.details = Some(Box::new(details));
         instance.reason = self
             .reasons(std::slice::from_ref(record))

@@ -4,7 +4,7 @@
 use baton_core::scheduler::Standing;
 use baton_core::triage::{self, Charge};
 use baton_core::wait::{self, Exclusion, Wait};
-use baton_model::api::{Explanation, WorkerGroup};
+use baton_model::api::{Explanation, FleetWait, WorkerGroup};
 use baton_model::conditions::HaltReason;
 use baton_model::fact::Fact;
 use baton_model::ids::WorkerName;
@@ -27,6 +27,7 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
         ahead: None,
         first_waits_for: None,
         workers: Vec::new(),
+        fleets: Vec::new(),
         worker: None,
         resource: None,
         short: None,
@@ -154,11 +155,21 @@ fn waiting(record: &Record, wait: &Wait) -> Explanation {
         ahead: (wait.ahead > 0).then_some(wait.ahead),
         first_waits_for: (wait.ahead > 0).then(|| wait.first_text()),
         workers: workers.map(|it| worker_group(it, directory)).collect(),
+        fleets: wait.fleets.iter().map(fleet_wait).collect(),
         worker: wait.worker().map(ToString::to_string),
         resource: reason.resource(),
         short: reason.short(),
         until: left.map(|left| clock::now().wall.0.saturating_add(left.0)),
         ..explanation(record, wait.word(), wait.text())
+    }
+}
+
+fn fleet_wait(it: &wait::FleetWait) -> FleetWait {
+    FleetWait {
+        fleet: it.fleet.to_string(),
+        reason: it.word().to_owned(),
+        text: it.to_string(),
+        since: it.since().map(|at| at.0),
     }
 }
 

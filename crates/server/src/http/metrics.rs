@@ -3,13 +3,17 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use baton_core::fleet::FleetView;
 use baton_model::api::Worker;
+use baton_model::fleet::{FleetJob, JobState};
+use baton_model::notify::DeliveryState;
 use baton_model::placement::{Capacity, MeasuredUse};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_store::view::{Counts, View};
 use tokio::time::timeout;
 
 use super::app::App;
+use crate::clock;
 use crate::driver::Status;
 use crate::limits::SCRAPE_WAIT;
 use crate::metrics::table::Family;
@@ -42,6 +46,19 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     }
     if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, app.workers()).await {
         fleet(&mut text, &all);
+    }
+    let fleets = app.query(|leader| leader.fleets(clock::now()));
+    if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, fleets).await {
+        fleets_of(&mut text, &all);
+    }
+    if let Ok(Ok(all)) = timeout(SCRAPE_WAIT, app.read(|store| store.delivery_tallies())).await {
+        let waiting = all.iter().filter(|it| it.state == DeliveryState::Waiting);
+        text.one(
+            &table::NOTIFICATIONS_PENDING,
+            waiting.clone().map(|it| it.count).sum(),
+        );
+        let age = waiting.map(|it| clock::now().wall.since(it.oldest).0 / 1_000);
+        text.one(&table::NOTIFICATIONS_OLDEST, age.max().unwrap_or_default());
     }
     app.0.metrics.write(&mut text);
     let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -81,6 +98,51 @@ fn fleet(text: &mut Text, all: &[Worker]) {
         |capacity| capacity.memory,
         |measured| measured.memory,
     );
+}
+
+fn fleets_of(text: &mut Text, all: &[FleetView]) {
+    let workers = all.iter().flat_map(|it| {
+        let max = it.fleet.spec.max;
+        let amounts = [
+            ("connected", it.here),
+            ("expected", it.expected),
+            ("requested", it.requested),
+            ("wanted", it.wanted),
+            ("max", max),
+        ];
+        amounts.map(|(amount, number)| ([it.fleet.name.as_str(), amount], number.into()))
+    });
+    text.family(&table::FLEET_WORKERS, workers);
+    let jobs = all.iter().flat_map(|it| {
+        JOB_STATES.map(|state| {
+            let of_state = it.jobs.iter().filter(|view| job_state(&view.job) == state);
+            ([it.fleet.name.as_str(), state], of_state.count() as u64)
+        })
+    });
+    text.family(&table::FLEET_JOBS, jobs);
+    let name = |it: &FleetView| [it.fleet.name.to_string()];
+    let failures = all.iter();
+    let failures = failures.map(|it| (name(it), it.fleet.trouble.failures.into()));
+    text.family(&table::FLEET_FAILURES, failures);
+    let paused = all.iter().map(|it| (name(it), it.fleet.paused.into()));
+    text.family(&table::FLEET_PAUSED, paused);
+    let ages = all.iter();
+    let ages = ages.filter_map(|it| Some((name(it), it.list_age?.0 / 1_000)));
+    text.family(&table::FLEET_LIST_AGE, ages);
+}
+
+/// The values of the label `state` of jobs that have not ended.
+const JOB_STATES: [&str; 5] = ["requested", "queued", "running", "unsure", "ending"];
+
+fn job_state(job: &FleetJob) -> &'static str {
+    match job.state {
+        _ if job.cancel.is_some() => "ending",
+        None => "requested",
+        Some(JobState::Queued) => "queued",
+        Some(JobState::Running) => "running",
+        // One that is over has an end in the same moment.
+        Some(_) => "unsure",
+    }
 }
 
 /// What the workers have of a resource in sum, what of it is claimed, and what is in use.

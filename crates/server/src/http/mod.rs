@@ -33,6 +33,7 @@
 //! | `schedulers` | the schedulers of the store |
 //! | `forward` | requests to a follower that only the leader can answer |
 //! | `cluster_limits` | cluster-wide limits of resources |
+//! | `notifications` | notifications, and their channels |
 //! | `tokens` | tokens |
 //! | `views` | conversion of stored records to `baton_model::api` |
 //! | `messages` | wait reasons as text |
@@ -61,6 +62,7 @@ mod events;
 mod extract;
 mod filters;
 mod fleet;
+mod fleets;
 mod forward;
 mod guard;
 mod idempotency;
@@ -71,6 +73,7 @@ mod logs;
 mod messages;
 mod metrics;
 mod negotiation;
+mod notifications;
 pub(crate) mod openapi;
 mod owners;
 mod pages;

@@ -136,12 +136,12 @@ impl Fault {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", detail)
     }
 
-    /// `exclusive: strict` with a store in memory.
-    pub(crate) fn strict_needs_store(message: String) -> Self {
+    /// `exclusive: strict`, or several nodes, with a store in memory.
+    pub(crate) fn needs_store(message: String) -> Self {
         let at = FieldProblem {
             field: "exclusive".to_owned(),
             message: message.clone(),
-            hint: "use --store sqlite, or exclusive: timed".to_owned(),
+            hint: "use --store sqlite, or exclusive: timed and a single node".to_owned(),
         };
         Self::unusable(message, vec![at])
     }

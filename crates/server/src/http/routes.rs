@@ -15,8 +15,8 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    backfills, cluster_limits, events, fleet, instances, library, lists, logs, metrics, openapi,
-    processes, runs, schedulers, schemas, server, tokens, usage,
+    backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs, metrics,
+    notifications, openapi, processes, runs, schedulers, schemas, server, tokens, usage,
 };
 
 /// A route.
@@ -76,6 +76,7 @@ routes! {
     GET    "/docs"                            VIEWER   Unowned     openapi::docs;
     GET    "/schemas/task.json"               PUBLIC   Unowned     schemas::task;
     GET    "/schemas/workflow.json"           PUBLIC   Unowned     schemas::workflow;
+    GET    "/schemas/fleets.json"             PUBLIC   Unowned     schemas::fleets;
     GET    "/metrics"                         VIEWER   Server      metrics::show;
     POST   "/instances/"                      OPERATOR Submission  instances::submit;
     GET    "/instances/{id}"                  VIEWER   Instance    instances::show;
@@ -124,6 +125,7 @@ routes! {
     POST   "/backfills/{backfill}/cancel"     OPERATOR Backfill    backfills::cancel;
     GET    "/events"                          VIEWER   List        events::follow;
     GET    "/usage/"                          VIEWER   List        usage::list;
+    GET    "/usage/fleets/"                   VIEWER   Server      usage::fleets;
     GET    "/workers/"                        VIEWER   Unowned     fleet::list;
     GET    "/workers/{name}"                  VIEWER   Unowned     fleet::show;
     PUT    "/workers/{name}/drained"          OPERATOR Server      fleet::drain;
@@ -133,6 +135,17 @@ routes! {
     GET    "/limits/{name}"                   VIEWER   Unowned     cluster_limits::show;
     PUT    "/limits/{name}"                   OPERATOR Server      cluster_limits::set;
     DELETE "/limits/{name}"                   OPERATOR Server      cluster_limits::remove;
+    GET    "/fleets/"                         VIEWER   Unowned     fleets::list;
+    GET    "/fleets/{name}"                   VIEWER   Unowned     fleets::show;
+    PUT    "/fleets/{name}"                   ADMIN    Server      fleets::define;
+    DELETE "/fleets/{name}"                   ADMIN    Server      fleets::remove;
+    POST   "/fleets/{name}/trial"             ADMIN    Server      fleets::try_out;
+    PUT    "/fleets/{name}/paused"            OPERATOR Server      fleets::pause;
+    GET    "/fleets/{name}/jobs/"             VIEWER   Unowned     fleets::jobs;
+    GET    "/fleets/{name}/jobs/{job}/log"    VIEWER   Server      fleets::log;
+    GET    "/notifications/"                  VIEWER   List        notifications::list;
+    GET    "/notifications/channels/"         VIEWER   Server      notifications::channels;
+    POST   "/notifications/channels/{channel}/test" OPERATOR Server notifications::test;
     GET    "/tokens/"                         ADMIN    Server      tokens::list;
     POST   "/tokens/"                         ADMIN    Server      tokens::create;
     DELETE "/tokens/{id}"                     ADMIN    Server      tokens::revoke;
@@ -226,6 +239,9 @@ mod tests {
             ("POST", "/workers/{name}/forget"),
             ("PUT", "/limits/{name}"),
             ("DELETE", "/limits/{name}"),
+            ("PUT", "/fleets/{name}"),
+            ("DELETE", "/fleets/{name}"),
+            ("POST", "/fleets/{name}/trial"),
             ("POST", "/tokens/"),
             ("DELETE", "/tokens/{id}"),
             ("GET", "/metrics"),

@@ -1,4 +1,4 @@
-//! The JSON Schemas of task and workflow files, for editors.
+//! The JSON Schemas of files, for editors.
 //!
 //! They are public: an editor has no token, and they are the same on every server.
 
@@ -14,6 +14,7 @@ use super::openapi::answers::Unchanged;
 static TASK: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", baton_files::task_schema()));
 static WORKFLOW: LazyLock<String> =
     LazyLock::new(|| format!("{:#}\n", baton_files::workflow_schema()));
+static FLEETS: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", baton_files::fleets_schema()));
 
 /// The JSON Schema of task files
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -43,6 +44,21 @@ pub(super) async fn task() -> Response {
 ))]
 pub(super) async fn workflow() -> Response {
     respond(&WORKFLOW)
+}
+
+/// The JSON Schema of files of fleets
+#[cfg_attr(feature = "openapi", utoipa::path(
+    get,
+    path = "/schemas/fleets.json",
+    tag = "server",
+    operation_id = "fleets_schema",
+    responses(
+        (status = 200, description = "JSON Schema, draft 2020-12.", content_type = "application/schema+json", body = Object),
+        Unchanged
+    )
+))]
+pub(super) async fn fleets() -> Response {
+    respond(&FLEETS)
 }
 
 fn respond(schema: &'static str) -> Response {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use baton_core::leader::ElectionTimeouts;
 use baton_core::scheduler::Config;
 use baton_model::ids::Epoch;
+use baton_model::notify::NotifySettings;
 use tokio::sync::watch;
 
 use super::app::{App, Parts};
@@ -14,6 +15,8 @@ use super::bodies::BodyBudget;
 use crate::access::Access;
 use crate::driver::{self, Setup};
 use crate::faulty::Faulty;
+use crate::followers::Source;
+use crate::followers::notifications::{Notifications, Setup as NotificationSetup};
 use crate::leadership;
 use crate::limits::Traffic;
 use crate::mark::MarkFile;
@@ -34,6 +37,8 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let taken = leadership::take(&*store, &mark, Epoch(0), None).expect("free");
     let metrics = Arc::new(Metrics::default());
     let setup = Setup {
+        fleets: None,
+        pilot_tokens: None,
         store: Arc::clone(&store) as _,
         config: Config::default(),
         limits: Vec::new(),
@@ -45,7 +50,20 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let (end, shutdown) = watch::channel(false);
     // Dropping the sender would look like a shutdown.
     std::mem::forget(end);
+    let notifications = Notifications::new(NotificationSetup {
+        settings: NotifySettings::default(),
+        url: String::new(),
+        scheduler: "test".to_owned(),
+        source: Source {
+            store: Arc::clone(&store),
+            status: driver.status.clone(),
+            committed: driver.committed.clone(),
+        },
+        inbox: driver.inbox.clone(),
+        metrics: Arc::clone(&metrics),
+    });
     App::new(Parts {
+        notifications,
         access: Access::new(Arc::clone(&store) as _, None).expect("readable"),
         store,
         inbox: driver.inbox,
@@ -58,7 +76,9 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         shutdown,
         committed: driver.committed,
         metrics,
-        problems: crate::library::Problems::default(),
+        problems: crate::library::Problems::of("library"),
+        fleet_dir: None,
+        fleet_problems: crate::library::Problems::of("fleets"),
         local_worker: None,
         contact: Contact {
             name: "test".to_owned(),
@@ -69,5 +89,6 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         peers: None,
         log_reader: None,
         log_archive: None,
+        fleet_site: None,
     })
 }

@@ -14,6 +14,8 @@
 mod pending;
 mod scan;
 
+pub(crate) use pending::PendingScan;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,16 +34,26 @@ use crate::driver::event::{Inbox, Unanswered};
 use crate::limits::LIBRARY_SCAN_PAUSE;
 use crate::shutdown::until_shutdown;
 
-use pending::PendingScan;
 use scan::FileStamp;
 
-/// Errors of library files, as shown by the API.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Problems(Arc<Mutex<BTreeMap<String, String>>>);
+/// Errors of files that a server follows, as shown by the API.
+#[derive(Clone, Debug)]
+pub(crate) struct Problems {
+    /// Their subject in the log.
+    subject: &'static str,
+    held: Arc<Mutex<BTreeMap<String, String>>>,
+}
 
 impl Problems {
+    pub(crate) fn of(subject: &'static str) -> Self {
+        Self {
+            subject,
+            held: Arc::default(),
+        }
+    }
+
     pub(crate) fn all(&self) -> Vec<FileProblem> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let problems = held.iter().map(|(file, text)| FileProblem {
             file: file.clone(),
             text: text.clone(),
@@ -50,11 +62,11 @@ impl Problems {
     }
 
     /// Replaces all errors, and logs those that are new.
-    fn replace(&self, new: BTreeMap<String, String>) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn replace(&self, new: BTreeMap<String, String>) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for (file, text) in &new {
             if held.get(file) != Some(text) {
-                tracing::error!("library: {file}: {text}");
+                tracing::error!("{}: {file}: {text}", self.subject);
             }
         }
         *held = new;
@@ -62,8 +74,8 @@ impl Problems {
 
     /// Adds an error until the next scan has ended, and logs it.
     fn add(&self, file: &str, text: String) {
-        tracing::error!("library: {file}: {text}");
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tracing::error!("{}: {file}: {text}", self.subject);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.insert(file.to_owned(), text);
     }
 }

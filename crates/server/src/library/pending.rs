@@ -15,10 +15,10 @@ use crate::shutdown::until_shutdown;
 
 /// The file that a scan is looking at.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place(Arc<Mutex<String>>);
+pub(crate) struct Place(Arc<Mutex<String>>);
 
 impl Place {
-    pub(super) fn set(&self, file: &str) {
+    pub(crate) fn set(&self, file: &str) {
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         place.clear();
         place.push_str(file);
@@ -31,7 +31,7 @@ impl Place {
 }
 
 /// A scan on its thread.
-pub(super) struct PendingScan<T> {
+pub(crate) struct PendingScan<T> {
     result: oneshot::Receiver<T>,
     place: Place,
 }
@@ -41,7 +41,7 @@ impl<T: Send + 'static> PendingScan<T> {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub(super) fn start(scan: impl FnOnce(&Place) -> T + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(scan: impl FnOnce(&Place) -> T + Send + 'static) -> io::Result<Self> {
         let (sender, result) = oneshot::channel();
         let place = Place::default();
         let at = place.clone();
@@ -56,7 +56,7 @@ impl<T: Send + 'static> PendingScan<T> {
 
     /// Waits for the end of the scan, and reports one that takes too long. `None` at shutdown, or if the scan
     /// has panicked.
-    pub(super) async fn result(
+    pub(crate) async fn result(
         mut self,
         problems: &Problems,
         shutdown: &mut watch::Receiver<bool>,
@@ -102,7 +102,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_scan_that_does_not_end_is_a_problem() {
         let (release, scan) = stuck();
-        let problems = Problems::default();
+        let problems = Problems::of("library");
         let (_open, mut shutdown) = watch::channel(false);
         let waiting = scan.result(&problems, &mut shutdown);
         tokio::pin!(waiting);
@@ -123,7 +123,7 @@ mod tests {
         let (release, scan) = stuck();
         let runtime = tokio::runtime::Runtime::new().expect("made");
         let (close, mut shutdown) = watch::channel(false);
-        let problems = Problems::default();
+        let problems = Problems::of("library");
         close.send(true).expect("heard");
         let result = runtime.block_on(scan.result(&problems, &mut shutdown));
         assert_eq!(result, None);

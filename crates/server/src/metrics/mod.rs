@@ -49,6 +49,8 @@ pub(crate) struct Metrics {
     store_failures: AtomicU64,
     logs_collected: AtomicU64,
     log_archive_failures: AtomicU64,
+    notifications_sent: AtomicU64,
+    notifications_failed: AtomicU64,
     requests: Mutex<BTreeMap<Request, u64>>,
     refused: Mutex<BTreeMap<String, u64>>,
     connections: [AtomicU64; Port::ALL.len()],
@@ -154,6 +156,16 @@ impl Metrics {
         add(&self.log_archive_failures, 1);
     }
 
+    /// Counts a notification that its receiver has acknowledged.
+    pub(crate) fn notification_sent(&self) {
+        add(&self.notifications_sent, 1);
+    }
+
+    /// Counts a delivery of a notification that has failed.
+    pub(crate) fn notification_failed(&self) {
+        add(&self.notifications_failed, 1);
+    }
+
     /// Counts an answered request.
     pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16) {
         // A panic while counting does no harm to a sum.
@@ -207,6 +219,11 @@ impl Metrics {
         text.one(
             &table::LOG_ARCHIVE_FAILURES,
             get(&self.log_archive_failures),
+        );
+        text.one(&table::NOTIFICATIONS_SENT, get(&self.notifications_sent));
+        text.one(
+            &table::NOTIFICATIONS_FAILED,
+            get(&self.notifications_failed),
         );
         let requests = self.requests.lock().unwrap_or_else(|it| it.into_inner());
         let rows = requests.iter().map(|((method, route, status), count)| {

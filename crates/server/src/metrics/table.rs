@@ -65,6 +65,16 @@ families! {
         "Thousandths of a core of all workers: their `capacity`, what attempts have `claimed` of it, what they use as `measured`; the last is absent while no worker measures.";
     WORKERS_MEMORY = "baton_workers_memory_bytes", Gauge, ["amount"],
         "Memory of all workers in bytes, likewise.";
+    FLEET_WORKERS = "baton_fleet_workers", Gauge, ["fleet", "amount"],
+        "Workers of a fleet: `connected`, `expected` (requested, and not connected yet), `requested` (of all jobs that are not proved over), `wanted` (further ones that would help), `max`; absent while the server does not lead, as all metrics of fleets.";
+    FLEET_JOBS = "baton_fleet_jobs", Gauge, ["fleet", "state"],
+        "Jobs of a fleet that are not proved over: `requested` (no list has shown it yet), `queued`, `running`, `unsure`, `ending` (being cancelled).";
+    FLEET_FAILURES = "baton_fleet_failures", Gauge, ["fleet"],
+        "Jobs of a fleet that have failed since the last that has not.";
+    FLEET_PAUSED = "baton_fleet_paused", Gauge, ["fleet"],
+        "1 while a fleet is paused.";
+    FLEET_LIST_AGE = "baton_fleet_list_age_seconds", Gauge, ["fleet"],
+        "Time since the last list of jobs that the cluster manager has answered; absent before the first. A fleet without jobs asks for none.";
     DECISIONS = "baton_decisions_total", Counter, [],
         "Inputs processed by the leader.";
     FACTS = "baton_facts_total", Counter, ["kind"],
@@ -79,6 +89,14 @@ families! {
         "Logs that were collected: one for each stream of a process of an attempt.";
     LOG_ARCHIVE_FAILURES = "baton_log_archive_failures_total", Counter, [],
         "Requests to the archive of collected logs that failed: a bucket is denied or unreachable, or a disk is full.";
+    NOTIFICATIONS_SENT = "baton_notifications_sent_total", Counter, [],
+        "Notifications that their receiver has acknowledged, by channel each.";
+    NOTIFICATIONS_FAILED = "baton_notifications_failed_total", Counter, [],
+        "Deliveries of notifications that have failed; each is tried again.";
+    NOTIFICATIONS_PENDING = "baton_notifications_pending", Gauge, [],
+        "Deliveries that no receiver has acknowledged yet; absent while the store cannot be read.";
+    NOTIFICATIONS_OLDEST = "baton_notifications_oldest_seconds", Gauge, [],
+        "Age of the oldest of them; 0 if there is none.";
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],
         "Answered requests; `none` for requests that match no route.";
     HTTP_REFUSED = "baton_http_refused_total", Counter, ["type"],

@@ -73,9 +73,11 @@ pub(super) async fn authenticate(
     }
     let caller = caller.map_err(|denied| denied.to_string())?;
     if caller.role.covers(Role::Worker) {
-        let owner = match caller.principal() {
-            Some(principal) => NameOwner::Client(principal),
-            None => NameOwner::LocalWorker,
+        let owner = match (&caller.identity, caller.principal()) {
+            // Any of them: they are renewed while the pilots run.
+            (Identity::Pilot(_, fleet), _) => NameOwner::Fleet(fleet.clone()),
+            (_, Some(principal)) => NameOwner::Client(principal),
+            (_, None) => NameOwner::LocalWorker,
         };
         Ok(Credential {
             certificate,

@@ -436,6 +436,7 @@ async fn a_stream_is_cut_off_when_its_token_is_revoked() {
         name: "viewer".to_owned(),
         role: Role::Viewer,
         owner: None,
+        fleet: None,
         hash: token::hash(&secret),
         created_at: Wall(1),
         expires_at: None,

@@ -455,7 +455,10 @@ async fn without_a_store_work_runs_and_strict_work_is_refused() {
     stored.is_problem(StatusCode::UNPROCESSABLE_ENTITY, "invalid");
     for refused in [refused, stored] {
         let hint = &refused.body["errors"][0]["hint"];
-        assert_eq!(hint, "use --store sqlite, or exclusive: timed");
+        assert_eq!(
+            hint,
+            "use --store sqlite, or exclusive: timed and a single node"
+        );
     }
     let path = server.submit("hello").await;
     let explanation = server.get(&format!("{path}/explain")).await.body;

@@ -273,6 +273,7 @@ async fn each_token_has_a_rate_of_its_own_and_bad_ones_share_that_of_their_addre
             name: name.to_owned(),
             role: Role::Viewer,
             owner: None,
+            fleet: None,
             hash: token::hash(&secret),
             created_at: baton_model::time::Wall(1),
             expires_at: None,

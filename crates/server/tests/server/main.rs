@@ -12,6 +12,7 @@ mod logs;
 mod malformed;
 mod metrics;
 mod pages;
+mod pilots;
 mod reading;
 mod refusals;
 mod rig;

@@ -8,7 +8,7 @@ use baton_core::protocol::frame::{PREAMBLE, encode_to_scheduler};
 use baton_model::fact::Holder;
 use baton_model::ids::{BootId, Epoch, HostId, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::limits::PROTOCOL_VERSION;
-use baton_model::message::{Heartbeat, ToScheduler};
+use baton_model::message::{Heartbeat, Tenure, ToScheduler};
 use baton_model::placement::Offer;
 use baton_model::state::WorkerState;
 use baton_model::time::{Mono, Stamp};
@@ -40,6 +40,8 @@ fn heartbeat(stamp: u64) -> Vec<u8> {
         stamp: Stamp(Mono(stamp)),
         state: WorkerState::New,
         worker_set: None,
+        tenure: Tenure::default(),
+        greeting: None,
         measured: None,
     });
     let mut bytes = Vec::new();

@@ -12,6 +12,7 @@ use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, TokenId};
 use baton_model::time::{Millis, Wall};
 use baton_model::token::{NewToken, Token};
+use baton_store::notices::NoticeBatch;
 use baton_store::sharing::{Announced, Announcement, Sharing};
 use baton_store::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
@@ -289,6 +290,10 @@ impl FactLog for Session {
         budget: usize,
     ) -> Result<PruneReport, StoreError> {
         self.reach()?.prune(epoch, now, retention, budget)
+    }
+
+    fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError> {
+        self.reach()?.record_notices(epoch, batch)
     }
 
     fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {

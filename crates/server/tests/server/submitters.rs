@@ -25,6 +25,7 @@ impl Client {
             name: name.to_owned(),
             role: Role::Operator,
             owner: None,
+            fleet: None,
             hash: token::hash(&secret),
             created_at: Wall(1),
             expires_at: None,

@@ -84,6 +84,7 @@ async fn a_certificate_gives_the_role_of_its_unit_and_a_token_counts_before_it()
         name: "admin".to_owned(),
         role: Role::Admin,
         owner: None,
+        fleet: None,
         hash: token::hash(&admin),
         created_at: baton_model::time::Wall(1),
         expires_at: None,

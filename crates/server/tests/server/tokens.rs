@@ -25,6 +25,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/docs", "viewer"),
     ("GET", "/schemas/task.json", "public"),
     ("GET", "/schemas/workflow.json", "public"),
+    ("GET", "/schemas/fleets.json", "public"),
     ("GET", "/metrics", "viewer"),
     ("POST", "/instances/", "operator"),
     ("GET", "/instances/{id}", "viewer"),
@@ -72,6 +73,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("POST", "/backfills/{backfill}/cancel", "operator"),
     ("GET", "/events", "viewer"),
     ("GET", "/usage/", "viewer"),
+    ("GET", "/usage/fleets/", "viewer"),
     ("GET", "/workers/", "viewer"),
     ("GET", "/workers/{name}", "viewer"),
     ("PUT", "/workers/{name}/drained", "operator"),
@@ -81,22 +83,33 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/limits/{name}", "viewer"),
     ("PUT", "/limits/{name}", "operator"),
     ("DELETE", "/limits/{name}", "operator"),
+    ("GET", "/fleets/", "viewer"),
+    ("GET", "/fleets/{name}", "viewer"),
+    ("PUT", "/fleets/{name}", "admin"),
+    ("DELETE", "/fleets/{name}", "admin"),
+    ("POST", "/fleets/{name}/trial", "admin"),
+    ("PUT", "/fleets/{name}/paused", "operator"),
+    ("GET", "/fleets/{name}/jobs/", "viewer"),
+    ("GET", "/fleets/{name}/jobs/{job}/log", "viewer"),
+    ("GET", "/notifications/", "viewer"),
+    ("GET", "/notifications/channels/", "viewer"),
+    ("POST", "/notifications/channels/{channel}/test", "operator"),
     ("GET", "/tokens/", "admin"),
     ("POST", "/tokens/", "admin"),
     ("DELETE", "/tokens/{id}", "admin"),
 ];
 
-fn store(data: &Path) -> SqliteStore {
+pub(crate) fn store(data: &Path) -> SqliteStore {
     SqliteStore::open(&data.join(STORE_FILE)).expect("the store opens")
 }
 
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after");
     u64::try_from(since.as_millis()).expect("soon enough")
 }
 
 /// Creates a token like another process would.
-fn made(store: &dyn Store, role: Role, expires_at: Option<u64>) -> (TokenId, Secret) {
+pub(crate) fn made(store: &dyn Store, role: Role, expires_at: Option<u64>) -> (TokenId, Secret) {
     let secret = token::generate().expect("random bits");
     let id = keep(store, &secret, role, expires_at);
     (id, secret)
@@ -107,6 +120,7 @@ fn keep(store: &dyn Store, secret: &Secret, role: Role, expires_at: Option<u64>)
         name: role.to_string(),
         role,
         owner: None,
+        fleet: None,
         hash: token::hash(secret),
         created_at: Wall(now()),
         expires_at: expires_at.map(Wall),
@@ -114,7 +128,7 @@ fn keep(store: &dyn Store, secret: &Secret, role: Role, expires_at: Option<u64>)
     store.create_token(&new).expect("kept")
 }
 
-fn demanding(data: &Path) -> Config {
+pub(crate) fn demanding(data: &Path) -> Config {
     Config {
         require_tokens: true,
         ..config(data)
@@ -467,7 +481,7 @@ async fn a_port_that_others_can_reach_is_not_opened_without_a_valid_token() {
     server.stop().await;
 }
 
-async fn until_refused(worker: &Worker, reason: &str) {
+pub(crate) async fn until_refused(worker: &Worker, reason: &str) {
     let refused = async || {
         let refusal = worker.observed.refusal.lock().expect("no panic");
         refusal.as_ref().is_some_and(|it| it.contains(reason))
@@ -475,7 +489,7 @@ async fn until_refused(worker: &Worker, reason: &str) {
     assert!(until(refused).await, "{:?}", worker.observed);
 }
 
-async fn names(server: &Server, admin: &Secret) -> Vec<String> {
+pub(crate) async fn names(server: &Server, admin: &Secret) -> Vec<String> {
     let request = server.request(Method::GET, "/workers/");
     let workers = got(request.bearer_auth(admin.expose())).await.body;
     let workers = workers["items"].as_array().expect("a list").iter();
@@ -632,6 +646,7 @@ async fn a_token_for_one_owner_reaches_nothing_of_another() {
         name: "lab".to_owned(),
         role: Role::Operator,
         owner: Some("lab".to_owned()),
+        fleet: None,
         hash: token::hash(&secret),
         created_at: Wall(now()),
         expires_at: None,

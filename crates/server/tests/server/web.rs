@@ -620,6 +620,7 @@ fn made(store: &dyn Store, role: Role) -> (TokenId, Secret) {
         name: role.to_string(),
         role,
         owner: None,
+        fleet: None,
         hash: token::hash(&secret),
         created_at: Wall(1),
         expires_at: None,

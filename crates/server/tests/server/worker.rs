@@ -136,6 +136,7 @@ fn machine(name: &str, number: u64) -> Machine {
         },
         labels: [("zone".to_owned(), "a".to_owned())].into(),
         open: true,
+        ..Offer::default()
     };
     let executor = ExecutorId::new(&format!("host-of-{name}"), 7, Lineage(5 << 32));
     Machine::begin(me, 64, Arc::new(offer), Vec::new(), Mono(1)).with_executor(Some(executor))
@@ -283,7 +284,7 @@ impl Body {
                 };
                 self.input(Input::ProcessesRead(request, answer));
             }
-            Effect::Forget(_) | Effect::EndLife => {}
+            Effect::Forget(_) | Effect::EndLife | Effect::Left => {}
         }
     }
 

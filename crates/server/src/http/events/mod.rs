@@ -427,6 +427,9 @@ fn event(entry: RecordedFact, task: Option<&TaskName>) -> Event {
     if let Some(task) = task {
         links.insert("task".to_owned(), library::path(task));
     }
+    if let Some(fleet) = entry.fact.fleet() {
+        links.insert("fleet".to_owned(), format!("/fleets/{fleet}"));
+    }
     let by = entry.requested_by.as_deref();
     Event {
         seq: entry.seq.0,

@@ -247,7 +247,7 @@ pub(super) fn fault(error: &LibraryError, name: &TaskName) -> Fault {
             return Fault::new(StatusCode::PRECONDITION_FAILED, "revised", text);
         }
         LibraryError::FromFile(_) => return Fault::new(StatusCode::CONFLICT, "from-file", text),
-        LibraryError::StrictNeedsStore => return Fault::strict_needs_store(text),
+        LibraryError::NeedsStore => return Fault::needs_store(text),
         LibraryError::Full => return Fault::new(StatusCode::CONFLICT, "full", text),
         LibraryError::Cycle(_) | LibraryError::TooManyAfter => "trigger.after",
         LibraryError::Schedule(_) => "trigger.schedule",

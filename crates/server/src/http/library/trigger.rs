@@ -244,7 +244,7 @@ fn fault(error: TriggerError, name: &TaskName) -> Fault {
             return fault.after(Duration::from_millis(wait.0));
         }
         TriggerError::KeyUsed(_) => (StatusCode::UNPROCESSABLE_ENTITY, "key-used"),
-        TriggerError::StrictNeedsStore => return Fault::strict_needs_store(error.to_string()),
+        TriggerError::NeedsStore => return Fault::needs_store(error.to_string()),
     };
     Fault::new(status, kind, error.to_string())
 }

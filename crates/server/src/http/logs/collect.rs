@@ -16,15 +16,16 @@ use baton_model::message::{
 };
 use baton_model::outcome::AttemptEnd;
 use baton_model::spec::Work;
-use baton_store::facts::FactQuery;
+use baton_store::facts::{FactPage, FactQuery};
 use baton_store::view::{RecordedFact, Seq};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::LogSelector;
+use crate::followers::{Follower, Next, Source, follow};
 use crate::http::app::App;
-use crate::limits::{BUCKET_BACKOFF, COLLECTED_LOG_BYTES_MAX, COLLECTIONS_MAX, LOG_POLL_PAUSE};
+use crate::limits::{BUCKET_BACKOFF, COLLECTED_LOG_BYTES_MAX, COLLECTIONS_MAX};
 use crate::log_archive::{ArchiveError, ArchivedLog, LogArchive, LogKey};
 
 const STREAMS: [LogStream; 2] = [LogStream::Stdout, LogStream::Stderr];
@@ -37,12 +38,22 @@ const ARCHIVED: LogFileId = LogFileId {
 
 /// Collects until the server stops.
 pub(crate) async fn run(app: App, archive: LogArchive, committed: watch::Receiver<()>) {
+    let source = Source {
+        store: Arc::clone(&app.0.store),
+        status: app.0.status.clone(),
+        committed,
+    };
     let collector = Collector {
         app,
         archive,
         failure: Arc::default(),
     };
-    collector.run(committed).await;
+    let following = Following {
+        collector,
+        recorded: None,
+        recorded_at: None,
+    };
+    follow(source, following).await;
 }
 
 /// Collects the logs of attempts that end.
@@ -54,80 +65,48 @@ struct Collector {
     failure: Arc<Mutex<Option<String>>>,
 }
 
-impl Collector {
-    async fn run(&self, mut committed: watch::Receiver<()>) {
-        let mut status = self.app.0.status.clone();
-        let mut position = None;
-        let mut recorded = None;
-        let mut recorded_at: Option<Instant> = None;
-        loop {
-            committed.mark_unchanged();
-            if self.has_lost_lead() {
-                // The leader collects; what it has reached is in the archive.
-                position = None;
-                if status.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            let Some(after) = position else {
-                position = self.begin().await;
-                recorded = position;
-                continue;
-            };
-            let query = FactQuery {
-                after,
-                ..FactQuery::default()
-            };
-            let page = self.app.follow_read(move |store| store.facts(&query)).await;
-            let Ok(page) = page else {
-                sleep(LOG_POLL_PAUSE).await;
-                continue;
-            };
-            // The leader collects; logs of attempts that end meanwhile are in its archive.
-            if !self.app.0.status.borrow().follows() {
-                self.collect_all(ended(&page.items)).await;
-            }
-            if self.has_lost_lead() {
-                continue;
-            }
-            // Another history, whose end comes before: a restored backup.
-            let reached = if after <= page.last {
-                page.scanned_to
-            } else {
-                page.last
-            };
-            position = Some(reached);
-            let pause = self.archive.position_pause();
-            if recorded != position && recorded_at.is_none_or(|at| at.elapsed() >= pause) {
-                let what = "record how far logs were collected";
-                self.attempt(what, || self.archive.set_position(reached))
-                    .await;
-                recorded = position;
-                recorded_at = Some(Instant::now());
-            }
-            if page.more {
-                continue;
-            }
-            let until_recorded = async {
-                if recorded == position {
-                    std::future::pending().await
-                } else {
-                    sleep(pause).await
-                }
-            };
-            tokio::select! {
-                changed = committed.changed() => if changed.is_err() {
-                    return;
-                },
-                changed = status.changed() => if changed.is_err() {
-                    return;
-                },
-                () = until_recorded => {}
-            }
-        }
+/// The collector, and the position that the archive has.
+struct Following {
+    collector: Collector,
+    recorded: Option<Seq>,
+    recorded_at: Option<Instant>,
+}
+
+impl Follower for Following {
+    /// The leader collects; what it has reached is in the archive.
+    fn is_active(&self) -> bool {
+        !self.collector.has_lost_lead()
     }
 
+    async fn begin(&mut self) -> Option<Seq> {
+        self.recorded = self.collector.begin().await;
+        self.recorded
+    }
+
+    async fn handle(&mut self, _: Seq, reached: Seq, page: FactPage) -> Next {
+        // The leader collects; logs of attempts that end meanwhile are in its archive.
+        if !self.collector.app.0.status.borrow().follows() {
+            self.collector.collect_all(ended(&page.items)).await;
+        }
+        if !self.is_active() {
+            return Next::Restart;
+        }
+        let pause = self.collector.archive.position_pause();
+        let is_due = self.recorded_at.is_none_or(|at| at.elapsed() >= pause);
+        if self.recorded != Some(reached) && is_due {
+            let what = "record how far logs were collected";
+            let archive = &self.collector.archive;
+            self.collector
+                .attempt(what, || archive.set_position(reached))
+                .await;
+            self.recorded = Some(reached);
+            self.recorded_at = Some(Instant::now());
+        }
+        Next::Continue((self.recorded != Some(reached)).then_some(pause))
+    }
+}
+
+impl Collector {
     /// Where to begin: at the position of the archive. Without one, what has ended before is left
     /// where it is. None if that is not known yet.
     async fn begin(&self) -> Option<Seq> {
@@ -136,10 +115,7 @@ impl Collector {
             ..FactQuery::default()
         };
         let page = self.app.follow_read(move |store| store.facts(&end)).await;
-        let Ok(page) = page else {
-            sleep(LOG_POLL_PAUSE).await;
-            return None;
-        };
+        let page = page.ok()?;
         let what = "read how far logs were collected";
         let found = self.attempt(what, || self.archive.position()).await?;
         if found.is_none() {

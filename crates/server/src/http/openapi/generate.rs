@@ -32,6 +32,7 @@ const WITHOUT_STORE: &[&str] = &[
     "/readyz",
     "/schemas/task.json",
     "/schemas/workflow.json",
+    "/schemas/fleets.json",
 ];
 
 /// Requests that name no object, or create the one that they name.
@@ -64,7 +65,9 @@ const WITHOUT_NOT_FOUND: &[(&str, &str)] = &[
         (name = "library", description = "Stored tasks, their schedules and triggers."),
         (name = "backfills", description = "Launches for past due times that have none."),
         (name = "workers", description = "The machines that run instances."),
+        (name = "fleets", description = "Where the scheduler obtains workers."),
         (name = "limits", description = "Resources that are limited across the cluster."),
+        (name = "notifications", description = "What was told to whom, and how."),
         (name = "tokens", description = "Access tokens."),
         (name = "server", description = "The server itself.")
     )

@@ -162,7 +162,13 @@ async fn perform(
         .collect();
     let answered = send(api, target, fields.body()?, &more).await?;
     let reply: Value = json::from_slice(&answered.body).unwrap_or(Value::Null);
-    let mut links = ["/links/control", "/links/backfill", "/links/workers"].iter();
+    let mut links = [
+        "/links/control",
+        "/links/backfill",
+        "/links/workers",
+        "/links/fleets",
+    ]
+    .iter();
     // A link with a method is an operation: an entry has one for backfills.
     let created = links.find_map(|link| {
         let path = reply.pointer(link)?.as_str()?;

@@ -4,9 +4,9 @@ use axum::extract::{MatchedPath, Query, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use baton_model::api::{
-    Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries,
-    List, MEDIA_TYPE, Problem, Readiness, ResumePreview, Run, RunItem, RunTask, Scheduler, Usage,
-    Worker,
+    Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Fleet, FleetJob,
+    FleetPage as FleetList, Instance, LibraryPage as Entries, List, MEDIA_TYPE, Problem, Readiness,
+    ResumePreview, Run, RunItem, RunTask, Scheduler, Usage, Worker,
 };
 use baton_model::fact::FactKind;
 use baton_model::json;
@@ -14,6 +14,7 @@ use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
 use baton_web::pages::filters::Filters;
 use baton_web::pages::fleet::{WorkerPage, WorkersPage};
+use baton_web::pages::fleets::{self, FleetPage, FleetsPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::ListKind;
 use baton_web::pages::items::ItemsPage;
@@ -76,6 +77,8 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         [owner, "tasks"] => library(pages, &api, &format!("/{owner}/tasks"), &query).await,
         [owner, "tasks", name] => entry::page(pages, &api, owner, name, &query).await,
         ["workers"] => workers(pages, &api).await,
+        ["fleets"] => fleets(pages, &api).await,
+        ["fleets", name] => fleet(pages, &api, name, &query).await,
         ["schedulers"] => schedulers(pages, &api).await,
         ["workers", name] => worker(pages, &api, name).await,
         ["usage"] => usage(pages, &api, &query).await,
@@ -117,7 +120,7 @@ async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
         failed,
         format!("/runs?limit={ROWS}"),
     );
-    let (ready, schedulers, bullpen, failed, runs, library, workers, usage) = tokio::join!(
+    let (ready, schedulers, bullpen, failed, runs, library, workers, fleets, usage) = tokio::join!(
         readiness(api),
         api.get_part("/schedulers", "The schedulers"),
         api.get(&bullpen),
@@ -125,6 +128,7 @@ async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
         api.get(&runs),
         api.get_part::<Entries<Value>>("/library", "What is due next"),
         api.get_part("/workers", "The workers"),
+        api.get_part("/fleets", "The fleets"),
         api.get_part("/usage?limit=1000", "The instances that ended by hour"),
     );
     // As the numbers of workers, it is not for a token of one owner.
@@ -141,6 +145,7 @@ async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
         runs: runs?,
         library,
         workers,
+        fleets,
         usage,
         queue,
     };
@@ -337,6 +342,48 @@ async fn worker(pages: &Pages, api: &ApiClient, name: &str) -> Result<Response, 
     Ok(html(StatusCode::OK, &page))
 }
 
+async fn fleets(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
+    let page: FleetList = api.get("/fleets").await?;
+    let mut frame = pages.frame(api, "Fleets", "/fleets/");
+    // The history does not tell of plans and reasons.
+    frame.refresh = Refresh::Often;
+    Ok(html(StatusCode::OK, &FleetsPage::new(frame, page)))
+}
+
+async fn fleet(
+    pages: &Pages,
+    api: &ApiClient,
+    name: &str,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let fleet: Fleet = api.get(&format!("/fleets/{name}")).await?;
+    let path = format!("/fleets/{}/jobs", encoded(&fleet.name));
+    let (jobs, workers) = tokio::join!(
+        api.get::<List<FleetJob>>(&path),
+        api.get_part("/workers", "The workers"),
+    );
+    let jobs = jobs?;
+    let asked = Some(parameter(query, "job")).filter(|it| !it.is_empty());
+    let shown = asked.or_else(|| fleets::suspect(&fleet, &jobs.items).map(str::to_owned));
+    let selected = match shown {
+        Some(job) => {
+            let path = format!("{path}/{}/log", encoded(&job));
+            let logs = api.get_part(&path, &format!("The log of {job}")).await;
+            Some((job, logs))
+        }
+        None => None,
+    };
+    let mut frame = pages.frame(api, fleet.name.clone(), "/fleets/");
+    frame.refresh = Refresh::Often;
+    let answers = fleets::Answers {
+        fleet,
+        jobs,
+        workers,
+        selected,
+    };
+    Ok(html(StatusCode::OK, &FleetPage::new(frame, answers)))
+}
+
 async fn schedulers(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
     let list: List<Scheduler> = api.get("/schedulers").await?;
     let recent = &pages.0.recent;
@@ -370,7 +417,23 @@ async fn usage(pages: &Pages, api: &ApiClient, query: &Pairs) -> Result<Response
     } else {
         all_usage(api, &list, query).await?
     };
-    let answers = usage::Answers { list, all, is_cut };
+    let part: Pairs = query
+        .clone()
+        .into_iter()
+        .filter(|(name, _)| name == "from" || name == "to")
+        .collect();
+    let fleets = if period.owner.is_empty() {
+        api.get_part(&with_query("/usage/fleets", &part), "The jobs of fleets")
+            .await
+    } else {
+        None
+    };
+    let answers = usage::Answers {
+        list,
+        all,
+        is_cut,
+        fleets,
+    };
     let frame = pages.frame(api, "Usage", "/usage/");
     Ok(html(
         StatusCode::OK,

@@ -280,7 +280,7 @@ pub(super) fn fault(error: &RunError) -> Fault {
             Fault::new(StatusCode::CONFLICT, "generation", text)
         }
         RunError::KeyUsed(_) => Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "key-used", text),
-        RunError::StrictNeedsStore => Fault::strict_needs_store(text),
+        RunError::NeedsStore => Fault::needs_store(text),
         RunError::NoTask(..) => no_task(&text),
         RunError::Plan(_) => {
             let at = FieldProblem {
