@@ -65,7 +65,6 @@ const METAPHORS: &[(&str, &str)] = &[
     ("wishes", "commands"),
     ("estate", "worker state, handover"),
     ("fate", "outcome"),
-    ("mail", "event"),
     ("words", "messages"),
     ("diary", "logging"),
     ("seldom", "log throttle"),

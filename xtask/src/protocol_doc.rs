@@ -4,7 +4,7 @@
 //! simulator's tests, or as `[test: file::name]`, a Rust test function anywhere
 //! in the crates. Every named test must exist, every golden conversation must be
 //! named, and the page has at least [`PAIRS_MIN`] pairwise interactions. Code spans
-//! are quotations and not checked.
+//! are quotations and not checked. Of the further pages that name tests so, only the names are checked.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,7 @@ use crate::markdown::{prose, section};
 use crate::repo::Repo;
 
 const PAGE: &str = "docs/PROTOCOL.md";
+const FURTHER: &[&str] = &["docs/design/fleets.md"];
 const GOLDEN_DIR: &str = "crates/sim/tests/golden/";
 const GOLDEN_SUFFIX: &str = ".txt";
 const PAIRS_TITLE: &str = "Pairwise interactions";
@@ -41,7 +42,14 @@ pub(crate) fn run(repo: &Repo) -> Result<Findings, String> {
             tests.functions.extend(test_functions(&text));
         }
     }
-    Ok(check(&page, &tests))
+    let mut findings = check(&page, &tests);
+    for path in FURTHER {
+        let page = repo
+            .text(path)?
+            .ok_or_else(|| format!("{path} is missing"))?;
+        findings.extend(check_names(path, &prose(&page), &tests));
+    }
+    Ok(findings)
 }
 
 fn golden_name(path: &str) -> Option<&str> {
@@ -50,14 +58,7 @@ fn golden_name(path: &str) -> Option<&str> {
 
 fn check(page: &str, tests: &Tests) -> Findings {
     let lines = prose(page);
-    let mut findings = Findings::new();
-    for (number, line) in &lines {
-        for name in named_tests(line) {
-            if let Some(problem) = problem_of(name, tests) {
-                findings.push(format!("{PAGE}:{number}: {problem}"));
-            }
-        }
-    }
+    let mut findings = check_names(PAGE, &lines, tests);
     findings.extend(too_few_pairs(&lines));
     for name in &tests.golden {
         if !mentions(page, &format!("golden/{name}")) {
@@ -65,6 +66,19 @@ fn check(page: &str, tests: &Tests) -> Findings {
                 "{GOLDEN_DIR}{name}{GOLDEN_SUFFIX}: {PAGE} does not mention it; \
                  add [test: golden/{name}] beside the behaviour it shows"
             ));
+        }
+    }
+    findings
+}
+
+/// Finds names of tests that do not exist.
+fn check_names(path: &str, lines: &[(usize, String)], tests: &Tests) -> Findings {
+    let mut findings = Findings::new();
+    for (number, line) in lines {
+        for name in named_tests(line) {
+            if let Some(problem) = problem_of(name, tests) {
+                findings.push(format!("{path}:{number}: {problem}"));
+            }
         }
     }
     findings

@@ -33,10 +33,14 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
     let root = Root::new(dir).map_err(|error| invalid(&error))?;
     let id = TaskId::new(&file.id).map_err(|error| invalid(&error))?;
     let sandbox = std::env::current_dir().map_err(|error| invalid(&error))?;
+    // The coordinator of the worker has set them when it has assigned the devices.
+    let assigned = file.device_variables.into_iter();
+    let assigned = assigned.filter_map(|name| Some((std::env::var(&name).ok()?, name)));
     let new = NewTask {
         spec: file.spec,
         sandbox: Some(sandbox),
         env: file.env,
+        assigned_env: assigned.map(|(value, name)| (name, value)).collect(),
     };
     let options = Options {
         binary: PathBuf::from("/proc/self/exe"),
@@ -44,6 +48,7 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
         cgroup: false,
         // The worker kills at once by SIGKILL.
         second_signal_kills: false,
+        warning: file.warning,
         launch_timeout: LAUNCH_TIMEOUT,
     };
     let failed = |error| (failure_code(&error), error.to_string());

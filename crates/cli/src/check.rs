@@ -1,12 +1,13 @@
-//! `baton check`: validation of task and workflow files, without a scheduler.
+//! `baton check`: validation of files, without a scheduler.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use baton_core::workflow::items;
-use baton_files::{AnyFile, Binding, Errors, Param, TaskFile, WorkflowFile};
+use baton_files::{AnyFile, Binding, Errors, FleetsFile, Param, ReadFile, TaskFile, WorkflowFile};
 use baton_model::api::{ItemCounts, Run, RunEdge, RunTask};
+use baton_model::fleet::FleetName;
 use baton_model::state::UniversalState;
 use baton_model::workflow::{Edges, Plan, PlanTask};
 use clap::Args;
@@ -22,7 +23,7 @@ use crate::views::graph;
 /// Width of output to a file or a pipe.
 const PLAIN_WIDTH: usize = 120;
 
-/// Check task and workflow files, without a scheduler
+/// Check files of tasks, workflows and fleets, without a scheduler
 ///
 /// Reports every error with its line and a hint; of a good file, a line that begins with `ok`, and
 /// for a workflow its graph. Parameters without a value are listed, and do not count as errors. With
@@ -36,7 +37,7 @@ Examples:
 
 Exit status: 0 all files are good; 2 one has errors.")]
 pub(crate) struct Check {
-    /// Task and workflow files (.yaml, .toml or .json)
+    /// Files of tasks, workflows or fleets (.yaml, .toml or .json)
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Value of a parameter; may be repeated
@@ -110,9 +111,21 @@ pub(crate) fn check_all(
 }
 
 fn check(path: &Path, given: &BTreeMap<String, String>) -> Result<Report, Errors> {
-    match baton_files::load_any(path)? {
-        AnyFile::Task(file) => check_task(&file, given),
-        AnyFile::Workflow(file) => check_workflow(&file, given),
+    match baton_files::load_file(path)? {
+        ReadFile::Work(AnyFile::Task(file)) => check_task(&file, given),
+        ReadFile::Work(AnyFile::Workflow(file)) => check_workflow(&file, given),
+        ReadFile::Fleets(file) => Ok(fleets(&file)),
+    }
+}
+
+fn fleets(file: &FleetsFile) -> Report {
+    let names: Vec<&str> = file.fleets.keys().map(FleetName::as_str).collect();
+    Report {
+        kind: "fleets",
+        name: names.join(", "),
+        missing: Vec::new(),
+        processes: None,
+        tasks: Vec::new(),
     }
 }
 

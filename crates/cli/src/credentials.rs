@@ -47,6 +47,11 @@ impl CredentialArgs {
         token(self.token_file.as_deref())
     }
 
+    /// The file that the token is from, unless the environment has it.
+    pub(crate) fn used_token_file(&self) -> Option<PathBuf> {
+        used_file(self.token_file.as_deref())
+    }
+
     /// Returns the TLS files of a client, for `https` URLs.
     pub(crate) fn client_files(&self) -> Result<ClientFiles, Failure> {
         let or = |flag: &Option<PathBuf>, variable| {
@@ -104,14 +109,20 @@ fn identity(
     }
 }
 
-/// Reads the token from the file, or else from the environment, or from the file that it names;
-/// `None` if none is set.
-fn token(file: Option<&Path>) -> Result<Option<Secret>, Failure> {
+/// The file to read the token from, if there is one: that of the option, or that of the environment, unless it has a
+/// token itself.
+fn used_file(file: Option<&Path>) -> Option<PathBuf> {
     let has_token = std::env::var_os(TOKEN_VARIABLE).is_some_and(|text| !text.is_empty());
     let named = std::env::var_os(TOKEN_FILE_VARIABLE);
     let named = named.filter(|name| !has_token && !name.is_empty());
-    let named = named.map(PathBuf::from);
-    if let Some(file) = file.or(named.as_deref()) {
+    file.map(Path::to_owned)
+        .or_else(|| named.map(PathBuf::from))
+}
+
+/// Reads the token from the file, or else from the environment, or from the file that it names;
+/// `None` if none is set.
+fn token(file: Option<&Path>) -> Result<Option<Secret>, Failure> {
+    if let Some(file) = &used_file(file) {
         let shown = file.display();
         let text = std::fs::read_to_string(file);
         let text = text.map_err(|error| {

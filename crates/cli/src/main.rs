@@ -45,6 +45,7 @@ mod down;
 mod help;
 mod host_key;
 mod import;
+mod lifetime;
 mod local;
 mod logging;
 mod manual;
@@ -61,6 +62,7 @@ mod up;
 mod version;
 mod views;
 mod worker;
+mod worker_name;
 mod yaml;
 
 use std::ffi::OsString;

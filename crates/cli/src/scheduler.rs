@@ -3,7 +3,7 @@
 use std::env;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baton_core::leader::ElectionTimeouts;
 use baton_files::units;
@@ -12,7 +12,9 @@ use baton_model::time::Millis;
 use baton_model::timeouts::{LOST_AFTER_DEFAULT, Timeouts};
 use baton_runner::sys::{listeners, memory, users};
 use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
-use baton_server::{Backend, Config, LogBucket, LogReader, Ready, ServeError, serve};
+use baton_server::{
+    Backend, Config, FleetSettings, LogBucket, LogReader, Ready, ServeError, serve,
+};
 use baton_terminal::interrupts::Interrupts;
 use baton_tls::{ClientFiles, ServerFiles, Trust};
 use clap::Args;
@@ -38,7 +40,7 @@ pub(crate) struct Scheduler {
 }
 
 /// Options of the server.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServerArgs {
     /// Data directory
     #[arg(long, value_name = "DIR", default_value = ".baton")]
@@ -90,6 +92,10 @@ pub(crate) struct ServerArgs {
     /// Directory of task files that define the library; reloaded when a file changes
     #[arg(long, value_name = "DIR")]
     library: Option<PathBuf>,
+    /// File that defines fleets, from which the scheduler obtains workers; read again when it changes. A fleet
+    /// that it no longer has is drained
+    #[arg(long, value_name = "FILE")]
+    fleets: Option<PathBuf>,
     /// Cluster-wide limit of a resource, such as db/orders=4; may be repeated
     #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
     limits: Vec<(String, u64)>,
@@ -122,6 +128,23 @@ pub(crate) struct ServerArgs {
     /// come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws/credentials
     #[arg(long, value_name = "URL", requires = "collect_logs")]
     collect_logs_to: Option<LogBucket>,
+    /// File (YAML, TOML or JSON) of the channels and routes of notifications
+    #[arg(long, value_name = "FILE")]
+    notify_file: Option<PathBuf>,
+    /// File with the token of workers that fleets start, as their hosts find it, of mode 0600
+    #[arg(long, value_name = "FILE")]
+    fleet_token_file: Option<PathBuf>,
+    /// Directory of scripts, logs and states of workers that fleets start; on clusters, one that their
+    /// hosts share [default: fleets in the data directory]
+    #[arg(long, value_name = "DIR")]
+    fleet_dir: Option<PathBuf>,
+    /// The binary that fleets start as a worker, as their hosts find it [default: this one]
+    #[arg(long, value_name = "FILE")]
+    fleet_binary: Option<PathBuf>,
+    /// Address of the worker port for workers of fleets, such as login1:8081, or @FILE for a file that
+    /// has it, with an absolute path; may be repeated, and is tried in turn [default: --advertise-workers, or from --worker-listen]
+    #[arg(long = "fleet-address", value_name = "HOST:PORT")]
+    fleet_addresses: Vec<String>,
     /// State directory of a worker on this host whose logs are read while it is not connected
     #[arg(long, value_name = "DIR", hide = true)]
     worker_state: Option<PathBuf>,
@@ -147,6 +170,7 @@ impl ServerArgs {
             timeouts: Timeouts::with_lease(self.lost_after(&backend)),
             backend,
             library: self.library.clone(),
+            fleets_file: self.fleets_file()?,
             limits: self.limits.clone(),
             election: ElectionTimeouts::of_lease(self.leader_lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
@@ -164,7 +188,40 @@ impl ServerArgs {
         };
         config.retention.history_age = Some(self.keep);
         config.retention.terminal_instances_max = Some(self.keep_max);
+        config.fleets = Some(self.fleet_settings()?);
+        if let Some(file) = &self.notify_file {
+            config.notify = baton_files::load_notifications(file).map_err(Failure::usage)?;
+        }
         Ok(config)
+    }
+
+    /// The file of fleets. Its path is absolute: facts and errors name it.
+    fn fleets_file(&self) -> Result<Option<PathBuf>, Failure> {
+        let file = self.fleets.as_deref().map(std::path::absolute);
+        file.transpose()
+            .map_err(|error| Failure::usage(format!("--fleets: {error}")))
+    }
+
+    /// What workers of fleets need. Paths are absolute: other processes use them.
+    fn fleet_settings(&self) -> Result<FleetSettings, Failure> {
+        let absolute = |path: &Path| {
+            std::path::absolute(path)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+        };
+        let own = || env::current_exe().map_err(|error| Failure::failed(format!("/proc: {error}")));
+        let (token, dir) = (self.fleet_token_file.as_deref(), self.fleet_dir.as_deref());
+        Ok(FleetSettings {
+            binary: match &self.fleet_binary {
+                Some(binary) => absolute(binary)?,
+                None => own()?,
+            },
+            schedulers: self.fleet_addresses.clone(),
+            token_file: token.map(absolute).transpose()?,
+            dir: match dir {
+                Some(dir) => absolute(dir)?,
+                None => absolute(&self.data.join("fleets"))?,
+            },
+        })
     }
 
     /// How long work outlives its scheduler. Without a store a restarted scheduler waits as long

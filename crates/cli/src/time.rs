@@ -70,7 +70,7 @@ pub(crate) fn use_utc() {
 }
 
 /// The zone of `TZ`, or of this host; UTC if that is not known by name.
-fn viewer_zone() -> Zone {
+pub(crate) fn viewer_zone() -> Zone {
     if cfg!(test) || USES_UTC.load(Ordering::Relaxed) {
         return Zone::UTC;
     }

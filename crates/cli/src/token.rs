@@ -272,6 +272,7 @@ fn create_in_store(
         name,
         role: command.role,
         owner: command.owner.clone(),
+        fleet: None,
         hash: token::hash(&secret),
         created_at: now,
         expires_at: command.expires.map(until),
@@ -283,6 +284,7 @@ fn create_in_store(
             name: new.name,
             role: new.role,
             owner: new.owner,
+            fleet: None,
             created_at: new.created_at.0,
             expires_at: new.expires_at.map(|end| end.0),
             revoked: false,
@@ -306,8 +308,9 @@ fn list(command: &Ls, backend: &TokenBackend) -> CommandResult {
     } else if tokens.is_empty() {
         note("no tokens; create one with `baton token create --role admin`");
     } else {
-        let mut table =
-            Table::headed(&["ID", "ROLE", "OWNER", "STATE", "CREATED", "EXPIRES", "NAME"]);
+        let mut table = Table::headed(&[
+            "ID", "ROLE", "OWNER", "FLEET", "STATE", "CREATED", "EXPIRES", "NAME",
+        ]);
         let now = time::now();
         for token in &tokens {
             table.row(row(token, now));
@@ -317,7 +320,7 @@ fn list(command: &Ls, backend: &TokenBackend) -> CommandResult {
     out.done()
 }
 
-fn row(token: &api::Token, now: Wall) -> [Cell; 7] {
+fn row(token: &api::Token, now: Wall) -> [Cell; 8] {
     let expired = token.expires_at.is_some_and(|end| end <= now.0);
     let state = match (token.revoked, expired) {
         (true, _) => Cell::new("revoked", Style::Bad),
@@ -329,6 +332,7 @@ fn row(token: &api::Token, now: Wall) -> [Cell; 7] {
         clean(&token.id).into(),
         token.role.into_str().into(),
         clean(token.owner.as_deref().unwrap_or("-")).into(),
+        clean(token.fleet.as_deref().unwrap_or("-")).into(),
         state,
         time::stamp(Wall(token.created_at)).into(),
         expires

@@ -28,7 +28,7 @@ const DEPTH_MAX: usize = 3;
 /// Bytes of the rules of a zone. The largest ones have 4 kB.
 const RULES_BYTES_MAX: u64 = 256 * 1024;
 
-#[derive(Debug, Default, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TzdataArgs {
     /// Time zone data: a directory of TZif files, or built-in [default: $BATON_TZDATA, or
     /// /usr/share/zoneinfo, or built-in if there is none]

@@ -12,6 +12,7 @@ const UP: &[&str] = &["resources", "label", "allow-cwd"];
 /// Keys of a worker that has its scheduler elsewhere. The worker of `baton up` has one of its own.
 const REMOTE: &[&str] = &[
     "scheduler",
+    "proxy",
     "name",
     "state",
     "token-file",

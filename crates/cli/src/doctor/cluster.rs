@@ -1,7 +1,7 @@
 //! Checks of the scheduler and of what it knows.
 
 use baton_client::{Client, ClientError};
-use baton_model::api::{LibraryPage, SchedulerRole, Token, Worker};
+use baton_model::api::{FleetPage, LibraryPage, SchedulerRole, Token, Worker};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Wall};
 use serde_json::Value;
@@ -35,7 +35,11 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
     findings.push(readiness(client).await);
     findings.extend(schedulers(client).await);
     match client.workers().await {
-        Ok(workers) => findings.extend(examine_workers(&workers)),
+        Ok(workers) => {
+            findings.extend(examine_workers(&workers));
+            findings.extend(examine_versions(&workers, &root.version));
+            findings.extend(workers.iter().filter_map(examine_clock));
+        }
         Err(error) => findings.push(unread("workers", &error)),
     }
     match client.tokens().await {
@@ -48,8 +52,15 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
         Ok(page) => findings.extend(examine_library(&page)),
         Err(error) => findings.push(unread("library", &error)),
     }
+    match client.fleets().await {
+        Ok(page) => findings.extend(examine_fleets(&page)),
+        Err(error) => findings.push(unread("fleets", &error)),
+    }
     findings
 }
+
+/// Seconds by which the clock of a worker may differ.
+const CLOCK_OFFSET_MAX: f64 = 1.0;
 
 fn unread(check: &'static str, error: &ClientError) -> Finding {
     Finding::warning(check, format!("not examined: {error}"), "")
@@ -138,10 +149,46 @@ fn trouble(worker: &Worker) -> Option<Finding> {
     None
 }
 
+/// Names the workers that are of another version than the scheduler.
+fn examine_versions(workers: &[Worker], version: &str) -> Vec<Finding> {
+    let others = workers.iter().filter_map(|worker| {
+        let other = worker.version.as_deref().filter(|it| *it != version)?;
+        let message = format!(
+            "{} is of version {other}, the scheduler of {version}",
+            worker.name
+        );
+        let remedy =
+            "install the same version everywhere; its attempts survive a restart of the worker";
+        Some(Finding::warning("version", message, remedy))
+    });
+    others.collect()
+}
+
+/// Names a worker whose clock differs.
+fn examine_clock(worker: &Worker) -> Option<Finding> {
+    let offset = worker.clock_offset_seconds?;
+    if offset.abs() <= CLOCK_OFFSET_MAX {
+        return None;
+    }
+    let (amount, direction) = (
+        offset.abs(),
+        if offset > 0.0 { "ahead of" } else { "behind" },
+    );
+    let message = format!(
+        "the clock of {} was {amount:.1} s {direction} that of the scheduler when it connected",
+        worker.name
+    );
+    let remedy = "set it by NTP; no lease depends on it, but times of attempts and logs do";
+    Some(Finding::warning("clock", message, remedy))
+}
+
 /// Names the tokens that expire soon.
 fn examine_tokens(tokens: &[Token], now: Wall) -> Vec<Finding> {
     let soon = Wall(now.0.saturating_add(TOKEN_SOON.0));
-    let valid = tokens.iter().filter(|token| !token.revoked);
+    // Those of fleets are renewed by the scheduler.
+    let valid = tokens
+        .iter()
+        .filter(|token| !token.revoked && token.fleet.is_none());
     let ending = valid.filter_map(|token| {
         let end = token.expires_at.map(Wall)?;
         if end < now || end > soon {
@@ -174,6 +221,25 @@ fn examine_library(page: &LibraryPage<Value>) -> Vec<Finding> {
     never.chain(unusable).collect()
 }
 
+fn examine_fleets(page: &FleetPage) -> Vec<Finding> {
+    const CHECK: &str = "fleets";
+    let alarms = page.items.iter().flat_map(|fleet| {
+        let name = &fleet.name;
+        fleet.alarms.iter().map(move |alarm| {
+            let remedy = format!("`baton fleet show {name}` has its jobs and their reasons");
+            Finding::warning(CHECK, format!("{name}: {alarm}"), &remedy)
+        })
+    });
+    let unusable = page.problems.iter().map(|problem| {
+        // The place and the message of the first of them.
+        let lines: Vec<&str> = problem.text.lines().take(2).map(str::trim).collect();
+        let message = lines.join(": ");
+        let remedy = "`baton check FILE` has all its errors; the definitions before stay in force";
+        Finding::problem(CHECK, message, remedy)
+    });
+    alarms.chain(unusable).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -195,6 +261,7 @@ mod tests {
             name: "ci".to_owned(),
             role: Role::Operator,
             owner: None,
+            fleet: None,
             created_at: 0,
             expires_at,
             revoked,
@@ -217,7 +284,12 @@ mod tests {
             capacity: Capacity::default(),
             used: Capacity::default(),
             measured: None,
+            devices: Vec::new(),
             labels: BTreeMap::new(),
+            leaving: false,
+            ends_at: None,
+            version: None,
+            clock_offset_seconds: None,
             heard_seconds: 61.0,
             lost_at: None,
             links: Links::new(),
@@ -243,6 +315,32 @@ mod tests {
     }
 
     #[test]
+    fn other_versions_and_wrong_clocks_are_named() {
+        let mut same = worker("a", WorkerState::Healthy, None);
+        same.version = Some("1.0".to_owned());
+        same.clock_offset_seconds = Some(-1.0);
+        let other = Worker {
+            name: "b".to_owned(),
+            version: Some("0.9".to_owned()),
+            clock_offset_seconds: Some(-61.25),
+            ..same.clone()
+        };
+        let workers = [same, other];
+        let versions = examine_versions(&workers, "1.0");
+        let clocks: Vec<Finding> = workers.iter().filter_map(examine_clock).collect();
+        let messages: Vec<&str> = versions
+            .iter()
+            .chain(&clocks)
+            .map(|it| &*it.message)
+            .collect();
+        let expected = [
+            "b is of version 0.9, the scheduler of 1.0",
+            "the clock of b was 61.2 s behind that of the scheduler when it connected",
+        ];
+        assert_eq!(messages, expected);
+    }
+
+    #[test]
     fn only_valid_tokens_that_expire_soon_are_named() {
         let now = Wall(100 * DAY);
         let tokens = [
@@ -251,6 +349,10 @@ mod tests {
             token("t3", Some(99 * DAY), false),
             token("t4", Some(200 * DAY), false),
             token("t5", None, false),
+            Token {
+                fleet: Some("gpu".to_owned()),
+                ..token("t6", Some(105 * DAY), false)
+            },
         ];
         let found = examine_tokens(&tokens, now);
         let messages: Vec<&str> = found.iter().map(|it| &*it.message).collect();

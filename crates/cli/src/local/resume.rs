@@ -11,6 +11,7 @@ pub(super) fn options(cgroup: bool, launch_timeout: Millis) -> Options {
         binary: PathBuf::from("/proc/self/exe"),
         cgroup,
         second_signal_kills: true,
+        warning: None,
         launch_timeout,
     }
 }

@@ -41,6 +41,10 @@ pub(super) fn work(details: &InstanceDetails) -> Vec<(&'static str, String)> {
         rows.push(("user", clean(user)));
     }
     rows.push(("resources", resources(&details.resources)));
+    if !details.devices.is_empty() {
+        let devices = details.devices.iter().map(|it| clean(&it.to_string()));
+        rows.push(("devices", devices.collect::<Vec<_>>().join(", ")));
+    }
     // The row of the directory tells what this label is for.
     let constraints = details.constraints.iter();
     let constraints = constraints.filter(|it| it.label != DIRECTORY_LABEL);
@@ -193,8 +197,11 @@ fn resources(resources: &Resources) -> String {
     if resources.disk > 0 {
         parts.push(format!("disk {}", size(resources.disk)));
     }
-    if resources.gpu > 0 {
+    if !resources.gpu.is_zero() {
         parts.push(format!("gpu {}", resources.gpu));
+    }
+    if let Some(pin) = resources.pin {
+        parts.push(format!("pinned to {pin}"));
     }
     for (name, amount) in &resources.named {
         parts.push(format!("{} {amount}", clean(name)));

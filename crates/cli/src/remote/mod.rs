@@ -19,6 +19,8 @@
 //! | `schedulers` | list the schedulers of the store |
 //! | `workers` | list, drain and forget workers |
 //! | `limits` | cluster-wide limits |
+//! | `notifications` | what was told to whom |
+//! | `fleet` | where the scheduler obtains workers |
 //!
 //! Shared by them: `selection`, ids and filters of one command; `data`, the directory of a `baton run`;
 //! `processes`, table rows; `waiting`, waiting for instances to end.
@@ -34,10 +36,12 @@ mod details;
 mod events;
 mod explain;
 mod filters;
+mod fleet;
 mod library;
 mod limits;
 mod list;
 mod logs;
+mod notifications;
 mod processes;
 pub(crate) mod readiness;
 pub(crate) mod runs;
@@ -96,6 +100,9 @@ pub(crate) enum Remote {
     Drain(workers::Drain),
     Forget(workers::Forget),
     Limits(limits::Limits),
+    #[command(visible_alias = "notify")]
+    Notifications(notifications::Notifications),
+    Fleet(fleet::FleetCommand),
 }
 
 /// Runs a command against the scheduler at `url`, or at the URL of the environment.
@@ -154,5 +161,7 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Drain(command) => workers::drain(command, client).await,
         Remote::Forget(command) => workers::forget(command, client).await,
         Remote::Limits(command) => limits::run(command, client).await,
+        Remote::Notifications(command) => notifications::run(command, client).await,
+        Remote::Fleet(command) => fleet::run(command, client).await,
     }
 }

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use baton_client::{Client, PageOptions, View};
-use baton_model::api::{Instance, InstanceFilter, Readiness, Run, RunFilter, Worker};
+use baton_model::api::{
+    Instance, InstanceFilter, NotificationChannel, Readiness, Run, RunFilter, Worker,
+};
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
 use clap::Args;
@@ -31,7 +33,7 @@ const LATELY: Millis = Millis::from_secs(24 * 60 * 60);
 /// Show everything on one screen: scheduler, workers, what runs, waits, has failed and comes next
 ///
 /// With --json, an object: scheduler, workers, running, launched (on a worker, not started), waiting
-/// (with reasons), failed, runs and due.
+/// (with reasons), failed, runs, due and failing_channels (of notifications).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -64,6 +66,8 @@ struct Overview {
     runs: Vec<Run>,
     /// The next due times of schedules.
     due: Vec<Due>,
+    /// Channels of notifications that do not deliver.
+    failing_channels: Vec<NotificationChannel>,
 }
 
 /// Instances in one view.
@@ -164,6 +168,7 @@ async fn read(client: &Client) -> Result<Overview, Failure> {
         failed,
         runs: runs_in_progress(client).await?,
         due,
+        failing_channels: failing_channels(client).await,
     })
 }
 
@@ -245,6 +250,13 @@ async fn runs_in_progress(client: &Client) -> Result<Vec<Run>, Failure> {
     Ok(found)
 }
 
+/// None, too, if the token is limited to one owner, and may not see them.
+async fn failing_channels(client: &Client) -> Vec<NotificationChannel> {
+    let mut channels = client.notification_channels().await.unwrap_or_default();
+    channels.retain(|channel| channel.error.is_some());
+    channels
+}
+
 fn print(overview: &Overview, out: &mut Output) -> CommandResult {
     let now = now();
     let mut table = Table::default();
@@ -252,6 +264,19 @@ fn print(overview: &Overview, out: &mut Output) -> CommandResult {
         table.row([Cell::new(name, Style::Faint), value]);
     }
     table.print(out)?;
+    let failing = overview.failing_channels.iter().map(|channel| {
+        vec![
+            Cell::new(clean(&channel.name), Style::Bad),
+            grouped(channel.waiting).into(),
+            clean(channel.error.as_deref().unwrap_or_default()).into(),
+        ]
+    });
+    section(
+        "channels of notifications that fail",
+        &["CHANNEL", "WAITING", "REASON"],
+        failing.collect(),
+        out,
+    )?;
     let running = overview.running.items.iter();
     let running = running.map(|instance| rows::instance(instance, now));
     section("running", rows::INSTANCE, running.collect(), out)?;

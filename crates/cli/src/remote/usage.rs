@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::connection::refused;
-use crate::output::{CommandResult, Output, Style, clean, note};
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::text;
 use crate::time::{now, span, stamp};
@@ -21,12 +21,14 @@ const DAY: Millis = Millis::from_secs(24 * 60 * 60);
 /// Show resource usage by owner and hour
 ///
 /// CPU CLAIMED is the reserved CPU times the duration; CPU USED is the CPU time consumed. An attempt
-/// is accounted in the hour in which it ended, with all of its time.
+/// is accounted in the hour in which it ended, with all of its time. With --by fleet, the run times of
+/// the jobs of fleets within the period: WORKER TIME is that of a job times its workers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton usage
   baton usage --since 30d --by owner
+  baton usage --by fleet --since 7d
   baton usage --owner analytics --since 7d --by day --json")]
 pub(crate) struct Usage {
     /// Only usage of this owner
@@ -35,7 +37,7 @@ pub(crate) struct Usage {
     /// Start of the period, as a duration before now, rounded to the hour
     #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = since)]
     since: Millis,
-    /// Group rows by hour and owner, by day (UTC) and owner, or by owner
+    /// Group rows by hour and owner, by day (UTC) and owner, or by owner; or show the jobs of fleets
     #[arg(long, value_enum, default_value_t = By::Hour)]
     by: By,
     /// Print a JSON array; times are milliseconds since 1970
@@ -48,6 +50,8 @@ enum By {
     Hour,
     Day,
     Owner,
+    /// Jobs of fleets instead: how many ran, and for how long
+    Fleet,
 }
 
 fn since(text: &str) -> Result<Millis, String> {
@@ -104,6 +108,11 @@ impl Row {
 
 pub(super) async fn run(command: &Usage, client: &Client) -> CommandResult {
     let to = now();
+    if command.by == By::Fleet {
+        let from = Wall(to.0.saturating_sub(command.since.0));
+        let used = client.fleet_usage(from, to).await.map_err(refused)?;
+        return fleets(&used, command);
+    }
     let query = UsageQuery {
         owner: command.owner.clone(),
         from: Wall(to.0.saturating_sub(command.since.0)),
@@ -122,13 +131,40 @@ pub(super) async fn run(command: &Usage, client: &Client) -> CommandResult {
     out.done()
 }
 
+fn fleets(used: &[api::FleetUsage], command: &Usage) -> CommandResult {
+    if command.owner.is_some() {
+        return Err(Failure::usage("--by fleet: a fleet has no owner"));
+    }
+    let mut out = Output::new();
+    if command.json {
+        out.json(&used)?;
+    } else if used.is_empty() {
+        note("no job of a fleet ran in this period");
+    } else {
+        let mut table = Table::default();
+        let head = ["FLEET", "JOBS", "FAILED", "JOB TIME", "WORKER TIME"];
+        table.row(head.map(|it| Cell::new(it, Style::Faint)));
+        for it in used {
+            table.row([
+                Cell::new(clean(&it.fleet), Style::Strong),
+                text::grouped(it.jobs).into(),
+                text::grouped(it.failed).into(),
+                span(rows::millis(it.job_seconds)).into(),
+                span(rows::millis(it.worker_seconds)).into(),
+            ]);
+        }
+        table.print(&mut out)?;
+    }
+    out.done()
+}
+
 fn grouped(used: &[api::Usage], by: By) -> Vec<Row> {
     let mut rows: BTreeMap<(Option<u64>, &str), Row> = BTreeMap::new();
     for it in used {
         let at = match by {
             By::Hour => Some(it.hour_at),
             By::Day => Some(it.hour_at - it.hour_at % DAY.0),
-            By::Owner => None,
+            By::Owner | By::Fleet => None,
         };
         let row = rows.entry((at, &it.owner)).or_insert_with(|| Row {
             at,
@@ -155,7 +191,7 @@ fn table(rows: &[Row], used: &[api::Usage], by: By) -> Table {
     match by {
         By::Hour => names.insert(0, "HOUR"),
         By::Day => names.insert(0, "DAY"),
-        By::Owner => {}
+        By::Owner | By::Fleet => {}
     }
     let mut table = Table::headed(&names);
     let mut total = Row {

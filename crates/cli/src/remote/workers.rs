@@ -14,8 +14,9 @@ use crate::views::rows;
 /// List workers
 ///
 /// CPU (cores) and MEMORY are what attempts have claimed, of the capacity; MEASURED is what their
-/// processes use, as the worker last reported it, and HEARD how long ago that was. With --json, an
-/// array of workers, in the API's format.
+/// processes use, as the worker last reported it, and HEARD how long ago that was. Lines below the
+/// table list devices, such as GPUs, with the attempts that hold them. With --json, an array of
+/// workers, in the API's format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -78,6 +79,9 @@ pub(super) async fn workers(command: &Workers, client: &Client) -> CommandResult
             table.row(rows::worker(worker));
         }
         table.print(&mut out)?;
+        for line in workers.iter().flat_map(rows::worker_devices) {
+            writeln!(out, "{line}")?;
+        }
         for line in workers.iter().filter_map(rows::worker_trouble) {
             writeln!(out, "{line}")?;
         }

@@ -4,8 +4,9 @@
 //! its log goes to a file in its data directory.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -72,12 +73,21 @@ pub(super) fn leave_terminal() -> CommandResult {
 }
 
 /// From now on, this process and its children write their logs and errors to a file. That of the
-/// server before is kept.
-pub(super) fn begin_log(data: &Path) {
+/// server before is kept. Returns the terminal of the one who started it.
+pub(super) fn begin_log(data: &Path) -> Option<File> {
+    let terminal = io::stderr().as_fd().try_clone_to_owned();
     let path = data.join(LOG);
     if let Err(error) = log_to(&path, &data.join(LAST_LOG)) {
         tracing::warn!("cannot log to {}: {error}", path.display());
     }
+    terminal.ok().map(File::from)
+}
+
+/// Writes what was logged since [`begin_log`] to the terminal: it says why there is no server.
+pub(super) fn show_log(data: &Path, terminal: Option<File>) {
+    let log = fs::read(data.join(LOG)).unwrap_or_default();
+    // Its end was seen: there is no one else to tell.
+    let _ = terminal.map(|mut terminal| terminal.write_all(&log));
 }
 
 fn log_to(path: &Path, last: &Path) -> io::Result<()> {

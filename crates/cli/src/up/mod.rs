@@ -12,8 +12,10 @@
 mod background;
 mod worker;
 
-use std::net::SocketAddr;
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
@@ -26,10 +28,10 @@ use clap::Args;
 use crate::credentials::CredentialArgs;
 use crate::host_key::host_key;
 use crate::logging;
-use crate::output::{CommandResult, Failure};
+use crate::output::{CommandResult, Failure, USAGE};
 use crate::scheduler::{ServerArgs, failure, on_threads};
 use crate::worker::absolute;
-use worker::{Order, WorkerSupervisor};
+use worker::{FirstStart, Order, WorkerSupervisor};
 
 /// Run the scheduler and one worker on this host
 #[derive(Debug, Args)]
@@ -149,19 +151,42 @@ async fn serve_with(
     worker: WorkerSupervisor,
 ) -> CommandResult {
     let mut interrupts = Interrupts::new()?;
-    let (address_sender, address_receiver) = mpsc::channel::<SocketAddr>();
+    let (ready_sender, ready_receiver) = mpsc::channel::<Ready>();
     let (end, ending) = mpsc::channel();
+    let (refuse, refused) = tokio::sync::oneshot::channel::<()>();
     let (worker_done, worker_ended) = tokio::sync::oneshot::channel::<()>();
+    let announcement = Announcement {
+        server: command.server.clone(),
+        in_background: command.background,
+    };
     let supervising = thread::spawn(move || {
         // Dropped at the end of this thread.
         let _worker_done = worker_done;
-        if let Ok(address) = address_receiver.recv() {
-            worker.run(address, &ending);
+        if let Ok(ready) = ready_receiver.recv() {
+            // Errors before this are for the one who started it; and only now the directory is ours.
+            let terminal = announcement.begin_log();
+            worker.run(ready.workers, &ending, |first| match first {
+                FirstStart::Begun => announcement.make(&ready),
+                FirstStart::Refused => {
+                    announcement.show_log(terminal);
+                    // The server waits for it as long as it runs.
+                    let _ = refuse.send(());
+                }
+            });
         }
     });
     let orders = end.clone();
+    let is_refused = Arc::new(AtomicBool::new(false));
+    let refusal = Arc::clone(&is_refused);
     let shutdown = async move {
-        let signal = interrupts.next().await;
+        let signal = tokio::select! {
+            signal = interrupts.next() => signal,
+            // Otherwise the worker has begun.
+            Ok(()) = refused => {
+                refusal.store(true, Ordering::Relaxed);
+                return;
+            }
+        };
         baton_service::stopping();
         match signal {
             Interrupt::Interrupted => end_worker(&orders, worker_ended, interrupts).await,
@@ -171,13 +196,8 @@ async fn serve_with(
         }
     };
     let ready = move |ready: Ready| {
-        // Errors before this are for the one who started it; and only now the directory is ours.
-        if command.background {
-            background::begin_log(&command.server.data);
-        }
-        command.server.announce(&ready);
         // The supervisor waits for it as long as the server runs.
-        let _ = address_sender.send(ready.workers);
+        let _ = ready_sender.send(ready);
     };
     let served = serve_at(config, ports, ready, shutdown).await;
     served.map_err(|error| failure(&error))?;
@@ -186,7 +206,35 @@ async fn serve_with(
     if supervising.join().is_err() {
         tracing::error!("the worker supervisor has panicked");
     }
+    if is_refused.load(Ordering::Relaxed) {
+        return Err(Failure::Silent(USAGE));
+    }
     Ok(())
+}
+
+/// The message that the server is ready, and its worker has begun.
+struct Announcement {
+    server: ServerArgs,
+    in_background: bool,
+}
+
+impl Announcement {
+    /// A server in the background logs to a file, as its worker does.
+    fn begin_log(&self) -> Option<File> {
+        let logs = self.in_background;
+        logs.then(|| background::begin_log(&self.server.data))?
+    }
+
+    fn make(&self, ready: &Ready) {
+        self.server.announce(ready);
+    }
+
+    /// Tells why the worker has refused its options; in the foreground it has done so.
+    fn show_log(&self, terminal: Option<File>) {
+        if self.in_background {
+            background::show_log(&self.server.data, terminal);
+        }
+    }
 }
 
 /// Ends the worker while the scheduler still accepts its reports. A second signal stops waiting

@@ -1,4 +1,5 @@
-//! The worker of `baton up`: a child process, restarted whenever it exits.
+//! The worker of `baton up`: a child process, restarted whenever it exits. One that refuses its options
+//! is not: it would refuse them again.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -12,15 +13,22 @@ use std::time::{Duration, Instant};
 
 use baton_fs::private;
 use baton_model::token::Secret;
+use baton_service::ReadySocket;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::config::FILE_VARIABLE;
 use crate::credentials::TOKEN_VARIABLE;
+use crate::output::USAGE;
 
 /// Interval between two checks of the worker, and before a restart.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How soon an exit of a worker that is not ready is seen.
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a worker may take to end its attempts.
 const END_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a first start of the worker is waited for. It may ask a driver for its devices.
+const READY_WAIT: Duration = Duration::from_secs(30);
 
 /// How long an agent may take to exit that leaves its attempts running.
 const DETACH_WAIT: Duration = Duration::from_secs(5);
@@ -34,6 +42,15 @@ pub(super) enum Order {
     Detach,
 }
 
+/// How the first start of the worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FirstStart {
+    /// It runs, or is started again until it does.
+    Begun,
+    /// It has refused its options, and written why.
+    Refused,
+}
+
 /// Restarts the worker whenever it exits.
 pub(super) struct WorkerSupervisor {
     pub(super) binary: PathBuf,
@@ -45,9 +62,19 @@ pub(super) struct WorkerSupervisor {
 }
 
 impl WorkerSupervisor {
-    /// Runs until an order; a second one stops waiting for the worker's end.
-    pub(super) fn run(&self, scheduler: SocketAddr, orders: &Receiver<Order>) {
-        let mut child = None;
+    /// Runs until an order; a second one stops waiting for the worker's end. `begun` learns how the
+    /// first start ended; after a refusal there is no other.
+    pub(super) fn run(
+        &self,
+        scheduler: SocketAddr,
+        orders: &Receiver<Order>,
+        begun: impl FnOnce(FirstStart),
+    ) {
+        let (mut child, first) = self.first_start(scheduler);
+        begun(first);
+        if first == FirstStart::Refused {
+            return;
+        }
         let order = loop {
             child = self.ensure_worker(child, scheduler);
             match orders.recv_timeout(POLL_INTERVAL) {
@@ -65,6 +92,40 @@ impl WorkerSupervisor {
         }
     }
 
+    /// Starts the worker, and waits until it is ready, or has exited.
+    fn first_start(&self, scheduler: SocketAddr) -> (Option<Child>, FirstStart) {
+        let socket = match ReadySocket::open() {
+            Ok(socket) => socket,
+            Err(error) => {
+                tracing::warn!("cannot wait for the worker: {error}");
+                return (None, FirstStart::Begun);
+            }
+        };
+        let Some(mut child) = self.start(scheduler, Some(&socket)) else {
+            return (None, FirstStart::Begun);
+        };
+        let started = Instant::now();
+        while started.elapsed() < READY_WAIT {
+            match socket.wait(READY_POLL_INTERVAL) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(error) => {
+                    tracing::warn!("cannot wait for the worker: {error}");
+                    break;
+                }
+            }
+            match child.try_wait() {
+                Ok(None) => {}
+                Ok(Some(status)) if status.code() == Some(i32::from(USAGE)) => {
+                    return (None, FirstStart::Refused);
+                }
+                // The next look reports it.
+                Ok(Some(_)) | Err(_) => break,
+            }
+        }
+        (Some(child), FirstStart::Begun)
+    }
+
     /// Starts a worker if none is running.
     fn ensure_worker(&self, child: Option<Child>, scheduler: SocketAddr) -> Option<Child> {
         if let Some(mut child) = child {
@@ -74,6 +135,10 @@ impl WorkerSupervisor {
                 Err(error) => tracing::warn!("cannot wait for the worker: {error}"),
             }
         }
+        self.start(scheduler, None)
+    }
+
+    fn start(&self, scheduler: SocketAddr, ready: Option<&ReadySocket>) -> Option<Child> {
         stop_earlier_worker(&self.state);
         let mut worker = Command::new(&self.binary);
         match &self.token {
@@ -84,6 +149,7 @@ impl WorkerSupervisor {
         for variable in baton_service::VARIABLES {
             worker.env_remove(variable);
         }
+        worker.envs(ready.map(ReadySocket::variable));
         // It has what this process has read for it.
         worker.env(FILE_VARIABLE, "");
         let pin = self

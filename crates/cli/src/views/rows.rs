@@ -1,6 +1,10 @@
 //! Table rows of instances and workers.
 
+use std::collections::BTreeSet;
+
 use baton_model::api::{Instance, Worker};
+use baton_model::cpu::CORE;
+use baton_model::device::DeviceAmount;
 use baton_model::placement::MeasuredUse;
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
@@ -109,13 +113,18 @@ pub(crate) fn millis(seconds: f64) -> Millis {
 
 pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
     let style = match worker.state {
-        WorkerState::Healthy if worker.drained => Style::Odd,
+        WorkerState::Healthy if worker.drained || worker.leaving => Style::Odd,
         WorkerState::Healthy => Style::Good,
         WorkerState::New => Style::Busy,
         WorkerState::Unhealthy => Style::Odd,
         WorkerState::MustDie => Style::Bad,
     };
-    let drained = if worker.drained { " (drained)" } else { "" };
+    let service = match (worker.leaving, worker.drained, worker.ends_at) {
+        (true, _, _) => " (leaving)".to_owned(),
+        (false, true, _) => " (drained)".to_owned(),
+        (false, false, Some(at)) => format!(" (until {})", stamp(Wall(at))),
+        (false, false, None) => String::new(),
+    };
     let labels: Vec<String> = worker
         .labels
         .iter()
@@ -123,7 +132,7 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         .collect();
     vec![
         Cell::new(clean(&worker.name), Style::Strong),
-        Cell::new(format!("{}{drained}", worker.state), style),
+        Cell::new(format!("{}{service}", worker.state), style),
         format!("{}/{}", worker.attempts, worker.slots).into(),
         share(worker.used.cpu_milli, worker.capacity.cpu_milli, cores).into(),
         share(worker.used.memory, worker.capacity.memory, size).into(),
@@ -133,6 +142,52 @@ pub(crate) fn worker(worker: &Worker) -> Vec<Cell> {
         clean(worker.executor.as_deref().unwrap_or("-")).into(),
         labels.join(" ").into(),
     ]
+}
+
+/// A line below the table for the devices of a worker and the attempts that hold them:
+/// `w1 gpu: 0 i7.1, 1 free`, and for its cores `w1 CPUs: 0-3 i7.1, 4-7 free` if some are held.
+pub(crate) fn worker_devices(worker: &Worker) -> Vec<String> {
+    let resources = worker.devices.iter().map(|it| &*it.resource);
+    let resources: BTreeSet<&str> = resources.filter(|it| *it != CORE).collect();
+    let line = |resource: &str| {
+        let own = worker.devices.iter().filter(|it| it.resource == resource);
+        let devices = own.map(|device| {
+            let holders = device.holders.iter().map(|holder| {
+                let attempt = format!("{}.{}", holder.instance, holder.attempt);
+                if holder.amount == DeviceAmount::whole(1) {
+                    attempt
+                } else {
+                    format!("{attempt} ({})", holder.amount)
+                }
+            });
+            let mut parts: Vec<String> = holders.collect();
+            if device.free == DeviceAmount::whole(1) {
+                parts.push("free".to_owned());
+            } else if !device.free.is_zero() {
+                parts.push(format!("{} free", device.free));
+            }
+            format!("{} {}", clean(&device.id), parts.join(" "))
+        });
+        let devices: Vec<String> = devices.collect();
+        format!(
+            "{} {}: {}",
+            clean(&worker.name),
+            clean(resource),
+            devices.join(", ")
+        )
+    };
+    let cores = worker.cores();
+    let cores = (!cores.is_empty()).then(|| {
+        let parts = cores
+            .iter()
+            .map(|(cpus, holders)| format!("{cpus} {}", clean(holders)));
+        let parts: Vec<String> = parts.collect();
+        format!("{} CPUs: {}", clean(&worker.name), parts.join(", "))
+    });
+    cores
+        .into_iter()
+        .chain(resources.into_iter().map(line))
+        .collect()
 }
 
 /// A line below the table for a worker that cannot launch anything, or is suspicious.
@@ -176,7 +231,7 @@ fn measured(measured: Option<MeasuredUse>) -> String {
 /// GPUs and custom resources of a worker, claimed and in all: `gpu=1/2 licence=0/4`.
 fn others(worker: &Worker) -> String {
     let Worker { capacity, used, .. } = worker;
-    let gpu = (capacity.gpu > 0).then(|| format!("gpu={}/{}", used.gpu, capacity.gpu));
+    let gpu = (!capacity.gpu.is_zero()).then(|| format!("gpu={}/{}", used.gpu, capacity.gpu));
     let named = capacity.named.iter();
     let named = named.map(|(name, amount)| {
         let used = used.named.get(name).copied().unwrap_or(0);
@@ -200,6 +255,7 @@ pub(crate) fn cores(milli: u64) -> String {
 pub(crate) mod tests {
     use std::collections::BTreeMap;
 
+    use baton_model::api::{DeviceHolder, WorkerDevice};
     use baton_model::placement::{Capacity, Suspicion};
 
     use super::*;
@@ -304,7 +360,12 @@ pub(crate) mod tests {
                 ..Capacity::default()
             },
             measured: None,
+            devices: Vec::new(),
             labels: BTreeMap::from([("zone".to_owned(), "eu".to_owned())]),
+            leaving: false,
+            ends_at: None,
+            version: None,
+            clock_offset_seconds: None,
             heard_seconds: 0.4,
             lost_at: None,
             links: BTreeMap::new(),
@@ -340,6 +401,52 @@ pub(crate) mod tests {
         );
         assert!(lines.iter().all(|line| line.len() <= 100), "{lines:?}");
         assert_eq!(worker_trouble(&typical), None);
+        let device = |id: &str, free: u64, holders: &[(u32, u64)]| WorkerDevice {
+            resource: "gpu".to_owned(),
+            id: id.to_owned(),
+            free: DeviceAmount::from_milli(free),
+            holders: holders
+                .iter()
+                .map(|(attempt, milli)| DeviceHolder {
+                    instance: "i7".to_owned(),
+                    attempt: *attempt,
+                    amount: DeviceAmount::from_milli(*milli),
+                })
+                .collect(),
+        };
+        let with_devices = Worker {
+            devices: vec![
+                device("a", 0, &[(1, 1_000)]),
+                device("b", 300, &[(2, 500), (3, 200)]),
+                device("c", 1_000, &[]),
+            ],
+            ..typical.clone()
+        };
+        assert_eq!(worker_devices(&typical), Vec::<String>::new());
+        let core = |id: &str, free: u64, holders: &[(u32, u64)]| WorkerDevice {
+            resource: CORE.to_owned(),
+            ..device(id, free, holders)
+        };
+        let cores = |devices: Vec<WorkerDevice>| {
+            let worker = Worker {
+                devices,
+                ..typical.clone()
+            };
+            worker_devices(&worker)
+        };
+        let idle = vec![core("0,4", 1_000, &[]), core("1,5", 1_000, &[])];
+        assert_eq!(cores(idle), Vec::<String>::new(), "all are free");
+        let used = vec![
+            core("0,4", 0, &[(1, 1_000)]),
+            core("2,6", 1_000, &[]),
+            core("1,5", 0, &[(1, 1_000)]),
+            core("3,7", 1_000, &[]),
+        ];
+        assert_eq!(cores(used), ["w1 CPUs: 0-1,4-5 i7.1, 2-3,6-7 free"]);
+        assert_eq!(
+            worker_devices(&with_devices),
+            ["w1 gpu: a i7.1, b i7.2 (0.5) i7.3 (0.2) 0.3 free, c free"]
+        );
         let suspicious = Worker {
             suspicion: Some(Suspicion {
                 failed: 6,

@@ -107,6 +107,20 @@ fn down_ends_the_work_or_leaves_it_running() {
 }
 
 #[test]
+fn an_up_whose_worker_refuses_its_options_ends_with_the_error() {
+    for way in [&["--detach"][..], &[]] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = [way, &PORTS, &["--resources", "cpu=four"]].concat();
+        let ended = run(dir.path(), &[&["up"], &*options].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains("`four` is not a decimal"), "{ended:?}");
+        assert_eq!(ended.out, "", "it is never ready");
+        let down = run(dir.path(), &["down"]).good();
+        assert_eq!(down, "no scheduler runs on .baton\n");
+    }
+}
+
+#[test]
 fn an_up_at_a_used_port_names_its_process_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -37,6 +37,7 @@ pages! {
     submissions: "docs/submissions.md",
     the_fields_of_tasks: "docs/tasks.md",
     workflows: "docs/workflows.md",
+    notifications: "docs/notifications.md",
     the_tutorial: "docs/guides/tutorial.md",
     cron_jobs: "docs/guides/cron-jobs.md",
     arrays: "docs/guides/arrays.md",

@@ -171,7 +171,7 @@ fn a_token_opens_what_its_role_may_do_and_is_found_nowhere_else() {
     assert!(refused.err.contains("role operator"), "{refused:?}");
     let listed = server.admin(&["token", "ls"]).good();
     assert!(
-        listed.contains("viewer  -      valid") && listed.contains("ci"),
+        listed.contains("viewer  -      -      valid") && listed.contains("ci"),
         "{listed}"
     );
     let same = run(

@@ -88,6 +88,8 @@ fn stop(number: u64, signal: i32, grace: Millis, cause: KillCause) -> Request {
 fn capacity(amount: u64) -> Request {
     Request::Capacity {
         amounts: vec![amount],
+        devices: std::collections::BTreeMap::new(),
+        core_nodes: Vec::new(),
     }
 }
 

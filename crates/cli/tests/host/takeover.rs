@@ -104,7 +104,7 @@ fn an_interrupt_ends_the_life_and_all_of_its_work() {
     worker.signal(Signal::INT);
     assert_eq!(worker.wait().code(), Some(0));
     assert_eq!(rig.attempts(), Vec::<u32>::new());
-    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::Suicide));
+    assert_eq!(rig.outcome(1), Outcome::Killed(KillCause::WorkerEnded));
     // The next agent begins the next incarnation, which gets the work again.
     let _next = rig.worker();
     until("the worker gets the work again", || {

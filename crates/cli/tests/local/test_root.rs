@@ -154,6 +154,7 @@ impl Task {
             user: "ada".to_owned(),
             uid: 1000,
             env: vec![("TOKEN".to_owned(), "secret".to_owned())],
+            assigned_env: Vec::new(),
             mark: "mark".to_owned(),
             cgroup: None,
             version: "0.1.0".to_owned(),

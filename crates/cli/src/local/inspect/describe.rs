@@ -207,7 +207,7 @@ fn resources(resources: &Resources) -> String {
     if resources.disk > 0 {
         parts.push(format!("disk {}", size(resources.disk)));
     }
-    if resources.gpu > 0 {
+    if !resources.gpu.is_zero() {
         parts.push(format!("gpu {}", resources.gpu));
     }
     let named = resources.named.iter();

@@ -42,6 +42,10 @@ fn sentence(record: &CoordinatorRecord) -> String {
     match record {
         CoordinatorRecord::Begun { pid, .. } => format!("a coordinator started, pid {pid}"),
         CoordinatorRecord::Accepted { run, .. } => format!("{} waits for room", name(*run)),
+        CoordinatorRecord::Assigned { run, devices } => {
+            let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+            format!("{} gets {}", name(*run), clean(&devices.join(", ")))
+        }
         CoordinatorRecord::Started {
             run, at, identity, ..
         } => {

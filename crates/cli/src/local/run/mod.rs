@@ -125,6 +125,7 @@ pub(super) fn run(command: &Run, root: &Root) -> CommandResult {
                 spec: file.bind(&binding).map_err(Failure::usage)?,
                 sandbox: command.sandbox.clone(),
                 env: command.binding.env.clone(),
+                assigned_env: Vec::new(),
             };
             Task::begin(root, &id, new, &options)
         }
@@ -165,6 +166,7 @@ pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> CommandResult {
         spec,
         sandbox: None,
         env: command.env.clone(),
+        assigned_env: Vec::new(),
     };
     let task = Task::begin(root, &id, new, &options(&command.args));
     drive(task, &command.args, root)

@@ -108,15 +108,25 @@ struct TaskOptions {
     /// Memory request, or request and limit: 1GiB, 1GiB..4GiB or 1GiB.. (no limit)
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// Number of GPUs
+    /// Number of GPUs, such as 2, or a part of one that is shared, such as 0.5
     #[arg(long, value_name = "N")]
-    gpu: Option<u32>,
+    gpu: Option<String>,
+    /// Bind it to whole cores of its own, or to the CPUs of one NUMA node; needs a whole --cpu
+    #[arg(long, value_enum, value_name = "TO")]
+    pin: Option<Pin>,
+    /// Workers of one group that it takes at the same time, each with the whole request; the command runs on the
+    /// first, and `$BATON_HOSTFILE` names the hosts of all
+    #[arg(long, value_name = "N")]
+    nodes: Option<u32>,
     /// Request of a custom resource, such as db/orders=2; may be repeated
     #[arg(long = "resource", value_name = "NAME=N", value_parser = pair)]
     resources: Vec<(String, String)>,
     /// Only workers with this label; may be repeated, the same name for alternative values
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
+    /// Fleet of the first attempt, of the one after a failure, and so on; the last one stays
+    #[arg(long = "fleet", value_name = "FLEET,…", value_delimiter = ',')]
+    fleets: Vec<String>,
     /// Priority; higher is placed first [default: 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     priority: Option<i32>,
@@ -154,6 +164,20 @@ struct TaskOptions {
     /// [default: the scheduler's --lost-after]
     #[arg(long, value_name = "DURATION")]
     lost_after: Option<String>,
+    /// How long one attempt runs: it is not placed on a worker that ends earlier [default: the
+    /// timeout]
+    #[arg(long, value_name = "DURATION")]
+    time: Option<String>,
+    /// Signal to its processes before its worker ends or its timeout, and when its worker drains,
+    /// such as USR1@60s
+    #[arg(long, value_name = "SIGNAL@DURATION")]
+    warn: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pin {
+    Cores,
+    Socket,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,7 @@ use baton_core::workflow::template::escape;
 use serde_json::{Map, Value, json};
 
 use super::directory::Directory;
-use super::{Exclusive, TaskOptions};
+use super::{Exclusive, Pin, TaskOptions};
 use crate::output::Failure;
 
 /// File name shown in errors of the command line.
@@ -127,6 +127,11 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
     });
     set("exclusive", exclusive.map(Value::from));
     set("lost_after", options.lost_after.clone().map(Value::from));
+    set("time_request", options.time.clone().map(Value::from));
+    let fleets = (!options.fleets.is_empty()).then(|| json!(options.fleets));
+    set("fleets", fleets);
+    set("nodes", options.nodes.map(Value::from));
+    set("warn", options.warn.as_deref().map(warning));
     let text = |text: &Option<String>| text.as_deref().map(|text| Value::from(escape(text)));
     set("stdout", text(&options.output));
     set("stderr", text(&options.error));
@@ -151,10 +156,15 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
     if let Some(losses) = options.losses {
         insert_into(task, "retry", "losses", losses.into());
     }
+    let pin = options.pin.map(|pin| match pin {
+        Pin::Cores => "cores",
+        Pin::Socket => "socket",
+    });
     let resources = [
         ("cpu", options.cpu.as_deref().map(number)),
         ("memory", options.memory.clone().map(Value::from)),
-        ("gpu", options.gpu.map(Value::from)),
+        ("gpu", options.gpu.as_deref().map(number)),
+        ("pin", pin.map(Value::from)),
     ];
     for (name, value) in resources {
         if let Some(value) = value {
@@ -168,6 +178,12 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
         insert_into(task, "env", name, escape(value).into());
     }
     labels(task, &options.labels);
+}
+
+/// A warning as a file has it, of `SIGNAL@BEFORE`; the validation rejects what is wrong with it.
+fn warning(text: &str) -> Value {
+    let (signal, before) = text.split_once('@').unwrap_or(("USR1", text));
+    json!({ "signal": number(signal), "before": before })
 }
 
 /// Sets constraints. Several values of one label are alternatives; they replace those of the file.
@@ -264,9 +280,12 @@ mod tests {
         let options = TaskOptions {
             name: Some("n".to_owned()),
             owner: Some("o".to_owned()),
-            cpu: Some("0.5".to_owned()),
+            cpu: Some("2".to_owned()),
             memory: Some("1GiB..4GiB".to_owned()),
-            gpu: Some(1),
+            gpu: Some("1".to_owned()),
+            pin: Some(Pin::Cores),
+            nodes: None,
+            fleets: words(&["short", "long"]),
             resources: pairs(&[("db/orders", "2")]),
             labels: pairs(&[("zone", "eu"), ("zone", "us"), ("disk", "ssd")]),
             priority: Some(-5),
@@ -274,6 +293,8 @@ mod tests {
             retries: Some(3),
             losses: Some(2),
             timeout: Some("1h".to_owned()),
+            time: Some("30m".to_owned()),
+            warn: Some("USR1@60s".to_owned()),
             env: pairs(&[("A", "{{b}}")]),
             cwd: None,
             output: Some("o%a".to_owned()),
@@ -295,12 +316,15 @@ mod tests {
                 "task": "n",
                 "owner": "o",
                 "run": ["x", "y"],
-                "resources": { "cpu": 0.5, "memory": "1GiB..4GiB", "gpu": 1, "db/orders": 2 },
+                "resources": { "cpu": 2, "memory": "1GiB..4GiB", "gpu": 1, "pin": "cores", "db/orders": 2 },
+                "fleets": ["short", "long"],
                 "constraints": { "zone": ["eu", "us"], "disk": ["ssd"] },
                 "priority": -5,
                 "tags": ["nightly", "gpu"],
                 "retry": { "attempts": 4, "losses": 2 },
                 "timeout": "1h",
+                "time_request": "30m",
+                "warn": { "signal": "USR1", "before": "60s" },
                 "env": { "A": "{{{{b}}" },
                 "exclusive": "strict",
                 "lost_after": "10m",

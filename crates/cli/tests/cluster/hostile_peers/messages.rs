@@ -10,7 +10,7 @@ use baton_model::ids::{
     InstanceId, LeaseId, Lineage, NotifySeq, SessionId, StoreId, WorkerName,
 };
 use baton_model::limits::PROTOCOL_VERSION;
-use baton_model::message::{Heartbeat, Status, ToScheduler};
+use baton_model::message::{Heartbeat, Status, Tenure, ToScheduler};
 use baton_model::outcome::Outcome;
 use baton_model::placement::{Capacity, Offer};
 use baton_model::state::WorkerState;
@@ -40,6 +40,8 @@ fn heartbeat() -> Heartbeat {
         stamp: Stamp(Mono(1)),
         state: WorkerState::Healthy,
         worker_set: None,
+        tenure: Tenure::default(),
+        greeting: None,
         measured: None,
     }
 }
@@ -82,12 +84,14 @@ pub(crate) fn absurd() -> Vec<(&'static str, Vec<ToScheduler>)> {
                 cpu_milli: most,
                 memory: most,
                 disk: most,
-                gpu: u32::MAX,
+                gpu: baton_model::device::DeviceAmount::from_milli(u64::MAX),
                 named: BTreeMap::from([("licence".to_owned(), most)]),
             },
             labels: (0..10_000)
                 .map(|it| (it.to_string(), it.to_string()))
                 .collect(),
+            devices: BTreeMap::from([("gpu".to_owned(), vec![String::new(); 10_000])]),
+            core_nodes: vec![u32::MAX; 10_000],
             open: true,
         });
     });

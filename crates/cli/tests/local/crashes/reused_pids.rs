@@ -119,6 +119,7 @@ fn rewrite(
             }
             CoordinatorRecord::Ended(ended) => ended.at = moment(ended.at),
             CoordinatorRecord::Accepted { .. }
+            | CoordinatorRecord::Assigned { .. }
             | CoordinatorRecord::Exited(_)
             | CoordinatorRecord::Forgotten { .. }
             | CoordinatorRecord::Guard(_) => {}
