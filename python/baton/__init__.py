@@ -36,6 +36,8 @@ from ._local.server import Server, up
 from ._records.events import Event, EventStream
 from ._records.views import (
     ErrorGroup,
+    Fleet,
+    FleetJob,
     ItemCounts,
     Limit,
     MeasuredUse,
@@ -79,6 +81,8 @@ __all__ = [
     "EventStream",
     "Executor",
     "FieldError",
+    "Fleet",
+    "FleetJob",
     "Handle",
     "Instance",
     "InstanceFailed",

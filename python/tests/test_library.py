@@ -100,3 +100,20 @@ def test_limits_are_set_and_removed(client: Client) -> None:
     with pytest.raises(BatonError) as caught:
         client.remove_limit("db/py")
     assert caught.value.status == 404
+
+
+def test_fleets_are_defined_paused_and_removed(client: Client) -> None:
+    assert client.fleets() == []
+    definition = {"backend": "local", "cpus": 2, "memory": "1GiB", "max": 3}
+    fleet = client.define_fleet("here", definition)
+    assert (fleet.name, fleet.backend, fleet.max, fleet.workers) == ("here", "local", 3, 0)
+    assert fleet.definition == definition
+    assert client.pause_fleet("here").paused
+    assert not client.pause_fleet("here", paused=False).paused
+    assert [each.name for each in client.fleets()] == ["here"]
+    assert client.fleet_jobs("here") == []
+    with pytest.raises(BatonError) as caught:
+        client.define_fleet("here", {**definition, "max": 0})
+    assert (caught.value.status, caught.value.errors[0].field) == (422, "max")
+    client.remove_fleet("here", drain=True)
+    assert client.fleets() == []

@@ -26,7 +26,7 @@ from .._handles.run import Run
 from .._handles.several import Several
 from .._handles.waiting import Waited
 from .._records.events import EventStream
-from .._records.views import ENDED, Limit, Worker
+from .._records.views import ENDED, Fleet, FleetJob, Limit, Worker
 from .._transport.settings import Cert
 from .._transport.transport import Transport
 from ..errors import BatonError, Problem, RunConflict, WorkflowError
@@ -300,6 +300,35 @@ class Client(Submitter, Several):
         """All known workers, with what their attempts have claimed, and what they use."""
         path = self.transport.at("workers", end="/")
         return [Worker.read(each) for each in self.pages(path, {})]
+
+    def fleets(self) -> List[Fleet]:
+        """All fleets, from which the scheduler obtains workers, by name."""
+        path = self.transport.at("fleets", end="/")
+        return [Fleet.read(each) for each in self.pages(path, {})]
+
+    def fleet_jobs(self, name: str) -> List[FleetJob]:
+        """The last 100 jobs of a fleet, the latest first, those that have ended included."""
+        path = self.transport.at("fleets", name, "jobs", end="/")
+        return [FleetJob.read(each) for each in self.pages(path, {})]
+
+    def define_fleet(self, name: str, definition: Mapping[str, Any]) -> Fleet:
+        """Defines a fleet, or changes it. The definition is that of a file of fleets:
+
+        `{"backend": "slurm", "partition": "long", "cpus": 16, "memory": "64GiB", "max": 8}`
+        """
+        body = values.write(dict(definition)).encode()
+        return Fleet.read(self.transport.change("PUT", self.transport.at("fleets", name), body))
+
+    def pause_fleet(self, name: str, paused: bool = True) -> Fleet:
+        """Pauses a fleet, which then requests no more jobs, or resumes it."""
+        path = self.transport.at("fleets", name, "paused")
+        body = values.write({"paused": paused}).encode()
+        return Fleet.read(self.transport.change("PUT", path, body))
+
+    def remove_fleet(self, name: str, drain: bool = False) -> None:
+        """Removes a fleet, and cancels its jobs; with `drain`, running ones end when they have no more work."""
+        query = {"drain": "true"} if drain else None
+        self.transport.change("DELETE", self.transport.at("fleets", name), query=query)
 
     def limits(self) -> List[Limit]:
         """Cluster-wide limits of resources, by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 #: States of an ended run; it may be resumed.
 ENDED = frozenset({"DONE", "FAILED", "HALTED", "ABORTED"})
@@ -102,6 +102,105 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class FleetJob:
+    """A job that was requested of a fleet: the cluster manager runs it as one unit."""
+
+    #: Such as `p12`.
+    id: str
+    fleet: str
+    #: Its name in the lists of the cluster manager.
+    name: str
+    #: Its state and the reason for it, in words.
+    text: str
+    #: Workers that it starts.
+    workers: int
+    #: The nodes on which it runs or ran.
+    nodes: Tuple[str, ...]
+    #: Times are milliseconds since 1970.
+    requested_at: int
+    started_at: Optional[int] = None
+    #: When the first of its workers connected.
+    arrived_at: Optional[int] = None
+    ended_at: Optional[int] = None
+    #: Its id there, once that is known.
+    native: Optional[str] = None
+    #: The last state that the cluster manager reported, such as `queued` or `running`.
+    state: Optional[str] = None
+    #: How it ended, such as `ended`, `failed` or `preempted`; None if it has not.
+    end: Optional[str] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> FleetJob:
+        """Reads the server's JSON."""
+        return cls(
+            id=data["id"],
+            fleet=data["fleet"],
+            name=data["name"],
+            text=data["text"],
+            workers=data["workers"],
+            nodes=tuple(data["nodes"]),
+            requested_at=data["requestedAt"],
+            started_at=data.get("startedAt"),
+            arrived_at=data.get("arrivedAt"),
+            ended_at=data.get("endedAt"),
+            native=data.get("native"),
+            state=data.get("state"),
+            end=data.get("end"),
+        )
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A fleet: where the scheduler obtains workers."""
+
+    name: str
+    #: `slurm`, `ssh`, `local` or `command`.
+    backend: str
+    #: Its definition, as in a file of fleets.
+    definition: Dict[str, Any]
+    #: It requests nothing until it is resumed.
+    paused: bool
+    #: Workers that are connected, that were requested and are not connected yet, and of all its jobs.
+    workers: int
+    expected: int
+    requested: int
+    #: Workers that there may be.
+    max: int
+    #: Further workers that would help.
+    wanted: int
+    #: What it requests now or next, and why no more.
+    plan: str
+    #: What an operator should know.
+    alarms: Tuple[str, ...]
+    #: Its jobs that have not ended.
+    jobs: Tuple[FleetJob, ...]
+    #: The file that defines it; None if a client has.
+    file: Optional[str] = None
+    #: How its last jobs end, if it was removed: `cancel` or `drain`.
+    removed: Optional[str] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Fleet:
+        """Reads the server's JSON."""
+        return cls(
+            name=data["name"],
+            backend=data["backend"],
+            definition=dict(data["definition"]),
+            paused=data["paused"],
+            workers=data["workers"],
+            expected=data["expected"],
+            requested=data["requested"],
+            max=data["max"],
+            wanted=data["wanted"],
+            plan=data["plan"],
+            alarms=tuple(data["alarms"]),
+            jobs=tuple(FleetJob.read(each) for each in data["jobs"]),
+            file=data.get("file"),
+            removed=data.get("removed"),
+        )
+
+
+@dataclass(frozen=True)
 class MeasuredUse:
     """What the attempts of a worker use, in sum, as the worker has measured it."""
 
@@ -136,6 +235,9 @@ class Worker:
     #: If unrelated work fails there and succeeds elsewhere: `failed` of `ended` kinds of work there,
     #: `failedElsewhere` of `endedElsewhere` on the other workers; None if it does not.
     suspicion: Optional[Dict[str, int]] = None
+    #: Its devices, such as GPUs: of each `resource`, `id`, `free` (1 for all of it) and, where attempts
+    #: hold it, `holders` with `instance`, `attempt` and `amount`.
+    devices: Tuple[Dict[str, Any], ...] = ()
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Worker:
@@ -154,6 +256,7 @@ class Worker:
             measured=measured and MeasuredUse(measured["cpu_milli"], measured["memory"]),
             fault=data.get("fault"),
             suspicion=data.get("suspicion"),
+            devices=tuple(data.get("devices", ())),
         )
 
 
