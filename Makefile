@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
-        xtask-checks api python wheel dist install-test package-test book pages screenshots sim-smoke soak bench fmt states golden clean
+        xtask-checks api python wheel dist install-test package-test book pages screenshots sim-smoke soak bench bench-slurm fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -145,7 +145,7 @@ screenshots: shipped ## a picture of every page, in target/screenshots
 sim-smoke: unit-core ## a short simulation; SEEDS=300
 	@echo "== simulation"
 	@$(TARGET)/sim/baton-sim --seeds $(SEEDS) --workers 10 --instances 200 & large=$$!; \
-	    for kind in "" --workflows --schedules; do $(TARGET)/sim/baton-sim --seeds $(SEEDS) $$kind; done; \
+	    for kind in "" --workflows --schedules --fleets; do $(TARGET)/sim/baton-sim --seeds $(SEEDS) $$kind; done; \
 	    wait $$large
 
 soak: tools ## a long simulation, every seeded bug, and hundreds of kills
@@ -156,6 +156,12 @@ bench: tools ## what Baton costs on this machine
 	@echo "== size"; size=$$(stat -c %s $(TARGET)/release/baton); echo "$$size bytes"; \
 	    [[ $$size -le $(SIZE_MAX) ]] || { echo "the binary has more than $(SIZE_MAX) bytes: see docs/design/build.md" >&2; exit 1; }
 	@for what in throughput latency backlog submit recovery dag local; do echo "== $$what"; $(TARGET)/release/baton bench $$what; done
+
+# Slurm by its own guide for high throughput: no accounting, quiet logs, short memory of ended jobs.
+bench-slurm: tools ## short tasks on a fleet of Slurm, beside the same as its job array; BENCH="--count 1000 --json"
+	@cargo build --quiet --locked --release
+	@BATON_SLURM_CONF=$$'MaxArraySize=100001\nMaxJobCount=100000\nMinJobAge=2\nSlurmctldDebug=error\nSlurmdDebug=error' \
+	    scripts/with-slurm.sh scripts/bench-slurm.py $(TARGET)/release/baton $(BENCH)
 
 fmt: tools ## format the code
 	@cargo fmt --all

@@ -93,6 +93,9 @@ place share/completions/baton.bash share/bash-completion/completions/baton 644
 place share/completions/_baton share/zsh/site-functions/_baton 644
 place share/completions/baton.fish share/fish/vendor_completions.d/baton.fish 644
 place share/baton.toml share/baton/baton.toml 644
+for program in share/fleets/*.sh; do
+    place "$program" "share/baton/fleets/${program##*/}" 755
+done
 place LICENSE-MIT share/baton/LICENSE-MIT 644
 place LICENSE-APACHE share/baton/LICENSE-APACHE 644
 

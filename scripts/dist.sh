@@ -90,6 +90,8 @@ tarball() {
     cp -r "$package/man" "$package/$name/share/man1"
     cp -r "$package/completions" "$package/$name/share/completions"
     cp "$package/baton.toml" "$package/$name/share/"
+    cp -r contrib/fleets "$package/$name/share/fleets"
+    cp contrib/slurm/scheduler-chain.sh "$package/$name/share/fleets/slurm-chain.sh"
     cp LICENSE-MIT LICENSE-APACHE README.md CHANGELOG.md "$package/$name/"
     cp packaging/install.sh "$package/$name/"
     echo "$triple" >"$package/$name/TARGET"

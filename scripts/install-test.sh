@@ -7,11 +7,11 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 source=$place/baton-0.0.0
 home=$place/home
-mkdir -p "$source"/bin "$source"/share/{man1,completions} "$home"
+mkdir -p "$source"/bin "$source"/share/{man1,completions,fleets} "$home"
 printf '#!/bin/sh\necho "baton 0.0.0"\n' >"$source/bin/baton"
 chmod +x "$source/bin/baton"
 for file in share/man1/baton.1 share/man1/baton-submit.1 share/completions/{baton.bash,_baton,baton.fish} \
-    share/baton.toml LICENSE-MIT LICENSE-APACHE; do
+    share/baton.toml share/fleets/pbs.sh LICENSE-MIT LICENSE-APACHE; do
     echo "$file" >"$source/$file"
 done
 echo "$(uname -m)-unknown-linux-gnu" >"$source/TARGET"
@@ -45,7 +45,8 @@ said=$(run "$source/install.sh")
 run "$source/install.sh" >/dev/null
 [[ $said == *"installed baton 0.0.0 below $home/.local"*"add it to your PATH"* ]] || { echo "it says $said" >&2; exit 1; }
 [[ $("$home/.local/bin/baton") == "baton 0.0.0" ]]
-for file in share/man/man1/baton-submit.1 share/bash-completion/completions/baton share/zsh/site-functions/_baton; do
+for file in share/man/man1/baton-submit.1 share/bash-completion/completions/baton share/zsh/site-functions/_baton \
+    share/baton/fleets/pbs.sh; do
     [[ -f $home/.local/$file ]] || { echo "$file is missing" >&2; exit 1; }
 done
 echo mine >"$home/.local/bin/other"

@@ -23,6 +23,7 @@ echo "== $seeds seeds"
 sim --seeds "$seeds"
 sim --seeds "$seeds" --workflows
 sim --seeds "$seeds" --schedules
+sim --seeds "$seeds" --fleets
 
 bugs=$(sim --list-bugs | awk 'NF { print $1 }')
 if [[ -z $bugs ]]; then
@@ -68,6 +69,11 @@ BATON_ALL=1 cargo test --quiet --package baton-cli --test local torn
 cluster_kills=${CLUSTER_KILLS:-100}
 echo "== $cluster_kills kills of a cluster's scheduler, agent, coordinator, of the last two, and of all at once"
 BATON_KILLS=$cluster_kills BATON_INSTANCES=2000 BATON_WORKERS=10 BATON_ROUNDS=30 cargo test --quiet --package baton-cli --test cluster kill_loop
+echo "== $((2 * cluster_kills)) kills of agent and coordinator while attempts hold devices"
+BATON_KILLS=$((2 * cluster_kills)) cargo test --quiet --package baton-cli --test cluster devices::
+fleet_kills=${FLEET_KILLS:-50}
+echo "== $fleet_kills kills of schedulers, pilots and the controller over a real Slurm"
+BATON_KILLS=$fleet_kills BATON_INSTANCES=5000 cargo test --quiet --package baton-cli --test cluster slurm::kills -- --nocapture
 quorum_seconds=${QUORUM_SECONDS:-1800}
 echo "== $quorum_seconds seconds of kills, freezes and cut-offs among three schedulers on one PostgreSQL database"
 BATON_QUORUM_SECONDS=$quorum_seconds BATON_INSTANCES=2000 BATON_WORKERS=5 \
