@@ -1,4 +1,5 @@
-//! Notifications to the service manager, as in `sd_notify(3)`: none without `NOTIFY_SOCKET`.
+//! Notifications to the service manager, as in `sd_notify(3)`: none without `NOTIFY_SOCKET`. `baton up`
+//! is that of its worker.
 //!
 //! The watchdog belongs to an event loop: it pings in the loop's own turns, so a loop that hangs or
 //! waits for a lock is noticed, and the service manager restarts the process. Schedulers and agents
@@ -9,10 +10,12 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 use baton_model::time::{Millis, Mono};
 
 const SOCKET: &str = "NOTIFY_SOCKET";
+const READY: &str = "READY=1";
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 
@@ -22,7 +25,7 @@ pub const VARIABLES: [&str; 3] = [SOCKET, WATCHDOG_PID, WATCHDOG_USEC];
 
 /// Tells the service manager that this process does its work from now on.
 pub fn ready() {
-    notify("READY=1");
+    notify(READY);
 }
 
 /// Tells the service manager that this process shuts down.
@@ -76,6 +79,52 @@ fn timeout(microseconds: Option<&str>, watched: Option<&str>, own: u32) -> Optio
     (microseconds > 0).then_some(Millis(microseconds / 1000))
 }
 
+/// The part of a service manager: a socket on which a child process tells that it is ready.
+#[derive(Debug)]
+pub struct ReadySocket {
+    socket: UnixDatagram,
+    name: String,
+}
+
+impl ReadySocket {
+    /// Opens a socket with a name of its own.
+    ///
+    /// # Errors
+    /// If the kernel gives none.
+    pub fn open() -> io::Result<Self> {
+        // A process of another container may have the same id.
+        for number in 0.. {
+            let name = format!("baton-ready-{}-{number}", std::process::id());
+            let address = SocketAddr::from_abstract_name(&name)?;
+            match UnixDatagram::bind_addr(&address) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                bound => return bound.map(|socket| Self { socket, name }),
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+
+    /// The variable by which the child finds it.
+    #[must_use]
+    pub fn variable(&self) -> (&'static str, String) {
+        (SOCKET, format!("@{}", self.name))
+    }
+
+    /// Waits for the child to be ready, this long at most.
+    ///
+    /// # Errors
+    /// If the socket fails.
+    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
+        self.socket.set_read_timeout(Some(timeout))?;
+        let mut state = [0; 256];
+        match self.socket.recv(&mut state) {
+            Ok(length) => Ok(&state[..length] == READY.as_bytes()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 fn notify(state: &str) {
     let Some(socket) = std::env::var_os(SOCKET).filter(|it| !it.is_empty()) else {
         return;
@@ -112,6 +161,19 @@ mod tests {
         let mut text = [0; 64];
         let length = socket.recv(&mut text).expect("a notification");
         String::from_utf8_lossy(&text[..length]).into_owned()
+    }
+
+    #[test]
+    fn a_child_that_is_ready_is_waited_for() {
+        let sockets = [(); 2].map(|()| ReadySocket::open().expect("open"));
+        let soon = Duration::from_millis(1);
+        assert!(!sockets[0].wait(soon).expect("no failure"));
+        let (_, address) = sockets[0].variable();
+        for (state, is_ready) in [("WATCHDOG=1", false), (READY, true)] {
+            send(address.as_ref(), state).expect("sent");
+            assert_eq!(sockets[0].wait(soon).expect("no failure"), is_ready);
+        }
+        assert!(!sockets[1].wait(soon).expect("a socket of its own"));
     }
 
     #[test]
