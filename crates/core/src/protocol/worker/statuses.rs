@@ -39,7 +39,9 @@ impl Worker {
         }
     }
 
-    /// Sends a status at once: the first report need not wait for the interval of the repeats.
+    /// Sends a status at once: the first report need not wait for the interval of the repeats. It begins
+    /// that interval only if nothing else waits: a steady flow of ends would put the repeats of
+    /// earlier ones off for ever.
     pub(super) fn send_first_status(
         &mut self,
         now: Mono,
@@ -55,12 +57,19 @@ impl Worker {
                 association,
                 statuses,
             }));
-            self.next_status = self.next_status.max(now + self.timeouts.status_retry);
+            if self.unacknowledged() == 1 {
+                self.next_status = self.next_status.max(now + self.timeouts.status_retry);
+            }
         }
     }
 
+    /// How many ends the scheduler has not acknowledged.
+    fn unacknowledged(&self) -> usize {
+        self.not_running.len() + self.attempts.ended()
+    }
+
     pub(super) fn has_unsent_statuses(&self) -> bool {
-        self.association.is_some() && (!self.not_running.is_empty() || self.attempts.has_ended())
+        self.association.is_some() && self.unacknowledged() > 0
     }
 
     /// Repeats everything that was not acknowledged, if it is time to.

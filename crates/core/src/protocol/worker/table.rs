@@ -91,9 +91,9 @@ impl Table {
         self.alive
     }
 
-    /// True if an end waits for its acknowledgement.
-    pub(super) fn has_ended(&self) -> bool {
-        self.entries.len() > self.alive
+    /// Attempts whose end waits for its acknowledgement.
+    pub(super) fn ended(&self) -> usize {
+        self.entries.len() - self.alive
     }
 
     /// True if an attempt of the instance runs here.
@@ -144,15 +144,15 @@ mod tests {
         let mut table = Table::default();
         table.insert(lease(1, 1), entry(Phase::Launching));
         table.insert(lease(2, 1), entry(Phase::Running));
-        assert_eq!((table.alive(), table.has_ended()), (2, false));
+        assert_eq!((table.alive(), table.ended()), (2, 0));
         table.set_phase(lease(1, 1), Phase::Ended(Outcome::Exited(0).into()));
-        assert_eq!((table.alive(), table.has_ended()), (1, true));
+        assert_eq!((table.alive(), table.ended()), (1, 1));
         table.insert(lease(2, 1), entry(Phase::Ended(Outcome::Exited(1).into())));
         assert_eq!(table.alive(), 0);
         table.remove(lease(1, 1));
         table.remove(lease(2, 1));
         table.remove(lease(2, 1));
-        assert_eq!((table.alive(), table.has_ended()), (0, false));
+        assert_eq!((table.alive(), table.ended()), (0, 0));
     }
 
     #[test]

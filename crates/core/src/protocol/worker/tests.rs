@@ -200,6 +200,33 @@ fn what_waits_for_room_is_not_confirmed_and_given_back_without_a_refusal() {
     assert_eq!(verdicts(&copy), [over], "for ever");
 }
 
+/// Seed 1926: attempts that were given back every second put the repeat of an end off for ever, and so its
+/// acknowledgement, and its devices.
+#[test]
+fn a_steady_flow_of_ends_delays_no_repeat() {
+    let (mut worker, stamp) = healthy(0);
+    worker.handle(Mono(10), run_task(1, stamp, 1));
+    worker.handle(Mono(11), Input::Launched(lease(1)));
+    worker.handle(Mono(12), Input::Ended(lease(1), Outcome::Exited(0).into()));
+    let ended = (lease(1), Status::Ended(Outcome::Exited(0).into()));
+    let retry = Timeouts::default().for_worker().status_retry;
+    let mut repeats = 0;
+    for round in 1..=8 {
+        let now = Mono(12) + retry.scaled(round, 2);
+        let other = lease(1 + round);
+        let mut sent = statuses(&worker.handle(now, run_task(1, stamp, 1 + round)));
+        sent.extend(statuses(&worker.handle(now, Input::Withdrawn(other))));
+        assert!(sent.contains(&(other, Status::WasNotRunning)), "{sent:?}");
+        repeats += sent.iter().filter(|status| **status == ended).count();
+        let ack = ToWorker::StatusAck {
+            association: association(1),
+            leases: vec![other],
+        };
+        worker.handle(now, Input::Message(ack));
+    }
+    assert_eq!(repeats, 4, "once in each interval");
+}
+
 #[test]
 fn a_worker_that_is_ended_says_so_before_its_attempts_end() {
     let (mut worker, stamp) = healthy(0);
